@@ -1,6 +1,6 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
-.PHONY: menu setup build run test bench check vm lists fuzz fmt install deb testdeb
+.PHONY: menu setup build run test bench check vm lists fuzz golden fmt install deb testdeb
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -12,7 +12,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 menu: ## print this menu
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install the Debian packages that are missing; say how to get Rust
+setup: ## install missing Debian packages; tell how to get Rust
 	@sh scripts/setup.sh
 
 build: ## build target/release/tollgate and tollgate-bench
@@ -21,32 +21,35 @@ build: ## build target/release/tollgate and tollgate-bench
 run: ## audit this machine with examples/first.rules until Ctrl-C; without root, one command
 	@sh scripts/run.sh
 
-check: ## formatting, lints, tidy and every test that needs no root
+check: ## check formatting, lints and tidy; run every test that needs no root
 	@cargo xtask check
 
-test: setup ## check, then the end-to-end tests (root) and those on other kernels
+test: setup ## run check, the end-to-end tests (root) and the tests on other kernels
 	@cargo xtask test
 
-bench: build ## what auditing costs, next to none and to the kernel's own (root)
+bench: build ## compare the cost of no auditing, tollgate and the kernel's audit (root)
 	@$(RELEASE)/tollgate-bench --goals
 
-vm: ## run the tests on the kernels of Debian 12, in emulated machines: KERNEL=6.1|6.12|all
+vm: ## run the tests on Debian's kernels in QEMU: KERNEL=6.1|6.12|all
 	@cargo xtask vm --kernel $(or $(KERNEL),all)
 
-lists: ## random rule lists against the kernel's own audit, on this kernel (root): LISTS=SEED:FIRST:COUNT
+lists: ## compare random rule lists with the kernel's audit (root): LISTS=SEED:FIRST:COUNT
 	@cargo xtask lists $(or $(LISTS),1:0:300)
 
-fuzz: ## throw rule text of any bytes at what reads it: SECONDS=60 for each target
+fuzz: ## feed mutated input to the parsers: SECONDS=60 for each target
 	@cargo xtask fuzz --seconds $(or $(SECONDS),60)
 
-fmt: ## format the Rust and the C
+golden: ## rewrite every expected and generated file, for review (root, QEMU)
+	@cargo xtask golden
+
+fmt: ## format Rust and C
 	@cargo xtask fmt
 
-install: ## put what `make build` built under DESTDIR/PREFIX (/usr/local) (root)
+install: ## install the build under DESTDIR/PREFIX (/usr/local) (root)
 	@sh scripts/install.sh $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
 
 deb: build ## build the Debian package in target/debian
 	@sh scripts/deb.sh $(RELEASE) $(or $(CARGO_TARGET_DIR),target)/debian
 
-testdeb: deb ## lintian; install, boot and remove it in a Debian 12 of its own (root, network)
+testdeb: deb ## check the package with lintian; install, boot and remove it in a separate Debian 12 (root, network)
 	@sh scripts/test-deb.sh $(or $(CARGO_TARGET_DIR),target)/debian/tollgate_*.deb

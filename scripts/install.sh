@@ -10,9 +10,8 @@ cd "$(dirname "$0")/.."
 
 install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench"
 install -D -m 0755 -t "$root/sbin" packaging/tollgate-alternatives
-install -D -m 0644 -t "$root/share/man/man8" man/tollgate.8 man/tollgate-bench.8 \
-	man/tollgate-alternatives.8
-install -D -m 0644 -t "$root/share/man/man5" man/tollgate.toml.5
+install -D -m 0644 -t "$root/share/man/man8" man/*.8
+install -D -m 0644 -t "$root/share/man/man5" man/*.5
 install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"
 install -D -m 0644 packaging/journald.conf "$root/lib/systemd/journald.conf.d/10-tollgate.conf"
 install -d "$root/lib/systemd/system"

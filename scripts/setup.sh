@@ -24,11 +24,12 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # git golang-go python3 redis-tools strace   programs that must work unchanged under `tollgate run`;
 #                    redis-tools has the server under another name, without a service
 # util-linux-extra   fincore, which reports what the page cache holds of a log
+# groff-base         checks the manual pages
 # fio sysbench       workloads of `tollgate bench`
 # chromium-headless-shell   looks at the page that it writes
 # systemd            systemd-analyze verifies the unit
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
-packages="$packages libauparse-dev qemu-system-x86 busybox-static checkpolicy bpftool git golang-go"
+packages="$packages groff-base libauparse-dev qemu-system-x86 busybox-static checkpolicy bpftool git golang-go"
 packages="$packages python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra"
 # dpkg-dev lintian debootstrap cpio   build and check the package, install it in a separate Debian, and pack
 #                    that for a test machine

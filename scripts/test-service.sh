@@ -229,7 +229,7 @@ pid=$(show MainPID)
 set_mark
 check 'reinstalled' dpkg --install /root/tollgate.deb
 check 'reinstalled: new daemon' new_main "$pid"
-check 'reinstalled: continues' logged 'goes on where the daemon before this one has ended'
+check 'reinstalled: continues' logged 'took over the BPF programs of the previous daemon'
 check 'reinstalled: no event is missing or duplicated' whole
 check 'reinstalled: serials are dense' dense
 
@@ -255,7 +255,7 @@ check 'auditd: is registered' sh -c 'auditctl -s | grep -x "pid $(cat /run/audit
 set_mark
 check 'auditd: start tollgate' systemctl start tollgate
 check 'auditd: is stopped' [ "$(show ActiveState)/$(show ActiveState auditd)" = active/inactive ]
-check 'auditd: its remaining rules are reported' logged "the kernel's own audit is armed as well"
+check 'auditd: its remaining rules are reported' logged "the kernel's own audit is also active"
 systemctl stop tollgate
 auditctl -D >/dev/null
 auditctl -e 0 >/dev/null

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_that_needs_another_one_is_refused() {
+    fn dependent_header_is_refused() {
         let directory = std::env::temp_dir().join(format!("bpf-headers-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let header = |name: &str, text: &str| {

@@ -17,6 +17,7 @@ mod demo;
 mod e2e;
 mod endure;
 mod fuzz;
+mod golden;
 mod lists;
 mod repository;
 mod step;
@@ -81,6 +82,11 @@ const COMMANDS: &[Command] = &[
         "demo",
         "write docs/demo.svg, the session in the README: [PROGRAM]",
         demo::run,
+    ),
+    (
+        "golden",
+        "rewrite every expected and generated file",
+        golden::run,
     ),
     ("fmt", "format Rust and C", check::format),
     (

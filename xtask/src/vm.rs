@@ -152,7 +152,7 @@ pub(crate) fn build(repository: &Repository) -> Result<bool, Box<dyn Error>> {
 }
 
 /// Why no machine can run on this host.
-fn missing_requirement() -> Option<String> {
+pub(crate) fn missing_requirement() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some("the kernels are built for x86_64".to_owned());
     }

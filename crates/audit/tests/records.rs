@@ -1,6 +1,6 @@
 //! Records are what the kernel would write, one line each, and decode to what went in.
 //!
-//! Expected texts are in `tests/golden/records`; `TOLLGATE_GOLDEN=write` rewrites them for review.
+//! Expected texts are in `tests/golden/records`; `make golden` rewrites them for review.
 
 #[cfg(test)]
 mod events;

@@ -20,16 +20,24 @@ use crate::{
 /// Exit status without root, as of `auditctl`.
 const NOT_ROOT: u8 = 4;
 
+/// Examples of the help and the manual page.
+const EXAMPLES: &str = "\
+Examples:
+  Compare tollgate with no auditing, and leave the kernel's audit alone:
+    tollgate bench --against tollgate syscalls loader
+  Write the report to a directory:
+    tollgate bench --out /tmp/report";
+
 /// Measure the overhead of auditing on this machine
-///
-/// Compares programs without auditing, with tollgate, and with the kernel's own audit and auditd.
 #[derive(Debug, clap::Parser)]
-#[command(name = "tollgate-bench", version, max_term_width = 100)]
+#[command(name = "tollgate-bench", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Cases to run [default: all; see --list]
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
-    /// Compare these: off, tollgate, kernel (with auditd)
+    /// Compare these modes: off, kernel (with auditd), tollgate
+    ///
+    /// The mode off is always included. Without kernel, the kernel's audit is never enabled.
     #[arg(
         long,
         value_name = "LIST",
@@ -37,10 +45,12 @@ pub(crate) struct Args {
         default_value = "off,kernel,tollgate"
     )]
     against: Vec<String>,
-    /// Load the rules of FILE instead of the ten rules that match nothing most cases do
+    /// Load the rules of FILE instead of the ten rules
+    ///
+    /// Lines that configure the kernel's audit are ignored.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Measure each configuration N times, in turn
+    /// Measure each configuration N times
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Use this engine of tollgate
@@ -55,19 +65,25 @@ pub(crate) struct Args {
     /// Write the report as report.md and overhead.svg in DIR
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Append the cases of another JSON report, such as instruction counts
+    /// Append the cases of another JSON report
+    ///
+    /// For example, `make vm` writes instruction counts to target/vm/counts-6.12.json.
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
-    /// Measure nothing: render this JSON report
+    /// Measure nothing; render this JSON report
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cases", "rules"])]
     render: Option<PathBuf>,
     /// List the cases and the Debian packages they lack
     #[arg(long)]
     list: bool,
-    /// Install those packages first, with apt-get
+    /// Install these packages first, with apt-get
+    ///
+    /// No service is started.
     #[arg(long)]
     install: bool,
     /// Restore what a killed benchmark left changed
+    ///
+    /// The restorer process or the next benchmark normally does this.
     #[arg(long)]
     restore: bool,
     /// Fail if a goal is missed
@@ -312,6 +328,20 @@ mod tests {
         Args::command().debug_assert();
         let args = Args::parse_from(["tollgate-bench", "--workload", "calls", "7", "/w"]);
         assert_eq!(args.workload, ["calls", "7", "/w"]);
+    }
+
+    /// `make golden` writes the page.
+    #[test]
+    fn manual_page_is_fresh() {
+        let mut command = Args::command();
+        command.build();
+        for line in manual::example_lines(&command) {
+            let words = line.split_whitespace().skip(1);
+            let parsed = Args::try_parse_from(words);
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+        let page = manual::Page::new("tollgate-bench", command);
+        assert_eq!(page.check(), Ok(()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Plan to map contents and to the set of hooks. Pure: what is wanted, not how it is put in place.
+//! Compiles a plan to map contents and a set of hooks. No I/O.
 
 mod denial;
 pub(crate) mod fast_path;
@@ -23,38 +23,38 @@ use crate::hooks::internal_hook::InternalHook;
 use crate::hooks::syscall_functions::tracepoint_name;
 use crate::hooks::syscall_hooks::{object_hooks, shows_every_name};
 
-/// What the kernel side must be given and attached to.
+/// A compiled plan: map contents and hooks.
 #[derive(Debug)]
 pub(crate) struct CompiledPlan {
-    /// All tests of all calls, each call's in a row.
+    /// Tests of all syscalls; those of one syscall are consecutive.
     pub(crate) tests: Vec<WireTest>,
-    /// The tests of the task list; indexes count from the first of them.
+    /// Tests of the task list; indexes are relative to the first of them.
     pub(crate) task_tests: Vec<WireTest>,
-    /// Where the tests of some rules are.
+    /// Index of each test sequence, to share it between syscalls with the same rules.
     shared_tests: HashMap<Vec<WireTest>, u32>,
-    /// One entry per call of the plan and per operation of `io_uring`, by its index in the call table.
+    /// One entry per syscall and per `io_uring` operation of the plan, by its index in `tlg_syscalls`.
     pub(crate) syscalls: BTreeMap<u32, WireSyscall>,
-    /// Syscall bitmap that the raw `sys_enter` is for.
+    /// Syscalls that need the raw tracepoint `sys_enter`.
     pub(crate) raw_enter: SyscallBitmap,
-    /// Syscall bitmap that the raw `sys_exit` is for.
+    /// Syscalls that need the raw tracepoint `sys_exit`.
     pub(crate) raw_exit: SyscallBitmap,
-    /// On which file systems names are not looked at.
+    /// Conditions of the filesystem list; objects on these file systems are not recorded.
     pub(crate) filesystems: Vec<FstypeCondition>,
-    /// What to attach to.
+    /// Hooks to attach to.
     pub(crate) hooks: BTreeSet<Hook>,
-    /// Whether operations of `io_uring` evaluate rules.
+    /// Whether rules of the plan apply to `io_uring` operations.
     pub(crate) uring: bool,
-    /// Whether rules may match an `openat`, or an `open`, that only reads.
+    /// Whether rules can match an `openat` or `open` with `O_RDONLY`.
     pub(crate) read_only_opens: ReadOnlyOpens,
-    /// Flags of which an open must have one for any rule to match; 0 when there are none.
+    /// Open flags of which one must be set for any rule to match; 0 when rules match without.
     pub(crate) open_gate: u32,
-    /// Whether what an open has found and may not have is seen.
+    /// Whether a hook sees the object of an open that fails for lack of permission.
     pub(crate) refusals: bool,
-    /// Whether some rule denies what could not be recorded.
+    /// Whether a rule denies syscalls that could not be recorded.
     pub(crate) denies: bool,
 }
 
-/// Syscall bitmap of both ABIs, one bit each.
+/// Bitmap of the syscalls of both ABIs.
 pub(crate) type SyscallBitmap = [[u64; 16]; abi::ABIS];
 
 fn set(numbers: &mut SyscallBitmap, abi: u32, number: u32) {
@@ -70,14 +70,15 @@ fn set(numbers: &mut SyscallBitmap, abi: u32, number: u32) {
     }
 }
 
-/// Opens that only read and may matter. Of the ABI whose registers the stubs read.
+/// Whether rules can match an open with `O_RDONLY`, by syscall. Applies to the ABI whose registers the stubs
+/// read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadOnlyOpens {
     pub(crate) openat: bool,
     pub(crate) open: bool,
 }
 
-/// Lowers a plan. Indexes of tests count from the first test of the plan.
+/// Compiles a plan. Indexes of tests are relative to the first test of the plan.
 pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
     let mut compiled = CompiledPlan {
         tests: Vec::new(),
@@ -102,7 +103,7 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         };
         let Syscall(number) = call.syscall;
         if number >= abi::SYSCALLS {
-            continue; // no such call exists: nothing to attach to, nothing to miss
+            continue; // no kernel has this syscall
         }
         let mut hooks = selection.syscall_hooks(*call);
         hooks.extend(selection.denial_hooks(plan, *call, rules));
@@ -136,7 +137,7 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
 }
 
 impl CompiledPlan {
-    /// A call, or what an operation does in place of it, with what hooks see of it.
+    /// Compiles a syscall, or the syscall that an `io_uring` operation stands for.
     fn compile_syscall(
         &mut self,
         call: SyscallId,
@@ -190,7 +191,7 @@ impl CompiledPlan {
         let mut facts = open_fact;
         for (ours, wire) in [
             (Facts::CREDS, abi::FACT_CREDS),
-            (Facts::GROUPS, 0), // searched where they lie, when a test asks
+            (Facts::GROUPS, 0), // read from the task when a test needs them
             (Facts::TASK, abi::FACT_TASK),
             (Facts::EXE, abi::FACT_EXE),
             (Facts::TASK_STATE, abi::FACT_TASK_MARK | abi::FACT_TASK),
@@ -233,8 +234,7 @@ impl CompiledPlan {
         }
     }
 
-    /// Appends the tests of some rules; returns the index of the first. Calls with the same rules share
-    /// their tests.
+    /// Appends the tests of some rules and returns the index of the first. Reuses an equal sequence.
     fn append_tests<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>) -> u32 {
         let first = u32::try_from(self.tests.len()).unwrap_or(u32::MAX);
         let tests = tests(slots);
@@ -254,7 +254,7 @@ impl CompiledPlan {
     }
 }
 
-/// Tests of the task list: whoever decides gives the mark of its rule.
+/// Tests of the task list. A deciding test has the task state of its rule as value.
 fn task_tests(plan: &Plan) -> Vec<WireTest> {
     if plan.task_slots.is_empty() {
         return Vec::new();
@@ -269,7 +269,7 @@ fn task_tests(plan: &Plan) -> Vec<WireTest> {
     all
 }
 
-/// Tests of some rules; indexes count from the first of them.
+/// Tests of some rules; indexes are relative to the first of them.
 fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
     let mut all = Vec::new();
     for slot in slots {
@@ -331,17 +331,17 @@ fn is_object_field(field: Field) -> bool {
     )
 }
 
-/// The access mode in the flags of an open: none of its bits is set when it only reads.
+/// Access mode bits of open flags; 0 is `O_RDONLY`.
 const O_ACCMODE: u32 = 3;
 
-/// Whether rules can match only what the call opens to write.
+/// Whether rules can match the syscall only when it opens for writing.
 fn opens_only_for_write(call: &WireSyscall) -> bool {
     const READ: u8 = 4;
     let opens = abi::FACT_OPEN_FLAGS | abi::FACT_OPEN_HOW;
     call.facts & opens != 0 && call.facts & abi::FACT_WATCH_ONLY != 0 && call.watch_perm & READ == 0
 }
 
-/// What a call's registers and memory show when it ends.
+/// Auxiliary record that a syscall gets from its arguments and memory at exit: `enum wire_aux_source`.
 fn aux_source(arch: Arch, name: &str) -> u8 {
     match name {
         "pipe" | "pipe2" => abi::AUX_SOURCE_PIPE,
@@ -355,7 +355,7 @@ fn aux_source(arch: Arch, name: &str) -> u8 {
     }
 }
 
-/// Access modes for which some rule looks at a watch: an open with another one needs no walk.
+/// Access modes for which some rule tests a watch. An open with another mode needs no path walk.
 fn watch_perm(slots: &[Slot]) -> u8 {
     slots
         .iter()
@@ -372,7 +372,8 @@ fn watch_perm(slots: &[Slot]) -> u8 {
         .fold(0, |all, perm| all | perm)
 }
 
-/// The tests of a slot that must hold for one and the same object, where there are several, and the others.
+/// Splits the tests of a slot into those that must hold for the same object, if there are several, and the
+/// others.
 fn split_same_object_tests(slot: &Slot) -> (Vec<&Test>, Vec<&Test>) {
     let of_object = |test: &&Test| match test.operand {
         Operand::Path => true,
@@ -386,7 +387,7 @@ fn split_same_object_tests(slot: &Slot) -> (Vec<&Test>, Vec<&Test>) {
     }
 }
 
-/// One test; where to go on when it does not hold is not known yet.
+/// Encodes one test, without `on_false`.
 fn wire_test(test: &Test) -> WireTest {
     let op = wire_op(test.op);
     let wire = |kind, word, value| WireTest {
@@ -467,7 +468,7 @@ fn event_word(field: Field) -> u16 {
         Field::A1 => word!(WireEvent.args) + 2,
         Field::A2 => word!(WireEvent.args) + 4,
         Field::A3 => word!(WireEvent.args) + 6,
-        // The plan hands over no other field as a number of the event; version is never equal to one.
+        // Plans test no other field as a word of the event.
         _ => word!(WireEvent.len),
     }
 }

@@ -1,4 +1,4 @@
-//! Ring bytes to events. Total: any bytes give an event or an error, never a panic.
+//! Parses ring bytes into events. Any bytes give an event or an error.
 
 mod aux_records;
 pub(crate) mod path_items;
@@ -17,41 +17,41 @@ use crate::epoch::Epoch;
 use path_items::{DecodedObject, ItemContext};
 use rule_keys::RuleKeys;
 
-/// Why a sample is no event.
+/// Why a sample cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The sample ends before its parts do.
+    /// The sample is shorter than its parts.
     #[error("event sample of {have} bytes ends within its {part}")]
     Short {
-        /// Bytes in the sample.
+        /// Length of the sample.
         have: usize,
-        /// Part that is cut off.
+        /// The part that is incomplete.
         part: &'static str,
     },
-    /// The sample was written by another version of the kernel side.
+    /// Programs of another version wrote the sample.
     #[error("event sample has version {0}, this program reads {ours}", ours = abi::VERSION)]
     Version(u16),
-    /// The event belongs to a record of the kernel's, and does not say to which.
-    #[error("event sample has no stamp of the kernel's")]
+    /// The event belongs to a kernel record but lacks its stamp.
+    #[error("event sample has no stamp of a kernel record")]
     Stamp,
     /// The rule that the event names is not in the plan.
     #[error("event sample names rule {0}, which the plan does not have")]
     Rule(u32),
 }
 
-/// What an event needs that its bytes do not hold.
+/// Data of an event that its sample does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct EventContext<'a> {
-    /// Keys of the rules of the plans that the event may be of.
+    /// Keys of the rules of all plans that the event can belong to.
     pub keys: &'a RuleKeys,
     /// Time of the event; see [`sample_jiffies`].
     pub time: Timestamp,
-    /// Serial that the event gets.
+    /// Serial of the event.
     pub serial: Serial,
 }
 
-/// Buffers that turn the kernel's leaf-first paths round; kept from event to event.
+/// A decoder, with buffers for the paths of an event that are reused for the next one.
 #[derive(Debug, Default)]
 pub struct Decoder {
     exe: Vec<u8>,
@@ -61,7 +61,7 @@ pub struct Decoder {
     cgroup: Vec<u8>,
 }
 
-/// Kernel ticks at which the event in `sample` happened.
+/// Tick count at which the event of a sample happened.
 ///
 /// # Units
 /// Jiffies, as `bpf_jiffies64()` counts them.
@@ -72,7 +72,7 @@ pub fn sample_jiffies(sample: &[u8]) -> Result<u64, DecodeError> {
     Ok(header(sample)?.0.jiffies)
 }
 
-/// The rule that chose the event of a sample: the plan that it belongs to, and its index there.
+/// The rule that recorded the event of a sample: epoch of its plan, and its index in the plan.
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
@@ -80,8 +80,8 @@ pub fn sample_rule(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
     Ok(Epoch::split_rule(header(sample)?.0.rule))
 }
 
-/// Whether a sample is the call in which a security module has made a record. The event has the time and the
-/// serial of that record, and no rule has chosen it.
+/// Whether a sample is the syscall of an LSM record. Such an event has the timestamp and serial of that record,
+/// and no rule.
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
@@ -96,7 +96,7 @@ fn header(sample: &[u8]) -> Result<(&WireEvent, &[u8]), DecodeError> {
     })
 }
 
-/// The rest of a sample, taken part by part.
+/// Reads a sample part by part.
 struct SampleReader<'a> {
     bytes: &'a [u8],
     have: usize,
@@ -142,11 +142,11 @@ impl<'a> SampleReader<'a> {
 }
 
 impl Decoder {
-    /// Reads the event in `sample`.
+    /// Parses a sample.
     ///
     /// # Errors
-    /// [`DecodeError`] when the sample is shorter than it says, of another version, or names a rule
-    /// that `context` has no key slot for.
+    /// [`DecodeError`] when the sample is incomplete, of another version, or of a rule that is not in
+    /// [`EventContext::keys`].
     pub fn event<'a>(
         &'a mut self,
         sample: &'a [u8],
@@ -264,7 +264,7 @@ impl Decoder {
     }
 }
 
-/// What the text of a record begins with, which is the one detail.
+/// The stamp of an LSM record, whose start is the only auxiliary record of the sample.
 fn stamp(aux_records: &[WireAux]) -> Result<(Timestamp, Serial), DecodeError> {
     let [text] = aux_records else {
         return Err(DecodeError::Stamp);
@@ -276,8 +276,8 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// A command line as the kernel's `get_cmdline()` gives it: a task that has written over the end of
-/// its arguments has set one string.
+/// A command line as `get_cmdline()` of `mm/util.c` returns it: when the last argument does not end with a NUL,
+/// the task has overwritten its arguments (`setproctitle(3)`), and the first string is the command line.
 fn command_line(bytes: &[u8]) -> &[u8] {
     if bytes.len() < abi::PROCTITLE_BYTES && bytes.last().is_some_and(|&last| last != 0) {
         return until_nul(bytes);
@@ -285,7 +285,7 @@ fn command_line(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Turns the paths of objects; `text` is where they then lie.
+/// Converts the paths of objects and stores them in `text`.
 fn reverse_paths<'a>(objects: &mut [DecodedObject<'a>], text: &'a mut Vec<u8>) {
     text.clear();
     let mut ends: SmallVec<[usize; abi::ITEMS]> = SmallVec::new();
@@ -304,7 +304,7 @@ fn reverse_paths<'a>(objects: &mut [DecodedObject<'a>], text: &'a mut Vec<u8>) {
     }
 }
 
-/// Turns leaf-first, NUL-ended components into a path; none is the root.
+/// Converts NUL-terminated components, leaf first, to a path. No component is the root.
 fn reverse_path(components: &[u8], deleted: bool, path: &mut Vec<u8>) {
     path.clear();
     append_path(components, deleted, path);

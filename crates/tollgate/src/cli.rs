@@ -9,6 +9,8 @@ mod config;
 mod convert;
 mod daemon;
 pub(crate) mod explain;
+#[cfg(test)]
+mod manual;
 mod run;
 mod status;
 mod unpin;
@@ -36,22 +38,29 @@ pub(crate) struct Cli {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Check rule files
+    #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
     /// Show the syscalls, hooks and cost of rules
+    #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Args),
     /// Audit this machine
+    #[command(after_help = daemon::EXAMPLES)]
     Daemon(daemon::Args),
     /// Show the state and counters of the running daemon
+    #[command(after_help = status::EXAMPLES)]
     Status(status::Args),
     /// Remove BPF objects left by a stopped daemon
     Unpin(unpin::Args),
     /// Check configuration files
     Config(config::Args),
     /// Convert logs of tollgate or auditd to JSON, one object per event
+    #[command(after_help = convert::EXAMPLES)]
     Convert(convert::Args),
     /// Print shell completions
+    #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Args),
     /// Audit one command and its children without root
+    #[command(after_help = run::EXAMPLES)]
     Run(run::Args),
     /// Start programs for `daemon`
     #[command(name = crate::helper::COMMAND, hide = true)]
@@ -61,18 +70,19 @@ enum Command {
         auditd_conf: Option<PathBuf>,
     },
     /// Control the daemon as auditctl(8) does
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = auditctl::EXAMPLES)]
     Auditctl(auditctl::Args),
     /// Merge the rule files of a directory as augenrules(8) does
+    #[command(after_help = augenrules::EXAMPLES)]
     Augenrules(augenrules::Args),
-    /// A companion: `tollgate-NAME` beside this program.
+    /// A companion program: `tollgate-NAME` in the directory of this program.
     #[command(external_subcommand)]
     Companion(Vec<OsString>),
 }
 
-/// The command line of this process; usage errors and `--help` end it here.
+/// Parses the command line of this process. Usage errors and `--help` end the process.
 ///
-/// Only these look for companions: a start of the daemon does not read the directory.
+/// Only these search for companions: starting the daemon does not read the directory.
 pub(crate) fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|_| {
         let matches = command().get_matches();
@@ -80,9 +90,9 @@ pub(crate) fn parse() -> Cli {
     })
 }
 
-/// The table of commands and options, with the installed companions at the end of the help.
+/// Returns the table of commands and options, with the installed companions at the end of the help.
 fn command() -> clap::Command {
-    let command = Cli::command();
+    let command = described();
     let names = companion::installed();
     if names.is_empty() {
         return command;
@@ -94,10 +104,16 @@ fn command() -> clap::Command {
     command.after_help(format!("Installed companions:\n{}", lines.join("\n")))
 }
 
-/// Acts on the parsed command line.
+/// Returns the table of commands and options for help, completions and the manual: with the options of `auditctl`,
+/// which clap does not parse.
+fn described() -> clap::Command {
+    Cli::command().mut_subcommand("auditctl", auditctl::describe_options)
+}
+
+/// Runs the parsed command.
 ///
 /// # Errors
-/// What stopped the command, with context down to the object.
+/// Why the command failed, with context down to the object.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Check(args) => check::run(&args),

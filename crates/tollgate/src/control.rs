@@ -1,8 +1,8 @@
-//! The control socket: what commands ask of a running daemon, and what it answers.
+//! The control socket: requests of commands to a running daemon, and its answers.
 //!
-//! A unix stream socket that only root can open. A request is one line of JSON, and so is its answer;
-//! `docs/control.md` describes them. [`protocol`] and [`rule_json`] are their types, [`server`] is the daemon's
-//! end and [`client`] the commands'; what a request does is the business of [`crate::daemon`].
+//! A unix stream socket that only root can open. A request is one line of JSON, and so is its answer; see
+//! `docs/control.md`. [`protocol`] and [`rule_json`] have the types, [`server`] is the daemon's end, [`client`] the
+//! commands' end, and [`rule_store`] handles requests.
 
 pub(crate) mod change_records;
 pub(crate) mod client;
@@ -12,8 +12,8 @@ pub(crate) mod rule_json;
 pub(crate) mod rule_store;
 pub(crate) mod server;
 
-/// Where the daemon listens unless told otherwise.
+/// Default path of the control socket.
 pub(crate) const SOCKET: &str = "/run/tollgate/control";
 
-/// Longest request, its newline included: more than ten thousand rules.
+/// Longest request including its newline: room for more than ten thousand rules.
 pub(crate) const LINE_LIMIT_BYTES: usize = 8 << 20;

@@ -1,16 +1,15 @@
-//! Programs that the daemon has started: plugins, programs of actions, mail, init.
+//! The helper process: starts plugins, programs of actions, mail and init for the daemon.
 //!
-//! The daemon gives up its rights when it starts, and what it started then would have none either. So a
-//! process of its own, the launcher, is started before that and keeps them. It does one thing: it starts
-//! what the configuration names, which it reads itself. A daemon that was taken over can have nothing
-//! else started.
+//! The daemon drops its privileges at start, and its children would have none either. The helper, named launcher, is
+//! started before that and keeps them. It starts only what the configuration names, and it reads the configuration
+//! itself: a compromised daemon cannot start anything else.
 //!
 //! ```text
 //! daemon: Launcher, Launched ---- one message, one answer ----> launcher: serve
 //! ```
 //!
-//! [`protocol`] has the messages, [`client`] the daemon's end, [`server`] the other, and [`permission`] what may be
-//! started.
+//! [`protocol`] has the messages, [`client`] the daemon's end, [`server`] the helper's end, [`permission`] the rules
+//! for what may be started.
 
 mod client;
 mod permission;
@@ -21,5 +20,5 @@ pub(crate) use client::{LaunchedProgram, Launcher};
 pub(crate) use protocol::{Program, ProgramSignal, Runlevel};
 pub(crate) use server::serve;
 
-/// Name of the command that is the launcher.
+/// Name of the helper's command.
 pub(crate) const COMMAND: &str = "daemon-launcher";

@@ -1,9 +1,9 @@
-//! Metrics for Prometheus, over HTTP on a unix socket or on loopback; off unless `tollgate.toml` says where.
+//! Metrics for Prometheus, over HTTP on a unix socket or on loopback; disabled unless `tollgate.toml` has an address.
 //!
-//! The thread `tlg-metrics` asks the daemon as `tollgate status` does: it knows nothing that the control socket
-//! does not tell. It waits for nobody: who has not asked, or not taken the answer, within [`CLIENT_TIMEOUT`] is let
-//! go, and at once when others come, so that no user of the machine keeps Prometheus out. [`text`] has the
-//! format.
+//! The thread `tlg-metrics` sends the request of `tollgate status` to the control socket, so it exposes nothing more.
+//! No client can block it: a client that does not send its request or read the answer within [`CLIENT_TIMEOUT`] is
+//! disconnected, and earlier if others connect. [`text`] has the format. Why no HTTP crate is used is in
+//! `docs/decisions/0007-metrics-server.md`.
 
 mod connection;
 mod text;
@@ -29,17 +29,17 @@ use crate::control::client::Client;
 use crate::control::protocol::{Answer, Request, Status};
 use crate::messages::warn;
 
-/// Longest time from a connection to its end.
+/// Longest lifetime of a connection.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Connections at a time; one more takes the place of the oldest.
+/// Maximum number of connections; a new one replaces the oldest.
 const MAX_CONNECTIONS: usize = 16;
-/// Connections taken in before those that are there are looked at.
+/// Maximum number of connections accepted before existing ones are served.
 const MAX_ACCEPTS: usize = 64;
-/// What is short for a while, and then is there again.
+/// Temporary shortages of descriptors or memory.
 const RESOURCE_ERRORS: [Errno; 4] = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A socket that is listened on, and whom to ask.
+/// A listening socket and the path of the control socket.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     listener: Listener,
@@ -53,10 +53,10 @@ enum Listener {
 }
 
 impl Metrics {
-    /// Listens, and will ask the daemon at `control`.
+    /// Listens at `address`; status requests go to `control`.
     ///
     /// # Errors
-    /// When something else is there.
+    /// The address is in use or invalid.
     pub(crate) fn listen(address: &MetricsAddress, control: &Path) -> anyhow::Result<Self> {
         let listener = match address {
             MetricsAddress::Unix(path) => unix(path)?,
@@ -73,11 +73,11 @@ impl Metrics {
     /// Serves until the process ends.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// The thread cannot be started.
     pub(crate) fn start(self) -> anyhow::Result<()> {
         self.listener
             .set_nonblocking()
-            .context("cannot serve metrics without waiting")?;
+            .context("cannot set the metrics socket non-blocking")?;
         thread::Builder::new()
             .name("tlg-metrics".to_owned())
             .spawn(move || {
@@ -88,7 +88,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Waits until there is something to do, and does it; whether somebody can come after that.
+    /// Waits for clients and serves them. Returns whether the listener still works.
     fn serve(&self, connections: &mut Vec<Connection>) -> bool {
         self.wait(connections);
         let now = Instant::now();
@@ -99,7 +99,7 @@ impl Metrics {
         for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
                 Ok(stream) => {
-                    // Who has asked already is answered before somebody else can take its place.
+                    // A request that has arrived is answered before another connection can evict it.
                     let mut one = Connection::new(stream);
                     if one.progress(|request| self.answer(request)) {
                         if connections.len() == MAX_CONNECTIONS {
@@ -115,7 +115,9 @@ impl Metrics {
                 }
                 Err(error) if is(&error, Errno::ECONNABORTED) || is(&error, Errno::EINTR) => {}
                 Err(error) => {
-                    warn(&format!("metrics are served no more: {error}"));
+                    warn(&format!(
+                        "metrics are no longer served, restart the daemon: {error}"
+                    ));
                     return false;
                 }
             }
@@ -123,13 +125,13 @@ impl Metrics {
         true
     }
 
-    /// Waits for somebody who comes, for those who are there, or for the end of patience with the oldest.
+    /// Waits for a connection, for data, or for the timeout of the oldest connection.
     fn wait(&self, connections: &[Connection]) {
         let left = connections
             .first()
             .map(|oldest| CLIENT_TIMEOUT.saturating_sub(oldest.since.elapsed()));
         let timeout = left.map_or(PollTimeout::NONE, |left| {
-            // Up to a whole millisecond, so that it does not come back too early again and again.
+            // Rounded up to a whole millisecond, to avoid early wakeups.
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO)
         });
         let listener = PollFd::new(self.listener.as_fd(), PollFlags::POLLIN);
@@ -137,7 +139,7 @@ impl Metrics {
             .iter()
             .map(|one| PollFd::new(one.as_fd(), one.interest()));
         let mut all: Vec<PollFd<'_>> = others.chain([listener]).collect();
-        // Interrupted, it looks at all of them.
+        // After EINTR all connections are checked.
         let _ready = poll(&mut all, timeout);
     }
 
@@ -149,7 +151,7 @@ impl Metrics {
         match Client::connect(&self.control)?.ask(Request::Status)? {
             Answer::Status(status) => Ok(*status),
             Answer::Refused(refusal) => bail!(refusal.reason),
-            _ => bail!("the daemon answers what was not asked"),
+            _ => bail!("invalid reply from the daemon"),
         }
     }
 }
@@ -162,7 +164,7 @@ impl Listener {
         }
     }
 
-    /// Somebody who has come, without waiting for it.
+    /// Accepts a connection without blocking.
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Self::Unix(listener) => {
@@ -192,7 +194,7 @@ fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno as i32)
 }
 
-/// A socket that only root can open, in place of one that nobody listens on any more.
+/// Creates a socket with mode 0600, and replaces a stale one.
 fn unix(path: &Path) -> anyhow::Result<Listener> {
     use std::os::unix::fs::PermissionsExt as _;
     let shown = path.display();
@@ -201,18 +203,20 @@ fn unix(path: &Path) -> anyhow::Result<Listener> {
         .is_ok_and(|about| about.file_type().is_socket())
     {
         if UnixStream::connect(path).is_ok() {
-            bail!("cannot serve metrics at `{shown}`: somebody else listens there");
+            bail!(
+                "cannot serve metrics at `{shown}`: another process listens there; choose another path"
+            );
         }
         std::fs::remove_file(path).with_context(|| format!("cannot remove `{shown}`"))?;
     }
     let listener =
         UnixListener::bind(path).with_context(|| format!("cannot serve metrics at `{shown}`"))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot keep others from `{shown}`"))?;
+        .with_context(|| format!("cannot set mode 0600 of `{shown}`"))?;
     Ok(Listener::Unix(listener))
 }
 
-/// What is answered to a request of this first line.
+/// Answers a request by its first line.
 fn answer(request: &[u8], status: impl FnOnce() -> anyhow::Result<Status>) -> Vec<u8> {
     let words: Vec<&[u8]> = request.split(|&byte| byte == b' ').collect();
     let (head, body) = match words.as_slice() {
@@ -222,13 +226,16 @@ fn answer(request: &[u8], status: impl FnOnce() -> anyhow::Result<Status>) -> Ve
                     Ok(status) => ("200 OK", text::of(&status)),
                     Err(error) => ("503 Service Unavailable", format!("{error:#}\n")),
                 },
-                _ => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
+                _ => (
+                    "404 Not Found",
+                    "not found: metrics are at /metrics\n".to_owned(),
+                ),
             }
         }
         [_, _, version] if version.starts_with(b"HTTP/1.") => {
             ("405 Method Not Allowed", "only GET\n".to_owned())
         }
-        _ => ("400 Bad Request", "no request of HTTP/1\n".to_owned()),
+        _ => ("400 Bad Request", "malformed HTTP/1 request\n".to_owned()),
     };
     format!(
         "HTTP/1.1 {head}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\
@@ -266,7 +273,7 @@ mod tests {
             .collect();
         metrics.start().unwrap();
         let mut asker = TcpStream::connect(port).unwrap();
-        // Each of the others would be let go after two seconds.
+        // Each idle client would be disconnected after two seconds.
         asker
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();

@@ -1,14 +1,13 @@
-//! From the ring to the log, in three threads that only move forward.
+//! Threads between the ring and the log. Data flows in one direction.
 //!
 //! | thread | owns | when the next one is full |
 //! | --- | --- | --- |
-//! | `tlg-ring` | engine, ring, decoder, encoder, current batch | waits: the kernel side then counts what is lost |
-//! | `tlg-log` | log file | a batch that cannot be written is counted |
-//! | `tlg-print` | terminal | events are left out of the view and counted |
-//! | `tlg-json` | JSON log, when there is one | events are left out of it and counted |
+//! | `tlg-ring` | engine, ring, decoder, encoder, current batch | waits; the kernel side counts lost events |
+//! | `tlg-log` | log file | counts batches that cannot be written |
+//! | `tlg-print` | console | skips events and counts them |
+//! | `tlg-json` | JSON log, if there is one | skips events and counts them |
 //!
-//! Batches are buffers of whole events as text; they travel forward on one bounded channel and come
-//! back empty on another.
+//! Batches are buffers of whole events as text. They move forward on one bounded channel and return empty on another.
 
 pub(crate) mod batch;
 pub(crate) mod encoder;
@@ -53,50 +52,50 @@ use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::queue::{QueueStats, SinkQueue};
 
-/// Batches on their way to the log.
+/// Batches in flight to the log thread.
 const MAX_BATCHES: usize = 16;
-/// Events that the view may lag behind.
+/// Events in flight to the console.
 const CONSOLE_QUEUE_EVENTS: usize = 4096;
 
-/// What to run the pipeline with.
+/// Parts of a pipeline.
 pub(crate) struct Pipeline {
     /// The plan to attach.
     pub(crate) plan: Plan,
-    /// Engines to try, the best first.
+    /// Engines to try, in order of preference.
     pub(crate) engines: Vec<EngineKind>,
     pub(crate) options: EngineOptions,
-    /// What this kernel offers.
+    /// Features of this kernel.
     pub(crate) probe: KernelProbe,
-    /// Where records go.
+    /// The audit log.
     pub(crate) log: AuditLog,
-    /// What the log thread is told.
+    /// Commands to the log thread.
     pub(crate) log_commands: Receiver<LogCommand>,
-    /// A view for people, when wanted.
+    /// Console output, if enabled.
     pub(crate) console: Option<Console>,
-    /// A log for programs, when wanted.
+    /// The JSON log, if enabled.
     pub(crate) json: Option<JsonLog>,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
-    /// What the kernel's audit sends, when it is read.
+    /// Records of the kernel's audit, if they are read.
     pub(crate) kernel_records: Option<RecordStream>,
-    /// What `-r` and `-f` ask for.
+    /// Rate limit and failure mode (`-r`, `-f`).
     pub(crate) limits: Arc<Limits>,
-    /// Where to pin what audits, and what is pinned there.
+    /// Pin directory and the state found there.
     pub(crate) pinning: PinSetup,
 }
 
-/// How auditing has begun.
+/// Result of a start.
 #[derive(Debug)]
 pub(crate) struct StartReport {
-    /// The engine that works here.
+    /// The engine in use.
     pub(crate) engine: EngineKind,
-    /// What it attached.
+    /// Its attached hooks.
     pub(crate) attached: AttachedHooks,
-    /// Why a better engine does not.
+    /// Why a preferred engine does not work.
     pub(crate) why_not: Option<String>,
-    /// Whether it goes on where another daemon has ended.
+    /// Whether it took over the programs of a previous daemon.
     pub(crate) adopted: bool,
-    /// Whether it can be gone on with when this one has ended.
+    /// Whether the next daemon can take over.
     pub(crate) pinned: bool,
     /// Programs that the kernel can skip.
     pub(crate) skip_risk: Option<SkipRisk>,
@@ -113,22 +112,21 @@ pub(crate) struct RunningPipeline {
     json: Option<Arc<SinkQueue>>,
 }
 
-/// An event for the view: its bytes as they lay in the ring.
+/// An event for the console, as ring bytes.
 #[derive(Debug)]
 pub(crate) struct ConsoleEvent {
     pub(crate) words: Vec<u64>,
-    /// Of the rules that chose it.
+    /// Keys of the rules that matched it.
     pub(crate) keys: Arc<RuleKeys>,
     pub(crate) time: Timestamp,
     pub(crate) serial: Serial,
 }
 
 impl Pipeline {
-    /// Starts the threads; returns when the engine is attached. `ended` becomes readable when the
-    /// pipeline stops, for whatever reason.
+    /// Starts the threads and returns when the engine is attached. `ended` becomes readable when the pipeline stops.
     ///
     /// # Errors
-    /// What kept the engine from attaching; nothing is left running or attached then.
+    /// The engine cannot be attached. Then nothing is left running or attached.
     pub(crate) fn start(
         mut self,
         ended: Arc<EventFd>,
@@ -187,7 +185,7 @@ impl Pipeline {
         let ring = spawn("tlg-ring", move || {
             let ring_stats = reader.run(&ready_to);
             drop(ready_to);
-            // Wakes the main thread; it cannot overflow with one write.
+            // Wakes the main thread. One write cannot overflow the counter.
             let _written = ended.write(1);
             ring_stats
         })?;
@@ -210,33 +208,33 @@ impl Pipeline {
 }
 
 impl RunningPipeline {
-    /// Gives orders to the running pipeline, from any thread.
+    /// Sends commands to the pipeline, from any thread.
     pub(crate) fn commands(&self) -> RingCommands {
         self.commands.clone()
     }
 
-    /// What the log thread has counted so far.
+    /// Counters of the log thread.
     pub(crate) fn written(&self) -> Arc<LogCounters> {
         Arc::clone(&self.counts)
     }
 
-    /// Shows what becomes of events for the JSON log.
+    /// Counters of the JSON log.
     pub(crate) fn json(&self) -> Option<QueueStats> {
         self.json.as_ref().map(|json| json.stats())
     }
 
-    /// Waits for the threads, and gives what is still to be waited for. The threads end after
-    /// [`RingCommands::stop`] or when the engine has failed.
+    /// Waits for the threads, which end after [`RingCommands::stop`] or when the engine fails. Returns the detach
+    /// that is still in progress.
     ///
     /// # Errors
-    /// What made the engine fail.
+    /// The engine failed.
     pub(crate) fn join(self) -> anyhow::Result<(PipelineTotals, Option<PendingDetach>)> {
         let ring_stats = self.ring.join();
         let unwritten = join_result(self.log.join())?;
         if let Some(print) = self.print {
             join_result(print.join())?;
         }
-        // The other threads that had it have ended.
+        // The other threads that held it have ended.
         let json = self.json.and_then(Arc::into_inner);
         let json = json.map(SinkQueue::finish).unwrap_or_default();
         let (ring_stats, detaching) = join_result(ring_stats)??;
@@ -271,7 +269,7 @@ fn spawn<T: Send + 'static>(
         .with_context(|| format!("cannot start thread `{name}`"))
 }
 
-/// The view's thread: ends when the ring thread does, or when nobody reads the view any more.
+/// The console thread: ends with the ring thread, or when the output pipe is closed.
 fn print_events(mut console: Console, from: &Receiver<ConsoleEvent>) {
     let mut decoder = Decoder::default();
     for shown in from {

@@ -1,4 +1,4 @@
-//! Where events go.
+//! Outputs: the audit log, the JSON log, plugins and the console.
 
 mod accounts;
 pub(crate) mod audit_log;

@@ -1,7 +1,7 @@
 //! End-to-end tests: real programs, the real daemon, the stock readers and the kernel's own audit.
 //!
-//! `cargo xtask test` runs them, as root; the program under test is `TOLLGATE_BIN`. With arguments,
-//! only tests whose name contains one of them run. The last line is `N passed, N failed, N skipped`.
+//! `cargo xtask test` runs them as root; the program under test is `TOLLGATE_BIN`. An argument selects the
+//! tests whose name contains it.
 //!
 //! The same binary is the workload of the tests: `e2e workload NAME ...`.
 
@@ -12,9 +12,7 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(test)]
 mod e2e {
-    mod answers;
     mod bench;
-    mod calls;
     mod cases;
     mod control;
     mod daemon;
@@ -23,35 +21,38 @@ mod e2e {
     mod event;
     mod exec;
     mod field;
-    mod fork;
-    mod full;
+    mod full_disk;
+    mod handover;
     mod harness;
     mod hostile;
     mod json;
-    mod keeping;
     mod kernel_audit;
-    mod life;
+    mod kernel_records;
+    mod lifecycle;
     mod load;
     mod locked;
-    mod messages;
-    mod outside;
+    mod log_settings;
     mod packaging;
-    mod place;
     mod plugin;
     mod privilege;
+    mod raw_syscalls;
+    mod readme;
     mod recorded;
-    mod refusal;
     mod reload;
     mod run;
     mod run_differential;
-    mod run_life;
-    mod run_places;
+    mod run_environments;
+    mod run_lifecycle;
     mod run_programs;
     mod scenario;
+    mod startup_errors;
+    mod status_metrics;
     mod step;
-    mod stock;
-    mod survive;
+    mod stock_auditctl;
+    mod stock_readers;
     mod syscall;
+    mod task_list;
+    mod test_dir;
     mod watch;
     mod workload;
 
@@ -63,148 +64,149 @@ mod e2e {
         syscall::every_event_is_found_once,
         syscall::failed_calls_are_found_once,
         syscall::records_of_an_event_are_contiguous,
-        syscall::calls_of_both_abis_are_told_apart,
+        syscall::abis_are_distinguished,
         syscall::stock_programs_are_seen,
         exec::programs_scripts_and_descriptors,
-        exec::failed_execs_name_what_was_tried,
-        exec::every_way_to_exec_is_itself,
-        exec::the_end_of_a_task_is_an_event,
+        exec::failed_execs_name_the_program,
+        exec::each_exec_variant_is_recorded,
+        exec::task_exit_is_an_event,
         exec::arguments_fill_several_records,
-        field::ids_choose_tasks,
-        field::outcome_chooses_events,
-        field::arguments_choose_events,
+        field::ids_select_tasks,
+        field::outcome_selects_events,
+        field::arguments_select_events,
         field::ids_are_compared_with_each_other,
         field::supplementary_groups_count,
-        field::the_program_chooses_events,
-        field::access_modes_choose_opens,
+        field::exe_selects_events,
+        field::perm_selects_opens,
         field::the_first_match_decides,
         field::several_keys_are_all_found,
         field::sixty_fields_are_one_rule,
-        fork::a_task_that_is_never_audited_stays_so,
-        fork::every_call_of_a_task_is_recorded,
-        watch::a_watched_file_is_seen_under_every_name,
-        watch::a_watched_name_outlives_its_file,
-        watch::a_watched_directory_covers_what_is_below,
-        watch::what_is_not_watched_is_not_seen,
-        watch::chroot_does_not_confuse,
+        task_list::never_task_rule_lasts_for_the_task,
+        task_list::always_task_rule_records_every_syscall,
+        watch::watched_file_is_recorded_under_every_name,
+        watch::watch_outlives_its_file,
+        watch::watched_directory_covers_its_subtree,
+        watch::unwatched_files_are_not_recorded,
+        watch::watches_hold_in_a_chroot,
         watch::five_hundred_watches,
         hostile::hostile_bytes_decode_back,
         hostile::hostile_arguments_decode_back,
-        hostile::the_longest_path_is_whole,
-        hostile::a_hostile_key_is_found,
-        life::signals_end_it_with_a_summary,
-        life::events_are_written_while_it_runs,
-        life::a_killed_daemon_leaves_nothing_attached,
-        life::only_named_syscalls_are_attached,
-        life::daemon_is_not_audited,
-        life::two_daemons_see_the_same,
-        life::kernel_audit_is_left_alone,
-        full::what_a_full_disk_loses_is_counted_and_told,
-        full::status_shows_a_suspended_log,
-        full::a_full_disk_that_is_rotated_loses_nothing,
-        keeping::a_log_that_cannot_be_written_is_acted_upon,
-        keeping::signals_rotate_and_reconfigure_the_log,
-        keeping::a_log_that_is_locked_stays_where_it_is,
-        keeping::what_is_locked_is_the_log_that_is_written,
-        keeping::a_rotation_that_does_not_happen_costs_no_event,
-        keeping::the_group_of_the_log_has_the_old_ones_too,
-        keeping::another_priority_holds_at_once,
-        keeping::stock_ausearch_reads_an_enriched_log,
-        json::the_json_log_is_rotated_when_somebody_asks,
-        json::a_flush_waits_for_the_json_log,
-        json::what_the_json_log_lacks_is_told_in_the_log,
-        json::the_json_log_tells_more_than_records,
-        outside::metrics_are_told_to_who_asks,
-        outside::the_status_is_watched_and_has_the_runs_of_programs,
-        packaging::the_unit_is_right,
-        packaging::an_upgrade_restarts_no_daemon_that_has_locked,
-        packaging::journald_leaves_the_kernels_audit_as_it_is,
+        hostile::longest_path_is_complete,
+        hostile::hostile_key_is_found,
+        lifecycle::signals_stop_the_daemon_with_a_summary,
+        lifecycle::events_are_written_at_once,
+        lifecycle::killed_daemon_leaves_nothing_attached,
+        lifecycle::only_named_syscalls_are_attached,
+        lifecycle::daemon_is_not_audited,
+        lifecycle::two_daemons_record_the_same,
+        lifecycle::kernel_audit_is_unchanged,
+        full_disk::full_disk_losses_are_counted_and_reported,
+        full_disk::status_shows_a_suspended_log,
+        full_disk::rotation_on_a_full_disk_loses_nothing,
+        log_settings::log_write_error_runs_its_action,
+        log_settings::signals_rotate_and_reconfigure_the_log,
+        log_settings::locked_log_keeps_its_path,
+        log_settings::locked_log_is_the_one_in_use,
+        log_settings::failed_rotation_loses_no_event,
+        log_settings::log_group_applies_to_rotated_logs,
+        log_settings::priority_change_applies_at_once,
+        log_settings::stock_ausearch_reads_an_enriched_log,
+        json::json_log_is_rotated_on_request,
+        json::flush_waits_for_the_json_log,
+        json::json_log_losses_are_reported_in_the_log,
+        json::json_log_has_more_than_records,
+        status_metrics::metrics_are_served,
+        status_metrics::status_watch_shows_program_runs,
+        packaging::unit_file_is_valid,
+        packaging::upgrade_does_not_restart_a_locked_daemon,
+        packaging::journald_drop_in_keeps_kernel_audit,
         packaging::shells_complete_the_commands,
-        plugin::a_plugin_is_given_every_line_and_the_end_of_each_event,
-        plugin::a_plugin_that_ends_is_started_again_and_no_line_is_cut,
-        plugin::a_plugin_that_never_reads_loses_only_its_own_events,
-        plugin::what_a_slow_plugin_loses_is_counted_exactly,
-        plugin::a_plugin_that_crashes_is_given_up_until_hup,
-        plugin::stock_audisp_syslog_passes_events_on,
-        plugin::a_plugin_that_feeds_auparse_sees_every_event,
-        plugin::the_builtin_socket_serves_both_formats,
-        privilege::a_running_daemon_has_few_rights_and_does_its_work,
-        privilege::a_log_directory_that_becomes_a_link_is_refused,
-        privilege::systemd_is_told_of_each_state,
-        privilege::the_journal_is_given_priorities,
-        recorded::what_auditd_makes_of_messages_is_kept,
-        refusal::broken_rules_attach_nothing,
-        refusal::a_missing_configuration_file_exits_with_6,
-        refusal::what_cannot_be_denied_is_said,
-        refusal::an_unprivileged_user_is_told_so,
-        refusal::an_unsafe_log_directory_is_refused,
-        control::rules_come_and_go,
-        control::a_file_is_loaded_at_once_or_not_at_all,
-        control::what_is_locked_outlives_the_daemon,
-        control::only_root_may_ask,
-        control::hostile_clients_disturb_nobody,
+        plugin::plugin_gets_every_record_and_eoe,
+        plugin::ended_plugin_is_restarted_at_a_line_boundary,
+        plugin::blocked_plugin_loses_only_its_own_events,
+        plugin::slow_plugin_losses_are_counted_exactly,
+        plugin::crashing_plugin_is_disabled_until_hup,
+        plugin::stock_audisp_syslog_forwards_events,
+        plugin::auparse_plugin_gets_every_event,
+        plugin::builtin_socket_serves_both_formats,
+        privilege::running_daemon_has_few_capabilities,
+        privilege::symlinked_log_directory_is_refused,
+        privilege::systemd_is_notified_of_each_state,
+        privilege::journal_messages_have_priorities,
+        readme::every_command_works,
+        recorded::auditd_logs_match_golden_files,
+        startup_errors::invalid_rules_attach_nothing,
+        startup_errors::a_missing_configuration_file_exits_with_6,
+        startup_errors::undeniable_syscalls_are_reported,
+        startup_errors::unprivileged_user_gets_an_error,
+        startup_errors::unsafe_log_directory_is_refused,
+        control::rules_are_added_and_deleted,
+        control::rule_file_is_loaded_atomically,
+        control::lock_outlives_the_daemon,
+        control::only_root_may_connect,
+        control::hostile_clients_do_not_disturb_others,
         control::messages_and_flushes_reach_the_log,
-        stock::what_is_shown_is_what_stock_auditctl_shows,
-        control::a_rule_is_added_under_load,
-        reload::no_event_is_lost_or_doubled,
+        stock_auditctl::auditctl_output_matches_stock,
+        control::rule_is_added_under_load,
+        reload::no_event_is_lost_or_duplicated,
         reload::hooks_follow_the_rules,
-        reload::settings_of_rules_are_read_with_them,
-        reload::rules_that_cannot_be_loaded_leave_the_old_ones,
-        reload::rule_files_set_and_record_what_auditctl_does,
-        survive::what_a_killed_daemon_leaves_is_written_once,
-        survive::other_rules_are_put_in_force_without_a_gap,
-        survive::a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it,
-        survive::an_orderly_end_leaves_nothing_pinned,
-        survive::what_is_locked_goes_on_after_its_daemon,
-        locked::other_settings_change_nothing,
-        locked::a_restart_moves_stops_and_shortens_no_log,
-        locked::what_cannot_be_gone_on_with_stays,
+        reload::reload_applies_settings_in_rule_files,
+        reload::invalid_rules_keep_the_old_ones,
+        reload::rule_file_settings_match_auditctl,
+        handover::events_of_a_killed_daemon_are_written_once,
+        handover::rule_change_across_restart_loses_no_event,
+        handover::kill_during_replacement_leaves_no_partial_rules,
+        handover::clean_exit_unpins_everything,
+        handover::locked_rules_stay_attached,
+        locked::settings_cannot_change_while_locked,
+        locked::restart_keeps_the_locked_log,
+        locked::unusable_pinned_state_is_kept,
         locked::failed_lock_leaves_nothing_half_applied,
-        survive::restarts_add_nothing,
-        survive::what_cannot_be_read_is_not_misread,
-        survive::another_build_writes_what_it_finds,
-        survive::one_daemon_at_a_time_uses_what_is_pinned,
-        messages::what_programs_and_the_kernel_say_is_in_the_log,
-        messages::beside_auditd_messages_are_read_and_nothing_is_changed,
-        messages::what_a_killed_daemon_has_changed_is_put_back,
-        messages::a_daemon_that_leaves_writes_what_it_was_sent,
-        endure::rules_are_replaced_very_often,
-        endure::very_many_short_processes,
+        handover::restarts_do_not_grow_pinned_state,
+        handover::unknown_ring_format_is_not_decoded,
+        handover::other_build_writes_pending_events,
+        handover::pinned_state_has_one_daemon,
+        kernel_records::user_and_kernel_records_are_logged,
+        kernel_records::beside_auditd_records_are_read_only,
+        kernel_records::changes_of_a_killed_daemon_are_restored,
+        kernel_records::exiting_daemon_writes_received_records,
+        endure::many_rule_replacements,
+        endure::many_short_processes,
         endure::a_long_log_leaves_the_page_cache,
-        load::a_burst_loses_nothing,
-        load::what_a_full_ring_loses_is_counted,
-        load::a_rate_limit_loses_what_is_above_it_and_says_so,
+        load::burst_loses_nothing,
+        load::full_ring_losses_are_counted,
+        load::rate_limit_losses_are_counted_and_reported,
         differential::kernel_and_tollgate_agree,
-        answers::stock_programs_answer_the_same_of_both_logs,
-        run::every_step_of_a_command_is_seen,
-        run::status_streams_and_signals_are_the_commands_own,
-        run::results_are_left_out_where_no_rule_asks,
-        run::events_are_json_when_asked_for,
-        run::a_command_with_a_filter_of_its_own_is_followed,
-        run::a_tracer_inside_works_or_is_told_why_not,
-        run::who_loses_rights_is_told_why,
+        stock_readers::stock_readers_agree_on_both_logs,
+        run::every_syscall_of_a_command_is_recorded,
+        run::status_streams_and_signals_pass_through,
+        run::results_are_omitted_unless_rules_need_them,
+        run::json_option_prints_json,
+        run::command_with_its_own_seccomp_filter_is_followed,
+        run::nested_tracer_works_or_is_refused,
+        run::lost_privileges_are_reported,
         run::addresses_and_names_behind_descriptors_are_recorded,
         run_differential::kernel_and_run_agree,
-        run_life::ten_thousand_short_processes,
-        run_life::two_hundred_threads_at_once,
-        run_life::tasks_that_end_in_a_stop_hang_nobody,
-        run_life::a_killed_supervisor_takes_the_command_along,
-        run_life::a_full_log_is_counted_and_stops_nobody,
-        run_life::job_control_passes_through,
-        run_places::a_container_without_rights,
-        run_places::make_run_without_root,
-        run_places::what_a_sandbox_forbids_is_named,
+        run_lifecycle::ten_thousand_short_processes,
+        run_lifecycle::two_hundred_threads_at_once,
+        run_lifecycle::tasks_killed_in_a_stop_do_not_hang,
+        run_lifecycle::killed_supervisor_ends_the_command,
+        run_lifecycle::full_log_losses_are_counted,
+        run_lifecycle::job_control_passes_through,
+        run_environments::unprivileged_container,
+        run_environments::make_run_without_root,
+        run_environments::sandbox_restrictions_are_named,
         run_programs::a_c_build,
         run_programs::a_rust_build,
         run_programs::a_git_clone,
         run_programs::a_python_test_run,
         run_programs::a_go_test_run,
         run_programs::a_redis_server_and_its_benchmark,
-        bench::every_case_runs_and_is_shown,
-        bench::an_interrupted_one_puts_everything_back,
-        bench::a_killed_one_is_repaired_at_once,
-        bench::a_killed_one_is_repaired_later,
-        bench::an_auditd_of_today_keeps_its_rules,
+        bench::every_case_runs_and_is_reported,
+        bench::interrupted_run_restores_state,
+        bench::killed_run_is_restored_at_once,
+        bench::killed_run_is_restored_later,
+        bench::running_auditd_keeps_its_rules,
     ];
 
     pub(crate) fn main() -> ExitCode {

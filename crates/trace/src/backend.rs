@@ -1,28 +1,28 @@
-//! The two ways to stop a syscall, and which one a plan needs.
+//! The two backends that stop syscalls, and the choice between them.
 
 use audit::plan::{Operand, Plan, SyscallPlan};
 use audit::rule::Field;
 
-/// How calls are stopped.
+/// How syscalls are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// By ptrace, twice where the result is wanted.
+    /// By ptrace: at entry, and also at exit when the result is needed.
     Ptrace,
-    /// By notification of a supervisor, before the call is made.
+    /// By seccomp notification, at entry.
     Notify,
 }
 
-/// Whether records have the results of calls.
+/// Which records contain the result of the syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultCapture {
-    /// They have.
+    /// All records.
     Always,
-    /// Only those of calls that some rule chooses by result.
+    /// Only records of syscalls for which a rule tests the result.
     IfTested,
 }
 
 impl Backend {
-    /// The cheapest way that gives what is wanted.
+    /// The cheapest backend that can run the plan and capture the results.
     #[must_use]
     pub fn select(plan: &Plan, results: ResultCapture) -> Self {
         if results == ResultCapture::Always || plan_tests_result(plan) {
@@ -33,14 +33,14 @@ impl Backend {
     }
 }
 
-/// Whether any call of the plan has a rule that asks for its result.
+/// Whether a rule of the plan tests a result.
 fn plan_tests_result(plan: &Plan) -> bool {
     plan.syscalls
         .iter()
         .any(|(call, rules)| call.returns() && syscall_tests_result(rules))
 }
 
-/// Whether some rule of a call can only be decided when the call has ended.
+/// Whether a rule of a syscall can only be evaluated at syscall exit.
 pub(crate) fn syscall_tests_result(rules: &SyscallPlan) -> bool {
     let tests = || rules.slots.iter().flat_map(|slot| &slot.tests);
     let of_end = [Field::Exit, Field::Success, Field::SaddrFam].map(Operand::Field);

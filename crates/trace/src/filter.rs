@@ -1,13 +1,13 @@
-//! Plan to seccomp filter: one classic BPF program that stops the calls which some rule may keep.
+//! Compiles a plan to a seccomp filter: one classic BPF program that stops the syscalls that rules can match.
 //!
-//! The numbers of each ABI are searched by comparison only. The kernel runs a new filter once over every
-//! number, and where the answer is "allow" whatever the arguments are it sets a bit, so that such calls
-//! do not run the filter at all (`seccomp_is_const_allow()` in `kernel/seccomp.c`, since v5.11). It gives
-//! up at instructions that it does not know: shifts, which a bitmap of our own would need, are among them.
+//! The filter searches syscall numbers by comparison only. The kernel emulates a new filter for every syscall
+//! number and sets a bit for each that is always allowed, so that these syscalls skip the filter
+//! (`seccomp_is_const_allow()` in `kernel/seccomp.c`, since v5.11). The emulation gives up at other
+//! instructions, such as the shifts that a bitmap in the filter would need.
 //!
-//! What the first four arguments decide is decided here, rule by rule in the order of the plan. A test
-//! that only the supervisor can make is taken to hold for a rule that records and to fail for one that
-//! suppresses: the filter stops too much rather than too little.
+//! Tests of the first four arguments are made in the filter, rule by rule in the order of the plan. A test that
+//! only the supervisor can make counts as true for an `always` rule and as false for a `never` rule: the filter
+//! stops too many syscalls rather than too few.
 
 use std::collections::BTreeMap;
 
@@ -28,27 +28,27 @@ use crate::backend::Backend;
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
-/// The kernel takes no longer program: `BPF_MAXINSNS`.
+/// Maximum length of a program: `BPF_MAXINSNS`.
 const MAX_INSTRUCTIONS: usize = 4096;
 
-/// What a call comes to.
+/// What the filter does with a syscall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It goes on.
+    /// Allows it.
     Allow,
-    /// It stops.
+    /// Stops it.
     Stop,
-    /// Its arguments decide.
+    /// Tests its arguments.
     Check(Vec<sock_filter>),
 }
 
-/// The filter of a plan. `also` are calls that stop although no rule names them.
+/// Compiles the filter of a plan. `also` are syscalls to stop that no rule names.
 pub(crate) fn compile(plan: &Plan, backend: Backend, also: &[SyscallId]) -> Vec<sock_filter> {
     let exact = program(plan, backend, also, true);
     if exact.len() <= MAX_INSTRUCTIONS {
         return exact;
     }
-    // Without the arguments a plan of every call of both ABIs takes a few instructions for each.
+    // Without tests of arguments even all syscalls of both ABIs fit.
     program(plan, backend, also, false)
 }
 
@@ -88,8 +88,8 @@ fn program(plan: &Plan, backend: Backend, also: &[SyscallId], exact: bool) -> Ve
     code
 }
 
-/// First numbers of the stretches that share a body; the first stretch starts at 0, the last one has no
-/// end.
+/// Ranges of syscall numbers with the same verdict, by first number. The first range starts at 0, the last one
+/// is unbounded.
 fn ranges(verdicts: BTreeMap<u32, Verdict>) -> Vec<(u32, Verdict)> {
     let mut found = vec![(0, Verdict::Allow)];
     let mut put = |number: u32, verdict_for: Verdict| match found.last_mut() {
@@ -109,7 +109,7 @@ fn ranges(verdicts: BTreeMap<u32, Verdict>) -> Vec<(u32, Verdict)> {
     found
 }
 
-/// Finds the stretch of the number in A; every way ends with a return.
+/// Code that finds the range of the syscall number in register A; every path ends with a return.
 fn search_code(ranges: &[(u32, Verdict)], stop: u32) -> Vec<sock_filter> {
     let (left, right) = ranges.split_at(ranges.len() / 2);
     match (left, right) {
@@ -119,7 +119,7 @@ fn search_code(ranges: &[(u32, Verdict)], stop: u32) -> Vec<sock_filter> {
         ([], [(_, Verdict::Check(code)), ..]) => code.clone(),
         (_, [(start, _), ..]) => {
             let below = search_code(left, stop);
-            // From `start` on, the jump over the lower half is taken.
+            // Numbers from `start` on jump over the lower half.
             let mut code = vec![jump(BPF_JGE, *start, 0, 1), jump_over(len(&below))];
             code.extend(below);
             code.extend(search_code(right, stop));
@@ -167,7 +167,7 @@ fn verdict_for(call: SyscallId, slots: &[Slot], stop: u32) -> Verdict {
     }
 }
 
-/// The argument that decides a test by itself.
+/// Index of the argument that a test depends on, if it depends on nothing else.
 fn argument_index(call: SyscallId, test: &Test) -> Option<u32> {
     match test.operand {
         Operand::Field(Field::A0) => Some(0),
@@ -182,9 +182,9 @@ fn argument_index(call: SyscallId, test: &Test) -> Option<u32> {
     }
 }
 
-/// Goes on when the test holds, and else jumps over what follows, `skip` instructions.
+/// Code of a test: continues when it holds, otherwise jumps over the next `skip` instructions.
 fn test_code(argument_index: u32, test: &Test, skip: u32) -> Vec<sock_filter> {
-    // Both ABIs are little-endian: the low half, which is all that is compared, comes first.
+    // Only the low half of an argument is compared; both ABIs are little-endian, so it comes first.
     let mut code = vec![load(ARGUMENTS + 8 * argument_index)];
     if test.operand == Operand::OpenPerm {
         code.push(mask(3));
@@ -193,7 +193,7 @@ fn test_code(argument_index: u32, test: &Test, skip: u32) -> Vec<sock_filter> {
             .collect();
         let mut left = u8::try_from(wanted.len()).unwrap_or(0);
         for mode in wanted {
-            // From a mode that is wanted, over the other modes and over the jump away.
+            // A wanted mode jumps over the remaining comparisons and over the final jump.
             code.push(jump(BPF_JEQ, mode, left, 0));
             left -= 1;
         }
@@ -248,7 +248,7 @@ fn jump(comparison: u32, value: u32, over_if: u8, over_else: u8) -> sock_filter 
 }
 
 fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
-    // All codes of classic BPF fit.
+    // All opcodes of classic BPF fit.
     let code = u16::try_from(code).unwrap_or(u16::MAX);
     sock_filter { code, jt, jf, k }
 }
@@ -257,7 +257,7 @@ fn len(code: &[sock_filter]) -> u32 {
     u32::try_from(code.len()).unwrap_or(u32::MAX)
 }
 
-/// The calls of both ABIs that go by this name.
+/// The syscalls of this name in both ABIs.
 pub(crate) fn syscalls_named(name: &str) -> Vec<SyscallId> {
     [Arch::X86_64, Arch::I386]
         .into_iter()

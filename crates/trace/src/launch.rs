@@ -1,9 +1,8 @@
-//! The command's first process: made, put under the filter, and started.
+//! Starts the first process of a command under the filter.
 //!
-//! The child shares the table of descriptors with its parent until it execs. So the listener that the
-//! kernel makes for the child's filter is the parent's at once: nothing has to be sent by calls that the
-//! filter may already stop, and no right to take descriptors from another process is needed. What else the
-//! two tell each other goes through a shared page.
+//! Parent and child share the descriptor table (`CLONE_FILES`) until the exec, so the parent has the listener of
+//! the child's filter at once: no message by syscalls that the filter may already stop, and no permission for
+//! `pidfd_getfd(2)`. A shared page reports the progress of the child.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -28,20 +27,20 @@ use crate::filter;
 use crate::ptrace::{ResumeMode, StopEvent, resume, wait};
 use crate::task::memory::Memory;
 
-/// Why a command cannot be audited here.
+/// Why a command cannot be started or supervised.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// No process could be made for it.
+    /// The process cannot be created.
     #[error("cannot start the command")]
     Start(#[source] io::Error),
-    /// The kernel did not take the filter.
+    /// The kernel rejected the filter.
     #[error("cannot install the seccomp filter")]
     Filter(#[source] Errno),
-    /// The supervisor may not trace its own child.
+    /// The supervisor is not permitted to trace its child.
     #[error("cannot trace the command")]
     Trace(#[source] Errno),
-    /// The memory of its own child may not be read.
+    /// The supervisor is not permitted to read the memory of its child.
     #[error("cannot read the memory of the command")]
     Read(#[source] Errno),
     /// Waiting for stops failed.
@@ -57,14 +56,14 @@ pub enum RunError {
     },
 }
 
-/// What to start.
+/// A command to start.
 #[derive(Clone, Debug)]
 pub struct CommandSpec {
     /// Path of the program.
     pub program: CString,
-    /// Its arguments, its own name first.
+    /// Arguments, `argv[0]` first.
     pub args: Vec<CString>,
-    /// Signals that are blocked when it starts.
+    /// Signal mask of the command.
     pub signal_mask: SigSet,
 }
 
@@ -75,19 +74,19 @@ pub struct TracedCommand {
     pub(crate) backend: Backend,
     pub(crate) listener: Option<OwnedFd>,
     pub(crate) shared: SharedPage,
-    /// A stop of the child that was met before its calls were followed.
+    /// A stop of the child that was reported before the supervision started.
     pub(crate) early_stop: Option<StopEvent>,
 }
 
-/// How far the child has come; shared with it.
+/// Progress of the child, in memory shared with it.
 #[derive(Debug)]
 pub(crate) struct SharedPage(NonNull<SharedState>);
 
 #[repr(C)]
 struct SharedState {
-    /// Descriptor of the listener, [`PENDING`], or below that the error with which the filter was refused.
+    /// [`PENDING`], the descriptor of the listener, or an error as [`encode_errno`] encodes it.
     listener: AtomicI32,
-    /// Error of the exec; 0 while there is none.
+    /// Errno of the exec; 0 while there is none.
     exec: AtomicI32,
 }
 
@@ -100,7 +99,7 @@ impl SharedPage {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED | libc::MAP_ANONYMOUS,
         );
-        // SAFETY: a new mapping of the kernel's choice overlaps nothing of ours.
+        // SAFETY: without an address the kernel chooses a free range, so no existing mapping is replaced.
         let at = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -112,7 +111,7 @@ impl SharedPage {
     }
 
     fn state(&self) -> &SharedState {
-        // SAFETY: the page is mapped as long as `self` lives, zeroed, and only ever used as atomics.
+        // SAFETY: the page is mapped while `self` lives, starts zeroed, and is accessed only atomically.
         unsafe { self.0.as_ref() }
     }
 
@@ -127,7 +126,7 @@ impl SharedPage {
 
 impl Drop for SharedPage {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that `new` made, and nobody has a reference into it any more.
+        // SAFETY: `new` created this mapping, and references into it borrow `self`.
         let _kept = unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<SharedState>()) };
     }
 }
@@ -143,19 +142,18 @@ fn check_arch(arch: &str) -> Result<(), RunError> {
 }
 
 impl CommandSpec {
-    /// Makes the process that will become the program, under the filter of the plan. It starts when the
-    /// calls that it makes are followed.
+    /// Creates the first process under the filter of a plan. Its exec starts the supervision.
     ///
-    /// Call this while the process has one thread, and follow from the same thread.
+    /// Call this while the process has one thread, and call [`TracedCommand::supervise`] from the same thread.
     ///
     /// # Errors
-    /// What the kernel forbids here.
+    /// [`RunError`].
     pub fn spawn(&self, plan: &Plan, backend: Backend) -> Result<TracedCommand, RunError> {
         check_arch(std::env::consts::ARCH)?;
         let also = match backend {
-            // Not allowed, and somebody should be told why.
+            // It fails for traced tasks; the tracer warns about it.
             Backend::Ptrace => filter::syscalls_named("ptrace"),
-            // Whoever becomes another program must be looked at anew.
+            // An exec invalidates what is known of the process.
             Backend::Notify => ["execve", "execveat"].map(filter::syscalls_named).concat(),
         };
         let code = filter::compile(plan, backend, &also);
@@ -172,8 +170,8 @@ impl CommandSpec {
         let (wait, go) =
             pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|errno| RunError::Start(errno.into()))?;
         let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
-        // SAFETY: the caller has one thread, so that no lock is held by another; the child has a copy of
-        // this memory and makes system calls only, until it execs or exits.
+        // SAFETY: the process has one thread, so no other thread holds a lock. The child has a copy of this
+        // memory and makes only system calls until it execs or exits.
         let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         let child = match Errno::result(child) {
             Ok(0) => child_setup.exec_program(shared.state(), wait.as_raw_fd()),
@@ -189,7 +187,7 @@ impl CommandSpec {
         };
         let begun = started.begin(&go);
         if begun.is_err() && started.early_stop.is_none() {
-            // It waits for a byte that will not come.
+            // The child still waits for the start byte.
             let _gone = kill(child, Signal::SIGKILL);
             let _status = waitpid(child, Some(WaitPidFlag::__WALL));
         }
@@ -215,7 +213,7 @@ impl TracedCommand {
                 | Options::PTRACE_O_EXITKILL;
             ptrace::seize(self.child, options).map_err(RunError::Trace)?;
         }
-        // The child's memory is a copy of ours: what lies here lies there.
+        // The memory of the child is a copy, so this address is mapped there.
         let own = u64::try_from(self.shared.0.addr().get()).unwrap_or(0);
         Memory(self.child)
             .read(own, &mut [0; 1])
@@ -226,8 +224,8 @@ impl TracedCommand {
             return Err(RunError::Filter(Errno::from_raw(-filter_status - 1)));
         }
         if self.backend == Backend::Notify {
-            // SAFETY: the kernel made this descriptor for the filter in the table that both share, and
-            // the child, which ends or execs, does not close it here.
+            // SAFETY: the kernel opened this descriptor in the shared descriptor table. The child does not close
+            // it: its exec or exit only drops its reference to the table.
             let listener = unsafe { OwnedFd::from_raw_fd(filter_status) };
             set_sync_wake_up(&listener);
             self.listener = Some(listener);
@@ -235,11 +233,11 @@ impl TracedCommand {
         Ok(())
     }
 
-    /// What the child tells of its filter. It needs a few microseconds, and makes no call that could be
-    /// waited for instead.
+    /// Waits until the child reports the result of installing its filter. Polls, because that takes a few
+    /// microseconds and no event could be waited for.
     fn wait_for_filter(&mut self) -> Result<i32, RunError> {
         loop {
-            // In this order: what has changed may be what the child did after it told.
+            // Check for stops first: a stop seen here may have happened after the report.
             let change = match self.early_stop {
                 None => wait(Some(self.child), libc::__WALL | libc::WNOHANG)
                     .ok()
@@ -247,7 +245,7 @@ impl TracedCommand {
                 Some(_) => None,
             };
             match change {
-                // Also a signal that it ignores stops a tracee.
+                // Ignored signals stop a tracee too.
                 Some((pid, StopEvent::Signal(signal))) => _ = resume(pid, ResumeMode::Cont, signal),
                 Some((pid, StopEvent::GroupStop(_))) => _ = resume(pid, ResumeMode::Listen, 0),
                 Some((_, change)) => self.early_stop = Some(change),
@@ -265,7 +263,7 @@ impl TracedCommand {
     }
 }
 
-/// All that the child needs; it may not allocate.
+/// Data for the child, which must not allocate.
 struct ChildSetup<'a> {
     program: &'a CStr,
     args: &'a [*const libc::c_char],
@@ -276,19 +274,19 @@ struct ChildSetup<'a> {
 }
 
 impl ChildSetup<'_> {
-    /// The child's whole life until it execs.
+    /// Runs in the child: installs the filter and executes the program.
     fn exec_program(&self, shared: &SharedState, wait: RawFd) -> ! {
-        // Whoever kills the supervisor ends the command: its calls would find nobody.
-        // SAFETY: this option takes one number.
+        // Without a supervisor, stopped syscalls would fail or block; die with it.
+        // SAFETY: this option takes one integer.
         let _set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, c_ulong::from(9_u32)) };
         if nix::unistd::getppid() != self.parent {
-            exit_child(1); // too late to be told
+            exit_child(1); // the parent died before the prctl
         }
         let mut byte = [0_u8; 1];
-        // SAFETY: the buffer is as long as it says.
+        // SAFETY: the buffer has one byte.
         let _go = unsafe { libc::read(wait, byte.as_mut_ptr().cast(), 1) };
         if self.backend == Backend::Ptrace {
-            // PTRACE_O_EXITKILL has taken over, for the children too.
+            // PTRACE_O_EXITKILL replaces it, and also applies to descendants.
             // SAFETY: as above.
             let _unset = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, c_ulong::from(0_u32)) };
         }
@@ -298,36 +296,36 @@ impl ChildSetup<'_> {
         if filter_status < PENDING {
             exit_child(1);
         }
-        // SAFETY: `program` and all of `args` are NUL-terminated and `args` ends with a null pointer;
-        // `environ` is the process's own, which no other thread changes.
+        // SAFETY: `program` and the strings of `args` are NUL-terminated, and `args` ends with a null pointer.
+        // No other thread changes `environ`.
         let _failed = unsafe { libc::execve(self.program.as_ptr(), self.args.as_ptr(), environ) };
         shared.exec.store(Errno::last_raw(), Ordering::Release);
         exit_child(127)
     }
 
-    /// Undoes what Rust's start and the supervisor have changed.
+    /// Restores signal actions and mask that the Rust runtime and the supervisor changed.
     fn reset_signals(&self) {
         for signal in [libc::SIGPIPE, libc::SIGTTOU] {
-            // SAFETY: the default action runs no code of ours.
+            // SAFETY: SIG_DFL installs no handler.
             let _old = unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         let _set = self.signal_mask.thread_set_mask();
     }
 
-    /// Installs the filter; gives the listener's descriptor, 0 where there is none, or the error.
+    /// Installs the filter. Returns the descriptor of the listener, 0 without one, or an encoded error.
     fn filter(&self) -> i32 {
         let program = sock_fprog {
             len: u16::try_from(self.code.len()).unwrap_or(0),
             filter: self.code.as_ptr().cast_mut(),
         };
         let (one, zero): (c_ulong, c_ulong) = (1, 0);
-        // SAFETY: this option takes numbers.
+        // SAFETY: this option takes integers.
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, one, zero, zero, zero) } != 0 {
             return encode_errno(Errno::last_raw());
         }
         let tries: &[c_ulong] = match self.backend {
             Backend::Ptrace => &[0],
-            // Without the second flag, since v5.19, a signal makes a stopped call begin anew.
+            // The second flag is new in v5.19. Without it, a signal interrupts and restarts a stopped syscall.
             Backend::Notify => &[
                 SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
                 SECCOMP_FILTER_FLAG_NEW_LISTENER,
@@ -335,7 +333,7 @@ impl ChildSetup<'_> {
         };
         let mut filter_status = encode_errno(libc::EINVAL);
         for &flags in tries {
-            // SAFETY: the program outlives the call, which copies it.
+            // SAFETY: `program` and its instructions live until after the call, which copies them.
             let fd = unsafe {
                 libc::syscall(
                     libc::SYS_seccomp,
@@ -356,14 +354,14 @@ impl ChildSetup<'_> {
     }
 }
 
-/// An error as the page holds it; EPERM is 1, which would be [`PENDING`].
+/// An errno as stored in the shared page: below [`PENDING`], which is -1, so EPERM is -2.
 const fn encode_errno(errno: i32) -> i32 {
     -(errno + 1)
 }
 
-/// Ends the child without running what its parent has set up for its own end.
+/// Ends the child without running the parent's exit handlers.
 fn exit_child(code: i32) -> ! {
-    // SAFETY: it ends the process, whose memory is a copy.
+    // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(code) }
 }
 
@@ -379,12 +377,12 @@ fn to_pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
         .collect()
 }
 
-/// Has the kernel wake the supervisor on the caller's CPU, since v6.6: the two take turns anyway, and
-/// waking another, idle CPU costs several times more. Without it everything works as well.
+/// Makes the kernel wake the supervisor on the CPU of the stopped task (v6.6). The two run alternately, and
+/// waking an idle CPU costs several times more. Older kernels reject this, which is harmless.
 fn set_sync_wake_up(listener: &OwnedFd) {
     const SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: c_ulong = 1;
-    // SAFETY: this request takes a number.
-    let _old_kernel = unsafe {
+    // SAFETY: this request takes an integer.
+    let _result = unsafe {
         libc::ioctl(
             listener.as_raw_fd(),
             libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS,
@@ -393,18 +391,19 @@ fn set_sync_wake_up(listener: &OwnedFd) {
     };
 }
 
-/// Tasks cost descriptors; the command, which was started before, keeps its own limit.
+/// Raises the soft limit of descriptors, since each known task takes some. The command is already started and
+/// keeps its limit.
 pub(crate) fn raise_fd_limit() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // With fewer, tasks are looked up more often.
-        let _fewer = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+        // On failure, tasks are looked up more often.
+        let _result = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 
-/// Ends this process by a signal, as the command ended; returns when the signal does not do that.
+/// Ends this process by the signal that ended the command. Returns when the signal does not end a process.
 pub fn exit_by_signal(signal: Signal) {
     let _core = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    // SAFETY: the default action runs no code of ours.
+    // SAFETY: SIG_DFL installs no handler.
     let _old = unsafe { libc::signal(signal as libc::c_int, libc::SIG_DFL) };
     let only: SigSet = [signal].into_iter().collect();
     let _open = only.thread_unblock();

@@ -1,27 +1,25 @@
-//! The engine `seccomp`: the calls of one command and of all that it starts, without any privilege.
+//! The engine `seccomp`: audits one command and its descendants without privileges.
 //!
-//! A filter that the command cannot take off stops the calls that rules may keep; this process looks at
-//! each stopped call, reads what the rules and the records need, and lets it go on. There are two ways to
-//! stop, [`Backend`]:
+//! A seccomp filter stops the syscalls that rules can match. The supervisor, which is this process, reads what
+//! rules and records need from each stopped task and resumes it. There are two backends, [`Backend`]:
 //!
-//! - `Trace`: the filter answers `SECCOMP_RET_TRACE`, the supervisor is the tasks' tracer, and a call whose
-//!   result is wanted stops a second time when it ends;
-//! - `Notify`: the filter answers `SECCOMP_RET_USER_NOTIF`. It costs a third of the other way, needs no
-//!   tracer, and never knows the result.
+//! - `Ptrace`: the filter returns `SECCOMP_RET_TRACE`, and the supervisor traces the tasks. A task stops a
+//!   second time at syscall exit when the result is needed.
+//! - `Notify`: the filter returns `SECCOMP_RET_USER_NOTIF`. It costs a third of the other backend and needs no
+//!   tracer, but the result is never known.
 //!
-//! It observes programs that do not hide: names are read from their memory, and a hostile program could
-//! change them between that reading and the kernel's. It is no security boundary.
+//! This is no security boundary: names are read from user memory, and a hostile program can change them before
+//! the kernel reads them.
 //!
 //! | module | does |
 //! | --- | --- |
-//! | `filter` | plan to filter |
-//! | `launch` | starts the command under it |
-//! | `trace`, `notify` | take the stops |
-//! | `recorder` | one stopped call to an event, or to none |
-//! | `task`, `ids`, `memory` | who makes it; what lies in its memory |
-//! | `object`, `items` | what it names, and the PATH items of that |
-//! | `exec`, `socket` | programs and addresses that it is given |
-//! | `ptrace` | requests to tracees that no library offers whole |
+//! | `backend` | selects the backend for a plan |
+//! | `filter` | compiles a plan to a seccomp filter |
+//! | `launch` | starts the command under the filter |
+//! | `supervise` | handles stops: `tracer` by ptrace, `notify` by notification |
+//! | `recorder` | evaluates rules for a stopped syscall and makes its event: `object`, `path_items`, `exec`, `sockaddr` |
+//! | `task` | reads identity and memory of tasks: `ids`, `memory` |
+//! | `ptrace` | ptrace requests and wait statuses that nix does not cover |
 
 mod backend;
 mod filter;

@@ -1,56 +1,56 @@
-//! Waiting for tracees and telling them to go on. What nix offers lacks real-time signals, without which
-//! programs cannot be passed what they are sent.
+//! Waiting for tracees and resuming them. nix does not support real-time signals, which must be passed to the
+//! tracee.
 
 use libc::{c_int, c_uint, c_void};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-/// Why a tracee, or the command's first process, is waited for.
+/// A change of state of a tracee or of the first process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopEvent {
-    /// It has exited with this status.
+    /// It exited with this status.
     Exited(i32),
-    /// This signal has killed it.
+    /// This signal killed it.
     Signaled(i32),
-    /// The filter has stopped a call.
+    /// The filter stopped a syscall.
     Seccomp,
-    /// The call that was waited for has ended.
+    /// Stop at syscall exit.
     SyscallExit,
-    /// It has become another program.
+    /// It executed another program.
     Exec,
-    /// It is about to be given this signal.
+    /// This signal is about to be delivered.
     Signal(i32),
-    /// This signal has stopped its whole process.
+    /// This signal stopped its process.
     GroupStop(i32),
-    /// It has stopped for another reason: it has made a process, is new, or goes on after a stop.
+    /// Another ptrace stop: a fork or clone, the start of a new task, the end of a group stop.
     Other,
 }
 
-/// How a tracee goes on.
+/// How a tracee is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResumeMode {
-    /// Until it stops again.
+    /// `PTRACE_CONT`.
     Cont,
-    /// Also until its call ends.
+    /// `PTRACE_SYSCALL`: stops at syscall exit.
     Syscall,
-    /// Not at all, until a signal makes its process go on.
+    /// `PTRACE_LISTEN`: stays in the group stop until SIGCONT.
     Listen,
 }
 
-/// Waits for any child or tracee; `None` when `flags` say not to wait and nothing has changed.
+/// Waits for a child or tracee; any, without `pid`. `None` when `flags` contain `WNOHANG` and nothing changed.
 ///
 /// # Errors
-/// `ECHILD` when there is none left; `EINTR`.
+/// `ECHILD` when none is left; `EINTR`.
 pub(crate) fn wait(pid: Option<Pid>, flags: c_int) -> Result<Option<(Pid, StopEvent)>, Errno> {
     let mut status = 0;
     let whom = pid.map_or(-1, Pid::as_raw);
-    // SAFETY: `status` may be written to.
+    // SAFETY: `status` is writable.
     let pid = Errno::result(unsafe { libc::waitpid(whom, &raw mut status, flags) })?;
     Ok((pid != 0).then(|| (Pid::from_raw(pid), stop_event(status))))
 }
 
 fn stop_event(status: c_int) -> StopEvent {
-    /// What `PTRACE_O_TRACESYSGOOD` adds to SIGTRAP.
+    /// SIGTRAP with the bit that `PTRACE_O_TRACESYSGOOD` adds.
     const CALL: i32 = libc::SIGTRAP | 0x80;
     if libc::WIFEXITED(status) {
         return StopEvent::Exited(libc::WEXITSTATUS(status));
@@ -70,8 +70,7 @@ fn stop_event(status: c_int) -> StopEvent {
     }
 }
 
-/// Lets a tracee go on, with a signal unless that is 0. One that has been killed meanwhile is none of
-/// our business any more.
+/// Resumes a tracee and delivers a signal unless it is 0. Returns false when the tracee was killed.
 pub(crate) fn resume(pid: Pid, mode: ResumeMode, signal: i32) -> bool {
     let request = match mode {
         ResumeMode::Cont => libc::PTRACE_CONT,
@@ -82,31 +81,31 @@ pub(crate) fn resume(pid: Pid, mode: ResumeMode, signal: i32) -> bool {
     ptrace(request, pid, 0, data).is_ok()
 }
 
-/// Number that an exec's thread had before it became the leader of its process.
+/// Thread id that an exec's thread had before it became the thread group leader.
 pub(crate) fn previous_tid(pid: Pid) -> Option<Pid> {
     let number = nix::sys::ptrace::getevent(pid).ok()?;
     Some(Pid::from_raw(i32::try_from(number).ok()?))
 }
 
-/// A call as it stands at a stop.
+/// A syscall at a stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SyscallInfo {
-    /// It will be made.
+    /// At entry.
     Entry {
         arch: u32,
         number: u32,
         args: [u64; 6],
     },
-    /// It has ended.
+    /// At exit; `stack` is the stack pointer.
     Exit { arch: u32, exit: i64, stack: u64 },
 }
 
-/// The call at which a tracee has stopped; since v5.3.
+/// The syscall at which a tracee has stopped (`PTRACE_GET_SYSCALL_INFO`, v5.3).
 pub(crate) fn syscall_info(pid: Pid) -> Option<SyscallInfo> {
     let info = nix::sys::ptrace::syscall_info(pid).ok()?;
     match info.op {
         libc::PTRACE_SYSCALL_INFO_SECCOMP => {
-            // SAFETY: `op` says that this is the part which the kernel has written.
+            // SAFETY: `op` shows that the kernel wrote this member of the union.
             let call = unsafe { info.u.seccomp };
             Some(SyscallInfo::Entry {
                 arch: info.arch,
@@ -132,7 +131,7 @@ fn ptrace(request: c_uint, pid: Pid, addr: usize, data: usize) -> Result<(), Err
         std::ptr::without_provenance_mut::<c_void>(addr),
         std::ptr::without_provenance_mut::<c_void>(data),
     );
-    // SAFETY: none of our requests has the kernel use the two as addresses in this process.
+    // SAFETY: the requests of this module do not use `addr` and `data` as addresses in this process.
     let answer = unsafe { libc::ptrace(request, pid.as_raw(), addr, data) };
     Errno::result(answer).map(|_zero| ())
 }

@@ -1,4 +1,4 @@
-//! One stopped call to an event, or to none: facts, rules, records.
+//! Makes events of stopped syscalls: reads facts, evaluates rules, fills events.
 
 mod exec;
 mod object;
@@ -27,42 +27,42 @@ use exec::{ExecArgs, Interpreter};
 use object::{NamedObject, PathLookup};
 use path_items::ItemBuilder;
 
-/// Takes the events, one by one, and the remarks.
+/// Receives events and warnings.
 pub trait Observer {
-    /// A call that a rule keeps.
+    /// A rule records this event.
     fn on_event(&mut self, event: &Event<'_>);
-    /// Something that a person at the terminal should know.
+    /// A warning for the user.
     fn on_warning(&mut self, text: &str);
 }
 
-/// What was seen, and what was not.
+/// Counters of a supervised command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunStats {
-    /// Calls that stopped.
+    /// Stopped syscalls that a rule names.
     pub stopped: u64,
-    /// Events that rules kept.
+    /// Recorded events.
     pub matched: u64,
-    /// Calls whose task could not be looked at: whether a rule would keep them is not known.
+    /// Syscalls whose task could not be read, so that the rules could not be evaluated.
     pub lost: u64,
-    /// Events that lack something.
+    /// Recorded events with a missing part.
     pub incomplete: u64,
 }
 
-/// What is asked of a call each time, worked out once.
+/// Properties of a syscall of the plan.
 #[derive(Clone, Copy, Debug)]
 struct SyscallTraits {
     name: &'static str,
     objects: &'static [ObjectArg],
-    /// The supervisor waits for its end.
+    /// The supervisor waits for its exit.
     wants_result: bool,
     is_exec: bool,
-    /// The socket address that it may have.
+    /// Location of its socket address.
     address: Option<SyscallSockaddr>,
     groups: bool,
     paths: PathLookup,
 }
 
-/// Makes events of stopped calls.
+/// Makes events of stopped syscalls.
 pub(crate) struct Recorder<'a, O> {
     plan: &'a Plan,
     traits: HashMap<SyscallId, SyscallTraits>,
@@ -74,7 +74,7 @@ pub(crate) struct Recorder<'a, O> {
     warned_setuid: bool,
 }
 
-/// A call that has stopped and will be made.
+/// A syscall stopped at entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SyscallEntry {
     pub(crate) tid: Pid,
@@ -82,11 +82,11 @@ pub(crate) struct SyscallEntry {
     pub(crate) args: [u64; 6],
 }
 
-/// A call under way, with what was read before it.
+/// A syscall in progress, with the facts read at entry.
 #[derive(Debug)]
 pub(crate) struct PendingSyscall {
     stop: SyscallEntry,
-    /// Its end is to be waited for.
+    /// The supervisor waits for its exit.
     pub(crate) wants_result: bool,
     time: Timestamp,
     objects: Vec<NamedObject>,
@@ -98,21 +98,21 @@ pub(crate) struct PendingSyscall {
 }
 
 impl PendingSyscall {
-    /// The same call, whose thread has got another number.
+    /// The same syscall, after an exec changed its thread id.
     pub(crate) fn with_tid(mut self, tid: Pid) -> Self {
         self.stop.tid = tid;
         self
     }
 }
 
-/// How a call has ended.
+/// How a syscall ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyscallResult {
-    /// With this result; `stack` is the stack pointer then.
+    /// It returned this result; `stack` is the stack pointer at exit.
     Returned { exit: i64, stack: u64, arch: Arch },
-    /// Nobody will know: the call is only about to be made, or never returns.
+    /// The result is not known: the syscall is about to start, or never returns.
     Unknown,
-    /// The task has ended inside it.
+    /// The task ended in it.
     TaskGone,
 }
 
@@ -135,17 +135,17 @@ impl<'a, O: Observer> Recorder<'a, O> {
         }
     }
 
-    /// From now on execs are told to [`Tasks::drop_image`].
+    /// Announces that the caller reports completed execs, by [`Self::exec_completed`].
     pub(crate) const fn track_execs(&mut self) {
         self.execs = ExecTracking::Completed;
     }
 
-    /// Says something to the person at the terminal.
+    /// Warns the user.
     pub(crate) fn warn(&mut self, text: &str) {
         self.observer.on_warning(text);
     }
 
-    /// Reads what is to be read before the call; `None` when no rule names it.
+    /// Reads facts at syscall entry. `None` when no rule names the syscall.
     pub(crate) fn begin(&mut self, stop: SyscallEntry) -> Option<PendingSyscall> {
         let SyscallEntry { tid, call, args } = stop;
         let traits = *self.traits.get(&call)?;
@@ -195,7 +195,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             pending.arguments = exec::args_from_caller(memory, array, call.arch);
         }
         let creates = creates(traits.name, &args, pending.open_how_flags);
-        // Of a call that its task may not survive, this is all that will be known of the task.
+        // If the exit is not awaited, this is the only reading of the task.
         let thread = if traits.wants_result {
             self.tasks.thread(tid, pending.time, self.execs)
         } else {
@@ -216,10 +216,10 @@ impl<'a, O: Observer> Recorder<'a, O> {
         Some(pending)
     }
 
-    /// Asks the rules about a call, lets its task go on, and hands over the event that the rules keep.
-    /// `resume_task` is called once, when nothing more is read of the task; it tells whether the task was there
-    /// until then. A task that was killed before has not made the call: the kernel's audit begins after
-    /// the filter, and records nothing either.
+    /// Evaluates the rules for a syscall, resumes its task, and passes the event to the observer if a rule
+    /// records it. Calls `resume_task` once, after the last reading of the task; it returns whether the task
+    /// still existed. A task that was killed before has not made the syscall. The kernel's audit records nothing
+    /// then either, because it starts after the filter.
     pub(crate) fn end(
         &mut self,
         pending: PendingSyscall,
@@ -305,7 +305,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
     }
 }
 
-/// All that is known of a call when it has ended.
+/// The facts of a syscall at its end.
 struct CompletedSyscall {
     pending: PendingSyscall,
     exit: Option<i64>,
@@ -359,7 +359,7 @@ impl CompletedSyscall {
             }
             .read_result(exit);
         }
-        // Of what is no socket, the kernel has not looked at the address.
+        // If the descriptor is no socket, the kernel has not read the address.
         if [Errno::EBADF, Errno::ENOTSOCK]
             .iter()
             .any(|&error| exit == -i64::from(error as i32))
@@ -376,7 +376,7 @@ impl CompletedSyscall {
         known
     }
 
-    /// Objects that rules may ask about: those that have an item.
+    /// Objects that rules can test: those with a PATH item.
     fn observed(&self) -> Vec<ObjectFacts<'_>> {
         let mut all = Vec::new();
         for object in &self.pending.objects {
@@ -432,7 +432,7 @@ fn paths(rules: &SyscallPlan) -> PathLookup {
     }
 }
 
-/// Whether an open makes what is not there.
+/// Whether an open creates a missing file.
 fn creates(name: &str, args: &[u64; 6], how: u64) -> bool {
     let flags = match name {
         "creat" => return true,
@@ -444,7 +444,7 @@ fn creates(name: &str, args: &[u64; 6], how: u64) -> bool {
     flags & u64::from(libc::O_CREAT.unsigned_abs()) != 0
 }
 
-/// The clock that the kernel's audit uses.
+/// Reads the clock that the kernel's audit uses.
 pub(crate) fn coarse_time() -> Timestamp {
     let coarse_time =
         clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or(Duration::ZERO, Duration::from);
@@ -454,7 +454,7 @@ pub(crate) fn coarse_time() -> Timestamp {
     }
 }
 
-/// The call as the kernel tells it: machine and number.
+/// A syscall from `AUDIT_ARCH_*` and number.
 pub(crate) const fn call(arch: u32, number: u32) -> SyscallId {
     SyscallId {
         arch: Arch(arch),

@@ -1,4 +1,4 @@
-//! Follows a command until its last process ends.
+//! Supervises a command until its last process ends.
 
 mod notify;
 mod tracer;
@@ -11,7 +11,7 @@ use crate::backend::{Backend, ResultCapture};
 use crate::launch::{RunError, TracedCommand, raise_fd_limit};
 use crate::recorder::{Observer, Recorder, RunStats};
 
-/// How the command's first process ended.
+/// How the first process of a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStatus {
     /// It exited with this status.
@@ -22,20 +22,20 @@ pub enum CommandStatus {
     ExecFailed(Errno),
 }
 
-/// What happened, when nobody of the command is left.
+/// Result of a supervised command.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
     /// How the first process ended.
     pub status: CommandStatus,
-    /// What was seen, and what was not.
+    /// Counters.
     pub stats: RunStats,
 }
 
 impl TracedCommand {
-    /// Follows the command until all of its processes have ended.
+    /// Supervises the command until all its processes have ended.
     ///
     /// # Errors
-    /// When the kernel does not let it be followed any more; what is left of it is killed.
+    /// [`RunError`] when the kernel ends the supervision; then the remaining processes are killed.
     pub fn supervise(
         self,
         plan: &Plan,

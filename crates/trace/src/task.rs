@@ -1,7 +1,7 @@
-//! Who makes a call: identity, program and terminal of a stopped task, from `/proc` and its pidfd.
+//! Identity, program and terminal of a stopped task, from `/proc` and its pidfd.
 //!
-//! Ids, the task's name and its working directory are read for each event. What only an exec changes is
-//! kept for the program's image. Login uid, session and terminal are read again when the coarse clock has ticked.
+//! Ids, comm and working directory are read for each event. Facts that only an exec changes are cached per
+//! process. Login UID, session and terminal are read again after each tick of the coarse clock.
 
 mod ids;
 pub(crate) mod memory;
@@ -24,19 +24,19 @@ use nix::unistd::Pid;
 
 use ids::{IdSource, Ids, read_all};
 
-/// Threads that are remembered; beyond, all are forgotten and looked at anew.
+/// Maximum number of cached threads; beyond it the cache is cleared.
 const MAX_THREADS: usize = 4096;
-/// The kernel's audit shows no more of a command line.
+/// Length of a command line in PROCTITLE records.
 const PROCTITLE_BYTES: usize = 128;
 
-/// Tasks that made calls.
+/// Cache of the tasks that made syscalls.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     threads: HashMap<i32, Thread>,
     images: HashMap<i32, ProcessImage>,
 }
 
-/// One thread, as long as it lives.
+/// One thread.
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) tid: Pid,
@@ -46,11 +46,11 @@ pub(crate) struct Thread {
     ids: IdSource,
     comm: File,
     cmdline: File,
-    /// What was last read, for calls that their task does not survive.
+    /// The last reading, for syscalls in which the task ends.
     last_seen: Identity,
 }
 
-/// What belongs to a program that a process runs.
+/// Facts of a process that an exec changes.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessImage {
     exe: Option<Vec<u8>>,
@@ -61,40 +61,40 @@ pub(crate) struct ProcessImage {
     ses: u32,
     tty: Vec<u8>,
     read: Option<Timestamp>,
-    /// This thread is about to become another program, or to fail: what is read now may be of either.
+    /// This thread is in an exec; facts that are read now may be of the old or of the new program.
     exec_pending: Option<Pid>,
 }
 
-/// All that an event says of its task.
+/// Facts that are read for each event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     ids: Ids,
     comm: Vec<u8>,
-    /// Supplementary groups, where they were asked for.
+    /// Supplementary groups, if a rule tests them.
     pub(crate) groups: Vec<u32>,
 }
 
-/// A task as it was found.
+/// A task as last read.
 pub(crate) struct TaskView<'a> {
     pub(crate) thread: &'a Thread,
     pub(crate) image: &'a ProcessImage,
     pub(crate) identity: &'a Identity,
 }
 
-/// How much is seen of execs and of the ends of tasks.
+/// Which execs and task ends the backend reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExecTracking {
-    /// [`Tasks::drop_image`] and [`Tasks::remove`] are told of all.
+    /// Completed execs to [`Tasks::drop_image`], and task ends to [`Tasks::remove`].
     Completed,
-    /// [`Tasks::exec_attempted`] is told of attempts, and nobody of ends.
+    /// Attempted execs to [`Tasks::exec_attempted`]; no task ends.
     Attempted,
 }
 
 impl Tasks {
-    /// Looks at a task that is stopped.
+    /// Reads a stopped task.
     ///
     /// # Errors
-    /// When the task has gone, or may not be looked at.
+    /// When the task has ended, or its `/proc` files cannot be read.
     pub(crate) fn lookup(
         &mut self,
         tid: Pid,
@@ -111,7 +111,7 @@ impl Tasks {
             .and_then(|thread| thread.ids.read().ok());
         let ids = match known {
             Some(ids) => ids,
-            // New, or another task under an old number.
+            // A new task, or another task with a reused id.
             None => self.open_thread(tid)?,
         };
         let thread = self.threads.get_mut(&tid.as_raw()).ok_or(Errno::ESRCH)?;
@@ -130,7 +130,7 @@ impl Tasks {
         })
     }
 
-    /// What was last found of a task, which may have gone.
+    /// The last reading of a task, which may have ended.
     pub(crate) fn last_seen(&self, tid: Pid) -> Option<TaskView<'_>> {
         let thread = self.threads.get(&tid.as_raw())?;
         let image = self.images.get(&thread.tgid.as_raw())?;
@@ -141,7 +141,7 @@ impl Tasks {
         })
     }
 
-    /// A task that is stopped, looked at before if it is known.
+    /// A stopped task, from the cache if it is there.
     ///
     /// # Errors
     /// As [`Self::lookup`].
@@ -152,7 +152,7 @@ impl Tasks {
         execs: ExecTracking,
     ) -> io::Result<&Thread> {
         let known = self.threads.get(&tid.as_raw());
-        // Where ends of tasks are not seen either, an old number may have a new owner.
+        // If task ends are not reported, the id may have been reused.
         let stale =
             |thread: &Thread| execs == ExecTracking::Attempted && thread.ids.read().is_err();
         if known.is_none_or(stale) {
@@ -169,7 +169,7 @@ impl Tasks {
             }
             other => other?,
         };
-        // What is known of the process may be of another one, which had the number before.
+        // The cached process may be another one, whose id was reused.
         let leader = self.threads.get(&thread.tgid.as_raw());
         if thread.tgid == tid || leader.is_none_or(|leader| leader.ids.read().is_err()) {
             self.images.remove(&thread.tgid.as_raw());
@@ -178,10 +178,10 @@ impl Tasks {
         Ok(ids)
     }
 
-    /// The thread's process may run another program from now on.
+    /// Marks the process of a thread as possibly running another program from now on.
     pub(crate) fn exec_attempted(&mut self, tid: Pid, time: Timestamp) {
         let Ok(thread) = self.thread(tid, time, ExecTracking::Attempted) else {
-            return; // it has been killed
+            return; // the task was killed
         };
         let tgid = thread.tgid.as_raw();
         if let Some(image) = self.images.get_mut(&tgid) {
@@ -189,12 +189,12 @@ impl Tasks {
         }
     }
 
-    /// The process runs another program from now on.
+    /// Removes the cached facts of a process that completed an exec.
     pub(crate) fn drop_image(&mut self, tgid: Pid) {
         self.images.remove(&tgid.as_raw());
     }
 
-    /// The thread has ended.
+    /// Removes a thread that has ended.
     pub(crate) fn remove(&mut self, tid: Pid) {
         self.threads.remove(&tid.as_raw());
         self.images.remove(&tid.as_raw());
@@ -202,7 +202,7 @@ impl Tasks {
 }
 
 impl Identity {
-    /// The task as an event has it.
+    /// The task as in an event.
     pub(crate) fn task<'a>(&'a self, image: &'a ProcessImage) -> Task<'a> {
         let Ids {
             tgid,
@@ -243,7 +243,7 @@ impl ProcessImage {
             self.exe = thread.link("exe");
             self.proctitle = thread.proctitle();
         }
-        // Its exec has succeeded or failed, since it makes another call.
+        // The exec of this thread has ended, because it makes another syscall.
         self.exec_pending = self.exec_pending.filter(|&by| by != thread.tid);
         if self.read == Some(time) {
             return;
@@ -282,7 +282,7 @@ impl Thread {
         Ok((thread, ids))
     }
 
-    /// Where a link of its directory leads.
+    /// Target of a link in `/proc/TID`.
     pub(crate) fn link(&self, name: &str) -> Option<Vec<u8>> {
         let to = readlinkat(&self.dir, name).ok()?;
         Some(to.into_vec())
@@ -335,7 +335,7 @@ impl Thread {
     /// `proc_pid_stat(5)`; `Documentation/admin-guide/devices.txt`.
     fn tty(&self) -> Vec<u8> {
         let stat = self.text("stat").unwrap_or_default();
-        // The name of the task, in parentheses, may hold anything.
+        // The comm, in parentheses, can contain any bytes.
         let after = stat.rfind_byte(b')').and_then(|at| stat.get(at + 1..));
         let field = after
             .and_then(|rest| std::str::from_utf8(rest).ok())
@@ -344,7 +344,7 @@ impl Thread {
         tty_name(number.unwrap_or(0).cast_unsigned())
     }
 
-    /// What the caller's name leads to from one of its directories: `cwd/NAME`, `fd/3/NAME`.
+    /// `stat(2)` of a path relative to `/proc/TID`: `cwd/NAME`, `fd/3/NAME`.
     pub(crate) fn stat(&self, path: &[u8], flags: AtFlags) -> Result<libc::stat, Errno> {
         fstatat(&self.dir, OsStr::from_bytes(path), flags)
     }

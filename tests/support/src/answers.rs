@@ -1,12 +1,12 @@
-//! What stock programs answer of two logs of one run: the kernel's, as `auditd` writes it, and tollgate's.
+//! Output of stock readers for two logs of one run: the kernel's, as written by `auditd`, and tollgate's.
 //!
-//! `questions.txt` has the questions. Serial numbers differ because each auditor counts its own, and times
-//! because the kernel takes them when a call starts and tollgate, for most, when it ends. So both are
-//! compared by the event that they stand for, in `labels.rs` and nowhere else.
+//! `questions.txt` has the questions. Serials differ because each auditor has its own counter; times differ because
+//! the kernel takes them at the start of a syscall, and tollgate mostly at its end. `labels.rs` replaces both with
+//! the number of the event.
 //!
-//! Where the lists of permitted differences permit that records differ, an answer may differ as well. What
-//! it may be then is asked of a third log: the kernel's, with what is permitted put in. Blanks, and the order of
-//! fields, records and events, are the kernel's there.
+//! If records have permitted differences, answers may differ too. A third log gives the expected answer: the
+//! kernel's log with the permitted differences applied. Its spacing and its order of fields, records and events are
+//! the kernel's.
 
 mod labels;
 
@@ -25,20 +25,20 @@ use labels::Labels;
 
 const QUESTIONS: &str = include_str!("../../differential/questions.txt");
 
-/// The programs, but for the one that is made for this.
+/// The stock programs.
 const PROGRAMS: [(&str, &str); 3] = [
     ("ausearch", "/usr/sbin/ausearch"),
     ("aureport", "/usr/sbin/aureport"),
     ("aulast", "/usr/bin/aulast"),
 ];
 
-/// Lines of an answer that are shown when they differ.
+/// Maximum number of differing lines printed per answer.
 const SHOWN_LINES: usize = 4;
 
 /// Engines in the order of the columns of `questions.txt`.
 const ENGINES: [&str; 2] = ["tracepoint", "fentry"];
 
-/// One event as both have it, in lines; one that only one of them has is empty for the other.
+/// The lines of an event in both logs; empty if a log does not have it.
 #[derive(Clone, Debug, Default)]
 pub struct Both {
     /// The kernel's lines.
@@ -50,35 +50,34 @@ pub struct Both {
 /// The logs of a run.
 #[derive(Debug)]
 pub struct Logs<'a> {
-    /// The kernel's log. The run is the part between the two messages.
+    /// The kernel's log. The run is the part between the two marks.
     pub kernel: &'a [u8],
-    /// tollgate's log of the same time.
+    /// Tollgate's log of the same time.
     pub tollgate: &'a [u8],
     /// Texts of the messages that begin and end the run.
     pub marks: [&'a str; 2],
-    /// Events of calls, those of one task in their order.
+    /// Syscall events, in order for each task.
     pub events: &'a [Both],
 }
 
-/// What came of the questions.
+/// The results of the questions.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Answers that are the same of both logs.
+    /// Answers that are equal for both logs.
     pub same: usize,
-    /// Answers in which permitted differences show.
+    /// Answers with permitted differences.
     pub permitted: usize,
-    /// What is wrong with others.
+    /// Other answers, with their differences.
     pub wrong: Vec<String>,
 }
 
-/// When an event happened, and its number.
+/// Time and serial of an event.
 type Stamp = (u64, u16, u32);
 
-/// Asks all questions, with the programs and `walk`, in a directory of their own. `values` are what the words
-/// in braces stand for.
+/// Runs all questions with the stock programs and `walk` in a directory. `values` replace the words in braces.
 ///
 /// # Errors
-/// When a program cannot be run, or a log is none.
+/// If a program cannot run, or a log cannot be parsed.
 pub fn compare(
     directory: &Path,
     walk: &Path,
@@ -150,7 +149,7 @@ pub fn compare(
     Ok(outcome)
 }
 
-/// How the answers to a question must compare.
+/// The expected comparison of the answers to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Same,
@@ -158,7 +157,7 @@ enum Expected {
     Either,
 }
 
-/// A question of a line, if the line has one that is to be asked here.
+/// The question in a line, if it applies to this engine.
 fn parse<'a>(line: &'a str, engine: &str) -> anyhow::Result<Option<(Expected, &'a str)>> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -178,7 +177,7 @@ fn parse<'a>(line: &'a str, engine: &str) -> anyhow::Result<Option<(Expected, &'
     })
 }
 
-/// Runs a program where a log is; all that it says.
+/// Runs a program in a log's directory; returns its output.
 fn ask(
     log: &Path,
     walk: &Path,
@@ -220,9 +219,9 @@ fn ask(
     Ok(format!("{said}{complained}{}\n", output.status))
 }
 
-/// Lines without their numbers, sorted. `aureport` lists an event when it takes it for ended, by the times of
-/// those read since: two events may change places when the run takes seconds longer. `ausearch`, which is
-/// asked about the same events, does not list but find, and its answers are compared in their order.
+/// Sorted lines without their numbers. `aureport` lists an event when it considers it complete, by the times of
+/// later events: two events may change places if the run takes seconds longer. Answers of `ausearch` about the same
+/// events are compared in order.
 fn unordered(answer: &str) -> String {
     let number = |line: &str| {
         let (number, rest) = line.split_once(". ")?;
@@ -239,7 +238,7 @@ fn unordered(answer: &str) -> String {
     lines.join("\n")
 }
 
-/// Whether a program says that it has found nothing, or says nothing but how it has ended.
+/// Whether a program has found nothing, or printed only its exit status.
 fn is_empty(answer: &str) -> bool {
     let says_so = ["<no matches>", "<no events of interest were found>"];
     says_so.iter().any(|text| answer.contains(text)) || answer.lines().count() < 2
@@ -267,9 +266,8 @@ fn shown(question: &str, expected: &str, ours: &str) -> String {
 }
 
 impl Logs<'_> {
-    /// Lines of the run: events of calls that both are asked about, and messages of the kernel's audit. The
-    /// kernel writes calls that no rule names, such as those that load BPF programs; and tollgate, beside
-    /// another reader of the kernel's audit, what the kernel writes of calls.
+    /// Lines of the run: compared syscall events, and the kernel's own records. Left out are syscalls that only the
+    /// kernel records, such as those that load BPF programs, and the kernel's syscall records in tollgate's log.
     fn run(&self, log: &[u8], of: fn(&Both) -> &[BString]) -> anyhow::Result<Vec<u8>> {
         let calls = self.calls(of)?;
         let mut others = BTreeSet::new();
@@ -302,8 +300,7 @@ impl Logs<'_> {
         Ok(run.context("the run ends before it begins")?.to_vec())
     }
 
-    /// The kernel's log of the run, in which each event has the records, the values and the stamp of
-    /// tollgate's.
+    /// The kernel's log of the run with the records, values and stamps of tollgate's events.
     fn permitted(&self) -> anyhow::Result<Vec<u8>> {
         let mut events: BTreeMap<Stamp, Vec<BString>> = BTreeMap::new();
         let mut before = None;
@@ -311,7 +308,7 @@ impl Logs<'_> {
             let lines = merged(&event.kernel, &event.tollgate)?;
             let at = match event.kernel.first() {
                 Some(line) => Some(stamp(line)?),
-                // An event that only tollgate has: it stands behind the one before.
+                // An event that only tollgate has follows the event before it.
                 None => before,
             };
             let at = at.context("the first event is one that the kernel does not have")?;
@@ -336,7 +333,7 @@ impl Logs<'_> {
         Ok(log)
     }
 
-    /// Stamps of the events that both are asked about.
+    /// Stamps of the compared events.
     fn calls(&self, of: fn(&Both) -> &[BString]) -> anyhow::Result<BTreeSet<Stamp>> {
         let first_lines = self.events.iter().filter_map(|event| of(event).first());
         first_lines.map(|line| stamp(line)).collect()
@@ -348,7 +345,8 @@ fn stamp(line: &[u8]) -> anyhow::Result<Stamp> {
     Ok((record.time.sec, record.time.milli, record.serial.0))
 }
 
-/// The kernel's lines of an event with tollgate's values; what only one of them has is as tollgate has it.
+/// The kernel's lines of an event with tollgate's values; records and fields of only one auditor are as in
+/// tollgate's log.
 fn merged(kernel: &[BString], tollgate: &[BString]) -> anyhow::Result<Vec<BString>> {
     if kernel.is_empty() {
         return Ok(tollgate.to_vec());
@@ -364,7 +362,7 @@ fn merged(kernel: &[BString], tollgate: &[BString]) -> anyhow::Result<Vec<BStrin
     for (place, line) in kernel.iter().enumerate() {
         theirs.push((place, Words::of(line)?));
     }
-    // Names of PATH records say which belong together, and then their numbers.
+    // PATH records pair by their names, then by their items.
     let mut pairs: BTreeMap<usize, (usize, BString)> = BTreeMap::new();
     for key in [&["nametype", "name"][..], &["item"]] {
         theirs.retain(|(place, their)| {
@@ -387,7 +385,7 @@ fn merged(kernel: &[BString], tollgate: &[BString]) -> anyhow::Result<Vec<BStrin
     Ok(lines.into_iter().map(|(_, line)| line).collect())
 }
 
-/// A record, taken apart at its blanks.
+/// A record, split at blanks.
 struct Words<'a> {
     /// `type=PATH`.
     kind: &'a [u8],
@@ -413,7 +411,7 @@ impl<'a> Words<'a> {
         fields.find(|field| field_name(field) == name).copied()
     }
 
-    /// What the record is known by: its type, and these fields if it has them.
+    /// The key of a record: its type, and the values of these fields.
     fn key(&self, names: &[&str]) -> String {
         let fields = names.iter().filter_map(|name| self.field(name.as_bytes()));
         let words: Vec<&[u8]> = [self.kind].into_iter().chain(fields).collect();
@@ -456,15 +454,15 @@ fn field_name(field: &[u8]) -> &[u8] {
     field.split_once_str("=").map_or(field, |(name, _)| name)
 }
 
-/// Whether the event of a line is one of tollgate's own, not a message of the kernel's audit.
+/// Whether a line belongs to tollgate's own event, not to one of the kernel.
 ///
 /// # Errors
-/// When the line is no record.
+/// If the line is not a record.
 pub fn is_of_tollgate(line: &[u8]) -> anyhow::Result<bool> {
     Ok(stamp(line)?.2 >= FIRST_SERIAL)
 }
 
-/// Formats a time as `ausearch -ts` and `-te` take it, in UTC: `11/22/26 09:28:00`.
+/// A time in the format of `-ts` and `-te`, in UTC: `11/22/26 09:28:00`.
 pub fn date(second: u64) -> String {
     let time = i64::try_from(second)
         .ok()

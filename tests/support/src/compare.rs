@@ -1,7 +1,7 @@
-//! Two logs of one run, compared event by event, record by record, field by field.
+//! Compares two logs of one run by event, record and field.
 //!
-//! The events of one process have one order, which pairs them. Serials are not compared: each auditor
-//! counts its own. Times may differ by [`TOLERANCE_MS`].
+//! Events pair by their order in each process. Serials are not compared: each auditor has its own counter. Times
+//! may differ by [`TOLERANCE_MS`].
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,14 +11,14 @@ use audit::table;
 use crate::answers::Both;
 use crate::event::{Event, Record, syscall_label};
 
-/// The kernel takes the time when a syscall starts, tollgate takes it at the end of most syscalls. A task
-/// may wait for a processor in between: 132 ms were seen with four emulated machines on two processors.
+/// The kernel takes the time at the start of a syscall, tollgate at the end of most syscalls. A task may wait for
+/// a CPU in between: up to 132 ms with four emulated machines on two CPUs.
 const TOLERANCE_MS: u64 = 1000;
 
-/// The field `proctitle` of a task that has started a program.
+/// The field `proctitle` of a task after an exec.
 const AFTER_EXEC: &str = "proctitle-after-exec";
 
-/// Something in which the two auditors differ.
+/// A difference between the two auditors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
     /// Name of the syscall; `32:` before those of the 32-bit table, `uring:` before operations of
@@ -40,7 +40,7 @@ pub struct Difference {
 pub struct Pair {
     /// The differences; never empty.
     pub differences: Vec<Difference>,
-    /// Both events, for people.
+    /// Both events as printed.
     pub text: Vec<String>,
 }
 
@@ -110,8 +110,7 @@ fn field<'a>(event: &'a Event, name: &str) -> &'a str {
     head(event).map_or("", |head| head.value(name))
 }
 
-/// A worker repeats an operation of `io_uring` that would have to wait. The kernel writes an event for
-/// each try, tollgate for the last one.
+/// A worker retries an `io_uring` operation that would wait. The kernel records each try, tollgate the last one.
 fn is_first_try(event: &Event) -> bool {
     const EAGAIN: &str = "-11";
     !field(event, "uring_op").is_empty() && field(event, "exit") == EAGAIN
@@ -127,7 +126,7 @@ fn label_of_call(event: &Event) -> String {
 }
 
 fn is_same_call(their: &Event, our: &Event) -> bool {
-    // The kernel does not say how an operation of io_uring has ended.
+    // The kernel does not record the result of an io_uring operation.
     let names: &[&str] = match field(their, "uring_op") {
         "" => &["arch", "syscall", "exit", "a0", "a1"],
         _ => &["uring_op"],

@@ -1,4 +1,4 @@
-//! A running daemon: its output, its log, and the account that it gives at its end.
+//! A running daemon: its output, its log and its summary.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -16,20 +16,20 @@ use nix::unistd::Pid;
 
 use crate::wait::wait_within;
 
-/// What a daemon prints when all hooks are attached.
+/// Printed when all hooks are attached.
 const READY: &str = "tollgate: auditing ";
-/// What it prints last.
+/// Printed last.
 const STOPPED: &str = "tollgate: stopped: ";
-/// What it prints when it has replaced its rules, and when it has refused to.
+/// Printed when rules have been replaced, and when new rules were rejected.
 const REPLACED: &str = "tollgate: rules replaced: ";
 const REFUSED: &str = "the old rules stay in force";
 
-/// How long [`Drop`] waits for an orderly end: the daemon restores what it has changed.
+/// Time that [`Drop`] gives the daemon to exit and to restore what it has changed.
 const LONGEST_DROP: Duration = Duration::from_secs(5);
-/// How long a reader of its output waits for lines of processes that it has started.
+/// Time to wait for more output after its end: child processes may hold its standard error open.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// A daemon that audits.
+/// A running daemon.
 #[derive(Debug)]
 pub struct Daemon {
     child: Mutex<Child>,
@@ -51,14 +51,14 @@ pub struct Summary {
     pub lost: u64,
 }
 
-/// The account of a daemon that has ended.
+/// The final state of a daemon.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// The last line that it printed.
     pub line: String,
     /// The counts in that line.
     pub summary: Summary,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
 }
 
@@ -76,10 +76,10 @@ impl Summary {
     }
 }
 
-/// The number after a word of an account.
+/// The number after a word of the summary.
 ///
 /// # Errors
-/// There is no such word, or no number after it.
+/// The word or a number after it is missing.
 pub fn count(line: &str, word: &str) -> anyhow::Result<u64> {
     let missing = || format!("no `{word}` in: {line}");
     let (_, rest) = line.split_once(word).with_context(missing)?;
@@ -88,10 +88,10 @@ pub fn count(line: &str, word: &str) -> anyhow::Result<u64> {
 }
 
 impl Daemon {
-    /// Starts a command that is a daemon with these rules and this log, and waits until it audits.
+    /// Starts a command that is a daemon with these rules and this log, and waits until it is ready.
     ///
     /// # Errors
-    /// It cannot be started, or does not audit within `longest`.
+    /// It cannot be started, or is not ready within `longest`.
     pub fn start(
         command: &mut Command,
         rules: &Path,
@@ -130,17 +130,17 @@ impl Daemon {
         self.pid
     }
 
-    /// The file with its rules.
+    /// Its rule file.
     pub fn rules(&self) -> &Path {
         &self.rules
     }
 
-    /// The file that it writes.
+    /// Its log.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// All lines that it has printed so far.
+    /// All lines printed so far.
     pub fn output(&self) -> Vec<String> {
         let new: Vec<String> = lock(&self.stderr).try_iter().collect();
         let mut output = lock(&self.output);
@@ -148,15 +148,15 @@ impl Daemon {
         output.clone()
     }
 
-    /// Whether it has printed this so far.
+    /// Whether a printed line contains this text.
     pub fn has_printed(&self, text: &str) -> bool {
         self.output().iter().any(|line| line.contains(text))
     }
 
-    /// Waits until it prints a line with one of these texts; returns the line.
+    /// Waits for a printed line that contains one of these texts; returns the line.
     ///
     /// # Errors
-    /// It ends without such a line, or prints none within `longest`.
+    /// It ends without such a line, or does not print it within `longest`.
     pub fn wait_for_line(&self, texts: &[&str], longest: Duration) -> anyhow::Result<String> {
         let wanted = texts.join("` or `");
         let deadline = Instant::now() + longest;
@@ -183,7 +183,7 @@ impl Daemon {
         }
     }
 
-    /// Writes other rules to its file and sends HUP.
+    /// Writes other rules to the rule file and sends SIGHUP.
     ///
     /// # Errors
     /// The file cannot be written, or the daemon has ended.
@@ -192,10 +192,10 @@ impl Daemon {
         self.signal(Signal::SIGHUP)
     }
 
-    /// Replaces its rules by HUP, and waits for the answer; whether the rules are in force.
+    /// Replaces the rules with SIGHUP and waits for the result; true if the new rules are in force.
     ///
     /// # Errors
-    /// It does not answer within `longest`.
+    /// It prints no result within `longest`.
     pub fn replace(&self, rules: &str, longest: Duration) -> anyhow::Result<bool> {
         self.begin_to_replace(rules)?;
         let line = self.wait_for_line(&[REPLACED, REFUSED], longest)?;
@@ -242,16 +242,16 @@ impl Daemon {
         })
     }
 
-    /// Ends it with a signal; returns its account.
+    /// Ends it with a signal; returns its final state.
     ///
     /// # Errors
-    /// It does not end within `longest`, or without an account.
+    /// It does not end within `longest`, or prints no summary.
     pub fn end(&self, signal: Signal, longest: Duration) -> anyhow::Result<Account> {
         self.signal(signal)?;
         let line = self.wait_for_line(&[STOPPED], longest)?;
         let summary = Summary::parse(&line)?;
         let status = self.wait(longest)?;
-        // Processes that it has started may live on with its standard error open.
+        // Child processes may hold its standard error open.
         let rest = lock(&self.stderr);
         while let Ok(line) = rest.recv_timeout(LONGEST_REST) {
             lock(&self.output).push(line);

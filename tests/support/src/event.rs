@@ -41,7 +41,7 @@ pub struct Record {
 /// Parses a log. Lines of one serial that are not adjacent are several events.
 ///
 /// # Errors
-/// A line is no record.
+/// A line is not a record.
 pub fn parse(log: &[u8]) -> anyhow::Result<Vec<Event>> {
     let mut events: Vec<Event> = Vec::new();
     for line in log.lines() {
@@ -64,7 +64,7 @@ pub fn parse(log: &[u8]) -> anyhow::Result<Vec<Event>> {
 /// events are in the order of their serials.
 ///
 /// # Errors
-/// A line is no record.
+/// A line is not a record.
 pub fn parse_interleaved(log: &[u8]) -> anyhow::Result<Vec<Event>> {
     let mut events: BTreeMap<(u32, u64), Event> = BTreeMap::new();
     for event in parse(log)? {
@@ -90,7 +90,7 @@ fn parse_line(line: &[u8]) -> anyhow::Result<(u64, u32, Record)> {
 /// lists events of one moment in an order of its own.
 ///
 /// # Errors
-/// It fails, or prints a line that is no record.
+/// It fails, or prints a line that is not a record.
 pub fn ausearch(log: &Path, options: &[&str]) -> anyhow::Result<Vec<Event>> {
     let mut found = parse(&ausearch_text(log, options)?)?;
     found.sort_by_key(|event| event.serial);
@@ -230,12 +230,12 @@ impl Record {
 }
 
 impl Event {
-    /// Whether tollgate made it; others are records of the kernel's audit that it passed on.
+    /// Whether it is tollgate's own event, not one of the kernel.
     pub const fn is_from_tollgate(&self) -> bool {
         self.serial >= FIRST_SERIAL
     }
 
-    /// Whether it reports a change of rules or settings, which no rule has matched.
+    /// Whether it is a change of rules or settings, which matches no rule.
     pub fn is_config_change(&self) -> bool {
         self.all("CONFIG_CHANGE").next().is_some()
     }

@@ -1,8 +1,7 @@
-//! What the end-to-end tests (`crates/tollgate/tests`) and the tests on other kernels (`tests/vm`)
-//! share.
+//! Code shared by the end-to-end tests (`crates/tollgate/tests`) and the tests on other kernels (`tests/vm`).
 //!
-//! Everything returns errors: a panic in the first process of a test machine ends the machine. The
-//! end-to-end tests unwrap.
+//! Functions return errors: a panic in the first process of a test machine ends the machine. The end-to-end tests
+//! unwrap.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,6 @@
 //! Lists of permitted differences: TOML files of `[[difference]]` entries, each with a reason.
 //!
-//! A difference is permitted by the first entry that fits it. The caller decides whether an entry that no
-//! difference needs is an error.
+//! The first matching entry permits a difference. The caller decides whether an unused entry is an error.
 
 use anyhow::Context as _;
 use serde::Deserialize;
@@ -39,7 +38,7 @@ pub struct RecordEntry {
     reason: String,
 }
 
-/// Where a comparison takes place.
+/// Conditions of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// Name of the test.
@@ -54,7 +53,7 @@ impl<E: DeserializeOwned> Permitted<E> {
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// Names the file and the line that is wrong.
+    /// Names the file and the invalid line.
     pub fn parse(file: &str, text: &str) -> anyhow::Result<Self> {
         let parsed: File<E> = toml::from_str(text).with_context(|| file.to_owned())?;
         let entries = parsed.difference.into_iter().map(|entry| (entry, 0));
@@ -63,12 +62,12 @@ impl<E: DeserializeOwned> Permitted<E> {
         })
     }
 
-    /// Keeps only some entries.
+    /// Keeps the entries that apply.
     pub fn retain(&mut self, mut applies: impl FnMut(&E) -> bool) {
         self.entries.retain(|(entry, _)| applies(entry));
     }
 
-    /// Whether an entry fits; counts the use of the first one that does.
+    /// Whether an entry matches; counts the first match.
     pub fn permits(&mut self, mut fits: impl FnMut(&E) -> bool) -> bool {
         let entry = self.entries.iter_mut().find(|(entry, _)| fits(entry));
         entry.is_some_and(|(_, uses)| {
@@ -77,7 +76,7 @@ impl<E: DeserializeOwned> Permitted<E> {
         })
     }
 
-    /// Each entry, with how often it was used.
+    /// Each entry with the number of its uses.
     pub fn uses(&self) -> impl Iterator<Item = (usize, &E)> {
         self.entries.iter().map(|(entry, uses)| (*uses, entry))
     }
@@ -125,7 +124,7 @@ impl RecordEntry {
             && value(&self.tollgate, &difference.tollgate)
     }
 
-    /// One line: what it permits, and the reason.
+    /// The difference and its reason on one line.
     pub fn summary(&self) -> String {
         let (records, fields) = (self.records.join(","), self.fields.join(","));
         format!("{records} {fields}: {}", self.reason)
@@ -136,8 +135,8 @@ fn fits_any(patterns: &[String], value: &str) -> bool {
     patterns.iter().any(|pattern| fits(pattern, Some(value)))
 }
 
-/// Whether a value fits a pattern: `-` stands for no value, `*` for any value, and a `*` at the end of a
-/// word for any rest.
+/// Whether a value matches a pattern: `-` matches no value, `*` any value, and a `*` at the end of a word any
+/// suffix.
 pub fn fits(pattern: &str, value: Option<&str>) -> bool {
     match (pattern, value) {
         ("-", value) => value.is_none(),

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use nix::poll::{PollTimeout, poll};
 
-/// How long a test waits for what takes a fraction of a second on an idle machine. Emulated processors
-/// and busy machines are slower by far.
+/// Deadline for conditions that take a fraction of a second on an idle machine; emulated and busy machines are much
+/// slower.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two looks at the condition.
+/// Poll interval.
 const INTERVAL_MS: u8 = 5;
 
-/// Polls until `ask` has an answer, for [`PATIENCE`] at most.
+/// Polls until `ask` returns a value, for at most [`PATIENCE`].
 ///
 /// # Errors
-/// An error of `ask`, or the deadline has passed.
+/// An error of `ask`, or a timeout.
 pub fn wait_for<T>(
     what: &str,
     ask: impl FnMut() -> anyhow::Result<Option<T>>,
@@ -23,10 +23,10 @@ pub fn wait_for<T>(
     wait_within(PATIENCE, what, ask)
 }
 
-/// Polls until `ask` has an answer, for `longest` at most.
+/// Polls until `ask` returns a value, for at most `longest`.
 ///
 /// # Errors
-/// An error of `ask`, or the deadline has passed.
+/// An error of `ask`, or a timeout.
 pub fn wait_within<T>(
     longest: Duration,
     what: &str,

@@ -1,9 +1,8 @@
-//! What calls are given lies in memory that another process rewrites all the time.
+//! Syscall arguments in memory that another process keeps rewriting.
 //!
-//! A record that names what the kernel did not act on is a way to hide. Each test makes calls whose
-//! outcome tells which of two words the kernel has read, and compares each record with it. The calls
-//! are worth making only if the word does change while they run: programs count that. On a host with
-//! less than two idle processors it changes during few of them.
+//! A record that does not name the object on which the kernel acted lets an attacker hide. The result of each
+//! syscall shows which of two words the kernel has read; the tests compare the record with it. Programs count how
+//! often the word changes during a syscall: rarely on a host with less than two idle CPUs.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -32,7 +31,7 @@ pub(crate) const SESSION: Session = Session {
     ),
     tests: &[
         ("names_of_two_files", names_of_two_files),
-        ("a_name_that_is_missing", a_name_that_is_missing),
+        ("names_of_missing_files", names_of_missing_files),
         ("names_of_changed_files", names_of_changed_files),
         ("addresses_of_sockets", addresses_of_sockets),
         ("arguments_of_programs", arguments_of_programs),
@@ -42,25 +41,25 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// Calls of each test.
+/// Syscalls of each test.
 const ROUNDS: u32 = 10_000;
 
-/// Starting as many programs takes half a minute on an emulated processor.
+/// Starting as many programs takes half a minute on an emulated CPU.
 const LONGEST_CHAIN: Duration = Duration::from_secs(110);
 
-/// The memory of both processes.
+/// The file that both processes map.
 const SHARED: &str = "/tmp/work/shared";
-/// Where both have it.
+/// Its address in both.
 const AT: u64 = 0x1000_0000;
-/// The word that is rewritten. Before it is the family of a socket's address.
+/// The address of the rewritten word. The family of a socket address precedes it.
 const WORD: u64 = AT + 8;
 
-/// Names of files, of sockets, and arguments: all of a word.
+/// Names of files and sockets, and arguments; each fits a word.
 const FIRST: &str = "aaaaaaa";
 const SECOND: &str = "bbbbbbb";
 const MISSING: &str = "missing";
 
-/// Numbers of calls of the 64-bit table.
+/// Syscall numbers of the 64-bit table.
 mod nr {
     pub(super) const WRITE: u32 = 1;
     pub(super) const CLOSE: u32 = 3;
@@ -87,7 +86,7 @@ fn prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program that has the memory, which is its standard input, and a processor of its own.
+/// A program that maps the shared memory, its standard input, and runs on its own CPU.
 fn with_memory(processor: u64) -> Program {
     let (read_write, shared_fixed) = (3, 0x11);
     let only = Arg::Bytes((1_u64 << processor).to_ne_bytes().into());
@@ -99,7 +98,7 @@ fn with_memory(processor: u64) -> Program {
         .call(nr::SCHED_SETAFFINITY, args![0, 8, only])
 }
 
-/// The memory as a program gets it.
+/// The shared memory as standard input.
 fn memory() -> anyhow::Result<Stdio> {
     let file = File::options().read(true).write(true).open(SHARED);
     Ok(file.context("cannot open the memory")?.into())
@@ -109,13 +108,13 @@ fn at(address: u64) -> Arg {
     Arg::Number(address.cast_signed())
 }
 
-/// A word of memory that holds a name of seven letters, and the byte behind or before it.
+/// A word with a name of seven letters and the byte after or before it.
 fn word(bytes: &str) -> anyhow::Result<u64> {
     let bytes = bytes.as_bytes().try_into().context("not eight bytes")?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// A process that writes two words in turn until it is dropped.
+/// A process that writes two words in turn; killed on drop.
 struct Attacker(Child);
 
 impl Attacker {
@@ -135,17 +134,17 @@ impl Attacker {
 
 impl Drop for Attacker {
     fn drop(&mut self) {
-        // It has no other end.
+        // It runs until killed.
         let _gone = self.0.kill();
         let _status = self.0.wait();
     }
 }
 
-/// Runs of a program until its word changes during one of its calls, at most: on a busy host the two rarely
-/// run at once.
+/// Maximum number of runs until the word changes during a syscall: on a busy host the two processes rarely run at
+/// the same time.
 const MOST_RUNS: u32 = 10;
 
-/// Attacks a program until a call is hit, and gives back the events of that run but for those of its start.
+/// Attacks a program until the word changes during a syscall; returns the events of that run without its start.
 fn attack(
     daemon: &Daemon,
     name: &str,
@@ -170,7 +169,7 @@ fn attack(
     anyhow::bail!("no call has been attacked")
 }
 
-/// Runs a program under attack; gives back how often its word has changed during a call, and its process.
+/// Runs a program under attack; returns how often its word changed during a syscall, and its process id.
 fn attack_once(name: &str, words: [&str; 2], program: &Program) -> anyhow::Result<(u64, u32)> {
     let path = Path::new(PROGRAMS).join(name);
     program.write(&path).context("cannot write a program")?;
@@ -193,7 +192,7 @@ fn attack_once(name: &str, words: [&str; 2], program: &Program) -> anyhow::Resul
     Ok((u64::from_le_bytes(changed), victim.id()))
 }
 
-/// Fails unless every event is right, and both words are among them.
+/// Fails unless every event is correct and both words occur.
 fn judge(
     events: &[Event],
     words: [&str; 2],
@@ -232,7 +231,7 @@ fn judge(
     Ok(())
 }
 
-/// The file that an event's inode is, of two.
+/// Which of the two files has the event's inode.
 fn file_of(event: &Event) -> anyhow::Result<String> {
     let inode = event.field("PATH", "inode");
     for name in [FIRST, SECOND] {
@@ -264,7 +263,7 @@ fn names_of_two_files(daemon: &Daemon) -> anyhow::Result<()> {
     judge(&events, [FIRST, SECOND], name_of, file_of)
 }
 
-fn a_name_that_is_missing(daemon: &Daemon) -> anyhow::Result<()> {
+fn names_of_missing_files(daemon: &Daemon) -> anyhow::Result<()> {
     let program = with_memory(0)
         .then_rounds(ROUNDS)
         .call(nr::OPENAT, args![-100, at(WORD), 0, 0])
@@ -285,7 +284,7 @@ fn names_of_changed_files(daemon: &Daemon) -> anyhow::Result<()> {
         .watch(WORD);
     let words = ["aaaaaaa\0", "bbbbbbb\0"];
     let events = attack(daemon, "changed", words, &program, "chmod")?;
-    // A name that does not prove true gives way to the path of what the kernel has found.
+    // An unverified name is replaced with the path of the object that the kernel found.
     let file_named = |event: &Event| {
         let name = name_of(event);
         let path = name.strip_prefix(WORK);
@@ -295,8 +294,8 @@ fn names_of_changed_files(daemon: &Daemon) -> anyhow::Result<()> {
     judge(&events, [FIRST, SECOND], file_named, file_of)
 }
 
-/// The first name is bound, the second is not. The kernel copies an address in two parts, so that it may
-/// have got a third one, half of each, which is bound as little.
+/// The first name is bound, the second is not. The kernel copies an address in two parts and may get a mix of
+/// both, which is not bound either.
 fn addresses_of_sockets(daemon: &Daemon) -> anyhow::Result<()> {
     let (unix, datagram) = (1, 2);
     let bound = Arg::Bytes(b"\x01\0\0aaaaaaa".into());
@@ -323,7 +322,7 @@ fn addresses_of_sockets(daemon: &Daemon) -> anyhow::Result<()> {
     })
 }
 
-/// A program that starts itself over and over again writes the argument that it has got each time.
+/// A program that executes itself repeatedly and prints its argument each time.
 fn arguments_of_programs(daemon: &Daemon) -> anyhow::Result<()> {
     let path = Path::new(PROGRAMS).join("chain");
     let words = Arg::Words(vec!["chain".into(), at(WORD), 0.into()]);

@@ -1,5 +1,4 @@
-//! Refusals of SELinux, with the calls in which they happen: beside those that the kernel's audit records when
-//! it audits calls.
+//! SELinux denials and their syscalls, compared with the records of the kernel's audit.
 
 use std::fs;
 use std::path::Path;
@@ -25,9 +24,9 @@ pub(crate) const SESSION: Session = Session {
     prepare,
     rules: Rules::Text("-a always,exit -F arch=b64 -S rmdir -k rule\n"),
     tests: &[
-        ("a_refusal_has_its_call", a_refusal_has_its_call),
+        ("avc_record_has_its_syscall", avc_record_has_its_syscall),
         ("ausearch_finds_it_by_name", ausearch_finds_it_by_name),
-        ("a_rule_about_the_call_holds", a_rule_about_the_call_holds),
+        ("rule_for_the_syscall_matches", rule_for_the_syscall_matches),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -37,10 +36,10 @@ pub(crate) const SESSION: Session = Session {
 const POLICY: &str = "/etc/selinux.policy";
 const SELINUX: &str = "/sys/fs/selinux";
 const BUSYBOX: &str = "/bin/busybox";
-/// What the kernel's audit has recorded.
+/// The events of the kernel's audit.
 const BY_KERNEL: &str = "/tmp/avc.kernel.log";
 
-/// What SELinux refuses, in a directory of its own: `tests/vm/selinux/policy.conf` does not allow it.
+/// Actions that SELinux denies, in one directory: `tests/vm/selinux/policy.conf` does not allow them.
 const REFUSED: [&[&str]; 3] = [
     &["rmdir", "/tmp/work/labelled/directory"],
     &["ln", "file", "/tmp/work/labelled/link"],
@@ -64,7 +63,7 @@ fn prepare() -> anyhow::Result<()> {
         .context("cannot mount selinuxfs")?;
     let policy = fs::read(POLICY).context("no policy")?;
     fs::write(Path::new(SELINUX).join("load"), policy).context("cannot load the policy")?;
-    // Without any rule the kernel does not note what calls name.
+    // Without rules, the kernel does not collect the names of syscalls.
     let rules = Path::new("/tmp/avc.kernel.rules");
     let rule = "-a always,exit -F arch=b64 -S reboot -F uid=54321\n";
     fs::write(rules, rule).context("no rules")?;
@@ -76,7 +75,7 @@ fn prepare() -> anyhow::Result<()> {
     fs::write(BY_KERNEL, found.join(&b'\n')).context("cannot keep the kernel's log")
 }
 
-/// Does all that is refused; gives the processes.
+/// Runs all denied actions; returns the process ids.
 fn refuse_all() -> anyhow::Result<Vec<u32>> {
     let mut processes = Vec::new();
     for words in REFUSED {
@@ -91,7 +90,7 @@ fn refuse_all() -> anyhow::Result<Vec<u32>> {
     Ok(processes)
 }
 
-/// The events with an AVC of these processes, one text for each: what must be alike.
+/// Events with an AVC record of these processes, each as the text that must be equal.
 fn refusals(log: &[u8], processes: &[u32]) -> anyhow::Result<Vec<BString>> {
     let events = event::parse(log)?;
     let mut found = Vec::new();
@@ -105,13 +104,12 @@ fn refusals(log: &[u8], processes: &[u32]) -> anyhow::Result<Vec<BString>> {
     Ok(found)
 }
 
-/// What the records of an event say, but for what differs from one run to the next. How the call will end is
-/// not known when it is sent; labels of tasks and objects are not known to programs of the kernel, nor are
-/// inodes of what a call has named by text.
+/// The records of an event without what differs between runs. When the event is sent, the syscall's result is not
+/// known; BPF programs do not know labels of tasks and objects, nor inodes of objects named by text.
 fn told(event: &Event) -> anyhow::Result<BString> {
     const OTHER: [&str; 5] = ["pid", "ppid", "ino", "success", "exit"];
     const KNOWN_OF_PATH: [&str; 3] = ["item", "name", "nametype"];
-    // Whether a name leads to something is not known either.
+    // Nor whether an object of a name exists.
     let kind_of_name = |value: &BStr| value.replace("UNKNOWN", "NORMAL");
     let mut text = Vec::new();
     for line in event.records.iter().map(|record| &record.line) {
@@ -133,7 +131,7 @@ fn told(event: &Event) -> anyhow::Result<BString> {
     Ok(text.join(&b' ').into())
 }
 
-fn a_refusal_has_its_call(daemon: &Daemon) -> anyhow::Result<()> {
+fn avc_record_has_its_syscall(daemon: &Daemon) -> anyhow::Result<()> {
     let processes = refuse_all()?;
     let found = wait_for("the refusals", || {
         let found = refusals(&daemon.log_text()?, &processes)?;
@@ -154,7 +152,7 @@ fn a_refusal_has_its_call(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The name stands in no AVC: it is that of the call.
+/// The name is not in the AVC record but in those of the syscall.
 fn ausearch_finds_it_by_name(daemon: &Daemon) -> anyhow::Result<()> {
     refuse_all()?;
     wait_for("what ausearch finds", || {
@@ -172,8 +170,8 @@ fn ausearch_finds_it_by_name(daemon: &Daemon) -> anyhow::Result<()> {
     })
 }
 
-/// It has an event of its own, with its key and the end of the call.
-fn a_rule_about_the_call_holds(daemon: &Daemon) -> anyhow::Result<()> {
+/// The rule's event is separate, with its key and the syscall's result.
+fn rule_for_the_syscall_matches(daemon: &Daemon) -> anyhow::Result<()> {
     let [process, ..] = *refuse_all()? else {
         anyhow::bail!("nothing was refused");
     };

@@ -1,4 +1,4 @@
-//! Programs on functions, while the kernel is told not to run them.
+//! The fentry engine while `kernel.ftrace_enabled` is 0 and its hooks are disabled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,14 @@ pub(crate) const SESSION: Session = Session {
     prepare: || make_file(Path::new("/tmp/work/file"), USER),
     rules: Rules::Text(RULES),
     tests: &[
-        ("says_so_and_recovers", says_so_and_recovers),
-        ("another_refuses_to_start", another_refuses_to_start),
+        (
+            "reports_disabled_hooks_and_recovers",
+            reports_disabled_hooks_and_recovers,
+        ),
+        (
+            "second_daemon_refuses_to_start",
+            second_daemon_refuses_to_start,
+        ),
     ],
     stop: Daemon::stop_blind,
     after: |_log| Ok(()),
@@ -29,13 +35,13 @@ pub(crate) const SESSION: Session = Session {
 
 const RULES: &str = "-a always,exit -F arch=b64 -S open -F uid=1001 -k opened\n";
 
-/// Whether the kernel runs programs on its functions.
+/// Sysctl that enables programs on kernel functions.
 const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
 
-/// The daemon looks every 5 s.
+/// The daemon polls the sysctl every 5 s.
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// Does something while the kernel runs no programs on its functions.
+/// Runs `action` with disabled hooks.
 fn while_off<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     fs::write(SWITCH, "0").context("cannot switch programs off")?;
     let done = work();
@@ -51,25 +57,25 @@ fn opens() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-fn says_so_and_recovers(daemon: &Daemon) -> anyhow::Result<()> {
+fn reports_disabled_hooks_and_recovers(daemon: &Daemon) -> anyhow::Result<()> {
     let path = opens()?;
     let seen = |pid| -> anyhow::Result<()> {
         expect(&daemon.events("opened", pid, 1)?, &["open=3 NORMAL:file"])
     };
     seen(daemon.run_user(&path, &[])?)?;
     let unseen = while_off(|| {
-        daemon.wait_for_line(&["tollgate: BLIND: "], LONGEST)?;
+        daemon.wait_for_line(&["tollgate: hooks disabled: "], LONGEST)?;
         daemon.run_user(&path, &[])
     })?;
-    let recovered = "tollgate: programs on the kernel's functions run again; blind for ";
+    let recovered = "tollgate: BPF programs on kernel functions run again; hooks disabled for ";
     daemon.wait_for_line(&[recovered], LONGEST)?;
     seen(daemon.run_user(&path, &[])?)?;
-    // Events are written in order: what was to come of the process before has come.
+    // Events are written in order: earlier events of the process are in the log.
     expect(&daemon.logged(unseen)?, &[])
 }
 
-/// A daemon that would be blind from the start does not start, and says what to do.
-fn another_refuses_to_start(_blind: &Daemon) -> anyhow::Result<()> {
+/// With disabled hooks, a daemon does not start, and prints advice.
+fn second_daemon_refuses_to_start(_blind: &Daemon) -> anyhow::Result<()> {
     let started = while_off(|| Ok(Daemon::start("refused", "fentry", RULES)))?;
     let said = match started {
         Ok(daemon) => {

@@ -1,4 +1,4 @@
-//! A clock that is set while events flow. Only a machine of its own can be treated so.
+//! Changes of the system clock under load, which only a test machine allows.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,16 +24,16 @@ pub(crate) const SESSION: Session = Session {
     engine: "tracepoint",
     prepare: || make_file(Path::new("/tmp/work/file"), USER),
     rules: Rules::Text("-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k clock\n"),
-    tests: &[("a_clock_that_is_set", a_clock_that_is_set)],
+    tests: &[("clock_changes", clock_changes)],
     stop: Daemon::stop,
     after: |_log| Ok(()),
     stays: false,
 };
 
-/// Seconds by which the clock is set, one after the other: it ends where it would have been.
+/// Clock changes in seconds; their sum is 0.
 const STEPS: [i64; 4] = [-10, 7200, -90_000, 82_810];
-/// An event has the time of the last tick, of 10 ms at most; and the daemon learns of a new time when it
-/// looks next.
+/// An event has the time of the last tick, at most 10 ms ago, and the daemon reads the clock's offset only when it
+/// drains the ring.
 const TOLERANCE_MS: u64 = 20;
 
 /// Milliseconds since 1970.
@@ -51,7 +51,7 @@ fn step(seconds: i64) -> anyhow::Result<()> {
     clock_settime(ClockId::CLOCK_REALTIME, then).context("cannot set the clock")
 }
 
-/// Events of a process that are in the log now, which is too long to be taken apart each time.
+/// Number of events of a process in the log, which is too long to parse each time.
 fn logged(daemon: &Daemon, process: u32) -> anyhow::Result<usize> {
     let log = fs::read(daemon.log()).context("cannot read the log")?;
     let pid = format!(" pid={process} ");
@@ -59,11 +59,11 @@ fn logged(daemon: &Daemon, process: u32) -> anyhow::Result<usize> {
     Ok(log.lines().filter(is_its).count())
 }
 
-fn a_clock_that_is_set(daemon: &Daemon) -> anyhow::Result<()> {
+fn clock_changes(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 20;
     let path = reload::program("clocked", ROUNDS)?;
     let calls = 2 * usize::try_from(ROUNDS)?;
-    // Something of the time before the first step.
+    // Events before the first change.
     let first = reload::make_calls(&path)?;
     wait_for("the first events", || {
         Ok((logged(daemon, first)? >= calls).then_some(()))
@@ -83,7 +83,7 @@ fn a_clock_that_is_set(daemon: &Daemon) -> anyhow::Result<()> {
             let before = now_ms()?;
             let process = reload::make_calls(&path)?;
             timed.push((process, before, now_ms()?));
-            // What waits in the ring when the clock is set has the time that it is set to.
+            // Events in the ring at a change get the new time.
             wait_for("the events before the next step", || {
                 Ok((logged(daemon, process)? >= calls).then_some(()))
             })
@@ -98,7 +98,7 @@ fn a_clock_that_is_set(daemon: &Daemon) -> anyhow::Result<()> {
 
     let events = wait_for("all events", || {
         let log = fs::read(daemon.log()).context("cannot read the log")?;
-        // The daemon may be writing the last line.
+        // The last line may be incomplete.
         let whole = log.rfind_byte(b'\n').map_or(0, |newline| newline + 1);
         let events = event::parse(log.get(..whole).unwrap_or_default())?;
         Ok((events.len() >= processes.len() * calls).then_some(events))

@@ -1,10 +1,9 @@
-//! Instructions that syscalls execute, to the last one.
+//! Exact instruction counts of syscalls.
 //!
-//! These sessions run where the time stamp counter counts instructions: in a machine of QEMU with
-//! `-icount shift=0`. A call then takes the same count nearly every time, and never less. It takes more
-//! when a timer interrupts it or a daemon gets the one processor, and on 6.1 for about one open in 15, where
-//! another path of the kernel is taken, with a daemon or without. What is compared is the most frequent
-//! count, to the last instruction.
+//! These sessions run in QEMU with `-icount shift=0`, where the time stamp counter counts instructions. Nearly
+//! all calls of a syscall then have the same count, and none has less. A timer interrupt or a switch to a daemon
+//! adds instructions; so does another kernel path in about one open of 15 on 6.1, with or without a daemon. The
+//! tests compare the most frequent count exactly.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -21,31 +20,31 @@ use crate::machine::{PROGRAMS, USER, WORK, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
-/// Calls of each kind in a measurement.
+/// Calls in a measurement.
 const SAMPLES: u32 = 3000;
 
-/// Rules that name other calls than the measured ones, of the user who makes those.
+/// Rules of the measuring user for other syscalls than the measured ones.
 const OTHER_CALLS: &str = "-a always,exit -F arch=b64 -S unlinkat,linkat,renameat,renameat2,execve -F uid=1001 -k other\n";
 
-/// The same, and `openat` for somebody else.
+/// The same, and `openat` of another user.
 const OPENAT_AS_WELL: &str = "\
 -a always,exit -F arch=b64 -S unlinkat,linkat,renameat,renameat2,execve -F uid=1001 -k other
 -a always,exit -F arch=b64 -S openat -F uid=12345 -k opened
 ";
 
-/// One of the ten rules of the mail that started this: <https://lore.kernel.org/audit/20230523181624.19932-1-ivan@cloudflare.com/>.
+/// One of the ten rules in <https://lore.kernel.org/audit/20230523181624.19932-1-ivan@cloudflare.com/>.
 macro_rules! below {
     ($($directory:literal)+) => {
         concat!($("-a always,exit -F arch=b64 -S unlinkat,linkat,renameat,openat,renameat2 -F perm=wa -F dir=/tmp/audit-bench/", $directory, " -F key=BENCH", $directory, "\n"),+)
     };
 }
 
-/// The directory that stands for the unwatched ones is none of them.
+/// The measured unwatched directory is not among them.
 const WATCHED: &str = "/tmp/audit-bench/3";
 const ONE: &str = below!("3");
 const TEN: &str = below!("0" "1" "2" "3" "4" "5" "6" "7" "8" "9");
 
-/// The sessions of a machine that counts. `cargo xtask vm` knows their tests by how the names start.
+/// The sessions of the counting machine. `cargo xtask vm` selects it by the prefix of their names.
 pub(crate) const SESSIONS: &[Session] = &[
     FENTRY,
     Session {
@@ -87,7 +86,7 @@ pub(crate) const SESSIONS: &[Session] = &[
         tests: &[("every_call_costs_more", every_call_costs_more)],
         ..FENTRY
     },
-    // The last one: what it locks is locked for all that come after it.
+    // The last one: its lock also holds for later sessions.
     Session {
         name: "count_fentry_locked",
         rules: Rules::Made(|| format!("{OTHER_CALLS}-e 2\n")),
@@ -107,7 +106,7 @@ const FENTRY: Session = Session {
     stays: false,
 };
 
-/// What is measured.
+/// The measured calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Call {
     Getppid,
@@ -115,17 +114,17 @@ enum Call {
     Read,
     Write,
     Futex,
-    /// `io_uring_enter` that submits an operation which does nothing.
+    /// `io_uring_enter` with a NOP.
     Nop,
-    /// The same with one that reads a byte.
+    /// `io_uring_enter` with a read of one byte.
     UringRead,
-    /// `open` to read, and `close`.
+    /// `open` for reading, and `close`.
     Open,
-    /// The same with `openat`.
+    /// `openat` for reading, and `close`.
     ToRead,
-    /// The same to read and to write.
+    /// `openat` for reading and writing, and `close`.
     ToWrite,
-    /// The same in a directory that rules watch.
+    /// The same in a watched directory.
     Watched,
 }
 
@@ -153,7 +152,7 @@ impl Call {
         Self::UringRead,
     ];
 
-    /// What people call it.
+    /// Its name in tables.
     const fn name(self) -> &'static str {
         match self {
             Self::Getppid => "getppid",
@@ -170,7 +169,7 @@ impl Call {
         }
     }
 
-    /// What it takes; the least of all words for a futex.
+    /// Its count; for a futex, the least of all words.
     fn count(self) -> anyhow::Result<Count> {
         let words = if self == Self::Futex {
             &WORDS[..]
@@ -183,7 +182,7 @@ impl Call {
         least.context("nothing was measured")
     }
 
-    /// Standard input is `/dev/zero`, to read and to write.
+    /// Standard input is `/dev/zero`, open for reading and writing.
     fn program(self, word: i64) -> anyhow::Result<Program> {
         let program = Program::new(Entry::Syscall);
         Ok(match self {
@@ -204,11 +203,11 @@ impl Call {
     }
 }
 
-/// Where a program that uses `io_uring` has memory to read to.
+/// Address of the read buffer of `io_uring` programs.
 const DATA_AT: u64 = 0x1020_0000;
 
-/// Submits one entry of `io_uring` in each round. All entries are the first one, because the kernel's list of
-/// them is full of zeros, and all are handed over before the first round.
+/// Submits one `io_uring` entry per round. All entries are the first one, because the index array is all zeros;
+/// all are queued before the first round.
 fn submitting(program: Program, entry: [u64; 4]) -> anyhow::Result<Program> {
     const ENTRIES: i64 = 4096;
     let (read_write, shared, own, entries) = (3, 1, 0x32, 0x1000_0000);
@@ -228,7 +227,7 @@ fn submitting(program: Program, entry: [u64; 4]) -> anyhow::Result<Program> {
         .call(425, vec![ENTRIES.into(), Arg::Bytes(vec![0; 120])])
         .save("ring");
     let program = map(program, 0, 4096, shared, ring(), 0).save("rings");
-    // An entry has 64 bytes; the kernel maps all or none.
+    // An entry has 64 bytes; the kernel maps all entries or none.
     let program = map(program, 0, ENTRIES * 64, shared, ring(), entries).save("entries");
     let data = DATA_AT.cast_signed();
     let mut program = map(program, data, 4096, own, Arg::Number(-1), 0);
@@ -243,8 +242,8 @@ fn submitting(program: Program, entry: [u64; 4]) -> anyhow::Result<Program> {
 
 const FUTEX_WAKE_PRIVATE: i64 = 0x81;
 
-/// Addresses that somebody could wait at. A thread of the daemon may wait in the same bucket of the kernel's
-/// 256 as one of them, which costs 55 instructions more; what counts is the least.
+/// Futex addresses. A thread of the daemon may wait in the same of the kernel's 256 hash buckets, which adds 55
+/// instructions; the least count is used.
 const WORDS: [i64; 4] = [0x10_0000, 0x20_0040, 0x30_0080, 0x40_00c0];
 
 const O_RDWR: i64 = 2;
@@ -255,10 +254,10 @@ fn opened(program: Program, path: &'static str, flags: i64) -> Program {
         .call(3, args![Arg::Result])
 }
 
-/// Counts in the first state of the machine, before any daemon.
+/// Counts before the first daemon.
 static BEFORE: OnceLock<BTreeMap<Call, Count>> = OnceLock::new();
 
-/// What one call takes, beyond reading the counter.
+/// Instructions of one call, with those that load its arguments.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     /// The most frequent one.
@@ -301,15 +300,12 @@ impl Count {
     }
 }
 
-/// Measures each call and shows it.
+/// Measures each call and prints the counts.
 fn measure(state: &str) -> anyhow::Result<BTreeMap<Call, Count>> {
-    let reading = Count::of(Program::new(Entry::Syscall))?.mode;
     let mut counts = BTreeMap::new();
     let mut cells = Vec::new();
     for call in Call::ALL {
-        let mut count = call.count().with_context(|| format!("{call:?}"))?;
-        count.mode -= reading;
-        count.least -= reading;
+        let count = call.count().with_context(|| format!("{call:?}"))?;
         println!("vm: count {} {}/{state}", count.mode, call.name());
         let Count { mode, least, equal } = count;
         cells.push(format!("{mode} ({least}, {equal})"));
@@ -319,13 +315,13 @@ fn measure(state: &str) -> anyhow::Result<BTreeMap<Call, Count>> {
     Ok(counts)
 }
 
-/// One line of the table, for people.
+/// Prints a row of the table.
 fn show_row(title: &str, cells: &[String]) {
     let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>17}")).collect();
     println!("vm: note {title:<29} {}", cells.join(" "));
 }
 
-/// The counts before any daemon; the first session takes them.
+/// The counts before the first daemon; the first session takes them.
 fn before() -> anyhow::Result<&'static BTreeMap<Call, Count>> {
     if BEFORE.get().is_none() {
         make_file(Path::new("/tmp/work/file"), USER)?;
@@ -352,10 +348,10 @@ fn only_openat_costs_more(_daemon: &Daemon) -> anyhow::Result<()> {
     compare(&now, &[Call::ToRead, Call::ToWrite], ">", u64::gt)
 }
 
-/// What an open costs more than without a daemon, by number of rules.
+/// Instructions added to an open, by number of rules.
 static OPENS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
-/// Costs the same however many directories are watched, within 5 %.
+/// The cost does not depend on the number of watched directories, within 5%.
 fn an_unwatched_open(_daemon: &Daemon) -> anyhow::Result<()> {
     let now = measure("fentry, directories watched")?;
     compare(&now, &Call::BUT_OPENAT, "==", u64::eq)?;
@@ -371,11 +367,11 @@ fn an_unwatched_open(_daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// At most this much more for an open by another call than those of the rules: all opens share a function.
+/// Maximum added to an open by a syscall that no rule names: all opens share a kernel function.
 const MOST_OTHER: u64 = 250;
-/// At most this much more for an open that only reads.
+/// Maximum added to an open for reading.
 const MOST_TO_READ: u64 = 450;
-/// At most this much more for an open in a watched directory, its whole event included.
+/// Maximum added to an open in a watched directory, with its event.
 const MOST_WATCHED: u64 = 5700;
 
 fn no_other_call_costs_more(_daemon: &Daemon) -> anyhow::Result<()> {
@@ -395,7 +391,7 @@ fn no_other_call_costs_more(_daemon: &Daemon) -> anyhow::Result<()> {
     )
 }
 
-/// At most this much more for an open while something is locked: to read, and to write.
+/// Maximum added to an open while rules are locked: for reading, and for writing.
 const MOST_LOCKED_TO_READ: u64 = 250;
 const MOST_LOCKED_TO_WRITE: u64 = 1000;
 
@@ -417,24 +413,24 @@ fn only_opens_cost_more(_daemon: &Daemon) -> anyhow::Result<()> {
     )
 }
 
-/// So many of the same rules.
+/// So many rules of this kind.
 fn many(rules: u32) -> String {
     (0..rules)
         .map(|rule| format!("-a always,exit -F arch=b64 -S unlinkat,linkat,renameat,openat,renameat2 -F perm=wa -F dir=/tmp/audit-bench/{rule} -F key=BENCH{rule}\n"))
         .collect()
 }
 
-/// Shows as well that the comparison would find a difference.
+/// Also shows that the comparison finds differences.
 fn every_call_costs_more(_daemon: &Daemon) -> anyhow::Result<()> {
     compare(&measure("tracepoint")?, &Call::ALL, ">", u64::gt)
 }
 
-/// Measures, and expects the counts that the calls had before any daemon.
+/// Measures, and expects the counts before the first daemon.
 fn same(state: &str, calls: &[Call]) -> anyhow::Result<()> {
     compare(&measure(state)?, calls, "==", u64::eq)
 }
 
-/// Expects that these calls relate so to what they took before any daemon.
+/// Expects this relation to the counts before the first daemon.
 fn compare(
     now: &BTreeMap<Call, Count>,
     calls: &[Call],

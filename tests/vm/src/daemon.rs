@@ -1,4 +1,4 @@
-//! The daemon under test in a test machine: how it is started, and what its end must account for.
+//! The daemon under test in a test machine: its start, its end and its summary.
 
 use std::fs;
 use std::ops::Deref;
@@ -18,14 +18,14 @@ use crate::machine::{USER, WORK};
 /// The program under test.
 pub(crate) const TOLLGATE: &str = "/bin/tollgate";
 
-/// The verifier takes seconds for each program on an emulated processor.
+/// The verifier takes seconds per program on an emulated CPU.
 const LONGEST_START: Duration = Duration::from_secs(120);
 const LONGEST_END: Duration = Duration::from_secs(110);
 
-/// Exit status of a daemon that has not recorded every event.
+/// Exit status of a daemon that lost events.
 const LOST: i32 = 3;
 
-/// A daemon that audits.
+/// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     process: daemon::Daemon,
@@ -41,11 +41,11 @@ impl Deref for Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon with this engine, these rules, and the settings of `/tmp/NAME.toml` if that file
-    /// exists; waits until it audits.
+    /// Starts the daemon with this engine, these rules, and the settings in `/tmp/NAME.toml` if that file exists;
+    /// waits until it is ready.
     ///
     /// # Errors
-    /// Shows its output if it does not audit.
+    /// Its output, if it does not become ready.
     pub(crate) fn start(name: &str, engine: &str, rules: &str) -> anyhow::Result<Self> {
         Self::start_program(TOLLGATE, name, engine, rules)
     }
@@ -233,7 +233,7 @@ impl Daemon {
             status.code() == Some(LOST),
             "it ended with {status}: {line}"
         );
-        ensure!(count(&line, "blind for ")? > 0, "{line}");
+        ensure!(count(&line, "hooks disabled for ")? > 0, "{line}");
         Ok(())
     }
 
@@ -266,7 +266,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// The account of its end, if every matched event was written and is in the log.
+    /// Its summary, if every matched event was written and is in the log.
     fn end_complete(&self) -> anyhow::Result<Account> {
         let account = self.end_lossless()?;
         let log = fs::read(self.log()).context("cannot read the log")?;
@@ -281,7 +281,7 @@ impl Daemon {
         Ok(account)
     }
 
-    /// The account of its end, if every matched event was written.
+    /// Its summary, if every matched event was written.
     fn end_lossless(&self) -> anyhow::Result<Account> {
         let account = self.end(Signal::SIGTERM, LONGEST_END)?;
         let counts = account.summary;
@@ -294,17 +294,17 @@ impl Daemon {
     }
 }
 
-/// Tags and names of the BPF programs in the kernel.
+/// Tags and names of the loaded BPF programs.
 ///
 /// # Errors
-/// The kernel does not show its symbols.
+/// The kernel's symbols cannot be read.
 pub(crate) fn programs() -> anyhow::Result<Vec<String>> {
     let symbols = fs::read_to_string("/proc/kallsyms").context("cannot read the symbols")?;
     Ok(symbols
         .lines()
         .filter_map(|line| line.strip_suffix("[bpf]"))
         .filter_map(|line| line.split_whitespace().nth(2)?.strip_prefix("bpf_prog_"))
-        // The kernel's own filters for packets have a tag and no name.
+        // The kernel's own packet filters have a tag and no name.
         .filter(|name| name.contains('_'))
         .map(str::to_owned)
         .collect())

@@ -1,4 +1,4 @@
-//! Calls that are denied because they could not be recorded.
+//! Syscalls that are denied because they could not be recorded.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -31,9 +31,12 @@ pub(crate) const SESSION: Session = Session {
          -a always,exit -F arch=b64 -S kill -F a1=0 -F uid=0 -k deny\n",
     ),
     tests: &[
-        ("while_there_is_room_nothing_is_denied", all_is_done),
-        ("what_cannot_be_recorded_is_not_done", nothing_is_done),
-        ("what_is_done_is_recorded", what_is_done_is_recorded),
+        ("calls_succeed_while_the_ring_has_room", all_calls_succeed),
+        ("unrecordable_calls_are_denied", all_calls_are_denied),
+        (
+            "successful_calls_are_recorded",
+            successful_calls_are_recorded,
+        ),
     ],
     stop: Daemon::stop_denied,
     after: |_log| Ok(()),
@@ -45,7 +48,7 @@ const OPEN: &str = "/tmp/work/open";
 
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Bytes of the ring.
+/// Size of the ring in bytes.
 const RING: usize = 64 << 20;
 
 fn prepare() -> anyhow::Result<()> {
@@ -58,10 +61,10 @@ fn prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs something while the daemon is stopped and the ring is full but for what is kept.
+/// Runs `action` while the daemon is stopped and the ring is full up to the reserve.
 fn while_full<T>(daemon: &Daemon, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     kill(daemon.pid(), Signal::SIGSTOP).context("cannot stop the daemon")?;
-    // Each is an event of more than 4,000 bytes, and does nothing else.
+    // Each makes only an event of more than 4,000 bytes.
     let name = "/none".repeat(800);
     let fill = |count: usize| {
         for _ in 0..count {
@@ -78,7 +81,7 @@ fn while_full<T>(daemon: &Daemon, work: impl FnOnce() -> anyhow::Result<T>) -> a
     done
 }
 
-/// What is done below a directory, and how it ended.
+/// Runs all actions in a directory; returns their results.
 fn try_all(directory: &str) -> Vec<(&'static str, io::Result<()>)> {
     let at = |name: &str| -> PathBuf { Path::new(directory).join(name) };
     let write = |name: &str| OpenOptions::new().write(true).open(at(name)).map(drop);
@@ -107,7 +110,7 @@ fn try_all(directory: &str) -> Vec<(&'static str, io::Result<()>)> {
     ]
 }
 
-/// What `try_all` needs, and nothing of what it leaves.
+/// Creates the files that `try_all` needs and removes those that it creates.
 fn make(directory: &str) -> anyhow::Result<()> {
     let at = |name: &str| Path::new(directory).join(name);
     for left in ["made", "link", "second", "new"] {
@@ -127,7 +130,7 @@ fn expect_done(directory: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the program of a directory.
+/// Executes the program in a directory.
 fn start(directory: &str) -> io::Result<()> {
     let program = Path::new(directory).join("program");
     Command::new(program).arg("--version").output().map(drop)
@@ -137,7 +140,7 @@ fn signal_self() -> nix::Result<()> {
     kill(nix::unistd::Pid::this(), None)
 }
 
-fn all_is_done(_daemon: &Daemon) -> anyhow::Result<()> {
+fn all_calls_succeed(_daemon: &Daemon) -> anyhow::Result<()> {
     for directory in [DENIED, OPEN] {
         make(directory)?;
         expect_done(directory)?;
@@ -146,7 +149,7 @@ fn all_is_done(_daemon: &Daemon) -> anyhow::Result<()> {
     signal_self().context("kill")
 }
 
-fn nothing_is_done(daemon: &Daemon) -> anyhow::Result<()> {
+fn all_calls_are_denied(daemon: &Daemon) -> anyhow::Result<()> {
     make(DENIED)?;
     make(OPEN)?;
     let names = || -> anyhow::Result<Vec<PathBuf>> {
@@ -172,7 +175,7 @@ fn nothing_is_done(daemon: &Daemon) -> anyhow::Result<()> {
             signal_self() == Err(nix::errno::Errno::EPERM),
             "kill was done"
         );
-        // What no rule that denies is about goes on, and so does reading.
+        // Reads and calls without a denying rule succeed.
         File::open(Path::new(DENIED).join("file")).context("cannot read")?;
         expect_done(OPEN)?;
         start(OPEN).context("cannot start a program")
@@ -184,8 +187,8 @@ fn nothing_is_done(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whoever is let pass is in the log, however full the ring.
-fn what_is_done_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
+/// Each permitted call is in the log, even if the ring is full.
+fn successful_calls_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     const TRIES: usize = 2_000;
     let file = Path::new(DENIED).join("file");
     let open = || -> usize {
@@ -218,7 +221,7 @@ fn what_is_done_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens of the watched file that were let pass, in the log: it is too long to be taken apart each time.
+/// Number of permitted opens of the watched file in the log, which is too long to parse each time.
 fn opened(daemon: &Daemon) -> anyhow::Result<usize> {
     let log = fs::read(daemon.log()).context("cannot read the log")?;
     let parts = ["type=SYSCALL", " syscall=257 success=yes ", " key=\"deny\""];

@@ -1,8 +1,8 @@
-//! One run, two auditors: what tollgate writes is what the kernel's own audit writes, but for the
-//! differences that `tests/differential/known.toml` lists.
+//! Tollgate's records of a workload equal those of the kernel's audit, except for the differences in
+//! `tests/differential/known.toml`.
 //!
-//! Each test is a family of calls. Its workload is the only one of a group of its own, which the rules
-//! of both auditors name; [`steps`] says what a workload is.
+//! Each test is a family of syscalls. Only workloads run with the group that the rules of both auditors name;
+//! [`steps`] defines workloads.
 
 mod attributes;
 mod exec;
@@ -33,11 +33,10 @@ use kernel::{KernelAudit, is_of_operations};
 use steps::Run;
 use uring::Worker;
 
-/// The group of all workloads.
+/// The group of the workloads.
 const GROUP: u32 = 4242;
 
-/// Calls of the 64-bit table. The daemon reads messages of the kernel's audit, too, beside whoever they are
-/// sent to.
+/// Syscalls of the 64-bit table. The daemon also reads the kernel's own records, from the multicast group.
 pub(crate) const SESSION: Session = Session {
     name: "differential",
     engine: "fentry",
@@ -63,14 +62,14 @@ pub(crate) const SESSION: Session = Session {
         ("objects", |daemon| {
             agree(daemon, &SESSION, "objects", &objects::runs())
         }),
-        ("stock_programs", stock::programs_answer_the_same),
+        ("stock_programs", stock::stock_readers_agree),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
     stays: false,
 };
 
-/// Calls of the 32-bit table, of programs of 64 bits and of 32 bits.
+/// Syscalls of the 32-bit table, from 64-bit and 32-bit programs.
 pub(crate) const SESSION_32: Session = Session {
     name: "differential_32",
     prepare: || Ok(()),
@@ -147,7 +146,7 @@ pub(crate) const SESSION_32: Session = Session {
     ..SESSION
 };
 
-/// Operations of `io_uring`, which rules about the same calls are about as well.
+/// `io_uring` operations under rules of the exit list, which also apply to the matching operations.
 pub(crate) const SESSION_URING: Session = Session {
     name: "differential_uring",
     prepare: || Ok(()),
@@ -189,7 +188,7 @@ pub(crate) const SESSION_URING: Session = Session {
     ..SESSION
 };
 
-/// The same operations, by the list that is their own.
+/// The same operations under rules of the `io_uring` list.
 pub(crate) const SESSION_URING_LIST: Session = Session {
     name: "differential_uring_list",
     prepare: || Ok(()),
@@ -223,7 +222,7 @@ pub(crate) const SESSION_URING_LIST: Session = Session {
     ..SESSION
 };
 
-/// File systems that the filesystem list leaves out, and one that it does not.
+/// File systems that rules of the filesystem list exclude, and one that they do not.
 pub(crate) const SESSION_LEFT_OUT: Session = Session {
     name: "differential_left_out",
     prepare: || Ok(()),
@@ -235,8 +234,8 @@ pub(crate) const SESSION_LEFT_OUT: Session = Session {
 };
 
 const B64: Entry = Entry::Syscall;
-const INT80: Entry = Entry::Interrupt;
-const B32: Entry = Entry::Narrow;
+const INT80: Entry = Entry::Int80;
+const B32: Entry = Entry::I386;
 
 const RULES: &str = "\
 -a always,exit -F arch=b64 -S open,openat,openat2,creat,open_by_handle_at,name_to_handle_at -F gid=4242 -k differential
@@ -285,8 +284,8 @@ const RULES_URING: &str = "\
 -a always,exit -F arch=b64 -S execve,exit,exit_group -F gid=4242 -k differential
 ";
 
-/// The last rule says nothing to the kernel that it does not know; of tollgate it says that the list comes
-/// before what rules about calls say of operations.
+/// The last rule has no effect in the kernel; in tollgate it shows that the `io_uring` list precedes rules of the
+/// exit list.
 const RULES_URING_LIST: &str = "\
 -a always,io_uring -S openat,openat2 -F uid!=0 -F gid=4242 -k other
 -a always,io_uring -S openat,openat2 -F uid=0 -F gid=4242 -k differential
@@ -296,7 +295,7 @@ const RULES_URING_LIST: &str = "\
 -a always,exit -F arch=b64 -S mkdirat,unlinkat -F gid=4242 -k calls
 ";
 
-/// Nothing on a tmpfs is an object that a rule could be about: the second to fourth rule would change the key.
+/// No object on a tmpfs matches a rule: the second to fourth rule would change the key.
 const RULES_LEFT_OUT: &str = "\
 -a never,filesystem -F fstype=0x01021994
 -a always,exit -F arch=b64 -S openat,mkdir,rename,unlink,chmod -F dir=/tmp -F gid=4242 -k by-directory
@@ -310,7 +309,7 @@ const RULES_LEFT_OUT: &str = "\
 /// Key of all rules.
 const KEY: &str = "differential";
 
-/// Runs a workload before both and fails unless they agree.
+/// Runs a workload under both auditors and fails unless their records agree.
 fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow::Result<()> {
     let line = line_of_kernel()?;
     let setting = Setting {
@@ -331,14 +330,13 @@ fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow
     judge(&comparison, &mut Permitted::records(setting)?)
 }
 
-/// Which kernel this is, as 6.12.
+/// The kernel's version line: `6.12`.
 fn line_of_kernel() -> anyhow::Result<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("no kernel release")?;
     Ok(release.splitn(3, '.').take(2).collect::<Vec<_>>().join("."))
 }
 
-/// The daemon's own events, when the log has the exit of each of these processes: the last syscall of
-/// each.
+/// The daemon's own events, once the log has the exit of each of these processes, their last syscall.
 fn events_of(daemon: &Daemon, pids: &[u32]) -> anyhow::Result<Vec<Event>> {
     wait_for("the end of each process in the log", || {
         for &pid in pids {
@@ -354,7 +352,7 @@ fn events_of(daemon: &Daemon, pids: &[u32]) -> anyhow::Result<Vec<Event>> {
     Ok(events)
 }
 
-/// Shows what is not permitted, and fails for it.
+/// Prints differences that are not permitted, and fails if there are any.
 fn judge(comparison: &Comparison, permitted: &mut Permitted<RecordEntry>) -> anyhow::Result<()> {
     ensure!(comparison.events > 0, "no event to compare");
     let (mut known, mut unknown) = (0, 0);

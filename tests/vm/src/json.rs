@@ -1,4 +1,4 @@
-//! The JSON log: where objects lie, which no record says.
+//! The JSON log: paths of objects, which no record has.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
@@ -42,7 +42,7 @@ fn prepare() -> anyhow::Result<()> {
         .context("cannot write the settings")
 }
 
-/// The events of a process, as soon as there are so many.
+/// Waits for so many events of a process.
 fn events(pid: u32, count: usize) -> anyhow::Result<Vec<Value>> {
     wait_for("the events", || {
         let text = fs::read_to_string(FILE).context("cannot read the JSON log")?;

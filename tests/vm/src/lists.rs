@@ -1,13 +1,11 @@
-//! Rule lists from a generator, loaded into the kernel's audit and into tollgate together: both choose the
-//! same calls, and by the same rule.
+//! Random rule lists, loaded into the kernel's audit and into tollgate together: both record the same syscalls by
+//! the same rule.
 //!
-//! Hundreds of lists are loaded at once, as neither auditor needs to be started anew then: the rules of a
-//! list ask for a task that only the list's own workload has, or for its own directory, so that no list
-//! sees what another is about. What is compared of an event is what was called, by whom, with which
-//! arguments and result, and the key, which names the rule.
+//! Hundreds of lists are loaded at once, which saves restarts of the auditors. The rules of a list match only the
+//! tasks or the directory of the list's own workload. The comparison covers the syscall, its task, arguments and
+//! result, and the key, which names the rule.
 //!
-//! A list is made of a seed and a number alone. `cargo xtask lists` says how many are wanted, and repeats
-//! one of them.
+//! A list depends only on its seed and number; `cargo xtask lists` selects them and repeats one of them.
 
 mod calls;
 mod choice;
@@ -34,7 +32,7 @@ use random::Random;
 pub(crate) use workload::Last;
 use workload::Scene;
 
-/// Lists on the fentry engine.
+/// Lists with the fentry engine.
 pub(crate) const SESSION: Session = Session {
     name: "lists",
     engine: "fentry",
@@ -50,24 +48,24 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// On the kernel's command line: which lists, as `SEED:FIRST:COUNT`.
+/// Kernel option that selects lists, `SEED:FIRST:COUNT`.
 const LISTS: &str = "vm.lists=";
 
-/// What is run where nothing is asked for.
+/// The default lists.
 const DEFAULT: &str = "1:0:40";
 
-/// Lists between which the kernel's records are read: what is sent waits in the socket until then.
+/// Number of lists after which the kernel's records are read from the socket.
 const READ_EVERY: usize = 8;
 
-/// Lists between which something is said: a machine that is silent for long is given up.
+/// Number of lists after which progress is printed: a machine without output is stopped.
 const SAY_EVERY: usize = 100;
 
 const LONGEST_LAG: Duration = Duration::from_secs(120);
 
-/// How many lists that differ are shown.
+/// Number of differing lists that are printed.
 const SHOWN: usize = 12;
 
-/// Which lists.
+/// Selected lists.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     seed: u64,
@@ -100,7 +98,7 @@ impl Wanted {
             .map(Scene::new)
     }
 
-    /// Rules of the filesystem list: they are about all lists of a run.
+    /// Rules of the filesystem list, which apply to all lists of a run.
     fn filesystems(&self) -> Vec<String> {
         generate::filesystems(&mut Random::of(self.seed, u32::MAX))
     }
@@ -111,10 +109,10 @@ impl Wanted {
     }
 }
 
-/// Runs lists on this machine, which is no test machine, with the engine on tracepoints.
+/// Runs lists on the host with the tracepoint engine.
 ///
 /// # Errors
-/// What differs, or keeps it from being run.
+/// Names differing lists, or the cause why they cannot run.
 pub(crate) fn run_here(text: &str, tollgate: &str) -> anyhow::Result<()> {
     let wanted = Wanted::read(text)?;
     let _lock = lock().context("cannot lock the kernel's audit")?;
@@ -127,7 +125,7 @@ pub(crate) fn run_here(text: &str, tollgate: &str) -> anyhow::Result<()> {
     compared.and(stopped)
 }
 
-/// Whoever changes the kernel's audit on this machine holds it.
+/// The machine-wide lock for changes of the kernel's audit.
 fn lock() -> std::io::Result<File> {
     let file = File::options()
         .create(true)

@@ -1,6 +1,7 @@
-//! What `-e 2` keeps from root: no ordinary tool takes away, or changes, what audits or what it has written.
+//! The lock of `-e 2` against root: no ordinary tool can detach BPF programs, change maps or pins, or change the
+//! log.
 //!
-//! It lasts until the machine ends, so that the session is the last one of its machine.
+//! The lock lasts until reboot: this session is the last one of its machine.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -24,21 +25,24 @@ use crate::reload;
 use crate::run;
 use crate::suite::{Rules, Session};
 
-/// The tests. The daemon of the session has nothing to do with them.
+/// The tests. They do not use the session's daemon.
 pub(crate) const SESSION: Session = Session {
     name: "locked",
     engine: "fentry",
     prepare,
     rules: Rules::Text("-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n"),
     tests: &[
-        ("root_changes_nothing", root_changes_nothing),
-        ("a_log_elsewhere_is_not_begun", a_log_elsewhere_is_not_begun),
         (
-            "one_daemon_is_let_at_what_is_locked",
-            one_daemon_is_let_at_what_is_locked,
+            "root_cannot_change_locked_state",
+            root_cannot_change_locked_state,
+        ),
+        ("second_log_is_refused", second_log_is_refused),
+        (
+            "only_one_daemon_opens_locked_state",
+            only_one_daemon_opens_locked_state,
         ),
         ("a_machine_that_runs_long", a_machine_that_runs_long),
-        // It lasts as long.
+        // It also lasts until reboot.
         ("the_last_setting_of_yama", run::the_last_setting_of_yama),
     ],
     stop: Daemon::stop,
@@ -47,19 +51,19 @@ pub(crate) const SESSION: Session = Session {
 };
 
 const PERM: rustix::io::Errno = rustix::io::Errno::PERM;
-/// Programs are loaded for it, on an emulated processor.
+/// BPF programs are loaded meanwhile, on an emulated CPU.
 const SOON: Duration = Duration::from_secs(60);
 const RULES: &str = "-a always,exit -F arch=b64 -S rmdir -F uid=1001 -k kept\n-e 2\n";
-/// Of whoever would like to see less.
+/// Rules that would record less.
 const OTHER_RULES: &str = "-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n";
 const BPF: &str = "/tmp/locked-bpf";
 const PINS: &str = "/tmp/locked-bpf/tollgate";
-/// The program of the daemons that lock. That of the session's own daemon is always running, and no file that
-/// runs can be written to, guarded or not.
+/// The binary of the locking daemons. The binary of the session's daemon is always running, and a running binary
+/// cannot be written, guarded or not.
 const LOCKING: &str = "/tmp/locked-tollgate";
 const CONTROL: &str = "/tmp/locked-control/socket";
 
-/// What root may try. Each is one command of busybox's shell.
+/// Attempts of root that must fail. Each is one command of busybox's shell.
 const ATTEMPTS: &[&str] = &[
     "rm /tmp/kept.log",
     "mv /tmp/kept.log /tmp/moved.log",
@@ -98,14 +102,14 @@ const ATTEMPTS: &[&str] = &[
     "echo 0 > /proc/sys/kernel/ftrace_enabled",
 ];
 
-/// Where the file system knows such flags, which on Linux 6.1 those in memory do not.
+/// Attempts on file systems with inode flags, which tmpfs on Linux 6.1 lacks.
 const CHATTR: &str = "chattr +i /tmp/kept.log";
 const HAS_CHATTR: &str = "touch /tmp/flags && chattr +i /tmp/flags && chattr -i /tmp/flags";
 
 const DETACH: &str = "for link in /tmp/locked-bpf/tollgate/link-* /tmp/locked-bpf/tollgate/guard-*; do \
     bpftool link detach pinned $link && exit 0; done; exit 1";
 
-/// What it may do beside it.
+/// Actions that must succeed.
 const FREE: &str = "echo x > /tmp/kept.txt && chmod 600 /tmp/kept.txt && mv /tmp/kept.txt /tmp/free && \
     cat /tmp/kept.log > /tmp/copy && mkdir /tmp/beside && mount -t tmpfs none /tmp/beside && \
     umount /tmp/beside && rmdir /tmp/beside && rm /tmp/copy && ls /tmp/locked-bpf/tollgate && \
@@ -113,7 +117,7 @@ const FREE: &str = "echo x > /tmp/kept.txt && chmod 600 /tmp/kept.txt && mv /tmp
     /tmp/locked-tollgate run --rules /tmp/rules.d/a.rules --log /tmp/run.log -- /bin/busybox true && \
     rm /tmp/run.log";
 
-/// What it may not do to a program that does not run. Nothing is written where it can.
+/// Attempts on a binary that is not running; they write nothing if they succeed.
 const OVERWRITE: &str = ": >> /tmp/locked-tollgate";
 
 fn prepare() -> anyhow::Result<()> {
@@ -123,7 +127,7 @@ fn prepare() -> anyhow::Result<()> {
     fs::write("/tmp/rules.d/a.rules", OTHER_RULES).context("cannot write rules")?;
     fs::copy(TOLLGATE, LOCKING).context("cannot copy the program")?;
     let none: Option<&str> = None;
-    // As the first process of most machines has them all.
+    // With all capabilities, as PID 1 has on most machines.
     mount(none, "/tmp", none, MsFlags::MS_SHARED, none).context("cannot share a mount")?;
     mount(Some("bpf"), BPF, Some("bpf"), MsFlags::empty(), none)
         .context("cannot mount a bpf file system")
@@ -138,15 +142,15 @@ fn start_as(engine: &str, name: &str, rules: &str) -> anyhow::Result<Daemon> {
     Daemon::start_with(LOCKING, name, engine, rules, &options)
 }
 
-/// What a daemon says that guards.
+/// The message of a daemon with a guard.
 fn locked(daemon: &Daemon) -> anyhow::Result<()> {
     let line = daemon.wait_for_line(&["tollgate: rules and settings are locked"], SOON)?;
-    let guards = "root's own tools are kept from programs, maps, pins and the log";
+    let guards = "programs, maps, pins and the log are protected from root's tools";
     ensure!(line.ends_with(guards), "{line}");
     Ok(())
 }
 
-fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 10;
     let path = reload::program("kept", ROUNDS)?;
     let start = |rules| start(daemon, "kept", rules);
@@ -156,7 +160,7 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     let mut processes = vec![reload::make_calls(&path)?];
     let names = pinned(PINS)?;
     ensure_kept(&names)?;
-    // Whoever runs the programs by which the daemon says who it is does not become the daemon.
+    // Running the BPF programs with which the daemon identifies itself does not make a process the daemon.
     for program in ["guard_init", "guard_claim", "daemon_register"] {
         run_program(daemon, program)?;
     }
@@ -175,10 +179,7 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
         said(&overwritten)
     );
     let copied = refused(Command::new(TOLLGATE).args(["unpin", PINS]))?;
-    ensure!(
-        copied.contains("locked until the machine starts again"),
-        "{copied}"
-    );
+    ensure!(copied.contains("locked until reboot"), "{copied}");
     let options = [
         "daemon",
         "--foreground",
@@ -186,7 +187,7 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
         "--log",
         "/tmp/other.log",
     ];
-    // A program that is traced from its start is not the daemon either.
+    // A program traced from its start is not the daemon either.
     let mut traced = Command::new("/bin/busybox");
     traced
         .args(["timeout", "60", LOCKING, "run"])
@@ -200,28 +201,25 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
         );
     }
 
-    // With the other engine it would begin anew, and nothing would be guarded meanwhile.
+    // With the other engine the daemon would attach anew, without a guard meanwhile.
     kept = start_as("tracepoint", "kept", OTHER_RULES)?;
     locked(&kept)?;
     for said in [
-        "the rule files are not read",
-        "not taken, because `-e 2` has locked the settings as well: engine = \"tracepoint\"",
-        "goes on where the daemon before this one has ended",
+        "the rule files are ignored",
+        "settings ignored because `-e 2` locked them: engine = \"tracepoint\"",
+        "took over the BPF programs of the previous daemon",
     ] {
         ensure!(kept.has_printed(said), "not said: {said}");
     }
     processes.push(reload::make_calls(&path)?);
     let names = kept_by_next(&names)?;
     ensure_kept(&names)?;
-    // TERM ends a daemon, and not what it has locked.
+    // SIGTERM ends a daemon, not its lock.
     kept.stop_last()?;
     processes.push(reload::make_calls(&path)?);
     ensure_kept(&names)?;
     let unpinned = refused(Command::new(LOCKING).args(["unpin", PINS]))?;
-    ensure!(
-        unpinned.contains("locked until the machine starts again"),
-        "{unpinned}"
-    );
+    ensure!(unpinned.contains("locked until reboot"), "{unpinned}");
 
     kept = start(OTHER_RULES)?;
     kept.stop_last()?;
@@ -241,9 +239,9 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The next daemon is to write to another file: it goes on with the one that is locked, which stays guarded.
-fn a_log_elsewhere_is_not_begun(daemon: &Daemon) -> anyhow::Result<()> {
-    const NOT_TAKEN: &str = "not taken, because `-e 2` has locked the settings as well: \
+/// The next daemon's configuration names another log: it continues with the locked log, which stays guarded.
+fn second_log_is_refused(daemon: &Daemon) -> anyhow::Result<()> {
+    const NOT_TAKEN: &str = "settings ignored because `-e 2` locked them: \
                              log_file = /tmp/elsewhere.log";
     let size = || Ok::<_, std::io::Error>(fs::metadata("/tmp/kept.log")?.len());
     let before = size().context("no log")?;
@@ -263,8 +261,8 @@ fn a_log_elsewhere_is_not_begun(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A second daemon of the same program has pins of its own, with the program by which the first one was let.
-fn one_daemon_is_let_at_what_is_locked(daemon: &Daemon) -> anyhow::Result<()> {
+/// A second daemon of the same binary has its own pins, and the BPF program that identified the first one.
+fn only_one_daemon_opens_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     let lived = start(daemon, "kept", RULES)?;
     locked(&lived)?;
     let place = format!("{BPF}/second");
@@ -279,9 +277,9 @@ fn one_daemon_is_let_at_what_is_locked(daemon: &Daemon) -> anyhow::Result<()> {
     lived.stop_last()
 }
 
-/// However often rules are put in force, which leaves a note each time, the next daemon goes on.
+/// After many rule replacements, each of which leaves a plan snapshot, the next daemon continues.
 fn a_machine_that_runs_long(daemon: &Daemon) -> anyhow::Result<()> {
-    /// More than there is room for in the list of maps.
+    /// More than the list of maps holds.
     const TIMES: u32 = 300;
     let lived = start(daemon, "kept", RULES)?;
     locked(&lived)?;
@@ -289,7 +287,7 @@ fn a_machine_that_runs_long(daemon: &Daemon) -> anyhow::Result<()> {
     lived.stop_last()
 }
 
-/// Has the daemon put its rules in force again, so many times: it writes to what nobody else may.
+/// Makes the daemon reload its rules so many times: it writes to guarded maps.
 fn look_again(times: u32) -> anyhow::Result<()> {
     let command = format!(
         "for time in $(seq {times}); do {LOCKING} auditctl --control {CONTROL} -t || exit 1; done"
@@ -299,7 +297,7 @@ fn look_again(times: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every attempt is refused, and what was there is there.
+/// Every attempt fails, and nothing has changed.
 fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
     let free = shell(FREE)?;
     ensure!(free.status.success(), "not free: {}", said(&free));
@@ -310,7 +308,7 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
         let tried = shell(attempt)?;
         let said = said(&tried);
         ensure!(!tried.status.success(), "root could `{attempt}`");
-        // What EPERM is called by busybox, and by its mount.
+        // Messages of busybox and its mount for EPERM.
         let refused = [
             "Operation not permitted",
             "permission denied (are you root?)",
@@ -348,7 +346,7 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
     fs::create_dir_all(other).context("cannot make a directory beside the pins")?;
     let exchanged = renameat_with(CWD, other, CWD, PINS, RenameFlags::EXCHANGE);
     ensure!(exchanged == Err(PERM), "pins for others: {exchanged:?}");
-    // The kernel takes no program off its place while its link is held.
+    // The kernel does not detach a program while its link is open.
     let detached = shell(DETACH)?;
     ensure!(!detached.status.success(), "root could `{DETACH}`");
     ensure!(
@@ -369,7 +367,7 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is pinned when a daemon has gone on: programs that nothing runs any more have lost their names.
+/// Pinned objects after a handover: programs without users have been unpinned.
 fn kept_by_next(names: &[String]) -> anyhow::Result<Vec<String>> {
     let now = pinned(PINS)?;
     let gone = names.iter().filter(|name| !now.contains(name));
@@ -378,14 +376,14 @@ fn kept_by_next(names: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(now)
 }
 
-/// Has a 32-bit call make a file immutable; whether it is then.
+/// Makes a file immutable with a 32-bit syscall; returns whether it is.
 fn set_immutable(path: &'static str) -> anyhow::Result<bool> {
     const OPEN: u32 = 5;
     const IOCTL: u32 = 54;
     const FS_IOC32_SETFLAGS: i64 = 0x4004_6602;
     let program = Path::new(PROGRAMS).join("immutable");
     let flags = Arg::Bytes(IFlags::IMMUTABLE.bits().to_ne_bytes().to_vec());
-    Program::new(Entry::Interrupt)
+    Program::new(Entry::Int80)
         .call(OPEN, args![path, 0])
         .call(IOCTL, vec![Arg::Result, FS_IOC32_SETFLAGS.into(), flags])
         .write(&program)
@@ -397,13 +395,13 @@ fn set_immutable(path: &'static str) -> anyhow::Result<bool> {
     Ok(flags.contains(IFlags::IMMUTABLE))
 }
 
-/// Has a program run once, by a tool of root's own, which has the directory of pins open as the daemon has.
+/// Runs a BPF program once from a tool of root that has the directory of pins open, as the daemon has.
 fn run_program(daemon: &Daemon, name: &str) -> anyhow::Result<()> {
     const OPEN: u32 = 2;
     const BPF_CALL: u32 = 321;
     const BPF_PROG_TEST_RUN: i64 = 10;
     const BPF_PROG_GET_FD_BY_ID: i64 = 13;
-    // What a process opens first, and next.
+    // The first and second descriptor of a process.
     const DIRECTORY: i64 = 3;
     const PROGRAM: i64 = 4;
     let shown = shell(&format!("bpftool prog show name {name}"))?;
@@ -417,7 +415,7 @@ fn run_program(daemon: &Daemon, name: &str) -> anyhow::Result<()> {
         Arg::Words(args![i64::from(number), 0, 0]),
         24
     ];
-    // The program, its context's size, and its context: an argument.
+    // The program, the size of its context, and its context: one argument.
     let argument = Arg::Bytes(DIRECTORY.to_ne_bytes().to_vec());
     let run = Arg::Words(args![PROGRAM, 0, 0, 0, 0, 8, argument, 0, 0, 0]);
     let path = Path::new(PROGRAMS).join("runner");
@@ -430,7 +428,7 @@ fn run_program(daemon: &Daemon, name: &str) -> anyhow::Result<()> {
     daemon.run(0, &path, &[]).map(|_pid| ())
 }
 
-/// Mounts a directory in a second place, by the newer calls, as newer versions of mount(8) do.
+/// Bind-mounts a directory with the new mount API, as newer versions of mount(8) do.
 fn move_mount_to(place: &str) -> rustix::io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(CWD, "/tmp/programs", flags)?;
@@ -444,7 +442,7 @@ fn move_mount_to(place: &str) -> rustix::io::Result<()> {
     unmount(place, UnmountFlags::DETACH)
 }
 
-/// What holds programs and maps; notes about plans come and go.
+/// Names of pinned objects, without plan snapshots, which come and go.
 pub(crate) fn pinned(pins: &str) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(pins).context("cannot list what is pinned")? {
@@ -467,7 +465,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-/// What a program says that has to fail.
+/// The output of a program that must fail.
 fn refused(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().context("cannot start a program")?;
     ensure!(!output.status.success(), "{command:?} has not failed");

@@ -1,4 +1,4 @@
-//! What a first process owes its machine: file systems, users, and an end.
+//! Setup and shutdown of the machine: file systems, users, power off.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -10,18 +10,18 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::unistd::sync;
 
-/// Where workloads work; belongs to [`USER`].
+/// The directory of workloads, owned by [`USER`].
 pub(crate) const WORK: &str = "/tmp/work";
-/// Where the programs of the tests are.
+/// The directory of the tests' programs.
 pub(crate) const PROGRAMS: &str = "/tmp/programs";
-/// Whom the rules name.
+/// The user that the rules name.
 pub(crate) const USER: u32 = 1001;
-/// Whom no rule names.
+/// A user that no rule names.
 pub(crate) const STRANGER: u32 = 1002;
 
-/// On the kernel's command line: only tests whose name holds what follows are run.
+/// Kernel option: runs only tests whose name contains its value.
 const FILTER: &str = "vm.filter=";
-/// On the kernel's command line: what this machine is for, when it is not for most of the tests.
+/// Kernel options that select another purpose.
 const PURPOSES: [(&str, Purpose); 4] = [
     ("vm.labels", Purpose::Labelled),
     ("vm.counts", Purpose::Counting),
@@ -29,34 +29,33 @@ const PURPOSES: [(&str, Purpose); 4] = [
     ("vm.dies", Purpose::Dying),
 ];
 
-/// What a machine is made for; `xtask/src/vm/boot.rs` says how each differs.
+/// The purpose of a machine; `xtask/src/vm/boot.rs` has the differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Testing,
-    /// Its processors run at the same time.
+    /// Its CPUs run in parallel.
     Racing,
-    /// SELinux is there.
+    /// SELinux is enabled.
     Labelled,
-    /// It is taken down.
+    /// Its kernel panics.
     Dying,
     /// Its clocks count instructions.
     Counting,
 }
 
-/// What the kernel's command line asks for.
+/// Options of the kernel's command line.
 #[derive(Debug)]
 pub(crate) struct Wishes {
-    /// Only tests whose name holds this.
+    /// Runs only tests whose name contains this.
     pub(crate) filter: String,
-    /// Only those for such a machine.
+    /// The purpose of this machine.
     pub(crate) purpose: Purpose,
 }
 
-/// Mounts what a program may expect of any machine, and nothing that the daemon must do without:
-/// neither tracefs nor bpffs.
+/// Mounts the usual file systems, but neither tracefs nor bpffs, without which the daemon must work.
 ///
 /// # Errors
-/// When the kernel refuses a file system, or a directory cannot be made.
+/// If a mount fails, or a directory cannot be created.
 pub(crate) fn prepare() -> anyhow::Result<Wishes> {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -89,25 +88,25 @@ pub(crate) fn prepare() -> anyhow::Result<Wishes> {
     })
 }
 
-/// Makes a directory that belongs to a user.
+/// Creates a directory owned by a user.
 ///
 /// # Errors
-/// When it cannot be made.
+/// If it cannot be created.
 pub(crate) fn make_directory(path: &Path, owner: u32) -> anyhow::Result<()> {
     let made = fs::create_dir_all(path).and_then(|()| chown(path, Some(owner), Some(owner)));
     made.with_context(|| format!("cannot make {}", path.display()))
 }
 
-/// Makes a file that belongs to a user.
+/// Creates a file owned by a user.
 ///
 /// # Errors
-/// When it cannot be made.
+/// If it cannot be created.
 pub(crate) fn make_file(path: &Path, owner: u32) -> anyhow::Result<()> {
     let made = fs::write(path, "x\n").and_then(|()| chown(path, Some(owner), Some(owner)));
     made.with_context(|| format!("cannot make {}", path.display()))
 }
 
-/// Ends the machine. Returns only where the kernel refuses, and then the kernel panics.
+/// Powers off. Returns only if that fails; the kernel then panics.
 pub(crate) fn power_off() -> ExitCode {
     sync();
     match reboot(RebootMode::RB_POWER_OFF) {

@@ -1,8 +1,8 @@
-//! The first process of a test machine: runs the daemon there and says how it did.
+//! The first process of a test machine: runs the tests and reports on the serial port.
 //!
-//! `cargo xtask vm` packs this program as `/init` beside the daemon and `ausearch`, boots a kernel with
-//! it, and reads the serial port. What is meant for it starts with `vm: `; [`suite`] has the words.
-//! The machine has no disk and ends when the tests have.
+//! `cargo xtask vm` packs this program as `/init` beside the daemon and `ausearch`, boots a kernel, and reads the
+//! serial port. Lines for it start with `vm: `; [`suite`] documents them. The machine has no disk and powers off
+//! after the tests.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -37,7 +37,7 @@ use std::process::ExitCode;
 use machine::Purpose;
 use suite::Session;
 
-/// Each starts one daemon.
+/// Sessions of the general machine; each starts one daemon.
 const TESTING: &[Session] = &[
     tracepoint::SESSION,
     raw::SESSION,
@@ -74,10 +74,10 @@ const TESTING: &[Session] = &[
     locked::SESSION,
 ];
 
-/// Those in which something happens while a call runs. `cargo xtask vm` knows them by their name.
+/// Sessions of the machine for races. `cargo xtask vm` selects it by their name.
 const RACING: &[Session] = &[attack::SESSION];
 
-/// Those in which SELinux refuses something. `cargo xtask vm` knows them by their name.
+/// Sessions of the machine with SELinux. `cargo xtask vm` selects it by their name.
 const LABELLED: &[Session] = &[
     avc::SESSION,
     Session {
@@ -87,7 +87,7 @@ const LABELLED: &[Session] = &[
     },
 ];
 
-/// Those that take minutes, run when a filter names them.
+/// Sessions that take minutes and run only if the filter names them.
 const LONG: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
 
 fn main() -> ExitCode {
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     machine::power_off()
 }
 
-/// What is also run on the machine that it was built on: `lists SEED:FIRST:COUNT TOLLGATE`.
+/// The command for the host: `lists SEED:FIRST:COUNT TOLLGATE`.
 fn here(words: &[String]) -> ExitCode {
     let [_, task, lists, tollgate] = words else {
         println!("this is the first process of a test machine; run `cargo xtask vm`");

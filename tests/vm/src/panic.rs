@@ -1,5 +1,5 @@
-//! `-f 2`: a machine on which an event is lost goes down. One that does cannot say so itself: it says what is to
-//! come, `vm: dies NAME`, and the harness waits for the kernel's last words.
+//! `-f 2`: a lost event panics the kernel. The machine announces the panic with `vm: dies NAME`, and `cargo xtask
+//! vm` waits for the kernel's message.
 
 use std::convert::Infallible;
 use std::fs;
@@ -17,21 +17,21 @@ use crate::daemon::{Daemon, TOLLGATE};
 use crate::suite::one_line;
 
 /// The test.
-const NAME: &str = "panic::what_is_lost_takes_the_machine_down";
+const NAME: &str = "panic::lost_event_panics_the_kernel";
 
 const RULES: &str = "-f 2\n-a always,exit -F arch=b64 -S mkdir -k fill\n";
 
-/// Bytes of the ring.
+/// Size of the ring in bytes.
 const RING: usize = 64 << 20;
 
-/// How long the machine may live when it must not.
+/// Maximum time until the panic.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Runs the test, which never ends well.
+/// Runs the test, which returns only on failure.
 pub(crate) fn run() {
     println!("vm: plan {NAME}");
     let started = Instant::now();
-    let error = match what_is_lost_takes_the_machine_down() {
+    let error = match lost_event_panics_the_kernel() {
         Ok(never) => match never {},
         Err(error) => error,
     };
@@ -40,9 +40,9 @@ pub(crate) fn run() {
     println!("vm: end");
 }
 
-fn what_is_lost_takes_the_machine_down() -> anyhow::Result<Infallible> {
+fn lost_event_panics_the_kernel() -> anyhow::Result<Infallible> {
     let daemon = Daemon::start("panic", "tracepoint", RULES)?;
-    // What is recorded harms nobody.
+    // Recorded events do not panic the kernel.
     fs::create_dir("/tmp/work/recorded").context("cannot make a directory")?;
     wait_for("the event", || {
         Ok(daemon.log_text()?.contains_str("recorded").then_some(()))
@@ -59,9 +59,9 @@ fn what_is_lost_takes_the_machine_down() -> anyhow::Result<Infallible> {
     wait_within(GRACE, "the end of the machine", || Ok(None))
 }
 
-/// More events than the ring has room for.
+/// More events than the ring holds.
 fn fill() {
-    // Each is an event of more than 4,000 bytes, and does nothing else.
+    // Each makes only an event of more than 4,000 bytes.
     let name = "/none".repeat(800);
     for _ in 0..2 * RING / name.len() {
         let _fails = mkdir(name.as_str(), Mode::empty());

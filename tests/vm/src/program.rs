@@ -1,8 +1,12 @@
-//! Programs that make exactly the system calls that a test wants, written byte by byte.
+//! Programs that make exactly the syscalls of a test.
 //!
-//! A C library chooses which call a function becomes, and a test machine has no 32-bit one. These
-//! programs have no library: one segment with code and strings, loaded at a fixed address below
-//! 4 GiB, which both entries of the kernel can reach.
+//! A C library chooses the syscall behind a function, and a test machine has no 32-bit C library. `program.c`
+//! is a freestanding interpreter of a table of syscalls; `build.rs` compiles it for each [`Entry`]. This
+//! module appends the table and the data that it points to, and extends the one segment of the ELF file.
+//!
+//! The table has words of 64 bits: the header `rounds`, `once`, `steps`, `counts` (address, or 0), `watches`;
+//! then the steps, each with `kind`, `number`, `saved` (address, or 0), `watched` (address, or 0) and the kind
+//! and value of six arguments.
 
 #[cfg(test)]
 mod tests;
@@ -13,51 +17,59 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Where the file is mapped.
+/// Address of the program, as in `program.ld`.
 const BASE: u64 = 0x40_0000;
 
-/// Size of [`Arg::Buffer`]; a `struct stat` has 144.
-const BUFFER_BYTES: u32 = 256;
+/// Size of [`Arg::Buffer`]; a `struct stat` has 144 bytes.
+const BUFFER_BYTES: usize = 256;
 
-/// `mov %rsp, %r13`: the buffer starts where the stack now ends.
-const BUFFER_IS_HERE: [u8; 3] = [0x49, 0x89, 0xe5];
+const HEADER_WORDS: usize = 5;
+const STEP_WORDS: usize = 16;
+const WORD_BYTES: usize = 8;
+const MAX_ARGS: usize = 6;
 
-/// Reads the low half of the time stamp counter to `%eax`.
-const RDTSC: [u8; 2] = [0x0f, 0x31];
+const STEP_CALL: u64 = 0;
+const STEP_STORE: u64 = 1;
 
-/// How a program asks the kernel.
+const ARG_NUMBER: u64 = 0;
+const ARG_RESULT: u64 = 1;
+const ARG_WORD: u64 = 2;
+const ARG_ARGV: u64 = 3;
+
+/// The way a program enters the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A 64-bit program and `syscall`.
+    /// A 64-bit program that uses `syscall`.
     Syscall,
-    /// A 64-bit program and `int $0x80`: calls of the 32-bit table.
-    Interrupt,
+    /// A 64-bit program that uses `int $0x80`, and so the 32-bit syscall table.
+    Int80,
     /// A 32-bit program.
-    Narrow,
+    I386,
 }
 
-/// An argument of a call.
+/// An argument of a syscall.
 #[derive(Clone, Debug)]
 pub(crate) enum Arg {
     /// A number.
     Number(i64),
     /// Address of a string.
     Text(&'static str),
-    /// Address of a list of strings.
+    /// Address of a null-terminated array of strings.
     Texts(&'static [&'static str]),
-    /// Address of bytes, which the kernel may write to.
+    /// Address of writable bytes.
     Bytes(Vec<u8>),
-    /// The same, and one address wherever this name is used; the first use says what is there.
+    /// Address of writable bytes that all uses of this name share; the first use defines them.
     Shared(&'static str, Vec<u8>),
-    /// Address of words as wide as the kernel reads them from this entry. Those of results are 0.
+    /// Address of an array of words, 8 bytes wide for [`Entry::Syscall`], else 4. [`Arg::Result`],
+    /// [`Arg::Saved`] and [`Arg::Argument`] are 0 in it.
     Words(Vec<Self>),
-    /// What the call before returned.
+    /// The result of the previous syscall.
     Result,
-    /// What the call returned that was given this name.
+    /// The result of the syscall that was saved under this name.
     Saved(&'static str),
-    /// Address of an argument of the program itself, as long as nothing is on its stack above them.
+    /// An element of the program's own `argv`.
     Argument(u8),
-    /// Address of [`BUFFER_BYTES`] that the kernel may write to. Only a program that counts has them.
+    /// Address of [`BUFFER_BYTES`] writable bytes.
     Buffer,
 }
 
@@ -79,22 +91,22 @@ impl From<&'static str> for Arg {
     }
 }
 
-/// Calls to be made in order, over and over again.
+/// A program: syscalls in order, in rounds.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     entry: Entry,
     rounds: u32,
     counts: bool,
-    /// How many steps are made only once, before the first round.
+    /// Number of leading steps that only the first round makes.
     once: usize,
     steps: Vec<Step>,
 }
 
-/// What a program does.
+/// A step of a program.
 #[derive(Clone, Debug)]
 enum Step {
     Call(Call),
-    /// Writes a word.
+    /// Writes a word to memory.
     Store {
         base: Option<&'static str>,
         at: u64,
@@ -102,25 +114,25 @@ enum Step {
     },
 }
 
-/// A call to be made.
+/// A syscall.
 #[derive(Clone, Debug)]
 struct Call {
     number: u32,
     args: Vec<Arg>,
-    /// Name of what it returns.
+    /// Name of the result.
     saved: Option<&'static str>,
-    /// Where a word is that somebody else may change during the call.
+    /// Address of a word that another process may change during the syscall.
     watched: Option<u64>,
 }
 
-/// A list of arguments of different types.
+/// A vector of arguments of different types.
 macro_rules! args {
     ($($arg:expr),* $(,)?) => { vec![$($crate::program::Arg::from($arg)),*] };
 }
 pub(crate) use args;
 
 impl Program {
-    /// A program that only exits, with status 0.
+    /// A program that exits with status 0.
     pub(crate) const fn new(entry: Entry) -> Self {
         Self {
             entry,
@@ -131,7 +143,7 @@ impl Program {
         }
     }
 
-    /// Adds a call, by its number in the table of the entry.
+    /// Adds a syscall by its number in the entry's table.
     pub(crate) fn call(mut self, number: u32, args: Vec<Arg>) -> Self {
         self.steps.push(Step::Call(Call {
             number,
@@ -142,7 +154,7 @@ impl Program {
         self
     }
 
-    /// Keeps what the last call returns, for [`Arg::Saved`].
+    /// Saves the result of the last syscall for [`Arg::Saved`].
     pub(crate) fn save(mut self, name: &'static str) -> Self {
         if let Some(Step::Call(call)) = self.steps.last_mut() {
             call.saved = Some(name);
@@ -150,9 +162,8 @@ impl Program {
         self
     }
 
-    /// Counts the rounds in which the word at an address is another one after the last call than
-    /// before it. The program writes the count to standard output at its end, in 8 bytes. For
-    /// [`Entry::Syscall`].
+    /// Counts how often the last syscall ends with another word at an address than it began with. The program
+    /// writes the count to standard output at its end, in 8 bytes.
     pub(crate) fn watch(mut self, at: u64) -> Self {
         if let Some(Step::Call(call)) = self.steps.last_mut() {
             call.watched = Some(at);
@@ -160,29 +171,28 @@ impl Program {
         self
     }
 
-    /// Adds writing a word to memory that an earlier call has mapped: at an address, or so many bytes
-    /// behind the one that is saved under a name. For [`Entry::Syscall`].
+    /// Adds a write of a word to memory that an earlier syscall has mapped: at address `at`, or at that offset
+    /// from the result saved as `base`.
     pub(crate) fn store(mut self, base: Option<&'static str>, at: u64, word: u64) -> Self {
         self.steps.push(Step::Store { base, at, word });
         self
     }
 
-    /// Makes what has been added so far only once.
+    /// Runs the steps added so far once, and those added later in so many rounds.
     pub(crate) fn then_rounds(mut self, rounds: u32) -> Self {
         self.once = self.steps.len();
         self.rounds(rounds)
     }
 
-    /// Makes all calls so many times.
+    /// Sets the number of rounds.
     pub(crate) const fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// Reads the time stamp counter before and after the calls of each round. Writes the differences
-    /// to standard output when all rounds are over, in words of 64 bits, the last round's first. Ends
-    /// with status 1 when the last call of any round has failed. For programs with
-    /// [`Entry::Syscall`].
+    /// Reads the time stamp counter before and after each syscall. At its end the program writes the sum of the
+    /// differences in each round to standard output, in words of 64 bits, and exits with status 1 if the last
+    /// syscall of any round failed.
     pub(crate) const fn counting(mut self) -> Self {
         self.counts = true;
         self
@@ -191,231 +201,85 @@ impl Program {
     /// Writes the program to a file that anyone may run.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        fs::write(path, self.bytes())?;
+        fs::write(path, self.elf())?;
         fs::set_permissions(path, Permissions::from_mode(0o755))
     }
 
-    fn bytes(&self) -> Vec<u8> {
-        let header = if self.entry == Entry::Narrow { 84 } else { 120 };
-        let start = BASE + header;
-        // Addresses have a fixed width: the first pass tells where the strings will be.
-        let (code, _) = self.code(start);
-        let (code, strings) = self.code(start + len(&code));
-        let size = header + len(&code) + len(&strings);
-        let mut file = self.header(start, size);
-        file.extend(code);
-        file.extend(strings);
+    /// The ELF file.
+    fn elf(&self) -> Vec<u8> {
+        let mut file = self.entry.interpreter();
+        let words = HEADER_WORDS + STEP_WORDS * self.steps.len();
+        let mut data = Data {
+            bytes: Vec::new(),
+            address: BASE + size(file.len() + WORD_BYTES * words),
+            word_bytes: if self.entry == Entry::Syscall { 8 } else { 4 },
+            names: BTreeMap::new(),
+        };
+        let mut steps = Vec::new();
+        for step in &self.steps {
+            data.step(step, &mut steps);
+        }
+        data.align();
+        let end = data.end();
+        let watches = self.steps.iter().any(Step::is_watched);
+        let table = [
+            self.rounds.into(),
+            size(self.once),
+            size(self.steps.len()),
+            if self.counts { end } else { 0 },
+            watches.into(),
+        ];
+        let table = table.into_iter().chain(steps);
+        file.extend(table.flat_map(u64::to_le_bytes));
+        file.extend(data.bytes);
+        let counts = if self.counts {
+            size(WORD_BYTES) * u64::from(self.rounds)
+        } else {
+            0
+        };
+        self.entry.set_segment_size(&mut file, counts);
         file
     }
+}
 
-    /// The code, and the strings it points to when they are mapped at `at`.
-    fn code(&self, at: u64) -> (Vec<u8>, Vec<u8>) {
-        let mut strings = Strings {
-            bytes: Vec::new(),
-            at,
-            word_bytes: if self.entry == Entry::Syscall { 8 } else { 4 },
-            places: BTreeMap::new(),
+impl Entry {
+    /// The linked `program.c`, up to the end of its segment.
+    fn interpreter(self) -> Vec<u8> {
+        let elf: &[u8] = match self {
+            Self::Syscall => include_bytes!(concat!(env!("OUT_DIR"), "/program-syscall")),
+            Self::Int80 => include_bytes!(concat!(env!("OUT_DIR"), "/program-int80")),
+            Self::I386 => include_bytes!(concat!(env!("OUT_DIR"), "/program-i386")),
         };
-        let wide = self.entry != Entry::Narrow;
-        let mut code = Vec::new();
-        if wide {
-            code.extend([0x41, 0xbc]); // mov $rounds, %r12d
-            code.extend(self.rounds.to_le_bytes());
+        let (at, bytes) = self.segment_size_field();
+        let mut word = [0; WORD_BYTES];
+        for (to, from) in word.iter_mut().zip(elf.iter().skip(at).take(bytes)) {
+            *to = *from;
         }
-        if self.counts {
-            // The stack keeps the buffer, and the counts below it.
-            code.extend([0x48, 0x81, 0xec]); // sub $BUFFER_BYTES, %rsp
-            code.extend(BUFFER_BYTES.to_le_bytes());
-            code.extend(BUFFER_IS_HERE);
-            code.extend([0x31, 0xed]); // xor %ebp, %ebp
-        }
-        let watches = self.steps.iter().any(Step::is_watched);
-        if watches {
-            code.extend([0x31, 0xed]); // xor %ebp, %ebp
-        }
-        let (once, each) = self.steps.split_at(self.once.min(self.steps.len()));
-        for step in once {
-            self.step(&mut code, &mut strings, step);
-        }
-        let again = code.len();
-        if self.counts {
-            code.extend(RDTSC);
-            code.extend([0x89, 0xc3, 0x31, 0xc0]); // mov %eax, %ebx; xor %eax, %eax
-        }
-        for step in each {
-            self.step(&mut code, &mut strings, step);
-        }
-        if self.counts {
-            code.extend([0x09, 0xc5]); // or %eax, %ebp: keeps the sign of a failure
-            code.extend(RDTSC);
-            code.extend([0x29, 0xd8, 0x50]); // sub %ebx, %eax; push %rax
-        }
-        if wide {
-            code.extend([0x41, 0xff, 0xcc, 0x0f, 0x85]); // dec %r12d; jnz again
-            let back = i32::try_from(code.len() + 4 - again).unwrap_or(0);
-            code.extend((-back).to_le_bytes());
-        }
-        if self.counts {
-            code.extend(BUFFER_IS_HERE);
-            let (write, size) = (1, 8 * i64::from(self.rounds));
-            let args = [1.into(), Arg::Buffer, size.into()];
-            self.one(&mut code, &mut strings, write, &args);
-        }
-        if watches {
-            code.push(0x55); // push %rbp
-            code.extend(BUFFER_IS_HERE);
-            self.one(
-                &mut code,
-                &mut strings,
-                1,
-                &[1.into(), Arg::Buffer, 8.into()],
-            );
-        }
-        let exit = if self.entry == Entry::Syscall { 60 } else { 1 };
-        if self.counts {
-            code.extend([0xc1, 0xed, 31, 0x89, 0xef]); // shr $31, %ebp; mov %ebp, %edi
-            self.one(&mut code, &mut strings, exit, &[]);
-        } else {
-            self.one(&mut code, &mut strings, exit, &[Arg::Number(0)]);
-        }
-        (code, strings.bytes)
+        let size = usize::try_from(u64::from_le_bytes(word)).unwrap_or(elf.len());
+        elf.iter().copied().take(size).collect()
     }
 
-    fn step(&self, code: &mut Vec<u8>, strings: &mut Strings, step: &Step) {
-        match step {
-            Step::Store { base, at, word } => {
-                code.extend([0x48, 0xb9]); // mov $at, %rcx
-                code.extend(at.to_le_bytes());
-                if let Some(name) = base {
-                    let base = strings.place(name, &[0; 8]);
-                    code.extend([0x48, 0xb8]); // mov $base, %rax
-                    code.extend(base.to_le_bytes());
-                    code.extend([0x48, 0x03, 0x08]); // add (%rax), %rcx
-                }
-                code.extend([0x48, 0xb8]); // mov $word, %rax
-                code.extend(word.to_le_bytes());
-                code.extend([0x48, 0x89, 0x01]); // mov %rax, (%rcx)
-            }
-            Step::Call(call) => {
-                let look = |code: &mut Vec<u8>, then: &[u8]| {
-                    if let Some(at) = call.watched {
-                        code.extend([0x48, 0xb9]); // mov $at, %rcx
-                        code.extend(at.to_le_bytes());
-                        code.extend(then);
-                    }
-                };
-                look(code, &[0x48, 0x8b, 0x19]); // mov (%rcx), %rbx
-                self.one(code, strings, call.number, &call.args);
-                // cmp %rbx, (%rcx); setne %cl; movzbl %cl, %ecx; add %ecx, %ebp
-                let compare = [0x48, 0x39, 0x19, 0x0f, 0x95, 0xc1, 0x0f, 0xb6, 0xc9];
-                look(code, &[&compare[..], &[0x01, 0xcd]].concat());
-                if let Some(name) = call.saved {
-                    self.save_result(code, strings, name);
-                }
-            }
+    /// Extends the segment to the end of the file, and in memory by so many zero bytes.
+    fn set_segment_size(self, file: &mut [u8], zeros: u64) {
+        let (at, bytes) = self.segment_size_field();
+        let in_file = size(file.len());
+        let sizes = [in_file, in_file + zeros];
+        let words = sizes
+            .into_iter()
+            .flat_map(|size| size.to_le_bytes().into_iter().take(bytes));
+        for (to, from) in file.iter_mut().skip(at).zip(words) {
+            *to = from;
         }
     }
 
-    fn save_result(&self, code: &mut Vec<u8>, strings: &mut Strings, name: &'static str) {
-        let wide = self.entry != Entry::Narrow;
-        let at = strings.place(name, &[0; 8]).to_le_bytes();
-        code.extend(wide.then_some(0x48));
-        code.push(0xa3); // mov %rax, place
-        code.extend(at.iter().take(if wide { 8 } else { 4 }));
-    }
-
-    fn one(&self, code: &mut Vec<u8>, strings: &mut Strings, number: u32, args: &[Arg]) {
-        // Numbers of the registers that carry arguments, in the processor's own counting.
-        let registers: [u8; 6] = match self.entry {
-            Entry::Syscall => [7, 6, 2, 10, 8, 9],
-            Entry::Interrupt | Entry::Narrow => [3, 1, 2, 6, 7, 5],
-        };
-        for (&register, arg) in registers.iter().zip(args) {
-            let (high, low) = (register >> 3, register & 7);
-            let value = match arg {
-                Arg::Saved(name) => {
-                    let at = strings.place(name, &[0; 8]).to_le_bytes();
-                    code.extend((self.entry != Entry::Narrow).then_some(0x48 | high));
-                    code.push(0xb8 | low); // mov $place, register
-                    code.extend(
-                        at.iter()
-                            .take(if self.entry == Entry::Narrow { 4 } else { 8 }),
-                    );
-                    code.extend((self.entry != Entry::Narrow).then_some(0x48 | (high * 5)));
-                    code.extend([0x8b, 0x40 | (low << 3) | low, 0]); // mov 0(register), register
-                    continue;
-                }
-                Arg::Argument(number) => {
-                    code.extend([0x48 | (high << 2), 0x8b, 0x44 | (low << 3), 0x24]);
-                    code.push(8 * (number + 1)); // mov 8 * (number + 1)(%rsp), register
-                    continue;
-                }
-                Arg::Result => {
-                    code.extend((self.entry != Entry::Narrow).then_some(0x48 | high));
-                    code.extend([0x89, 0xc0 | low]); // mov %rax, register
-                    continue;
-                }
-                Arg::Buffer => {
-                    code.extend([0x4c | high, 0x89, 0xe8 | low]); // mov %r13, register
-                    continue;
-                }
-                pointer => strings.value(pointer),
-            };
-            if self.entry == Entry::Narrow {
-                code.push(0xb8 | low); // mov $value, register
-                code.extend(value.to_le_bytes().iter().take(4));
-            } else {
-                code.extend([0x48 | high, 0xb8 | low]);
-                code.extend(value.to_le_bytes());
-            }
+    /// Offset and width of `p_filesz`, which `p_memsz` follows, in the one program header.
+    const fn segment_size_field(self) -> (usize, usize) {
+        match self {
+            Self::Syscall | Self::Int80 => (64 + 32, 8),
+            Self::I386 => (52 + 16, 4),
         }
-        code.push(0xb8); // mov $number, %eax
-        code.extend(number.to_le_bytes());
-        code.extend(match self.entry {
-            Entry::Syscall => [0x0f, 0x05],
-            Entry::Interrupt | Entry::Narrow => [0xcd, 0x80],
-        });
-    }
-
-    /// ELF header and the one program header.
-    fn header(&self, start: u64, size: u64) -> Vec<u8> {
-        let narrow = self.entry == Entry::Narrow;
-        let mut header = b"\x7fELF".to_vec();
-        header.extend([if narrow { 1 } else { 2 }, 1, 1]);
-        header.resize(16, 0);
-        let half = |header: &mut Vec<u8>, value: u16| header.extend(value.to_le_bytes());
-        let word = |header: &mut Vec<u8>, value: u32| header.extend(value.to_le_bytes());
-        let address = |header: &mut Vec<u8>, value: u64| {
-            let bytes = value.to_le_bytes();
-            header.extend(bytes.iter().take(if narrow { 4 } else { 8 }));
-        };
-        half(&mut header, 2); // an executable
-        half(&mut header, if narrow { 3 } else { 62 }); // i386, x86_64
-        word(&mut header, 1);
-        address(&mut header, start);
-        address(&mut header, if narrow { 52 } else { 64 }); // program headers
-        address(&mut header, 0); // no sections
-        word(&mut header, 0);
-        let sizes = if narrow { [52, 32] } else { [64, 56] };
-        for value in [sizes[0], sizes[1], 1, 0, 0, 0] {
-            half(&mut header, value);
-        }
-
-        let (load, read_write_execute) = (1, 7);
-        word(&mut header, load);
-        if !narrow {
-            word(&mut header, read_write_execute);
-        }
-        for value in [0, BASE, BASE, size, size] {
-            address(&mut header, value);
-        }
-        if narrow {
-            word(&mut header, read_write_execute);
-        }
-        address(&mut header, 0x1000);
-        header
     }
 }
 
@@ -425,76 +289,118 @@ impl Step {
     }
 }
 
-/// What the code points to.
-struct Strings {
+/// The data that arguments point to.
+struct Data {
     bytes: Vec<u8>,
-    at: u64,
+    /// Address of the first byte.
+    address: u64,
+    /// Size of a word in [`Arg::Words`].
     word_bytes: usize,
-    /// Where what has a name is.
-    places: BTreeMap<&'static str, i64>,
+    /// Addresses of named data.
+    names: BTreeMap<&'static str, u64>,
 }
 
-impl Strings {
-    fn here(&self) -> i64 {
-        (self.at + len(&self.bytes)).cast_signed()
+impl Data {
+    fn end(&self) -> u64 {
+        self.address + size(self.bytes.len())
     }
 
-    fn text(&mut self, text: &str) -> i64 {
-        let at = self.here();
+    fn align(&mut self) {
+        while !self.end().is_multiple_of(size(WORD_BYTES)) {
+            self.bytes.push(0);
+        }
+    }
+
+    fn text(&mut self, text: &str) -> u64 {
+        let at = self.end();
         self.bytes.extend(text.as_bytes());
         self.bytes.push(0);
         at
     }
 
-    /// Bytes where a structure of any kind may be.
-    fn bytes(&mut self, bytes: &[u8]) -> i64 {
-        while !(self.at + len(&self.bytes)).is_multiple_of(8) {
-            self.bytes.push(0);
-        }
-        let at = self.here();
+    /// Adds bytes at the alignment of any structure.
+    fn bytes(&mut self, bytes: &[u8]) -> u64 {
+        self.align();
+        let at = self.end();
         self.bytes.extend(bytes);
         at
     }
 
-    /// Bytes under a name.
-    fn place(&mut self, name: &'static str, bytes: &[u8]) -> i64 {
-        if let Some(&at) = self.places.get(name) {
+    /// The address of named bytes; the first call defines them.
+    fn named(&mut self, name: &'static str, bytes: &[u8]) -> u64 {
+        if let Some(&at) = self.names.get(name) {
             return at;
         }
         let at = self.bytes(bytes);
-        self.places.insert(name, at);
+        self.names.insert(name, at);
         at
     }
 
-    fn words(&mut self, words: &[i64]) -> i64 {
+    fn saved(&mut self, name: &'static str) -> u64 {
+        self.named(name, &[0; WORD_BYTES])
+    }
+
+    fn words(&mut self, words: &[u64]) -> u64 {
+        let width = self.word_bytes;
         let bytes: Vec<u8> = words
             .iter()
-            .flat_map(|word| word.to_le_bytes().into_iter().take(self.word_bytes))
+            .flat_map(|word| word.to_le_bytes().into_iter().take(width))
             .collect();
         self.bytes(&bytes)
     }
 
-    /// What is known of an argument before the program runs.
-    fn value(&mut self, arg: &Arg) -> i64 {
+    /// Adds the table's words of a step.
+    fn step(&mut self, step: &Step, table: &mut Vec<u64>) {
+        let mut args: Vec<(u64, u64)>;
+        match step {
+            Step::Call(call) => {
+                args = call.args.iter().map(|arg| self.arg(arg)).collect();
+                let saved = call.saved.map_or(0, |name| self.saved(name));
+                let number = call.number.into();
+                table.extend([STEP_CALL, number, saved, call.watched.unwrap_or(0)]);
+            }
+            Step::Store { base, at, word } => {
+                let base = base.map_or((ARG_NUMBER, 0), |name| (ARG_WORD, self.saved(name)));
+                args = vec![base, (ARG_NUMBER, *at), (ARG_NUMBER, *word)];
+                table.extend([STEP_STORE, 0, 0, 0]);
+            }
+        }
+        args.resize(MAX_ARGS, (ARG_NUMBER, 0));
+        table.extend(args.into_iter().flat_map(|(kind, value)| [kind, value]));
+    }
+
+    /// Kind and value of an argument.
+    fn arg(&mut self, arg: &Arg) -> (u64, u64) {
         match arg {
-            Arg::Number(number) => *number,
+            Arg::Result => (ARG_RESULT, 0),
+            Arg::Saved(name) => (ARG_WORD, self.saved(name)),
+            Arg::Argument(number) => (ARG_ARGV, (*number).into()),
+            constant => (ARG_NUMBER, self.constant(constant)),
+        }
+    }
+
+    /// The value of an argument that does not depend on the run; else 0.
+    fn constant(&mut self, arg: &Arg) -> u64 {
+        match arg {
+            Arg::Number(number) => number.cast_unsigned(),
             Arg::Text(text) => self.text(text),
             Arg::Texts(texts) => {
-                let mut words: Vec<i64> = texts.iter().map(|text| self.text(text)).collect();
+                let mut words: Vec<u64> = texts.iter().map(|text| self.text(text)).collect();
                 words.push(0);
                 self.words(&words)
             }
             Arg::Bytes(bytes) => self.bytes(bytes),
-            Arg::Shared(name, bytes) => self.place(name, bytes),
+            Arg::Shared(name, bytes) => self.named(name, bytes),
             Arg::Words(args) => {
-                let words: Vec<i64> = args.iter().map(|arg| self.value(arg)).collect();
+                let words: Vec<u64> = args.iter().map(|arg| self.constant(arg)).collect();
                 self.words(&words)
             }
-            Arg::Result | Arg::Saved(_) | Arg::Argument(_) | Arg::Buffer => 0,
+            Arg::Buffer => self.named("(buffer)", &[0; BUFFER_BYTES]),
+            Arg::Result | Arg::Saved(_) | Arg::Argument(_) => 0,
         }
     }
 }
 
-fn len(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+fn size(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Programs on the raw tracepoints: what one rule for 32-bit calls moves all calls to.
+//! The raw tracepoints, which the engine uses for all syscalls if a rule covers 32-bit calls.
 
 use std::path::Path;
 
@@ -35,14 +35,14 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// Numbers of calls of the 32-bit table.
+/// Syscall numbers of the 32-bit table.
 mod nr {
     pub(super) const OPEN: u32 = 5;
     pub(super) const UNLINK: u32 = 10;
     pub(super) const EXECVE: u32 = 11;
 }
 
-/// Runs a program and expects these events, each with the program that the process then is.
+/// Runs a program and expects these events, each with the executable of the process at that time.
 fn run(
     daemon: &Daemon,
     name: &str,
@@ -68,7 +68,7 @@ fn run(
 }
 
 fn calls_through_the_32_bit_entry(daemon: &Daemon) -> anyhow::Result<()> {
-    let calls = Program::new(Entry::Interrupt)
+    let calls = Program::new(Entry::Int80)
         .call(nr::OPEN, args!["file", 0, 0])
         .call(nr::OPEN, args!["missing", 0, 0])
         .call(nr::UNLINK, args!["/tmp/work/missing"]);
@@ -90,12 +90,12 @@ fn calls_through_the_32_bit_entry(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 fn a_32_bit_program(daemon: &Daemon) -> anyhow::Result<()> {
-    let again = Program::new(Entry::Narrow).call(nr::OPEN, args!["file", 0, 0]);
+    let again = Program::new(Entry::I386).call(nr::OPEN, args!["file", 0, 0]);
     again
         .write(&Path::new(PROGRAMS).join("again"))
         .context("cannot write a program")?;
     let words = Arg::Texts(&["again", "word"]);
-    let calls = Program::new(Entry::Narrow)
+    let calls = Program::new(Entry::I386)
         .call(nr::EXECVE, vec!["missing".into(), words.clone(), 0.into()])
         .call(
             nr::EXECVE,

@@ -1,6 +1,6 @@
-//! Rules that change while events flow, on programs on functions; and many rules at once.
+//! Rule changes under load with the fentry engine, and many rules.
 //!
-//! On tracepoints the end-to-end tests of crate `tollgate` do the same.
+//! The end-to-end tests of crate `tollgate` cover the tracepoint engine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,18 +31,21 @@ pub(crate) const SESSION: Session = Session {
     tests: &[
         ("hooks_follow_the_rules", hooks_follow_the_rules),
         (
-            "wrong_rules_leave_the_old_ones",
-            wrong_rules_leave_the_old_ones,
+            "invalid_rules_keep_the_old_ones",
+            invalid_rules_keep_the_old_ones,
         ),
-        // Last: it makes a log that takes long to search.
-        ("no_event_is_lost_or_doubled", no_event_is_lost_or_doubled),
+        // Last: its log takes long to search.
+        (
+            "no_event_is_lost_or_duplicated",
+            no_event_is_lost_or_duplicated,
+        ),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
     stays: false,
 };
 
-/// Many rules, as in the sets that are public.
+/// As many rules as in public rule sets.
 pub(crate) const MANY: Session = Session {
     name: "reload_200_rules",
     rules: Rules::Made(many),
@@ -53,8 +56,8 @@ pub(crate) const MANY: Session = Session {
     ..SESSION
 };
 
-/// Rules that all record what the program does, each in another way: named, watched below two
-/// directories, only where it writes, beside other calls, and beside calls of the other ABI.
+/// Different rules that all record the program: by syscall, by watches of two directories, by write access, with
+/// other syscalls, and with syscalls of the other ABI.
 const PLAIN: &str = "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k plain\n";
 const LISTS: [(&str, &str); 6] = [
     ("plain", PLAIN),
@@ -80,13 +83,13 @@ const LISTS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Times that the rules are replaced.
+/// Number of replacements.
 const REPLACED: usize = 60;
 
-/// A program that opens a file to write and tries to remove a directory, so many times.
+/// A program that opens a file for writing and tries to remove a directory, so many times.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub(crate) fn program(name: &str, rounds: u32) -> anyhow::Result<PathBuf> {
     let path = Path::new(PROGRAMS).join(name);
     let calls = Program::new(Entry::Syscall)
@@ -99,8 +102,8 @@ pub(crate) fn program(name: &str, rounds: u32) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-fn no_event_is_lost_or_doubled(daemon: &Daemon) -> anyhow::Result<()> {
-    // The log lies in memory.
+fn no_event_is_lost_or_duplicated(daemon: &Daemon) -> anyhow::Result<()> {
+    // The log is in memory.
     const ROUNDS: u32 = 20;
     let path = program("replaced", ROUNDS)?;
     let links = first_links(daemon)?;
@@ -111,7 +114,7 @@ fn no_event_is_lost_or_doubled(daemon: &Daemon) -> anyhow::Result<()> {
         })?;
         held(daemon, &["link_id", "prog_id", "map_id"])
     };
-    // Each list once: from then on all programs are loaded.
+    // Each list once: afterwards all programs are loaded.
     for (_, rules) in LISTS.iter().rev() {
         replace(daemon, rules)?;
     }
@@ -177,12 +180,11 @@ fn no_event_is_lost_or_doubled(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Replaces the rules again and again; runs the program once under each list, so that each has some of its
-/// calls. Returns the processes.
+/// Replaces the rules repeatedly and runs the program once under each list. Returns the process ids.
 fn replace_often(daemon: &Daemon, path: &Path) -> anyhow::Result<Vec<u32>> {
     let mut processes = Vec::new();
     for round in 1..=REPLACED {
-        // To change hooks takes the kernel longer than the rest together.
+        // Attaching and detaching hooks takes most of the time.
         let list = match round {
             20 => 4,
             40 => 5,
@@ -196,10 +198,10 @@ fn replace_often(daemon: &Daemon, path: &Path) -> anyhow::Result<Vec<u32>> {
     Ok(processes)
 }
 
-/// Runs the program as [`Daemon::run_user`] does, without a daemon, which belongs to one thread.
+/// Runs the program as [`Daemon::run_user`] does, but from any thread.
 ///
 /// # Errors
-/// When it cannot be started, or fails.
+/// If it cannot be started, or fails.
 pub(crate) fn make_calls(path: &Path) -> anyhow::Result<u32> {
     let child = Command::new(path)
         .current_dir(WORK)
@@ -213,34 +215,34 @@ pub(crate) fn make_calls(path: &Path) -> anyhow::Result<u32> {
     Ok(child.id())
 }
 
-/// Gives the daemon other rules, and waits until it has taken them.
+/// Replaces the daemon's rules, and waits until they are in force.
 ///
 /// # Errors
-/// When it refuses them.
+/// If it rejects them.
 pub(crate) fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
     let is_replaced = daemon.replace(rules, LONGEST)?;
     ensure!(is_replaced, "{}", daemon.output().join(" | "));
     Ok(())
 }
 
-/// The programs of a body are verified when the first rule that needs them comes.
+/// Tail-call targets are verified when the first rule needs them.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What the kernel says about each descriptor of the daemon.
+/// The fdinfo of each descriptor of the daemon.
 fn infos(daemon: &Daemon) -> anyhow::Result<Vec<String>> {
     let open = fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid()));
     let open = open.context("cannot list the daemon's descriptors")?;
-    // A descriptor may be closed in between.
+    // A descriptor may have been closed since.
     let infos = open
         .flatten()
         .filter_map(|fd| fs::read_to_string(fd.path()).ok());
     Ok(infos.collect())
 }
 
-/// How many of these the daemon holds: programs, maps, links.
+/// Number of fdinfo entries of the daemon with one of these keys: programs, maps, links.
 ///
 /// # Errors
-/// When its descriptors cannot be listed.
+/// If its descriptors cannot be listed.
 pub(crate) fn held(daemon: &Daemon, names: &[&str]) -> anyhow::Result<usize> {
     let infos = infos(daemon)?;
     let lines = infos.iter().flat_map(|info| info.lines());
@@ -249,22 +251,22 @@ pub(crate) fn held(daemon: &Daemon, names: &[&str]) -> anyhow::Result<usize> {
         .count())
 }
 
-/// What the verifier walked through for a program.
+/// Instructions that the verifier processed for a program.
 fn verified(info: &str) -> Option<u64> {
     let mut fields = info.lines().filter_map(|line| line.split_once(":\t"));
     let (_, verified) = fields.find(|(field, _)| *field == "verified_insns")?;
     verified.parse().ok()
 }
 
-/// Events that are in the log now.
+/// Events in the log.
 fn all(daemon: &Daemon) -> anyhow::Result<Vec<Event>> {
     let log = fs::read(daemon.log()).context("cannot read the log")?;
-    // A write may be under way, of records of one event too: the last one is left out.
+    // The last event may be incomplete: it is left out.
     let whole = log.rfind("\ntype=SYSCALL ").map_or(0, |end| end + 1);
     event::parse(log.get(..whole).unwrap_or_default())
 }
 
-/// Events of a call of the user.
+/// Events of a syscall of the user.
 pub(crate) fn calls<'a>(events: &'a [Event], number: &str) -> Vec<&'a Event> {
     let is_call = |event: &&Event| {
         event.field("SYSCALL", "syscall") == number
@@ -273,7 +275,7 @@ pub(crate) fn calls<'a>(events: &'a [Event], number: &str) -> Vec<&'a Event> {
     events.iter().filter(is_call).collect()
 }
 
-/// Links of the first rules: counted by the first test, before any are being let go in the background.
+/// Links of the first rules, counted by the first test, before any are detached in the background.
 fn first_links(daemon: &Daemon) -> anyhow::Result<usize> {
     static LINKS: OnceLock<usize> = OnceLock::new();
     if LINKS.get().is_none() {
@@ -312,7 +314,7 @@ fn hooks_follow_the_rules(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn wrong_rules_leave_the_old_ones(daemon: &Daemon) -> anyhow::Result<()> {
+fn invalid_rules_keep_the_old_ones(daemon: &Daemon) -> anyhow::Result<()> {
     let path = program("after_wrong_rules", 1)?;
     let wrong = "-a always,exit -S nosuch\n";
     ensure!(
@@ -324,7 +326,7 @@ fn wrong_rules_leave_the_old_ones(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 120 watches, and 80 rules for calls of both ABIs.
+/// 120 watches, and 80 syscall rules of both ABIs.
 fn many() -> String {
     const CALLS: [&str; 20] = [
         "adjtimex",
@@ -361,8 +363,8 @@ fn many() -> String {
     watches.chain(calls).collect()
 }
 
-/// What the verifier may walk through for a large set of rules: a dozen bodies. With a body for each call it
-/// would be forty.
+/// Maximum number of instructions that the verifier processes for a large rule set: a dozen tail-call targets. A
+/// target per syscall would make forty.
 const MOST_VERIFIED: u64 = 1_000_000;
 
 fn they_cost_the_verifier_little(daemon: &Daemon) -> anyhow::Result<()> {

@@ -1,13 +1,11 @@
-//! Rule files as administrators load them, on the fentry engine: each rule that can be triggered on such
-//! a machine is, and each that cannot is named with the reason.
+//! Rule files of administrators with the fentry engine: each rule is triggered, or reported with the reason why it
+//! cannot be triggered in a test machine.
 //!
-//! A rule gets its line as its key, so that the log says which rule an event is by: rules of one file
-//! share keys. [`scene`] makes the files that rules watch, [`workload`] reads a rule and makes programs
-//! that satisfy it, of the calls that [`call`] knows. A rule that does not fire is accepted only where
-//! the reason can be proven: the plan says it, rules further up in the file took each of the calls, or the
-//! kernel has none of them.
+//! A rule's key is replaced with its line number, because rules of one file share keys. [`scene`] creates watched
+//! files; [`workload`] makes programs that match a rule, from the syscalls in [`call`]. A rule may fail to match
+//! only for a proven reason: the plan names one, earlier rules match all of its syscalls, or the kernel lacks them.
 //!
-//! Rules about all calls are more than the fentry engine hooks; a session on tracepoints triggers those.
+//! Rules for all syscalls exceed the fentry engine's hooks; a session with tracepoints triggers those.
 
 mod call;
 mod scene;
@@ -43,17 +41,17 @@ pub(crate) const SESSION: Session = Session {
     prepare: scene::prepare,
     rules: Rules::Text(Last::RULE),
     tests: &[
-        ("own_rules_fire", |daemon| {
-            let cannot = all_fire(daemon, &scene::own()?)?;
+        ("own_rules_match", |daemon| {
+            let cannot = all_rules_match(daemon, &scene::own()?)?;
             ensure!(cannot == OWN_CANNOT, "{cannot} rules cannot fire");
             Ok(())
         }),
-        ("public_rules_fire", |daemon| {
+        ("public_rules_match", |daemon| {
             let files = scene::public()?;
             if files.is_empty() {
                 return Err(Skipped("no public rule sets in ../shared/rulesets").into());
             }
-            all_fire(daemon, &files).map(drop)
+            all_rules_match(daemon, &files).map(drop)
         }),
     ],
     stop,
@@ -61,40 +59,40 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// Rules about all calls, on tracepoints.
+/// Rules for all syscalls, with tracepoints.
 pub(crate) const SESSION_ALL_CALLS: Session = Session {
     name: "rulesets_all_calls",
     engine: "tracepoint",
-    tests: &[("rules_about_all_calls_fire", |daemon| {
+    tests: &[("all_syscall_rules_match", |daemon| {
         let mut files = scene::own()?;
         files.extend(scene::public()?);
-        all_fire(daemon, &files).map(drop)
+        all_rules_match(daemon, &files).map(drop)
     })],
     stop: Daemon::stop,
     ..SESSION
 };
 
-/// How many of the rules of this repository cannot fire on the fentry engine: those at the end of the file.
+/// Number of the repository's rules that cannot match with the fentry engine: those at the end of the file.
 const OWN_CANNOT: usize = 5;
 
-/// As many calls the fentry engine does not hook.
+/// More syscalls than the fentry engine hooks.
 const TOO_MANY_CALLS: usize = 251;
 
 const LONGEST_LAG: Duration = Duration::from_secs(60);
 
-/// The kernel needs more than 100 ms to free each function.
+/// Detaching takes more than 100 ms per function.
 const LONGEST_DETACHING: Duration = Duration::from_secs(110);
 
-/// Links that one rule needs at most.
+/// Maximum number of links of one rule.
 const FEW_LINKS: usize = 20;
 
-/// What became of the rules of a file.
+/// The results of a file's rules.
 #[derive(Debug, Default)]
 struct Account {
     fired: usize,
-    /// Rules that cannot fire here, with the reason.
+    /// Rules that cannot match here, with the reason.
     cannot: BTreeMap<u32, String>,
-    /// Rules that should have fired.
+    /// Rules that should have matched, with their events.
     silent: BTreeMap<u32, String>,
 }
 
@@ -104,7 +102,7 @@ struct Trial {
     workloads: Vec<Workload>,
 }
 
-/// Frees the functions of the last file first: that takes longer than an end may.
+/// Detaches the hooks of the last file first: that takes longer than an exit may.
 fn stop(daemon: &Daemon) -> anyhow::Result<()> {
     replace(daemon, Last::RULE)?;
     wait_within(LONGEST_DETACHING, "the end of all hooks but a few", || {
@@ -113,8 +111,8 @@ fn stop(daemon: &Daemon) -> anyhow::Result<()> {
     daemon.stop()
 }
 
-/// Triggers the rules of all files; gives how many cannot fire.
-fn all_fire(daemon: &Daemon, files: &[PathBuf]) -> anyhow::Result<usize> {
+/// Triggers the rules of all files; returns how many cannot match.
+fn all_rules_match(daemon: &Daemon, files: &[PathBuf]) -> anyhow::Result<usize> {
     let (mut fired, mut cannot, mut silent) = (0, 0, 0);
     for file in files {
         let name = file.display();
@@ -166,7 +164,7 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
             continue;
         }
         let workloads = workload::workloads(&rule);
-        // One that suppresses makes no event, and not all of them can have a key.
+        // A rule that suppresses makes no event, and some of these cannot have a key.
         if rule.action == Action::Always {
             rule.keys = vec![key(line).into()];
         }
@@ -182,7 +180,7 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
     }
     let rules = loaded.as_bstr().to_str().context("a rule is no text")?;
     replace(daemon, rules)?;
-    // A machine that is silent for long is given up.
+    // A machine without output is stopped.
     println!("vm: note {} rules are in force", trials.len());
     let before = fs::metadata(daemon.log()).map_or(0, |log| log.len());
     let mut ran = Vec::new();
@@ -230,7 +228,7 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
     Ok(account)
 }
 
-/// The rules of a file in their order; lines that are none, for a reason, go to the account.
+/// The rules of a file in order; rejected lines are added to the account.
 fn read(text: &[u8], account: &mut Account) -> Vec<RuleEntry> {
     let (lines, diagnostics) = parse_file(text, &Machine);
     let mut list = RuleList::default();
@@ -245,10 +243,10 @@ fn read(text: &[u8], account: &mut Account) -> Vec<RuleEntry> {
     list.into_rules()
 }
 
-/// How many calls a rule is about.
+/// Number of syscalls of a rule.
 ///
 /// # Errors
-/// Why no engine takes it.
+/// Why no engine supports it.
 fn calls_of(rule: &Rule, line: u32) -> Result<usize, String> {
     let listed = RuleEntry {
         rule: rule.clone(),
@@ -268,13 +266,13 @@ fn key(line: u32) -> String {
     format!("line-{line}")
 }
 
-/// The line of the rule that an event is by.
+/// The line of the rule that matched an event.
 fn by_line(event: &Event) -> Option<u32> {
     let key = event.field("SYSCALL", "key");
     key.strip_prefix("line-")?.parse().ok()
 }
 
-/// Runs a program; gives its process id. How it ends does not count: it may have become another one.
+/// Runs a program; returns its process id. Its exit status is ignored: it may have executed another program.
 fn run(workload: &Workload) -> anyhow::Result<u32> {
     let path = workload.write().context("cannot write a program")?;
     let mut child = Command::new(&path)
@@ -288,7 +286,7 @@ fn run(workload: &Workload) -> anyhow::Result<u32> {
     Ok(child.id())
 }
 
-/// What the log holds behind a place, when the last event is in it.
+/// Events after an offset of the log, once the last event is in it.
 fn events_since(daemon: &Daemon, start: usize) -> anyhow::Result<Vec<Event>> {
     let new = wait_within(LONGEST_LAG, "the last event in the log", || {
         let log = fs::read(daemon.log()).context("cannot read the log")?;
@@ -300,7 +298,7 @@ fn events_since(daemon: &Daemon, start: usize) -> anyhow::Result<Vec<Event>> {
     event::parse(&new)
 }
 
-/// Names of this kernel's functions for syscalls.
+/// Syscall functions of this kernel.
 fn functions() -> anyhow::Result<BTreeSet<String>> {
     let symbols = fs::read_to_string("/proc/kallsyms").context("cannot read the symbols")?;
     let names = symbols
@@ -321,7 +319,7 @@ fn has_some(functions: &BTreeSet<String>, workload: &Workload) -> bool {
     })
 }
 
-/// The line of a rule further up that took a call.
+/// The line of an earlier rule that matched a syscall.
 fn taken_by<'a>(own: impl Iterator<Item = &'a Event>, call: SyscallId, line: u32) -> Option<u32> {
     let number = call.syscall.0.to_string();
     own.filter(|event| event.field("SYSCALL", "syscall") == number)

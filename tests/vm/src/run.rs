@@ -1,5 +1,5 @@
-//! `tollgate run` by a user without rights, on kernels that lack what it would rather use, and under each
-//! setting of the security module Yama.
+//! `tollgate run` without root, on kernels that lack its preferred features, and with each setting of the Yama
+//! LSM.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -15,7 +15,7 @@ use crate::machine::{PROGRAMS, STRANGER, make_directory, make_file};
 use crate::program::{Entry, Program, args};
 use crate::suite::{Rules, Session};
 
-/// The tests. The daemon has nothing to do with them.
+/// The tests. They do not use the session's daemon.
 pub(crate) const SESSION: Session = Session {
     name: "run",
     engine: "tracepoint",
@@ -31,7 +31,7 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// Belongs to the user.
+/// Owned by the user.
 const PLACE: &str = "/tmp/run";
 const RULES: &str = "/tmp/run/rules";
 const LOG: &str = "/tmp/run/log";
@@ -49,8 +49,8 @@ fn prepare() -> anyhow::Result<()> {
 fn programs() -> anyhow::Result<()> {
     for (name, entry, [open, unlink, exit]) in [
         ("run_wide", Entry::Syscall, [2, 87, 60]),
-        ("run_interrupt", Entry::Interrupt, [5, 10, 1]),
-        ("run_narrow", Entry::Narrow, [5, 10, 1]),
+        ("run_interrupt", Entry::Int80, [5, 10, 1]),
+        ("run_narrow", Entry::I386, [5, 10, 1]),
     ] {
         Program::new(entry)
             .call(open, args!["file", 0, 0])
@@ -62,7 +62,7 @@ fn programs() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a program under tollgate; gives what was recorded.
+/// Runs a program under tollgate; returns its events.
 fn run(name: &str, options: &[&str]) -> anyhow::Result<(Output, Vec<Event>)> {
     let output = Command::new(TOLLGATE)
         .args(["run", "--rules", RULES, "--log", LOG])
@@ -76,7 +76,7 @@ fn run(name: &str, options: &[&str]) -> anyhow::Result<(Output, Vec<Event>)> {
         .output()
         .context("cannot start tollgate")?;
     let log = fs::read(LOG).unwrap_or_default();
-    // The next run starts a new one.
+    // The next run starts a new log.
     let _none = fs::remove_file(LOG);
     Ok((output, event::parse(&log)?))
 }
@@ -129,7 +129,7 @@ fn settings_of_yama(_daemon: &Daemon) -> anyhow::Result<()> {
     fs::write(YAMA, "1").context("cannot set ptrace_scope")
 }
 
-/// It cannot be taken back: nobody traces anything until the machine ends.
+/// The setting cannot be reverted: ptrace is disabled until reboot.
 pub(crate) fn the_last_setting_of_yama(_daemon: &Daemon) -> anyhow::Result<()> {
     prepare()?;
     setting_of_yama(3)

@@ -1,6 +1,6 @@
-//! What outlives a daemon whose programs are on functions: one that is killed while events flow.
+//! Handover with the fentry engine after a daemon was killed under load.
 //!
-//! On tracepoints the end-to-end tests of crate `tollgate` do the same, and more.
+//! The end-to-end tests of crate `tollgate` cover the tracepoint engine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,40 +19,39 @@ use crate::machine::{USER, make_file};
 use crate::reload;
 use crate::suite::{Rules, Session};
 
-/// The tests. The daemon of the session has nothing to do with them.
+/// The tests. They do not use the session's daemon.
 pub(crate) const SESSION: Session = Session {
     name: "survive",
     engine: "fentry",
     prepare: || make_file(Path::new("/tmp/work/file"), USER),
     rules: Rules::Text("-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n"),
     tests: &[(
-        "what_a_killed_daemon_leaves_is_written_once",
-        what_a_killed_daemon_leaves_is_written_once,
+        "events_of_a_killed_daemon_are_written_once",
+        events_of_a_killed_daemon_are_written_once,
     )],
     stop: Daemon::stop,
     after: |_log| Ok(()),
     stays: false,
 };
 
-/// Each as if nothing had happened, under other rules every second time.
+/// Number of kills; every second daemon has other rules.
 const KILLED: usize = 6;
 const LISTS: [&str; 2] = [
     "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k one\n",
     "-a always,exit -F arch=b64 -S openat,rmdir,chmod -F uid=1001 -k two\n",
 ];
-/// Between two programs of the load. One thread of the host emulates both processors, so that a load
-/// without a pause takes the processor from the daemon that starts: ten seconds and more, for which no ring
-/// has room.
+/// Pause between two programs of the load. One host thread emulates both CPUs: a load without pauses would delay
+/// the start of a daemon by ten seconds and more, for which the ring has no room.
 const PAUSE_MS: u8 = 20;
-/// The next process gets a number behind this one.
+/// Sets the PID after which the next process is numbered.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 const BPF: &str = "/tmp/bpf";
 const PINS: &str = "/tmp/bpf/tollgate";
-/// What names of programs begin with.
+/// Prefix of pinned programs.
 const PROGRAM: &str = "prog-";
-const GOES_ON: &str = "tollgate: goes on where the daemon before this one has ended";
+const GOES_ON: &str = "tollgate: took over the BPF programs of the previous daemon";
 
-/// How many programs are pinned.
+/// Number of pinned programs.
 fn programs() -> anyhow::Result<usize> {
     let names = locked::pinned(PINS)?;
     Ok(names
@@ -61,7 +60,7 @@ fn programs() -> anyhow::Result<usize> {
         .count())
 }
 
-fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Result<()> {
+fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 20;
     fs::create_dir_all(BPF).context("cannot make a directory")?;
     mount(
@@ -93,7 +92,7 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
             println!("vm: note killed {round} of {KILLED} times");
             let number = survivor.pid();
             survivor.kill()?;
-            // Events of a gap. Whoever gets the number of the daemon is not the daemon.
+            // Events without a daemon. A process that gets the daemon's PID is not the daemon.
             fs::write(LAST_PID, (number.as_raw() - 1).to_string())
                 .context("cannot choose a number")?;
             gaps.push(reload::make_calls(&path)?);
@@ -116,7 +115,7 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
         dead.iter().any(|number| processes.contains(number)),
         "nobody has got the number of a daemon: {dead:?}"
     );
-    // The rules differ in one call: its programs come once.
+    // The rules differ in one syscall: its programs are loaded once.
     let most = pinned.iter().skip(3).max();
     ensure!(
         most <= pinned.iter().take(3).max(),

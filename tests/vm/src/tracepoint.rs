@@ -1,4 +1,4 @@
-//! Programs on the tracepoints of the calls that rules name: what every rule for 64-bit calls uses.
+//! Per-syscall tracepoints, which the tracepoint engine uses for rules of 64-bit calls.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -40,7 +40,7 @@ pub(crate) const SESSION: Session = Session {
         ("programs_started", programs_started),
         ("scripts_started", scripts_started),
         ("programs_not_started", programs_not_started),
-        ("other_users_are_not_seen", other_users_are_not_seen),
+        ("other_users_are_not_recorded", other_users_are_not_recorded),
         (
             "a_watched_directory_behind_a_link",
             a_watched_directory_behind_a_link,
@@ -64,7 +64,7 @@ const AT_FDCWD: i64 = -100;
 const O_WRONLY: i64 = 1;
 const O_CREAT: i64 = 0o100;
 
-/// Numbers of calls of the 64-bit table.
+/// Syscall numbers of the 64-bit table.
 mod nr {
     pub(super) const OPEN: u32 = 2;
     pub(super) const CLOSE: u32 = 3;
@@ -103,7 +103,7 @@ fn prepare() -> anyhow::Result<()> {
     symlink("/tmp/watched", "/tmp/work/link").context("cannot make a link")
 }
 
-/// Takes away what another session has left.
+/// Removes the files of another session.
 fn clear(directories: &[&str]) -> anyhow::Result<()> {
     for directory in directories {
         match fs::remove_dir_all(directory) {
@@ -117,7 +117,7 @@ fn clear(directories: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a program of the tests.
+/// Writes a program.
 fn program(name: &str, program: &Program) -> anyhow::Result<PathBuf> {
     let path = Path::new(PROGRAMS).join(name);
     program
@@ -201,7 +201,7 @@ fn opens_that_fail(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the engine says of an object that was found, and refused.
+/// The engine's item for an object that exists and was refused.
 fn refused(daemon: &Daemon) -> &'static str {
     if daemon.sees_inside() {
         "NORMAL"
@@ -331,14 +331,14 @@ fn programs_not_started(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn other_users_are_not_seen(daemon: &Daemon) -> anyhow::Result<()> {
+fn other_users_are_not_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let path = program(
         "both",
         &Program::new(Entry::Syscall).call(nr::OPEN, args!["file", 0, 0]),
     )?;
     let stranger = daemon.run(STRANGER, &path, &[])?;
     let user = daemon.run_user(&path, &[])?;
-    // Events are written in order: when the user's are there, nothing of the stranger's is to come.
+    // Events are written in order: once the user's events are there, no event of the other user can follow.
     daemon.events("tasks", user, 2)?;
     expect(&daemon.logged(stranger)?, &[])
 }
@@ -355,7 +355,7 @@ fn a_watched_directory_behind_a_link(daemon: &Daemon) -> anyhow::Result<()> {
         .call(nr::CHMOD, args!["/tmp/watched/below", 0o755])
         .call(nr::UNLINK, args!["/tmp/watched/new"]);
     let path = program("watched", &calls)?;
-    // No other rule is about this user.
+    // No other rule names this user.
     let pid = daemon.run(0, &path, &[])?;
     let events = daemon.events("watched", pid, 4)?;
     expect(
@@ -373,8 +373,8 @@ fn a_watched_directory_behind_a_link(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Such a watch has no inode to go by, only the text: names of less than a word, of whole words, and
-/// of both are hashed in different ways.
+/// Such a watch has no inode, only the name: names shorter than a word, of whole words, and of both use different
+/// code of the hash.
 fn names_watched_before_they_exist(daemon: &Daemon) -> anyhow::Result<()> {
     let open = |program: Program, name: &'static str| {
         program.call(nr::OPEN, args![name, O_CREAT | O_WRONLY, 0o600])
@@ -428,7 +428,7 @@ fn five_thousand_opens_and_closes(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nobody writes any more.
+/// The writer has ended.
 fn after(log: &Path) -> anyhow::Result<()> {
     let before = fs::metadata(log).context("no log")?.len();
     let path = Path::new(PROGRAMS).join("starts");

@@ -1,4 +1,4 @@
-//! What the code of each finding stands for: the long form of its message, the same for every rule.
+//! Explanations of finding codes.
 
 /// Every code, sorted, with its explanation.
 const CODES: &[(&str, &str)] = &[
@@ -10,15 +10,14 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "arch-after-syscall",
-        "Names of syscalls are looked up in the arch that stands before them. An arch after \
-         `-S`, after `-F perm=`, which names syscalls too, or after a watch comes too late, \
-         and `auditctl` refuses the rule.",
+        "Syscall names depend on the arch, which must come first. `auditctl` refuses an arch after `-S`, \
+         after `-F perm=`, which also selects syscalls, or after a watch.",
     ),
     (
         "arch-missing",
-        "Syscalls have other numbers for 32-bit programs. A rule without an arch holds the \
-         64-bit numbers and matches 32-bit calls by them, which are other calls, and misses \
-         those that are meant. Write two rules, with `arch=b64` and `arch=b32`.",
+        "Syscalls have other numbers for 32-bit programs. A rule without an arch contains the \
+         64-bit numbers. It matches other 32-bit syscalls with these numbers, and misses the intended \
+         ones. Write two rules, with `arch=b64` and `arch=b32`.",
     ),
     (
         "auditing-disabled",
@@ -26,13 +25,12 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "bad-comparison",
-        "`-C` compares two different fields of one family: user ids with user ids, group ids \
-         with group ids. The kernel has a number for each pair that it can compare.",
+        "`-C` compares two different fields of the same kind: user ids with user ids, group ids \
+         with group ids. The kernel supports a fixed list of pairs.",
     ),
     (
         "bad-key",
-        "Several keys of a rule are stored with the byte 0x01 between them, so that no key \
-         may hold it.",
+        "The byte 0x01 separates the keys of a rule, so a key cannot contain it.",
     ),
     (
         "bad-list",
@@ -42,95 +40,92 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "bad-number",
-        "The field takes a number: decimal, hex after `0x`, octal after `0`.",
+        "The value must be a number: decimal, hex after `0x`, or octal after `0`.",
     ),
     (
         "bad-operator",
-        "Not every operator makes sense for every field. `auditctl` refuses some, the kernel \
-         others with EINVAL.",
+        "Not every operator is valid for every field. `auditctl` refuses some combinations; the kernel \
+         answers EINVAL to others.",
     ),
     (
         "bad-perm",
-        "`perm` and `-p` take up to four of the letters r, w, x and a.",
+        "`perm` and `-p` accept up to four of the letters r, w, x and a.",
     ),
-    ("bad-setting", "`-e` and `-f` take 0, 1 or 2."),
+    ("bad-setting", "`-e` and `-f` accept 0, 1 or 2."),
     (
         "carriage-return",
-        "The file has the line ends of another system. `augenrules` takes the carriage return \
-         away; `auditctl -R` would take it for a part of the last word, mostly of the key.",
+        "The file has Windows line ends. `augenrules` removes the carriage return. `auditctl -R` \
+         takes it as part of the last word, usually the key.",
     ),
     (
         "deprecated-action",
-        "The action `possible` is of old kernels. `auditctl` passes over the rule.",
+        "The action `possible` was removed from the kernel. `auditctl` skips the rule.",
     ),
     (
         "dot-dot",
-        "The kernel does not resolve `..` in a watch: the path has to be written as it is.",
+        "The kernel does not resolve `..` in a watch. Write the path without it.",
     ),
-    ("empty-key", "An empty key is no key; `auditctl` adds none."),
+    ("empty-key", "`auditctl` ignores an empty key."),
     (
         "expensive",
-        "The rule is evaluated for nearly all syscalls, or for some that busy programs make \
-         all the time. On every one of them the task that makes it pays for the evaluation. \
-         Name the syscalls that matter, or add conditions that the syscall alone decides, \
+        "The rule is evaluated for nearly all syscalls, or for frequent ones. Each evaluation costs \
+         time in the calling task. Name the relevant syscalls, or add conditions that select syscalls, \
          such as `perm`.",
     ),
     (
         "field-on-list",
-        "Each list knows some fields only: a new task has no exit status, a record has no \
-         path. `auditctl` refuses some combinations, the kernel others with EINVAL.",
+        "Each list supports some fields only: a new task has no exit status, a record has no \
+         path. `auditctl` refuses some combinations; the kernel answers EINVAL to others.",
     ),
     (
         "foreign-arch",
-        "The rule is for another machine than this one. It is loaded, so that one file serves \
-         several machines, and matches nothing here.",
+        "The rule is for another architecture. It is loaded but matches nothing on this host, so \
+         one file can serve different hosts.",
     ),
     (
         "kernel-setting",
-        "The line sets the queue of the kernel's own audit, or the time that tasks wait for room in \
-         it. Here nobody waits. The daemon keeps the number and shows it with `auditctl -s`.",
+        "The line sets the backlog limit of kernel audit, or the time that tasks wait for it. tollgate \
+         never makes tasks wait. The daemon stores the number and `auditctl -s` shows it.",
     ),
     (
         "key-ends-list",
-        "On the exclude and user lists the kernel looks at a few fields only, and a key is \
-         none of them. Where it meets one it stops reading the list and keeps the record: the \
-         rule drops nothing, and neither do the rules after it.",
+        "On the exclude and user lists the kernel evaluates only a few fields, and a key is not one \
+         of them. At a key it stops evaluating the list and keeps the record. Neither this rule nor the \
+         rules after it exclude anything.",
     ),
     (
         "key-first",
-        "A key labels what stands before it: syscalls, a watch, or one of perm, path, dir, \
-         exe and fstype. `auditctl` refuses a key after anything else.",
+        "A key must follow syscalls, a watch, or one of perm, path, dir, exe and fstype. `auditctl` \
+         refuses it elsewhere.",
     ),
     (
         "key-operator",
-        "A key is a label and is not compared; its operator counts for nothing.",
+        "A key is a label and is not compared. Its operator has no effect.",
     ),
     (
         "key-too-long",
-        "All keys of a rule, with one byte between each two, may have 256 bytes.",
+        "All keys of a rule, with one separator between them, are limited to 256 bytes.",
     ),
     (
         "label-condition",
-        "Conditions on security labels are evaluated by a security module: SELinux compares all of \
-         them, AppArmor `subj_role`, Smack `subj_user` and `obj_user`. Where none compares it, the kernel \
-         takes the rule, and it matches nothing; tollgate does the same. Where one does, tollgate \
-         refuses the rule, because it does not read labels.",
+        "Security modules evaluate conditions on security labels: SELinux all of them, AppArmor \
+         `subj_role`, Smack `subj_user` and `obj_user`. Without such a module the kernel accepts the rule, \
+         which then matches nothing; tollgate does the same. With such a module tollgate refuses the \
+         rule, because it does not evaluate labels.",
     ),
     (
         "line-too-long",
-        "`auditctl` reads lines of up to 6144 bytes and takes what is beyond for another \
-         line.",
+        "`auditctl` reads lines of up to 6144 bytes and takes the rest as another line.",
     ),
     (
         "list-first",
-        "What a condition may be depends on the list, so that `-a` or `-w` comes first.",
+        "The valid conditions depend on the list, so `-a` or `-w` must come first.",
     ),
     (
         "matches-nothing",
-        "Nothing can satisfy the rule: its conditions exclude each other, or its syscalls \
-         lack what it asks for. Reading and looking, such as read and stat, are in no class \
-         of `perm`; a call that names no object satisfies no condition on objects; one that \
-         never returns has no success.",
+        "The rule cannot match: its conditions exclude each other, or its syscalls never have the \
+         required property. Syscalls such as read and stat are in no class of `perm`. A syscall that names \
+         no object matches no condition on objects. A syscall that never returns has no success.",
     ),
     (
         "missing-field",
@@ -147,68 +142,63 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "missing-sibling",
-        "Linux keeps old syscalls and adds newer ones that do the same: openat2 beside \
-         openat, fchmodat2 beside fchmodat. A program that uses one that no rule names is not \
-         seen. Newer ones may take arguments elsewhere, so that conditions on `a0` to `a3` \
-         need a rule of their own.",
+        "Linux adds new syscalls for the same operation: openat2 and openat, fchmodat2 and fchmodat. \
+         Rules do not match programs that use a variant that they do not name. New variants may \
+         have other arguments: conditions on `a0` to `a3` then need a separate rule.",
     ),
-    (
-        "missing-value",
-        "The option or condition has nothing to its right.",
-    ),
+    ("missing-value", "The option or condition has no value."),
     (
         "never-matches",
-        "The condition cannot hold: the kernel compares without signs, so that nothing is \
-         below 0; on the exclude and user lists it looks at a few fields only and stops at \
-         any other; on the task list it does not know the program.",
+        "The condition cannot match. The kernel compares unsigned numbers, so nothing is less than 0. \
+         On the exclude and user lists it evaluates only a few fields and stops at any other. On the \
+         task list it does not know the program.",
     ),
     ("newline", "One line holds one command."),
     (
         "no-io-uring",
-        "What a program asks of the kernel through io_uring is no syscall. The kernel's own audit \
-         has a list of its own for it. Here rules for syscalls are about it too on the engine \
-         fentry; on the engine tracepoint only the list is.",
+        "An io_uring operation is not a syscall. Kernel audit has a separate list for these operations. \
+         In tollgate, rules for syscalls also match them on the engine fentry; on the engine tracepoint \
+         only rules of the list do.",
     ),
     (
         "no-key",
-        "Events carry the key of the rule that chose them. Without one they can only be found \
-         by their content.",
+        "Events contain the key of the matching rule. Without a key they can only be found by their \
+         content.",
     ),
     (
         "no-such-rule",
-        "`-d` and `-W` take away the rule that is equal in all fields, in their order. None \
-         of those loaded is.",
+        "`-d` and `-W` delete the rule with the same fields in the same order. No such rule is loaded.",
     ),
     (
         "not-a-number",
-        "`auditctl` takes text that is no number for 0 in this field.",
+        "`auditctl` reads text that is not a number as 0 in this field.",
     ),
     (
         "not-in-file",
-        "The option is for the command line of `auditctl` and does nothing among rules.",
+        "The option is for the command line of `auditctl` and has no effect in rule files.",
     ),
     (
         "nul-byte",
-        "Rule files are text: a NUL byte is a sign of damage, and `auditctl` does not see \
-         what follows it.",
+        "Rule files are text. A NUL byte indicates a damaged file, and `auditctl` ignores the text \
+         after it.",
     ),
     (
         "number-cut",
-        "The kernel compares 32 bits; what is above them counts for nothing.",
+        "The kernel compares the low 32 bits and ignores the others.",
     ),
     (
         "number-rest",
-        "C reads a number up to the first byte that is no digit; the rest is passed over.",
+        "`auditctl` parses a number up to the first byte that is not a digit and ignores the rest.",
     ),
     (
         "number-too-large",
-        "The number does not fit the field. `auditctl` would keep its low 32 bits, so that \
+        "The number is too large for the field. `auditctl` would use its low 32 bits: \
          `uid=4294967296` is root.",
     ),
     (
         "one-arch",
-        "On a 64-bit machine 32-bit programs make their own syscalls, and any user can \
-         compile one. A rule with `arch=b64` alone does not see them.",
+        "On a 64-bit host 32-bit programs use other syscall numbers, and any user can compile one. \
+         A rule with `arch=b64` does not match them.",
     ),
     (
         "panic-on-loss",
@@ -218,76 +208,73 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "perm-first",
-        "`-p` belongs to a watch, or to conditions that stand before it; `auditctl` refuses \
-         it elsewhere.",
+        "`-p` must follow a watch or a condition. `auditctl` refuses it elsewhere.",
     ),
     (
         "positive-errno",
-        "A call that fails returns the negative error: `exit=EACCES` is 13, which a failed \
-         call never returns.",
+        "A failed syscall returns the negative errno: `exit=EACCES` is 13, which a failed syscall never \
+         returns.",
     ),
     (
         "relative-path",
-        "Paths in rules begin at the root. There are no quotes, no `~` and no working \
-         directory.",
+        "Paths in rules must be absolute. Rules have no quotes, no `~` and no working directory.",
     ),
     (
         "rule-exists",
-        "The kernel refuses a rule that it has already, and `auditctl -R` stops there.",
+        "The kernel refuses a rule that is already loaded, and `auditctl -R` stops at it.",
     ),
     (
         "shadowed",
-        "The first rule of a list that matches decides. An earlier rule matches everything \
-         that this one matches, so that this one never decides: its key is never logged, its \
-         action never taken.",
+        "The first matching rule of a list decides. An earlier rule matches everything that this \
+         rule matches, so this rule has no effect: its key is never logged and its action is never \
+         taken.",
     ),
     (
         "stray-word",
-        "The word belongs to no option. Rules have no quotes: a space in a value is written \
-         `\\ `, and a comment has a line of its own.",
+        "The word belongs to no option. Rules have no quotes: write a space in a value as `\\ `, and \
+         a comment on a separate line.",
     ),
     (
         "syscall-class",
-        "The top 16 bits of the kernel's syscall mask stand for classes of syscalls, such as those \
-         that write to directories: the kernel puts the calls of the class in their place. \
-         `auditctl` never names them; only their numbers do.",
+        "The top 16 bits of the kernel's syscall mask are classes of syscalls, such as those that \
+         write to directories. The kernel replaces each with the syscalls of the class. `auditctl` has no \
+         names for them, only numbers.",
     ),
     (
         "syscall-on-list",
-        "Only the exit and io_uring lists are about syscalls or operations.",
+        "Only rules of the exit and io_uring lists have syscalls or operations.",
     ),
     (
         "syscall-with-watch",
-        "A watch is for all syscalls; version 4 of `auditctl` refuses one after `-S`.",
+        "A watch covers all syscalls. Version 4 of `auditctl` refuses a watch after `-S`.",
     ),
     (
         "tab",
-        "`auditctl` splits words at spaces only: a tab is a part of a word.",
+        "`auditctl` splits words at spaces only. A tab is part of a word.",
     ),
     (
         "too-many-fields",
-        "A rule has room for 63 conditions, arch and key among them.",
+        "A rule has at most 63 conditions, including arch and key.",
     ),
     (
         "trailing-slash",
-        "The kernel answers EINVAL to a path that ends in a slash; a directory is watched \
-         with `dir=`.",
+        "The kernel answers EINVAL to a path that ends in a slash. Use `dir=` to watch a directory.",
     ),
     ("two-commands", "One line holds one command."),
     (
         "two-objects",
-        "The kernel takes one of path, dir and inode, and one exe, in a rule, and answers \
-         EINVAL to more.",
+        "The kernel accepts one of path, dir and inode, and one exe, in a rule, and answers EINVAL \
+         to more.",
     ),
     ("two-rules", "One line holds one rule."),
     (
         "unknown-arch",
-        "Archs are `b64` and `b32` of the machine at hand, names of machines such as \
-         `aarch64`, or numbers of ELF machines.",
+        "Archs are `b64` and `b32` of this host, machine names such as `aarch64`, or ELF machine \
+         numbers.",
     ),
     (
         "unknown-errno",
-        "Errors are named as in errno(3), with a minus for calls that failed: `-EACCES`.",
+        "Errors have the names of errno(3), with a minus for failed syscalls: `-EACCES`.",
     ),
     (
         "unknown-field",
@@ -303,44 +290,44 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "unknown-group",
-        "The name is in no group database of this machine. Rules hold numbers, so that the \
-         name must be known where they are loaded.",
+        "This host has no group of this name. Rules contain numbers, so the name must exist on the \
+         host that loads them.",
     ),
     (
         "unknown-msgtype",
-        "Record types are named as in the log, such as CWD; numbers do as well.",
+        "Record types have the names of the log, such as CWD, or numbers.",
     ),
     ("unknown-option", "`auditctl` has no such option."),
     (
         "unknown-syscall",
-        "The arch has no syscall of this name, and io_uring no operation that the kernel \
-         audits. Numbers below 2048 are taken as they are.",
+        "The arch has no syscall of this name, or io_uring has no audited operation of this name. \
+         Numbers below 2048 are always accepted.",
     ),
     (
         "unknown-user",
-        "The name is in no user database of this machine. Rules hold numbers, so that the \
-         name must be known where they are loaded.",
+        "This host has no user of this name. Rules contain numbers, so the name must exist on the \
+         host that loads them.",
     ),
     (
         "unset-id",
-        "Only login uids and sessions can be unset; the kernel answers EINVAL for others.",
+        "Only the login uid and the session can be unset. The kernel answers EINVAL for other fields.",
     ),
     (
         "unsupported",
-        "Mounts below watched directories are followed without being told.",
+        "Watches always include mounts below the watched directory.",
     ),
-    ("unwanted-value", "The option takes no value."),
+    ("unwanted-value", "The option does not accept a value."),
     (
         "value-too-long",
-        "Paths have fewer than 4096 bytes, file names at most 255.",
+        "Paths have at most 4095 bytes, file names at most 255.",
     ),
     (
         "wildcard",
-        "The kernel knows no wildcards: `*` and `?` are taken as they are.",
+        "The kernel has no wildcards: `*` and `?` are literal characters.",
     ),
 ];
 
-/// What a code stands for.
+/// Returns the explanation of a code.
 #[must_use]
 pub fn explain(code: &str) -> Option<&'static str> {
     let index = CODES

@@ -1,12 +1,11 @@
-//! From rule text to commands, with everything that is wrong with it.
+//! Parses rule text into commands and findings.
 //!
-//! A line is read to its end whatever is wrong with it, so that one run shows all mistakes; a line
-//! with an error gives no command. What is accepted is what `auditctl` of audit-userspace 4.2
-//! accepts *and* the kernel (6.12) would not answer with EINVAL. Where tollgate is stricter than
-//! both, because they would silently do something else than what is written:
+//! Each line is parsed to its end, so one run reports all errors. A line with an error gives no command.
+//! A line is accepted if `auditctl` of audit-userspace 4.2 accepts it and the kernel (6.12) would not answer
+//! EINVAL. tollgate is stricter where both would silently do something else than written:
 //!
-//! - a number that 32 bits cannot hold (they take its low bits: `uid=4294967296` is root);
-//! - a syscall number that stands for a class in the kernel ABI;
+//! - a number of more than 32 bits (they use its low bits: `uid=4294967296` is root);
+//! - a syscall number that is a class in the kernel ABI;
 //! - a tab anywhere in a rule;
 //! - two control settings on one line.
 
@@ -31,9 +30,9 @@ use number::Wide;
 use option::{Flag, ParsedOption};
 use rule_builder::RuleBuilder;
 
-/// Reads a rule file.
+/// Parses a rule file.
 ///
-/// Returns the commands of the lines without error, and all findings, both in the order of the file.
+/// Returns the commands of lines without errors, and all findings, both in file order.
 pub fn parse_file(bytes: &[u8], host: &dyn RuleHost) -> (Vec<RuleLine>, Vec<Diagnostic>) {
     let mut lines = Vec::new();
     let mut diagnostics = Vec::new();
@@ -49,9 +48,9 @@ pub fn parse_file(bytes: &[u8], host: &dyn RuleHost) -> (Vec<RuleLine>, Vec<Diag
     (lines, diagnostics)
 }
 
-/// Reads one command, as if it were the first line of a file.
+/// Parses one command as the first line of a file.
 ///
-/// A newline in it, but at the end, is an error.
+/// A newline other than at the end is an error.
 pub fn parse_line(bytes: &[u8], host: &dyn RuleHost) -> (Option<Command>, Vec<Diagnostic>) {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let mut diagnostics = Vec::new();
@@ -78,7 +77,7 @@ pub fn parse_line(bytes: &[u8], host: &dyn RuleHost) -> (Option<Command>, Vec<Di
     (command, diagnostics)
 }
 
-/// Reads a line, and puts what is found in it in the order of its places.
+/// Parses a line and sorts its findings by position.
 fn read(
     raw: &RawLine<'_>,
     host: &dyn RuleHost,
@@ -115,7 +114,7 @@ fn line(raw: &RawLine<'_>, host: &dyn RuleHost, findings: &mut Findings<'_>) -> 
         );
         None
     } else if let Some(given) = mounts {
-        let advice = "what is mounted below a watched directory belongs to the watch anyway";
+        let advice = "mounts below a watched directory always belong to the watch";
         warn_skipped(given, "unsupported", advice, findings);
         None
     } else if let Some(given) = nested {
@@ -123,7 +122,7 @@ fn line(raw: &RawLine<'_>, host: &dyn RuleHost, findings: &mut Findings<'_>) -> 
             "not-in-file",
             &given.name.span,
             "rule files cannot read other rule files",
-            "give the files to tollgate one by one",
+            "pass each file to tollgate",
         );
         None
     } else if let Some(at) = given.iter().position(|given| given.flag == Flag::DeleteAll) {
@@ -161,14 +160,14 @@ fn warn_skipped(
         code,
         &given.name.span,
         format!(
-            "`{}` does nothing here and is left out",
+            "`{}` has no effect here and is ignored",
             escape_text(&given.name.text)
         ),
         advice,
     );
 }
 
-/// `-D`, alone or before a key. `auditctl` counts the words, so that nothing may be joined.
+/// Parses `-D`, alone or with a key. `auditctl` counts words, so the key must be a word of its own.
 fn delete_all(
     mut given: Vec<ParsedOption>,
     at: usize,
@@ -194,14 +193,14 @@ fn delete_all(
                     escape_text(&other.text),
                     escape_text(&delete.name.text)
                 ),
-                "`-D` stands alone, or before one `-k KEY`, all with spaces between them",
+                "write `-D` alone, or `-D -k KEY` with spaces between the words",
             );
             None
         }
     }
 }
 
-/// A control setting; `None` when the option is not one, `Some(None)` after an error.
+/// Parses a control setting; `None` if the option is not one, `Some(None)` after an error.
 fn setting(given: &ParsedOption, findings: &mut Findings<'_>) -> Option<Option<Command>> {
     let number = |what, findings: &mut Findings<'_>| {
         number::unsigned(what, &given.value, Wide::Refuse, findings)
@@ -225,7 +224,7 @@ fn setting(given: &ParsedOption, findings: &mut Findings<'_>) -> Option<Option<C
     })
 }
 
-/// 0, 1 or 2, spelled just so.
+/// Parses 0, 1 or 2.
 fn level(given: &ParsedOption, advice: &str, findings: &mut Findings<'_>) -> Option<u8> {
     match given.value.text.as_slice() {
         [digit @ b'0'..=b'2'] => Some(digit - b'0'),

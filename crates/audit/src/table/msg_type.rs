@@ -1,10 +1,10 @@
 //! Record types, by number.
 //!
-//! From 1300 to 2000 they are the kernel's, the rest belong to programs.
+//! Types from 1300 to 2000 are the kernel's, all others belong to programs.
 //!
 //! # Source
-//! `include/uapi/linux/audit.h`, Linux 6.12 (1423 to 1426: up to 6.18), and the table of libaudit
-//! 3.0.9 for the types of programs.
+//! `include/uapi/linux/audit.h`, Linux 6.12 (1423 to 1426: Linux 6.18), and the table of libaudit 3.0.9 for types of
+//! programs.
 
 pub(super) static BY_NUMBER: &[(u32, &str)] = &[
     (1005, "USER"),

@@ -1,7 +1,7 @@
-//! Syscalls of each arch: the kernel's names, and those of audit-userspace.
+//! Syscalls of each arch: the names of the kernel and of audit-userspace.
 //!
-//! The kernel's names come from its headers. audit-userspace keeps tables of its own, in which a few
-//! syscalls are called otherwise; `auditctl` reads and lists its own names, and rules hold either.
+//! The kernel's names come from its headers. audit-userspace has separate tables, in which a few syscalls have
+//! other names. `auditctl` parses and lists only these; rules of tollgate accept both.
 
 use std::sync::LazyLock;
 
@@ -15,19 +15,18 @@ use crate::ids::{Arch, Syscall};
 
 /// The syscalls of one arch.
 struct SyscallTable {
-    /// As the kernel's headers have them.
+    /// Names of the kernel's headers.
     kernel: NameTable,
-    /// Names of audit-userspace that differ, sorted by number; where a number has two the first is
-    /// listed. They are also the whole table of an arch whose headers are not here.
+    /// Names of audit-userspace that differ, sorted by number. If a number has two names, the first is listed. For an
+    /// arch without headers here, this is the whole table.
     userspace: NameTable,
-    /// Numbers up to [`LAST_OF_V3`] that version 3 of audit-userspace does not know.
+    /// Numbers up to [`LAST_OF_V3`] that audit-userspace 3 does not have.
     absent_from_v3: &'static [u32],
-    /// The table that holds what is in neither: a sister arch, with which audit-userspace, or the
-    /// kernel, shares the numbers.
+    /// Fallback table: a related arch with the same numbers in audit-userspace or the kernel.
     base: Option<&'static LazyLock<Self>>,
 }
 
-/// Syscalls that no header here has yet, but audit-userspace 4.2; the same on every arch.
+/// Syscalls of audit-userspace 4.2 that are not in the headers yet; the same on every arch.
 ///
 /// # Source
 /// `lib/*_table.h` of audit-userspace 4.2.1.
@@ -37,8 +36,8 @@ const NEWEST: &[(u32, &str)] = &[(470, "listns"), (471, "rseq_slice_yield")];
 const LAST_OF_V3: u32 = 450;
 
 /// # Source
-/// What differs between `lib/*_table.h` of audit-userspace 3.0.9 and 4.2.1 and the headers of Linux
-/// 6.17; compared by number.
+/// Differences between `lib/*_table.h` of audit-userspace 3.0.9 and 4.2.1 and the headers of Linux 6.17, compared
+/// by number.
 static X86_64: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_x86_64::BY_NUMBER),
     userspace: NameTable::new(&[(17, "pread"), (18, "pwrite")]),
@@ -109,7 +108,7 @@ static PPC: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     base: None,
 });
 
-/// audit-userspace has one table for both widths, so that the calls of 32 bits have names here too.
+/// audit-userspace has one table for both widths, so 32-bit syscalls have names here too.
 static PPC64: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_ppc64::BY_NUMBER),
     userspace: NameTable::new(&[
@@ -123,7 +122,7 @@ static PPC64: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     base: Some(&PPC),
 });
 
-/// Numbers of s390x and s390 that version 3 does not know.
+/// Numbers of s390x and s390 that audit-userspace 3 does not have.
 const ABSENT_FROM_V3_S390: &[u32] = &[
     7, 110, 220, 268, 269, 270, 287, 310, 378, 392, 393, 394, 395, 396, 397, 398, 399, 400, 401,
     402, 447,
@@ -136,7 +135,7 @@ static S390X: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     base: None,
 });
 
-/// The headers of 31 bits are not here: what differs from s390x is as audit-userspace has it.
+/// There are no 31-bit headers here. The differences from s390x are those of audit-userspace.
 static S390: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(&[]),
     userspace: NameTable::new(S390_USERSPACE),
@@ -237,7 +236,7 @@ static RISCV64: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
 });
 
 impl SyscallTable {
-    /// Name in the listing of `auditctl`.
+    /// Name that `auditctl` lists.
     fn listed(&self, number: u32) -> Option<&'static str> {
         self.userspace
             .name(number)
@@ -259,7 +258,7 @@ impl SyscallTable {
             })
     }
 
-    /// Whether the tables of a dialect hold the number.
+    /// Whether the tables of a dialect have the number.
     fn has_number(&self, number: u32, dialect: Dialect) -> bool {
         match dialect {
             Dialect::V3 => number <= LAST_OF_V3 && !self.absent_from_v3.contains(&number),
@@ -273,17 +272,16 @@ fn newest(number: u32) -> Option<&'static str> {
     Some(name)
 }
 
-/// A probe point for tracing programs, a syscall by number only: no audit-userspace has its name.
+/// The syscall `uretprobe`, which no audit-userspace has.
 const URETPROBE: (Arch, u32) = (Arch::X86_64, 335);
 
-/// Name of a syscall, as the kernel's own table of that arch spells it; `None` when the number is
-/// not in use or the arch has no table here.
+/// Returns the kernel's name of a syscall; `None` if the number is unused or the arch has no table.
 #[must_use]
 pub fn syscall_name(arch: Arch, syscall: Syscall) -> Option<&'static str> {
     table(arch)?.kernel.name(syscall.0)
 }
 
-/// Name of a syscall in the listing of `auditctl`; `None` when it lists the number.
+/// Returns the name of a syscall that `auditctl` lists; `None` if it lists the number.
 #[must_use]
 pub fn listed_syscall_name(arch: Arch, syscall: Syscall, dialect: Dialect) -> Option<&'static str> {
     let table = table(arch)?;
@@ -291,13 +289,13 @@ pub fn listed_syscall_name(arch: Arch, syscall: Syscall, dialect: Dialect) -> Op
     known.then(|| table.listed(syscall.0)).flatten()
 }
 
-/// Number of the syscall called `name`, in the kernel's spelling or in that of audit-userspace.
+/// Returns the number of a syscall by its name in the kernel or in audit-userspace.
 #[must_use]
 pub fn syscall_number(arch: Arch, name: &[u8]) -> Option<Syscall> {
     table(arch)?.number(name).map(Syscall)
 }
 
-/// As [`syscall_number`], of those syscalls that a dialect knows.
+/// As [`syscall_number`], only for syscalls that the dialect has.
 #[must_use]
 pub fn syscall_number_in(arch: Arch, name: &[u8], dialect: Dialect) -> Option<Syscall> {
     let table = table(arch)?;
@@ -305,7 +303,7 @@ pub fn syscall_number_in(arch: Arch, name: &[u8], dialect: Dialect) -> Option<Sy
     table.has_number(number, dialect).then_some(Syscall(number))
 }
 
-/// Names of all syscalls of an arch, in the kernel's spelling; none when it has no table here.
+/// The kernel's names of all syscalls of an arch; none if it has no table.
 pub fn syscall_names(arch: Arch) -> impl Iterator<Item = &'static str> {
     table(arch)
         .into_iter()

@@ -1,10 +1,10 @@
-//! Which tests decide for rules that deny what could not be recorded.
+//! Flags the deciding tests of rules that deny syscalls which could not be recorded.
 
 use audit::plan::{Plan, RuleId};
 
 use crate::abi::{self, WireTest};
 
-/// Marks the deciding tests of such rules.
+/// Sets `WIRE_DENY` in the deciding tests of such rules.
 pub(super) fn mark_tests(tests: &mut [WireTest], plan: &Plan) {
     for test in tests {
         let rule = u16::try_from(test.value & !abi::RECORD).map(RuleId);

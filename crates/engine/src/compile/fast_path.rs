@@ -1,35 +1,37 @@
-//! What spares the kernel side work, without deciding anything.
+//! Fast paths: global variables that let programs skip work that no rule needs. They decide no verdict.
 //!
-//! A hint of two plans together holds for either: what one of them needs is not spared. So hints are
-//! those of both while one plan takes the place of another.
+//! While one plan replaces another, programs may use either. Until the switch the fast paths are the union of
+//! both plans: work that one of them needs is done.
 
 use crate::compile::{CompiledPlan, ReadOnlyOpens, SyscallBitmap};
 
-/// The hints of a plan.
+/// Fast-path variables of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FastPath {
-    /// Syscall bitmap of the raw `sys_enter` is for.
+    /// Syscalls that need the raw tracepoint `sys_enter`.
     pub(crate) raw_enter: SyscallBitmap,
-    /// Syscall bitmap of the raw `sys_exit` is for.
+    /// Syscalls that need the raw tracepoint `sys_exit`.
     pub(crate) raw_exit: SyscallBitmap,
-    /// Flags of which an open must have one for any rule to match; 0 when there are none.
+    /// Open flags of which one must be set for any rule to match; 0 when rules match without.
     pub(crate) open_gate: u32,
-    /// Opens that only read and may matter.
+    /// Whether rules can match an open with `O_RDONLY`.
     pub(crate) read_only_opens: ReadOnlyOpens,
-    /// Whether a hook sees what an open has found and may not have, so that names need not be compared.
+    /// Whether a hook sees the object of an open that fails for lack of permission, so that names need not be
+    /// compared.
     pub(crate) refusals: bool,
-    /// Whether operations of `io_uring` may be hooked.
+    /// Whether rules apply to `io_uring` operations.
     pub(crate) uring: bool,
     /// Whether there is a filesystem list.
     pub(crate) filesystems: bool,
-    /// How much of the ring is for all rules, where some deny what could not be recorded; else 0.
+    /// Part of the ring that all rules can use, when some rules deny syscalls that could not be recorded; else
+    /// 0.
     ///
     /// # Units
     /// Bytes.
     pub(crate) shared_bytes: u64,
 }
 
-/// The part of the ring that is for rules which deny: one of so many.
+/// One part in this many of the ring is reserved for denying rules.
 const RESERVED_DIVISOR: u64 = 8;
 
 impl FastPath {
@@ -51,7 +53,7 @@ impl FastPath {
         }
     }
 
-    /// Those of either plan.
+    /// Fast paths that are valid for both plans.
     pub(crate) fn union(&self, other: &Self) -> Self {
         let gates = [self.open_gate, other.open_gate];
         Self {
@@ -110,7 +112,7 @@ mod tests {
         reading.read_only_opens.openat = true;
         let both = writing.union(&reading);
         assert_eq!(both, reading.union(&writing));
-        assert_eq!(both.open_gate, 0, "an open that reads is looked at");
+        assert_eq!(both.open_gate, 0, "an open for reading is evaluated");
         assert_eq!(
             both.read_only_opens,
             ReadOnlyOpens {
@@ -119,9 +121,12 @@ mod tests {
             }
         );
         assert_eq!(both.raw_exit[0][1], 0b11);
-        assert!(!both.refusals, "names are compared until the hook is there");
+        assert!(
+            !both.refusals,
+            "names are compared until the hook is attached"
+        );
         assert!(both.uring && both.filesystems);
-        assert_eq!(both.shared_bytes, 3, "what one plan keeps is kept");
+        assert_eq!(both.shared_bytes, 3, "the larger shared part applies");
     }
 
     #[test]

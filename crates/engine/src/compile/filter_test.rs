@@ -1,7 +1,7 @@
-//! The filter in the kernel agrees with the plain evaluator, whatever the rules and whatever happened.
+//! Property test: the BPF filter and the reference evaluator agree for random rules and events.
 //!
-//! Needs root: the kernel runs the filter, on events that are made up here. Which watches an object hits
-//! is worked out here too: that the kernel side finds the same is for the end-to-end tests.
+//! Needs root, because the kernel runs the filter. The test makes the events and the watch matches of their
+//! objects; the end-to-end tests check that programs find the same matches.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -37,7 +37,7 @@ mod skel {
     include!(concat!(env!("OUT_DIR"), "/filter_test.skel.rs"));
 }
 
-/// Maps that the filter looks into.
+/// Maps that the filter reads.
 const MAPS: [&str; 4] = [
     "tlg_rule_tests",
     "tlg_scratch",
@@ -45,7 +45,7 @@ const MAPS: [&str; 4] = [
     "tlg_filter_test",
 ];
 
-/// More than the rules of a case have, in all calls that there are.
+/// More tests than the rules of a case compile to.
 const MAX_TESTS: u32 = 1 << 18;
 
 const HITS: usize = 16;
@@ -156,8 +156,7 @@ fn wire_object(inode: Option<Inode>) -> WireObject {
     }
 }
 
-/// The objects of an event without the names by which they were asked for, which say nothing here about
-/// where they are.
+/// The objects of an event without the names given by the task, which do not determine their paths here.
 fn unnamed<'a>(observed: &EventFacts<'a>) -> Vec<ObjectFacts<'a>> {
     let objects = observed.objects.iter();
     let unnamed = objects.map(|object| ObjectFacts {
@@ -167,14 +166,14 @@ fn unnamed<'a>(observed: &EventFacts<'a>) -> Vec<ObjectFacts<'a>> {
     unnamed.collect()
 }
 
-/// Supplementary groups of this process: the filter asks the task that it runs in.
+/// Supplementary groups of this process. The filter reads those of the current task.
 fn groups() -> Vec<u32> {
     let groups = nix::unistd::getgroups().unwrap();
     groups.into_iter().map(nix::unistd::Gid::as_raw).collect()
 }
 
-/// Whether some rule asks for more than that an object is at a path, where the event has several: which of
-/// them is watched is known to the tables of watches, which are empty here.
+/// Whether a rule has several tests for one object and the event has several objects. Then the filter looks the
+/// object up in the watch maps, which are empty here.
 fn needs_watch_tables(rules: &SyscallPlan, observed: &EventFacts<'_>) -> bool {
     let asks = |slot: &Slot| {
         let is_path = |test: &Test| test.operand == Operand::Path;
@@ -262,7 +261,7 @@ fn bpf_filter_agrees_with_evaluator() {
                 arch: observed.arch,
                 syscall: observed.syscall,
             };
-            // A task that is killed in a call does not come to its end, where the filter is.
+            // A task that is killed in a syscall does not reach its exit, where the filter runs.
             let ends = observed.exit.is_some() || !call.returns();
             if let Some(planned) = plan.syscalls.get(&call)
                 && ends
@@ -291,11 +290,11 @@ fn bpf_filter_agrees_with_evaluator() {
     println!("{} events", compared.get());
     assert!(
         compared.get() > 100,
-        "hardly an event was of a call that a rule names"
+        "too few events were of a syscall that a rule names"
     );
 }
 
-/// Whether a rule asks for what is below a relative path, which `auditctl` refuses and no walk can hit.
+/// Whether a rule has `dir=` with a relative path, which `auditctl` rejects and no path walk can match.
 fn has_relative_dir(rule: &Rule) -> bool {
     rule.fields.iter().any(|test| {
         let relative = |text: &[u8]| !text.starts_with(b"/");
@@ -311,7 +310,7 @@ fn abi_of(observed: &EventFacts<'_>) -> u32 {
     }
 }
 
-/// A plan leaves out rules that suppress when nothing behind them could record.
+/// Whether the plan has a rule. It omits `never` rules that no `always` rule follows.
 fn in_plan(planned: &SyscallPlan, index: usize) -> bool {
     let id = RuleId(u16::try_from(index).unwrap());
     planned.slots.iter().any(|slot| slot.rule == id)

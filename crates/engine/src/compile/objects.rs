@@ -1,11 +1,11 @@
-//! How the objects of a call are found among its arguments, as the kernel side has it.
+//! The objects among the arguments of a syscall, encoded as `struct wire_shape`.
 
 use audit::plan::SyscallId;
 use audit::plan::objects::{self, ObjectEffect, ObjectRef};
 
 use crate::abi::{self, WireShape};
 
-/// The objects of a call.
+/// The objects of a syscall.
 pub(crate) fn wire_shapes(call: SyscallId) -> [WireShape; abi::OBJECTS] {
     let objects = objects::objects(call.arch, call.syscall);
     let mut shapes = [WireShape::default(); abi::OBJECTS];

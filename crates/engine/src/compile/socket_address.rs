@@ -1,11 +1,11 @@
-//! Socket addresses: where the kernel side finds them.
+//! The location of the socket address of a syscall, as `WIRE_ADDRESS_*`.
 
 use audit::plan::SyscallId;
 use audit::plan::sockaddr::{SockaddrDirection, SockaddrSource, SyscallSockaddr, of};
 
 use crate::abi::{self, WireEvent, WireTest, word};
 
-/// Where the socket address of a call is.
+/// Location of the socket address of a syscall; 0 when it has none.
 pub(super) fn sockaddr_source(call: SyscallId) -> u8 {
     match of(call.arch, call.syscall) {
         None => 0,
@@ -26,7 +26,7 @@ pub(super) fn sockaddr_source(call: SyscallId) -> u8 {
     }
 }
 
-/// Whether the call has had one: asked before whatever its family is compared with.
+/// A test that the syscall had a socket address, which precedes each test of its family.
 pub(super) fn has_sockaddr_test() -> WireTest {
     WireTest {
         value: 1,

@@ -1,4 +1,4 @@
-//! Rule text in, map contents out.
+//! Tests of compiling rule text to map contents.
 
 use audit::plan::rule_list::RuleList;
 use audit::rule::{RuleHost, parse_file};
@@ -84,7 +84,7 @@ impl CompiledPlan {
         self.syscalls.get(&(abi * abi::SYSCALLS + number)).copied()
     }
 
-    /// What the kernel side does with a program, when the tests hold that `holds` says.
+    /// The verdict of the tests from `first` on, when those hold that `holds` selects.
     fn verdict(&self, first: u32, holds: impl Fn(&WireTest) -> bool) -> Option<u32> {
         let mut at = usize::try_from(first).unwrap();
         loop {
@@ -116,7 +116,7 @@ fn only_named_syscalls_are_in_the_plan() {
     assert_eq!(
         raw,
         [SyscallBitmap::default(); 2],
-        "each has a tracepoint of its own"
+        "each syscall has its own tracepoint"
     );
 }
 
@@ -190,9 +190,9 @@ fn unwatched_tests_omit_watch_rules() {
         compiled.verdict(openat.tests_unwatched, |_| true),
         Some(abi::RECORD | 2)
     );
-    // Reads and writes are both looked at; an open asks for no change of attributes.
+    // Both reads and writes are tested; an open changes no attributes.
     assert_eq!(u32::from(openat.watch_perm), 2 | 4);
-    // chmod is in class `a`: only the first watch is about it, and no access mode is compared.
+    // chmod is in class `a`: only the first watch applies, and no access mode is compared.
     let chmod = compiled.of(Arch::X86_64, "chmod").unwrap();
     assert_eq!(compiled.verdict(chmod.tests, |_| true), Some(abi::RECORD));
     assert_eq!(compiled.verdict(chmod.tests_unwatched, |_| true), None);

@@ -1,5 +1,4 @@
-//! Watched paths, as the programs compare them: by the inode that they lead to now, and by a keyed hash
-//! of their text.
+//! Watched paths as the programs compare them: by inode, and by a keyed hash of the path.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -12,7 +11,7 @@ use super::prefilter::WatchPrefilter;
 use super::watch_hash::HashKey;
 use crate::abi::{NO_FINGERPRINT, WireInodeKey, WireInodeWatch};
 
-/// What the maps of watches hold.
+/// Contents of the watch maps.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// Inodes of watched paths that exist.
@@ -24,7 +23,7 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// Looks every watched path up.
+    /// Resolves the watched paths.
     pub(crate) fn resolve(paths: &[BString], hash: HashKey) -> Self {
         let links = root_links();
         let mut watches = Self::default();
@@ -33,7 +32,7 @@ impl Watches {
             let Ok(number) = u32::try_from(number) else {
                 break;
             };
-            // The last component is not followed: a watch on a link is on the link, as in the kernel.
+            // As in the kernel, a watch on a symbolic link applies to the link.
             if let Ok(place) = path.to_path()
                 && let Ok(facts) = fs::symlink_metadata(place)
             {
@@ -77,10 +76,10 @@ impl Watches {
     }
 }
 
-/// The directory that watched paths start from.
+/// Inode of the root directory.
 ///
 /// # Errors
-/// When `/` cannot be looked at.
+/// As `stat(2)`.
 pub(crate) fn root_inode() -> std::io::Result<WireInodeKey> {
     let facts = fs::metadata("/")?;
     Ok(WireInodeKey {
@@ -90,7 +89,7 @@ pub(crate) fn root_inode() -> std::io::Result<WireInodeKey> {
     })
 }
 
-/// A device number as the kernel keeps it, from the form that `stat(2)` gives.
+/// A device number in the kernel's encoding, from that of `stat(2)`.
 ///
 /// # Source
 /// `new_encode_dev()` in `include/linux/kdev_t.h` and glibc's `gnu_dev_major()`.
@@ -101,7 +100,7 @@ fn kernel_dev(dev: u64) -> u32 {
     (major << 20) | (minor & 0xf_ffff)
 }
 
-/// Symbolic links directly below `/`, with what they lead to: `/bin` to `/usr/bin` and the like.
+/// Symbolic links in `/` with their targets, such as `/bin` and `/usr/bin`.
 fn root_links() -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut links = Vec::new();
     for entry in fs::read_dir("/").into_iter().flatten().flatten() {
@@ -116,7 +115,7 @@ fn root_links() -> Vec<(Vec<u8>, Vec<u8>)> {
     links
 }
 
-/// A path as written, with its directory resolved, and through the links below `/` that lead there.
+/// Spellings of a path: as written, with its parent directory resolved, and through symbolic links in `/`.
 fn spellings(path: &[u8], links: &[(Vec<u8>, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut all = vec![path.to_vec()];
     if let Ok(path) = path.to_path()

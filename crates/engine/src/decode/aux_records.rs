@@ -1,4 +1,4 @@
-//! Details of a call: the words that the kernel side saw, as what they mean.
+//! Converts `struct wire_aux` to auxiliary records.
 
 use audit::event::SecurityLabel;
 use audit::event::aux_record::{
@@ -9,7 +9,8 @@ use zerocopy::IntoBytes as _;
 
 use crate::abi::{self, WireAux};
 
-/// Reads one detail; `None` for what the kernel's audit would not write, or that is of no known kind.
+/// Converts one auxiliary record; `None` when its kind is unknown, or when the kernel's audit would not write
+/// it.
 pub(crate) fn aux_record(aux: &WireAux) -> Option<AuxRecord<'_>> {
     let word = &aux.word;
     Some(match aux.kind {
@@ -97,8 +98,8 @@ fn ipc(word: &Words) -> Option<AuxRecord<'static>> {
     })
 }
 
-/// What the structure in the caller's memory said, unless the kernel opened with something else: another
-/// thread has changed it then.
+/// `struct open_how` as read from user memory, or as the kernel used it when they differ, because another thread
+/// changed the memory.
 ///
 /// # Source
 /// `build_open_flags` in `fs/open.c`, Linux 6.12.
@@ -129,7 +130,7 @@ fn open_how(word: &Words) -> AuxRecord<'static> {
     }
 }
 
-/// Whether a new program has got capabilities that the kernel's audit writes down, and which.
+/// `BPRM_FCAPS`, when an exec raised capabilities in a way that the kernel's audit records.
 ///
 /// Words: `magic_etc`, permitted, inheritable and root of the file; four sets of the task before, and
 /// four after; new uid and, above it, euid; old securebits and, above them, uid; root of the user
@@ -169,8 +170,8 @@ fn file_caps(word: &Words) -> Option<AuxRecord<'static>> {
     }))
 }
 
-/// A label of AppArmor, as the kernel shows it: the mode of a profile stands behind its name, unless it is
-/// that of tasks without one.
+/// An AppArmor label. The mode follows the name of a profile, except for `unconfined`, the label of tasks
+/// without a profile.
 ///
 /// # Source
 /// `aa_label_snxprint` in `security/apparmor/label.c` and `aa_profile_mode_names` in
@@ -257,13 +258,13 @@ mod tests {
             mode,
             resolve: 8,
         };
-        // What the caller's memory says, with a flag that the kernel keeps elsewhere and one it adds.
+        // Equal except for a flag that the kernel stores elsewhere and one that it adds.
         assert_eq!(
             how(&[0o2_000_102, 0o600, 8, 1, 0o100_102, 0o100_600]),
             said(0o2_000_102, 0o600)
         );
         assert_eq!(how(&[0o102, 0o777, 8]), said(0o102, 0o777));
-        // Another thread has changed flags or mode.
+        // Another thread changed flags or mode.
         assert_eq!(
             how(&[0o100, 0o600, 8, 1, 0o100_102, 0o100_600]),
             said(0o100_102, 0o600)
@@ -289,12 +290,12 @@ mod tests {
         assert!(is_written(REVISION_2 | 1, raw, 1000, 1000, 1000));
         assert!(is_written(REVISION_2, [RAW, 0, 0, 0], 1000, 1000, 1000));
         assert!(!is_written(0, none, 1000, 1000, 1000));
-        // Root has them all.
+        // Root has all capabilities.
         assert!(!is_written(0, full, 0, 0, 0));
-        // A program of root that is set-uid makes no difference to what root has.
+        // A set-uid program of root gives all capabilities.
         assert!(!is_written(0, full, 1000, 0, 1000));
         assert!(is_written(0, none, 1000, 0, 1000));
-        // Ambient ones only pass through.
+        // Ambient capabilities are inherited.
         assert!(is_written(0, [RAW, RAW, RAW, RAW], 1000, 1000, 1000));
     }
 

@@ -1,5 +1,4 @@
-//! PATH items of a call: the objects that the kernel side saw, in the roles and the order in which the
-//! kernel's audit lists them.
+//! PATH items of an event: its objects, with the name types and in the order of the kernel's audit.
 
 use audit::event::{Inode, NameSource, NameType, PathItem, parent_name};
 use audit::ids::Dev;
@@ -7,16 +6,16 @@ use smallvec::SmallVec;
 
 use crate::abi::{self, WireEvent, WireInode, WireObject};
 
-/// One object as it lay in the sample.
+/// One object of a sample.
 #[derive(Clone, Copy)]
 pub(crate) struct DecodedObject<'a> {
     pub(crate) wire: &'a WireObject,
     pub(crate) name: Option<&'a [u8]>,
-    /// Where it lies.
+    /// Path of the object.
     pub(crate) path: Option<&'a [u8]>,
 }
 
-/// The call that named the objects, as far as its PATH items depend on it.
+/// Data of an event that its PATH items depend on.
 pub(crate) struct ItemContext<'a> {
     pub(crate) head: &'a WireEvent,
     pub(crate) cwd: &'a [u8],
@@ -25,8 +24,8 @@ pub(crate) struct ItemContext<'a> {
 }
 
 impl<'a> ItemContext<'a> {
-    /// PATH items in the kernel's order: directories first, what is made last, the new name of two
-    /// before the old one.
+    /// The PATH items in the kernel's order: parents first, created objects last; of two names the parent of
+    /// the new one before the parent of the old one.
     ///
     /// # Source
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
@@ -72,7 +71,7 @@ impl<'a> ItemContext<'a> {
         items
     }
 
-    /// A hook inside the kernel has seen the item as it is.
+    /// The item of an object that an internal hook recorded as an item.
     fn internal_hook_item(
         &self,
         object: &DecodedObject<'a>,
@@ -103,7 +102,7 @@ impl<'a> ItemContext<'a> {
         })
     }
 
-    /// The directory of an object that the call makes or removes.
+    /// The parent item of an object that the syscall creates or deletes.
     fn parent_item(&self, object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
         let name = object.name?;
         let known = object.wire.flags & abi::OBJECT_PARENT != 0;
@@ -145,7 +144,7 @@ impl<'a> ItemContext<'a> {
                 if self.head.flags & abi::EVENT_SCRIPT == 0 {
                     items.extend(item(&named, NameType::Normal, facts));
                 } else {
-                    // The interpreter of a script is its first argument, as the script spelt it.
+                    // The first argument is the interpreter as written in the script.
                     let interpreter = self.argv.split(|&byte| byte == 0).next();
                     items.extend(item(&named, NameType::Normal, None));
                     items.extend(interpreter.map(|name| PathItem {
@@ -166,8 +165,8 @@ impl<'a> ItemContext<'a> {
         }
     }
 
-    /// The name that `execveat` was given: for one relative to a descriptor the kernel passes the
-    /// program a path below `/dev/fd`.
+    /// The name that was passed to `execveat`. For a name relative to a descriptor the kernel uses a path below
+    /// `/dev/fd`.
     fn exec_name(&self, name: &'a [u8]) -> &'a [u8] {
         let fd = self.head.args[0].cast_signed();
         if self.head.flags & abi::EVENT_STARTED == 0 || fd < 0 {
@@ -184,12 +183,12 @@ impl<'a> ItemContext<'a> {
     }
 }
 
-/// Whether the object is on a file system that the filesystem list leaves out.
+/// Whether the object is on a file system that the filesystem list excludes.
 fn is_excluded(object: &DecodedObject<'_>) -> bool {
     object.wire.flags & abi::OBJECT_FS_EXCLUDED != 0
 }
 
-/// What the kernel's audit lists of such an object: the name that the call gave, if it gave one of its own.
+/// The item of an excluded object: only its name, if the syscall named it.
 fn excluded_item<'a>(object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
     item(object, NameType::Unknown, None)
 }
@@ -224,7 +223,7 @@ fn item<'a>(
     })
 }
 
-/// The directory in which something lies.
+/// Path of the parent directory.
 fn parent_path(path: &[u8]) -> &[u8] {
     match path.iter().rposition(|&byte| byte == b'/') {
         None | Some(0) => b"/",

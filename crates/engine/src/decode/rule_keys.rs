@@ -1,14 +1,14 @@
-//! Keys of rules, by what an event says of the rule that chose it.
+//! Keys of rules, by epoch and index.
 //!
-//! An event may wait in the ring while other rules are put in force; so it says to which plan its rule
-//! belongs, and the keys of a plan are kept until none of its events is left.
+//! Events can be in the ring while the plan is replaced. Each event has the epoch of its plan, and the keys of a
+//! plan are kept until none of its events is left.
 
 use audit::plan::Plan;
 use bstr::{BStr, BString, ByteSlice as _};
 
 use crate::epoch::Epoch;
 
-/// Keys of the rules of the plan in force, and of plans that events may still come from.
+/// Keys of the rules of the active plan and of earlier plans that events can belong to.
 #[derive(Clone, Debug)]
 pub struct RuleKeys(Vec<(Epoch, Vec<Option<BString>>)>);
 
@@ -21,36 +21,36 @@ impl RuleKeys {
         keys
     }
 
-    /// Keys of plans that another daemon has put in force, the oldest first, each with those of its rules.
+    /// Keys of the plans of a previous daemon, oldest first, with one entry per rule.
     #[must_use]
     pub const fn from_plans(plans: Vec<(Epoch, Vec<Option<BString>>)>) -> Self {
         Self(plans)
     }
 
-    /// Whether they are of a plan, too.
+    /// Whether the keys of a plan are known.
     pub(crate) fn contains(&self, epoch: Epoch) -> bool {
         self.0.iter().any(|(of, _)| *of == epoch)
     }
 
-    /// Adds those of the plan that has taken the place of the one before.
+    /// Adds the keys of a new active plan.
     pub fn add(&mut self, epoch: Epoch, plan: &Plan) {
         let keys = plan.rules.iter().map(|rule| rule.key.clone());
         self.0.push((epoch, keys.collect()));
     }
 
-    /// Forgets all but the last two plans: call it when the ring was found empty after the last one was put
-    /// in force. Calls that were under way then are still decided about by the one before.
+    /// Removes all but the last two plans. Call it when the ring was empty after the last activation; syscalls
+    /// in progress can still use the plan before.
     pub fn forget_old(&mut self) {
         self.0.drain(..self.0.len().saturating_sub(2));
     }
 
-    /// How many plans they are of.
+    /// Number of plans.
     #[must_use]
     pub const fn plans(&self) -> usize {
         self.0.len()
     }
 
-    /// The key of a rule, as an event names the rule; nothing when there is no such rule.
+    /// The key of a rule, by `rule` of `struct wire_event`; `None` when the rule is unknown.
     pub(crate) fn get(&self, rule: u32) -> Option<Option<&BStr>> {
         let (epoch, index) = Epoch::split_rule(rule);
         let mut newest_first = self.0.iter().rev();
@@ -62,7 +62,7 @@ impl RuleKeys {
 
 #[cfg(test)]
 impl RuleKeys {
-    /// Of one rule without a key.
+    /// Keys of a plan with one rule without a key.
     pub(crate) fn keyless() -> Self {
         Self(vec![(Epoch::default(), vec![None])])
     }

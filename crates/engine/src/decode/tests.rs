@@ -1,4 +1,4 @@
-//! Samples as the ring would hold them, and what becomes of them.
+//! Tests with samples as programs write them to the ring.
 
 use proptest::prelude::*;
 use zerocopy::IntoBytes as _;
@@ -14,7 +14,7 @@ fn context(keys: &RuleKeys) -> EventContext<'_> {
     }
 }
 
-/// Copies bytes to where the ring would have them: 8-byte aligned.
+/// Copies bytes to an 8-byte aligned buffer, as in the ring.
 fn aligned(bytes: &[u8]) -> Vec<u64> {
     let mut words = vec![0_u64; bytes.len().div_ceil(8)];
     words.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
@@ -44,7 +44,7 @@ impl Sample {
         self.object_at(lookup, effect, flags, name, b"")
     }
 
-    /// An object that lies there: components, leaf first.
+    /// Adds an object with a path, given as components, leaf first.
     fn object_at(mut self, lookup: u8, effect: u8, flags: u8, name: &[u8], path: &[u8]) -> Self {
         let wire = WireObject {
             lookup,
@@ -95,7 +95,7 @@ impl Sample {
         })
     }
 
-    /// Where they lie.
+    /// Paths of the PATH items, in order.
     fn paths(&self) -> Vec<Option<String>> {
         self.decoded(|event| {
             let paths = event.items.iter().map(|item| item.path);
@@ -137,7 +137,7 @@ fn objects_have_paths_from_the_kernel() {
     let expected = expected.map(|path| (!path.is_empty()).then(|| path.to_owned()));
     assert_eq!(sample.paths(), expected);
 
-    // Where calls are seen from outside, an open that made its file tells of its directory too.
+    // With the engine `tracepoint`, an open that created its file has an item for the directory.
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
     let made =
         |path| Sample::new().object_at(abi::LOOKUP_OPENED, abi::EFFECT_USE, flags, b"a", path);
@@ -266,7 +266,7 @@ fn avc_syscall_has_stamp_of_its_record() {
         assert_eq!((event.exit, event.key), (None, None));
         assert!(
             event.aux_records.is_empty(),
-            "the record itself comes elsewhere"
+            "the LSM record arrives over netlink"
         );
     });
     assert_eq!(

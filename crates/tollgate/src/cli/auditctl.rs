@@ -1,8 +1,7 @@
-//! `auditctl`, and `tollgate auditctl`: the command line that scripts know.
+//! `auditctl`, and `tollgate auditctl`: the command line of auditctl(8).
 //!
-//! How options are read, and what is said of them, is the business of [`audit::rule::auditctl`].
-//! The requests go to the running daemon ([`online`]); with `--offline` they go to a model of the kernel,
-//! and the listing of what would be loaded is printed ([`offline`]).
+//! [`audit::rule::auditctl`] parses the options and makes the messages. Requests go to the running daemon
+//! ([`online`]); with `--offline` they go to a model of the kernel, whose rules are then listed ([`offline`]).
 
 mod batch;
 mod file;
@@ -23,6 +22,7 @@ use anyhow::Context as _;
 use audit::ids::Dialect;
 use audit::rule::auditctl::{self, Invocation, Request};
 use bstr::BString;
+use clap::{Arg, ArgAction};
 use nix::unistd::geteuid;
 
 use crate::control;
@@ -31,14 +31,22 @@ use crate::messages;
 use offline::Offline;
 use online::Online;
 
-/// What `auditctl` says to all but root, and its status.
+/// Message of `auditctl` without root, and its exit status.
 const NOT_ROOT: &str = "You must be root to run this program.";
 const NOT_ROOT_STATUS: u8 = 4;
+
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  List the rules of the daemon:
+    tollgate auditctl -l
+  Print what a rule file would load, without a daemon:
+    tollgate auditctl --offline -R /etc/audit/audit.rules";
 
 /// Arguments of `tollgate auditctl`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `--offline`, `--compat 3|4` and `--control SOCKET`, then what auditctl(8) takes
+    /// Options of auditctl(8), after those above
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -47,7 +55,35 @@ pub(crate) struct Args {
     pub(crate) words: Vec<OsString>,
 }
 
-/// The words after the program's name, when it was called `auditctl`.
+/// Adds the options that [`own_options`] parses to the command, for help, completions and the manual page.
+///
+/// clap does not parse them: the command line of `auditctl` must reach [`run`] unchanged.
+pub(super) fn describe_options(command: clap::Command) -> clap::Command {
+    command
+        .arg(
+            Arg::new("offline")
+                .long("offline")
+                .action(ArgAction::SetTrue)
+                .help("Print what would be loaded, without a daemon and without root"),
+        )
+        .arg(
+            Arg::new("compat")
+                .long("compat")
+                .value_name("VERSION")
+                .value_parser(["3", "4"])
+                .default_value("4")
+                .help("Print messages and listings of this major version: 3.0.9 or 4.2.1"),
+        )
+        .arg(
+            Arg::new("control")
+                .long("control")
+                .value_name("SOCKET")
+                .default_value(control::SOCKET)
+                .help("Connect to the daemon at SOCKET"),
+        )
+}
+
+/// Returns the words after the name of the program if that is `auditctl`.
 pub(crate) fn called() -> Option<Vec<OsString>> {
     let mut words = env::args_os();
     let program = words.next()?;
@@ -55,10 +91,10 @@ pub(crate) fn called() -> Option<Vec<OsString>> {
     (name == "auditctl").then(|| words.collect())
 }
 
-/// Reads the words as `auditctl` does and obeys them.
+/// Parses and runs the words as `auditctl` does.
 ///
 /// # Errors
-/// A leading option of our own that is wrong, or an output that cannot be written.
+/// When a leading option of tollgate is malformed, or the output cannot be written.
 pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut words: Vec<Vec<u8>> = words.iter().map(|word| word.clone().into_vec()).collect();
     let own = own_options(&mut words)?;
@@ -67,47 +103,49 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
         [b"-R", file] => Some(Path::new(OsStr::from_bytes(file))),
         _ => None,
     };
-    let read = || auditctl::arguments(&words, own.dialect, &ThisMachine);
-    let (said, status, shown) = if own.offline {
+    let invocation = || auditctl::arguments(&words, own.dialect, &ThisMachine);
+    let (errors, status, output) = if own.offline {
         let mut offline = Offline::new(own.dialect);
-        let (said, status) = match file {
+        let (errors, status) = match file {
             Some(file) => offline.read_file(file),
-            None => offline.obey(read()),
+            None => offline.run(invocation()),
         };
-        let mut shown = Vec::new();
-        offline.print(&mut shown).context("cannot list the rules")?;
-        (said, status, shown)
-    } else if !geteuid().is_root() && (file.is_some() || !needs_nobody(&read())) {
+        let mut output = Vec::new();
+        offline
+            .print(&mut output)
+            .context("cannot list the rules")?;
+        (errors, status, output)
+    } else if !geteuid().is_root() && (file.is_some() || !needs_no_daemon(&invocation())) {
         (vec![NOT_ROOT.into()], NOT_ROOT_STATUS, Vec::new())
     } else {
         let mut online = Online::new(own.dialect, &own.socket);
         let status = match file {
             Some(file) => online.read_file(file),
-            None => online.obey(read()),
+            None => online.run(invocation()),
         };
-        let (said, shown) = online.into_output();
-        (said, status, shown)
+        let (errors, output) = online.into_output();
+        (errors, status, output)
     };
-    let written = info(&said).and_then(|()| {
+    let written = print_messages(&errors).and_then(|()| {
         let mut out = io::stdout().lock();
-        out.write_all(&shown)?;
+        out.write_all(&output)?;
         out.flush()
     });
     messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
     Ok(ExitCode::from(status))
 }
 
-/// What stands before the words that `auditctl` knows.
-struct Own {
+/// The options of tollgate before those of `auditctl`.
+struct OwnOptions {
     offline: bool,
     dialect: Dialect,
-    /// Where the daemon listens.
+    /// Control socket of the daemon.
     socket: PathBuf,
 }
 
-/// Takes `--offline`, `--compat` and `--control` off the front.
-fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<Own> {
-    let mut own = Own {
+/// Removes `--offline`, `--compat` and `--control` from the front.
+fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<OwnOptions> {
+    let mut own = OwnOptions {
         offline: false,
         dialect: Dialect::default(),
         socket: control::SOCKET.into(),
@@ -149,17 +187,17 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<Own> {
     Ok(own)
 }
 
-/// Whether all that is asked for can be answered by anybody, without a daemon.
-fn needs_nobody(answer: &Invocation) -> bool {
+/// Whether all requests work without root and without a daemon.
+fn needs_no_daemon(answer: &Invocation) -> bool {
     let mut requests = answer.requests.iter();
     !answer.requests.is_empty()
         && requests.all(|request| matches!(request, Request::Usage | Request::Version))
 }
 
-/// Messages go to standard error, as they are.
-fn info(said: &[BString]) -> io::Result<()> {
+/// Prints messages on standard error, without the program's name.
+fn print_messages(messages: &[BString]) -> io::Result<()> {
     let mut err = io::stderr().lock();
-    for text in said {
+    for text in messages {
         err.write_all(text)?;
         err.write_all(b"\n")?;
     }

@@ -1,7 +1,7 @@
-//! `tollgate augenrules`: one rule file from those of a directory.
+//! `tollgate augenrules`: merges the rule files of a directory into one.
 //!
-//! How they are merged is the business of [`audit::rule::augenrules`]; here are the files. The words
-//! are those of `augenrules`.
+//! [`audit::rule::augenrules`] merges the text; this module reads and writes the files. The messages are
+//! those of `augenrules`.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
@@ -16,48 +16,54 @@ use audit::rule::augenrules;
 
 use crate::messages::{self, Exit};
 
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Check whether /etc/audit/audit.rules is up to date:
+    tollgate augenrules --check";
+
 /// Arguments of `tollgate augenrules`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only says whether the merged file would change
+    /// Only report whether the merged file would change
     #[arg(long)]
     check: bool,
-    /// Directory with the files, whose names end in `.rules`
+    /// Merge the files of DIRECTORY whose names end in `.rules`
     #[arg(long, value_name = "DIRECTORY", default_value = "/etc/audit/rules.d")]
     rules: PathBuf,
-    /// The merged file; the one before it is kept beside it, with `.prev` at its end
+    /// Write the merged rules to FILE; the previous version is kept as FILE.prev
     #[arg(long, value_name = "FILE", default_value = "/etc/audit/audit.rules")]
     output: PathBuf,
-    /// Merges as augenrules of this version does
+    /// Merge as augenrules of this major version does
     #[arg(long, value_name = "VERSION", default_value = "4", value_parser = ["3", "4"])]
     compat: String,
 }
 
-/// What came of it.
+/// The result of a merge.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     NoDirectory,
     NoChange,
     WouldChange,
-    SinkStats,
+    Written,
 }
 
-/// Merges the files, and writes the result when it differs from what is there.
+/// Merges the files, and writes the result if it differs from the output file.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// When a file cannot be read or written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rules = args.rules.display();
-    let (said, exit) = match merge(args)? {
+    let (message, exit) = match merge(args)? {
         Outcome::NoDirectory => (format!("No rules directory - {rules}"), Exit::Failure),
         Outcome::NoChange => ("No change".to_owned(), Exit::Success),
         Outcome::WouldChange => (
             "Rules have changed and should be updated".to_owned(),
             Exit::Success,
         ),
-        Outcome::SinkStats => return Ok(Exit::Success.into()),
+        Outcome::Written => return Ok(Exit::Success.into()),
     };
-    let written = writeln!(io::stdout().lock(), "augenrules: {said}");
+    let written = writeln!(io::stdout().lock(), "augenrules: {message}");
     messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
     Ok(exit.into())
 }
@@ -87,10 +93,10 @@ fn merge(args: &Args) -> anyhow::Result<Outcome> {
     }
     write(&args.output, before.as_deref(), &merged)
         .with_context(|| format!("cannot write `{shown}`"))?;
-    Ok(Outcome::SinkStats)
+    Ok(Outcome::Written)
 }
 
-/// The rule files of a directory, in the order in which they are merged. Hidden ones do not count.
+/// Reads the rule files of a directory, in the order in which they are merged. Hidden files are skipped.
 fn read(directory: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let shown = directory.display();
     let entries = fs::read_dir(directory).with_context(|| format!("cannot read `{shown}`"))?;
@@ -114,7 +120,7 @@ fn read(directory: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// Puts the new file into the place of the old one in one step.
+/// Replaces the file atomically and keeps the previous version.
 fn write(path: &Path, before: Option<&[u8]>, merged: &[u8]) -> io::Result<()> {
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -166,7 +172,7 @@ mod tests {
         }
         assert_eq!(go(true), Outcome::WouldChange);
         assert!(!at("audit.rules").exists());
-        assert_eq!(go(false), Outcome::SinkStats);
+        assert_eq!(go(false), Outcome::Written);
         let text = fs::read_to_string(at("audit.rules")).unwrap();
         let rest = text.split_once('\n').unwrap().1;
         assert_eq!(rest, "-D\n\n\n-w /a -p w\n-w /b -p w\n-e 2\n");
@@ -179,7 +185,7 @@ mod tests {
         assert!(!at("audit.rules.prev").exists() && !at("audit.rules.new").exists());
 
         fs::write(at("rules.d/11-c.rules"), "-i\n").unwrap();
-        assert_eq!(go(false), Outcome::SinkStats);
+        assert_eq!(go(false), Outcome::Written);
         assert_eq!(fs::read_to_string(at("audit.rules.prev")).unwrap(), text);
     }
 }

@@ -18,19 +18,27 @@ use crate::host::ThisMachine;
 use crate::messages::{self, Exit};
 use crate::rule_files::{self, RuleFile, RuleFiles};
 
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Check the rules of this machine:
+    tollgate check /etc/audit/rules.d/*.rules
+  Explain a finding:
+    tollgate check --explain shadowed";
+
 /// Arguments of `tollgate check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule files, as `auditctl -R` reads them
+    /// Rule files in the format of `auditctl -R`
     #[arg(required_unless_present = "explain", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Prints JSON
+    /// Print the findings as JSON
     #[arg(long, conflicts_with = "sarif")]
     json: bool,
-    /// Prints SARIF 2.1.0, for code review tools
+    /// Print the findings as SARIF 2.1.0, for code review tools
     #[arg(long)]
     sarif: bool,
-    /// Says what the code of a finding stands for; `all` for every code
+    /// Explain the code of a finding, or `all` codes
     #[arg(long, value_name = "CODE", conflicts_with_all = ["files", "json", "sarif"])]
     explain: Option<String>,
 }

@@ -1,19 +1,25 @@
-//! `tollgate completions`: shell completions, from the table of options and the installed companions.
+//! `tollgate completions`: prints shell completions for the commands, options and installed companions.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_complete::Shell;
 
-use super::{Cli, companion};
+use super::{companion, described};
 use crate::messages;
+
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Complete command lines in this shell:
+    source <(tollgate completions bash)";
 
 /// Arguments of `tollgate completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The shell
+    /// Shell that will read the completions
     shell: Shell,
 }
 
@@ -22,15 +28,16 @@ pub(crate) struct Args {
 /// # Errors
 /// When standard output cannot be written to.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let text = of(args.shell);
+    let text = generate(args.shell);
     messages::ignore_broken_pipe(io::stdout().lock().write_all(&text))
         .context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn of(shell: Shell) -> Vec<u8> {
-    // Without this, clap completes hidden commands too.
-    let whole = Cli::command();
+/// Generates the completions for a shell.
+pub(super) fn generate(shell: Shell) -> Vec<u8> {
+    // clap completes hidden commands too: leave them out.
+    let whole = described();
     let shown = whole
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
@@ -55,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_learns_the_commands_and_no_hidden_one() {
+    fn every_shell_completes_commands_but_not_hidden_ones() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let text = of(shell);
+            let text = generate(shell);
             for word in ["explain", "auditd-conf", "augenrules"] {
                 assert!(text.contains_str(word), "{shell}: {word}");
             }

@@ -1,4 +1,4 @@
-//! `tollgate config`: what is wrong with configuration files, and what they come to.
+//! `tollgate config`: checks configuration files and summarizes their effect.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,14 @@ use crate::config::{self, plugins};
 use crate::messages::SourceText;
 use crate::messages::{self, Exit};
 
+/// Examples of the help and the manual page.
+const EXAMPLES: &str = "\
+Examples:
+  Check the installed configuration:
+    tollgate config check
+  Check a new version before it is installed:
+    tollgate config check ./auditd.conf ./tollgate.toml";
+
 /// Arguments of `tollgate config`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,64 +31,67 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Reads configuration files and says what is wrong with them.
+    /// Check configuration files
+    #[command(after_help = EXAMPLES)]
     Check(Check),
 }
 
 /// Arguments of `tollgate config check`.
 #[derive(Debug, clap::Args)]
 struct Check {
-    /// Files to read: `*.toml` as tollgate's own, those in `plugins.d` as plugins, all others as
-    /// auditd.conf; without any, auditd.conf, the plugins of its `plugin_dir`, and tollgate.toml, where they
-    /// are installed
+    /// Configuration files [default: the installed ones]
+    ///
+    /// A file named *.toml is checked as tollgate.toml(5), a file in a directory plugins.d as auditd-plugins(5), any
+    /// other as auditd.conf(5). Without FILE, the command checks /etc/audit/auditd.conf, the files of its
+    /// `plugin_dir`, and /etc/tollgate/tollgate.toml.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-/// Runs the command. The status is 1 when something is wrong.
+/// Checks the files. The exit status is 1 if a file has errors.
 ///
 /// # Errors
-/// A file that cannot be read, or an output that cannot be written.
+/// When a file cannot be read, or the output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Command::Check(check) = &args.command;
     let files = if check.files.is_empty() {
-        installed()
+        installed_files()
     } else {
         check.files.clone()
     };
-    let mut wrong = 0;
+    let mut errors = 0;
     for path in &files {
         let file = if path.extension().is_some_and(|end| end == "toml") {
             let read = config::read_tollgate_toml(path)?;
-            said(&read.file, "")?;
+            print(&read.file, "")?;
             read.file
-        } else if is_of_plugin(path) {
+        } else if is_plugin_file(path) {
             let read = plugins::read(path)?;
-            said(&read.file, &plugin(&read.settings))?;
+            print(&read.file, &plugin_summary(&read.settings))?;
             read.file
         } else {
             let read = config::read_auditd(path)?;
-            said(&read.file, &log(&read.settings))?;
+            print(&read.file, &auditd_summary(&read.settings))?;
             read.file
         };
-        wrong += file.count(Severity::Error);
+        errors += file.count(Severity::Error);
     }
     if files.is_empty() {
-        let none = format!(
-            "neither {} nor {} exists: the daemon has its defaults\n",
+        let message = format!(
+            "neither {} nor {} exists: the daemon uses its defaults\n",
             config::AUDITD_CONF,
             config::TOLLGATE_TOML
         );
-        written(none.as_bytes())?;
+        write_stdout(message.as_bytes())?;
     }
-    Ok(match wrong {
+    Ok(match errors {
         0 => Exit::Success.into(),
         _ => Exit::Failure.into(),
     })
 }
 
-/// The files that the daemon reads when it is told of no others.
-fn installed() -> Vec<PathBuf> {
+/// Returns the files that the daemon reads by default.
+fn installed_files() -> Vec<PathBuf> {
     let auditd = PathBuf::from(config::AUDITD_CONF);
     let mut files = Vec::new();
     let mut settings = Settings::default();
@@ -95,8 +106,8 @@ fn installed() -> Vec<PathBuf> {
     files
 }
 
-/// Whether a file is in a directory of plugins: by its usual name, or as the installed `auditd.conf` says.
-fn is_of_plugin(path: &Path) -> bool {
+/// Whether a file is in a plugin directory: `plugins.d`, or `plugin_dir` of the installed `auditd.conf`.
+fn is_plugin_file(path: &Path) -> bool {
     path.parent()
         .is_some_and(|parent| parent.ends_with("plugins.d"))
         || installed_plugin_dir().is_some_and(|directory| path.parent() == Some(&directory))
@@ -107,8 +118,8 @@ fn installed_plugin_dir() -> Option<PathBuf> {
     Some(read.settings.plugin_dir.to_path().ok()?.to_owned())
 }
 
-/// What of an `auditd.conf` has no effect, and how it has plugins fed.
-fn log(settings: &Settings) -> String {
+/// Summarizes an `auditd.conf`: settings without effect, and the settings of plugins.
+fn auditd_summary(settings: &Settings) -> String {
     let Settings {
         q_depth,
         overflow_action,
@@ -135,8 +146,8 @@ fn log(settings: &Settings) -> String {
     )
 }
 
-/// Whether a plugin is fed, and what it is.
-fn plugin(settings: &Plugin) -> String {
+/// Summarizes the configuration of a plugin.
+fn plugin_summary(settings: &Plugin) -> String {
     let active = if settings.active {
         "active"
     } else {
@@ -149,21 +160,21 @@ fn plugin(settings: &Plugin) -> String {
     }
 }
 
-/// Says what is wrong with a file, or that nothing is, and what it comes to.
-fn said(file: &SourceText, comes_to: &str) -> anyhow::Result<()> {
+/// Prints the findings in a file, their number, and a summary of the settings.
+fn print(file: &SourceText, settings: &str) -> anyhow::Result<()> {
     let findings = messages::write_findings(file, &mut anstream::stdout().lock());
     messages::ignore_broken_pipe(findings).context("cannot write to standard output")?;
-    let text = summary(&file.path, file) + &messages::escape_control(comes_to) + "\n";
-    written(text.as_bytes())
+    let text = counts(&file.path, file) + &messages::escape_control(settings) + "\n";
+    write_stdout(text.as_bytes())
 }
 
-fn summary(path: &Path, file: &SourceText) -> String {
+fn counts(path: &Path, file: &SourceText) -> String {
     let [errors, warnings] =
         [Severity::Error, Severity::Warning].map(|severity| file.count(severity));
     format!("{}: {errors} errors, {warnings} warnings", path.display())
 }
 
-fn written(text: &[u8]) -> anyhow::Result<()> {
+fn write_stdout(text: &[u8]) -> anyhow::Result<()> {
     messages::ignore_broken_pipe(io::stdout().lock().write_all(text))
         .context("cannot write to standard output")
 }
@@ -173,23 +184,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_feeds_plugins_is_listed() {
+    fn plugin_settings_are_summarized() {
         let settings = Settings {
             ignored: vec!["disp_qos"],
             ..Settings::default()
         };
         assert_eq!(
-            log(&settings),
+            auditd_summary(&settings),
             "; without effect: disp_qos; plugins: q_depth 2000, overflow_action syslog, \
              max_restarts 10, plugin_dir /etc/audit/plugins.d"
         );
         let mut fed = Plugin::default();
-        assert_eq!(plugin(&fed), "; not active");
+        assert_eq!(plugin_summary(&fed), "; not active");
         fed.active = true;
         fed.program = Program::File("/sbin/x".into());
-        assert_eq!(plugin(&fed), "; active, runs /sbin/x");
+        assert_eq!(plugin_summary(&fed), "; active, runs /sbin/x");
         fed.program = Program::Socket;
-        assert_eq!(plugin(&fed), "; active, a socket of the daemon");
-        assert!(is_of_plugin(Path::new("/x/plugins.d/a.conf")));
+        assert_eq!(plugin_summary(&fed), "; active, a socket of the daemon");
+        assert!(is_plugin_file(Path::new("/x/plugins.d/a.conf")));
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate convert`: logs to JSON, one object for each event on a line of its own.
+//! `tollgate convert`: converts logs to JSON, one line per event.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,41 +16,43 @@ use crate::control::protocol::{Answer, Request};
 use crate::messages::{self, Exit, info, warn};
 use crate::sinks::json::records;
 
-/// Longest line that is read; what is longer is no record.
+/// Longest line that is read; a longer one is not a record.
 const LINE_BYTES: u64 = 64 << 10;
-/// Mistakes that are shown; the others are counted.
-const SHOWN: u64 = 10;
+/// Number of errors that are printed; further ones are counted.
+const PRINTED_ERRORS: u64 = 10;
+
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Convert the log and its predecessor:
+    tollgate convert /var/log/audit/audit.log.1 /var/log/audit/audit.log
+  Convert what ausearch finds:
+    ausearch --raw -k exec | tollgate convert --schema ecs";
 
 /// Arguments of `tollgate convert`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Logs, the oldest first, as `ausearch` takes them; standard input without any, or for `-`
+    /// Logs, oldest first; `-` is standard input [default: -]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// In whose words the objects are: those of the records, of the Elastic Common Schema, or of the Open
-    /// Cybersecurity Schema Framework
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "records",
-        hide_possible_values = true
-    )]
+    /// Write objects of this schema
+    #[arg(long, value_name = "NAME", default_value = "records")]
     schema: JsonSchema,
-    /// Where a daemon may listen that is to write what it has seen before its log is read
+    /// Before reading a log, ask the daemon at SOCKET to write pending events
     #[arg(long, value_name = "SOCKET", default_value = control::SOCKET)]
     control: PathBuf,
 }
 
-/// Runs the command. The status is 1 when some lines were no records.
+/// Converts the files. The exit status is 1 if a line is not a record.
 ///
 /// # Errors
-/// A file that cannot be read, or an output that cannot be written.
+/// When a file cannot be read, or the output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut converter = Converter {
         out: io::BufWriter::new(io::stdout().lock()),
         info,
         schema: args.schema,
-        wrong: 0,
+        errors: 0,
     };
     let mut assembler = EventAssembler::default();
     let input = [PathBuf::from("-")];
@@ -69,18 +71,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             )?
         } else {
             let file =
-                File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+                File::open(path).with_context(|| format!("cannot open `{}`", path.display()))?;
             converter.file(path, BufReader::new(file), &mut assembler)?
         };
-        if done == Reader::Gone {
+        if done == Output::Closed {
             return Ok(Exit::Success.into());
         }
     }
     converter.rest(assembler)?;
-    if converter.wrong > SHOWN {
-        info(&format!("{} mistakes in all", converter.wrong));
+    if converter.errors > PRINTED_ERRORS {
+        info(&format!("{} errors in total", converter.errors));
     }
-    Ok(match converter.wrong {
+    Ok(match converter.errors {
         0 => Exit::Success,
         _ => Exit::Failure,
     }
@@ -96,27 +98,27 @@ fn flush(control: &Path) {
     let why = match client.ask(Request::Flush) {
         Ok(Answer::Done) => return,
         Ok(Answer::Refused(refusal)) => refusal.reason,
-        Ok(_) => "it answers what was not asked".to_owned(),
+        Ok(_) => "invalid reply".to_owned(),
         Err(error) => format!("{error:#}"),
     };
     warn(&format!(
-        "the last events of the daemon may not be in its log yet: {why}"
+        "the newest events of the daemon may be missing in its log: {why}"
     ));
 }
 
-/// Whether somebody still reads the output.
+/// Whether the pipe of the output is still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
-    There,
-    Gone,
+enum Output {
+    Open,
+    Closed,
 }
 
 struct Converter<W: Write, S: FnMut(&str)> {
     out: W,
     info: S,
     schema: JsonSchema,
-    /// Lines, and fields of lines, that could not be read.
-    wrong: u64,
+    /// Number of lines and fields that are malformed.
+    errors: u64,
 }
 
 impl<W: Write, S: FnMut(&str)> Converter<W, S> {
@@ -125,7 +127,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
         path: &Path,
         mut input: impl BufRead,
         assembler: &mut EventAssembler,
-    ) -> anyhow::Result<Reader> {
+    ) -> anyhow::Result<Output> {
         let mut line = Vec::new();
         let mut number = 0_u64;
         loop {
@@ -134,25 +136,25 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
                 .read_until(b'\n', &mut line)
                 .with_context(|| format!("cannot read {}", path.display()))?;
             if read == 0 {
-                return Ok(Reader::There);
+                return Ok(Output::Open);
             }
             number += 1;
             let mut written = Ok(());
-            let taken = assembler.take(&line, |event| {
+            let result = assembler.take(&line, |event| {
                 if written.is_ok() {
                     written = self.event(&event);
                 }
             });
-            if let Err(error) = taken {
-                self.mistake(&format!("{}:{number}: {error}", path.display()));
+            if let Err(error) = result {
+                self.report_error(&format!("{}:{number}: {error}", path.display()));
             }
-            if heard(written)? == Reader::Gone {
-                return Ok(Reader::Gone);
+            if check_output(written)? == Output::Closed {
+                return Ok(Output::Closed);
             }
         }
     }
 
-    /// Writes the events that the end of the logs has ended.
+    /// Writes the events that are complete at the end of the logs.
     fn rest(&mut self, assembler: EventAssembler) -> anyhow::Result<()> {
         let mut written = Ok(());
         assembler.finish(|event| {
@@ -161,32 +163,32 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
             }
         });
         let written = written.and_then(|()| self.out.flush());
-        heard(written).map(|_reader| ())
+        check_output(written).map(|_| ())
     }
 
     fn event(&mut self, event: &EventRecords) -> io::Result<()> {
-        let mut wrong: Vec<DecodeError> = Vec::new();
-        let object = records::object(event, |error| wrong.push(error));
+        let mut errors: Vec<DecodeError> = Vec::new();
+        let object = records::object(event, |error| errors.push(error));
         let serial = object.get("serial").cloned().unwrap_or_default();
-        for error in wrong {
-            self.mistake(&format!("event {serial}: {error}"));
+        for error in errors {
+            self.report_error(&format!("event {serial}: {error}"));
         }
         writeln!(self.out, "{}", self.schema.event(object))
     }
 
-    fn mistake(&mut self, what: &str) {
-        self.wrong += 1;
-        if self.wrong <= SHOWN {
+    fn report_error(&mut self, what: &str) {
+        self.errors += 1;
+        if self.errors <= PRINTED_ERRORS {
             (self.info)(&messages::escape_control(what));
         }
     }
 }
 
-/// A closed pipe is not a failure, but the end of the work.
-fn heard(written: io::Result<()>) -> anyhow::Result<Reader> {
+/// A closed pipe ends the conversion without an error.
+fn check_output(written: io::Result<()>) -> anyhow::Result<Output> {
     match written {
-        Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Ok(()) => Ok(Output::Open),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Output::Closed),
         Err(error) => Err(error).context("cannot write to standard output"),
     }
 }
@@ -202,7 +204,7 @@ mod tests {
             out: Vec::new(),
             info: |_: &str| (),
             schema: JsonSchema::Records,
-            wrong: 0,
+            errors: 0,
         };
         let mut assembler = EventAssembler::default();
         converter
@@ -213,27 +215,27 @@ mod tests {
         let objects = lines
             .filter(|line| !line.is_empty())
             .map(|line| serde_json::from_slice(line).unwrap());
-        (objects.collect(), converter.wrong)
+        (objects.collect(), converter.errors)
     }
 
     #[test]
-    fn each_event_is_a_line_and_mistakes_are_counted() {
-        let (events, wrong) = converted(
+    fn each_event_is_a_line_and_errors_are_counted() {
+        let (events, errors) = converted(
             b"type=SYSCALL msg=audit(1.000:1): syscall=1\n\
               what is this\n\
               type=CWD msg=audit(1.000:1): cwd=\"/\"\n\
               type=DAEMON_START msg=audit(1.000:2): op=start\n",
         );
-        assert_eq!(wrong, 1);
+        assert_eq!(errors, 1);
         let serials: Vec<_> = events.iter().map(|event| &event["serial"]).collect();
         assert_eq!(serials, [2, 1]);
         assert_eq!(events[1]["cwd"], "/");
     }
 
     #[test]
-    fn a_line_without_end_is_a_mistake_and_no_memory() {
+    fn endless_line_is_an_error_and_uses_bounded_memory() {
         let endless = vec![b'a'; 1 << 20];
-        let (events, wrong) = converted(&endless);
-        assert_eq!((events.len(), wrong), (0, 16));
+        let (events, errors) = converted(&endless);
+        assert_eq!((events.len(), errors), (0, 16));
     }
 }

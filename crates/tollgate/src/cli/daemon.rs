@@ -22,84 +22,116 @@ use crate::rule_files;
 use crate::sinks::Accounts;
 use crate::sinks::console::{Console, Interpret};
 
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Audit with the rules of this machine, in the foreground:
+    tollgate daemon --foreground
+  Try a rule file with a log of its own, and print the events:
+    tollgate daemon --rules exec.rules --log exec.log --print --interpret";
+
 /// Arguments of `tollgate daemon`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Settings of the daemon, each of which an option here overrides [default:
-    /// /etc/tollgate/tollgate.toml, if it exists]
+    /// Read settings from FILE [default: /etc/tollgate/tollgate.toml, if it exists]
+    ///
+    /// The format is that of tollgate.toml(5). Options override the settings of the file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Rule file; may be given several times, read in this order [default: /etc/audit/audit.rules, if
-    /// it is there]
+    /// Read rules from FILE; may be repeated [default: /etc/audit/audit.rules, if it exists]
+    ///
+    /// The files are read in the order given. Rules can be added later with `tollgate auditctl`.
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
-    /// Where `tollgate auditctl` and `tollgate status` find this daemon [default:
-    /// /run/tollgate/control, if no other daemon listens there]
+    /// Listen for commands at SOCKET [default: /run/tollgate/control, if free]
+    ///
+    /// `tollgate auditctl` and `tollgate status` connect to it. The directory is created with mode 0700, the
+    /// socket with mode 0600.
     #[arg(long, value_name = "SOCKET", conflicts_with = "no_control")]
     control: Option<PathBuf>,
-    /// Takes no commands
+    /// Do not listen for commands
     #[arg(long)]
     no_control: bool,
-    /// Log file; without --auditd-conf it is only appended to [default: as auditd.conf says]
+    /// Append records to FILE [default: `log_file` of auditd.conf(5)]
+    ///
+    /// Without --auditd-conf, auditd.conf(5) is not read, and the log is never rotated. With it, FILE replaces its
+    /// `log_file`. The log is created with mode 0600, its directory with mode 0700. A directory in which other users
+    /// could replace the log is refused.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// How the log is kept [default: /etc/audit/auditd.conf, unless --log is given]
+    /// Read the settings of the log from FILE [default: /etc/audit/auditd.conf, unless --log is given]
     #[arg(long, value_name = "FILE")]
     auditd_conf: Option<PathBuf>,
-    /// How to see syscalls; `auto` takes the first of the others that works here [default: auto]
-    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    /// Use this BPF engine [default: auto]
+    #[arg(long, value_name = "NAME")]
     engine: Option<EngineChoice>,
-    /// Longest time from an event to its being written, in milliseconds (2 to 1000) [default: 10]
+    /// Write each event to the log within MS milliseconds, 2 to 1000 [default: 10]
+    ///
+    /// While events arrive, the ring is read every MS/2 milliseconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(2..=1000))]
     delay: Option<u64>,
-    /// Loads what can be loaded when some rules cannot be honoured
+    /// Load the other rules if some are not supported
+    ///
+    /// A line `-i` or `-c` in a rule file does the same for that file.
     #[arg(long)]
     partial: bool,
-    /// Start on a kernel that preempts itself and can skip programs on tracepoints: events can be lost
+    /// Start the engine `tracepoint` on a kernel that can skip its programs: events can be lost
+    ///
+    /// See ENGINES in tollgate-daemon(8).
     #[arg(long)]
     allow_loss: bool,
-    /// Leaves out what is done through `io_uring` instead of by the calls that the rules name
+    /// Do not apply syscall rules to equivalent `io_uring` operations
+    ///
+    /// Rules of the list `io_uring` still apply.
     #[arg(long)]
     no_uring: bool,
-    /// How to read the messages of the kernel's audit, such as logins and denials: as the process that
-    /// they are sent to (`unicast`), beside that process (`multicast`), the first of these that works here
-    /// (`auto`), or not (`off`) [default: auto where auditd.conf says how the log is kept, otherwise off]
-    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    /// Read the records of the kernel's audit this way [default: auto; off with --log alone]
+    ///
+    /// These are records that no syscall rule makes: logins, messages of user programs, denials of security modules,
+    /// crashes, changes of the audit configuration.
+    #[arg(long, value_name = "HOW")]
     kernel_messages: Option<KernelRecordsMode>,
-    /// Pins what audits in this directory of a bpf file system, so that a daemon that is killed or restarted
-    /// with QUIT loses nothing [default: /sys/fs/bpf/tollgate where auditd.conf says how the log is kept and
-    /// no other daemon pins there, otherwise not]
+    /// Pin BPF objects in DIRECTORY [default: /sys/fs/bpf/tollgate if free; none with --log alone]
+    ///
+    /// Pinned programs keep recording while the daemon restarts. The directory must be on a bpf file system; it is
+    /// created with mode 0700. If the default directory cannot be used, the daemon says so and pins nothing.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "no_pins")]
     pins: Option<PathBuf>,
-    /// Pins nothing: auditing ends with the daemon, however it ends
+    /// Pin nothing: auditing ends with the daemon
     #[arg(long)]
     no_pins: bool,
-    /// Stays in the foreground
+    /// Stay in the foreground
+    ///
+    /// Without this option and --print, the command returns when auditing has started.
     #[arg(long)]
     foreground: bool,
-    /// Shows events on the terminal; stays in the foreground
+    /// Print events on standard output, and stay in the foreground
+    ///
+    /// If standard output is too slow, events are left out there and counted; the log has them.
     #[arg(long)]
     print: bool,
-    /// Shows names of users, groups, errors and flags in place of numbers
+    /// Print names of users, groups, errors and flags instead of numbers
+    ///
+    /// Users and groups are looked up in /etc/passwd and /etc/group only.
     #[arg(long, requires = "print")]
     interpret: bool,
-    /// Tells a waiting parent on standard output when it audits
+    /// Tell the parent process on standard output when auditing has started
     #[arg(long, hide = true)]
     detached: bool,
 }
 
-/// Rule file when none is named.
+/// Default of `--rules`.
 const RULES: &str = "/etc/audit/audit.rules";
-/// Longest time from an event to its being written when nothing is said.
+/// Default of `--delay`.
 const DELAY_MS: u64 = 10;
 
-/// What a detached daemon writes to its parent when it audits.
+/// What a detached daemon writes to its parent when auditing has started.
 const READY: &[u8] = b"ready\n";
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until a signal stops it.
 ///
 /// # Errors
-/// What kept it from starting, or made it stop.
+/// Why the daemon cannot start, or stopped.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match run_or_detach(args) {
         Err(error) if error.is::<config::FileError>() => {
@@ -115,11 +147,11 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         return detach();
     }
     if args.detached {
-        setsid().context("cannot leave the terminal")?;
+        setsid().context("cannot start a session")?;
     }
     let terminal = if args.print {
         let interpret = if args.interpret {
-            Interpret::Names(Accounts::read().context("cannot read the names of users")?)
+            Interpret::Names(Accounts::read().context("cannot read /etc/passwd and /etc/group")?)
         } else {
             Interpret::Raw
         };
@@ -132,7 +164,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(Exit::Config.into());
     };
     let rules = rule_source(args, &file);
-    let (same, begun) = (args.clone(), file.clone());
+    let (same_args, started_with) = (args.clone(), file.clone());
     let log = LogSource {
         conf: match (&args.auditd_conf, file.auditd_conf, &args.log) {
             (Some(conf), ..) => Some(conf.clone()),
@@ -159,10 +191,10 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
             kernel_messages: args
                 .kernel_messages
                 .or(file.kernel_messages)
-                .unwrap_or_else(|| usual_messages(&log)),
+                .unwrap_or_else(|| default_kernel_messages(&log)),
         },
         allow_loss: args.allow_loss || file.allow_loss.unwrap_or(false),
-        pin_policy: survival(args, file.pins, &log),
+        pin_policy: pin_policy(args, file.pins, &log),
         log,
         delay: {
             let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
@@ -173,21 +205,21 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         terminal,
         on_ready: Box::new(move || {
             if detached {
-                // A parent that has gone away is no reason to stop auditing.
+                // Auditing goes on if the parent has exited.
                 let _gone = io::stdout()
                     .write_all(READY)
                     .and_then(|()| io::stdout().flush());
             }
         }),
-        reload_rules: Box::new(move || rules_again(&same, &begun)),
+        reload_rules: Box::new(move || reread_rules(&same_args, &started_with)),
     })
 }
 
-/// Where the rules come from, and what is to be done about them: what the options say wins.
+/// Returns the rule files and how to load them. Options override the configuration file.
 fn rule_source(args: &Args, file: &TollgateToml) -> RuleSource {
     RuleSource {
         files: match (args.rules.as_slice(), &file.rules) {
-            ([], None) => usual_rules(args),
+            ([], None) => default_rules(args),
             ([], Some(rules)) => rules.clone(),
             (rules, _) => rules.to_vec(),
         },
@@ -202,9 +234,9 @@ fn rule_source(args: &Args, file: &TollgateToml) -> RuleSource {
     }
 }
 
-/// The same as the configuration file says it now, where the daemon has begun with other settings; what else
-/// they say is told. `None` when the file is wrong, which has been said.
-fn rules_again(args: &Args, begun: &TollgateToml) -> Option<RuleSource> {
+/// Reads the configuration file again and returns the rule files and how to load them. Warns about changes that
+/// need a restart. Returns `None` if the file has errors, after printing them.
+fn reread_rules(args: &Args, started_with: &TollgateToml) -> Option<RuleSource> {
     let now = match settings(args, rule_files::RULES_UNCHANGED) {
         Ok(now) => now?,
         Err(error) => {
@@ -216,30 +248,31 @@ fn rules_again(args: &Args, begun: &TollgateToml) -> Option<RuleSource> {
         rules: now.rules.clone(),
         partial: now.partial,
         on_loss: now.on_loss.clone(),
-        ..begun.clone()
+        ..started_with.clone()
     };
     if now != same {
         warn(
-            "of tollgate.toml, `rules`, `partial` and `[on_loss]` are in force now: what else has changed \
-             is read when the daemon starts",
+            "tollgate.toml: `rules`, `partial` and `[on_loss]` are in force; other changed settings need a \
+             restart of the daemon",
         );
     }
     Some(rule_source(args, &now))
 }
 
-/// The rule file that `auditd` has. Rules can come later when there is a control socket, and then it need
-/// not be there.
-fn usual_rules(args: &Args) -> Vec<PathBuf> {
-    let usual = PathBuf::from(RULES);
-    if args.no_control || usual.exists() {
-        vec![usual]
+/// Returns the default rule file. It may be missing if there is a control socket, because rules can be added
+/// through it.
+fn default_rules(args: &Args) -> Vec<PathBuf> {
+    let path = PathBuf::from(RULES);
+    if args.no_control || path.exists() {
+        vec![path]
     } else {
         Vec::new()
     }
 }
 
-/// A log that is only written is no place for what others say; one that is kept is that of the machine.
-const fn usual_messages(log: &LogSource) -> KernelRecordsMode {
+/// Returns the default of `--kernel-messages`: only the machine's log, configured by auditd.conf, gets the
+/// kernel's records.
+const fn default_kernel_messages(log: &LogSource) -> KernelRecordsMode {
     if log.is_plain() {
         KernelRecordsMode::Off
     } else {
@@ -247,9 +280,9 @@ const fn usual_messages(log: &LogSource) -> KernelRecordsMode {
     }
 }
 
-/// A log that is only written is that of a trial, which ends with the daemon.
-fn survival(args: &Args, said: Option<PinsSetting>, log: &LogSource) -> PinPolicy {
-    match (&args.pins, said) {
+/// Returns where BPF objects are pinned. By default, a daemon with `--log` alone pins nothing: it is a trial.
+fn pin_policy(args: &Args, setting: Option<PinsSetting>, log: &LogSource) -> PinPolicy {
+    match (&args.pins, setting) {
         _ if args.no_pins => PinPolicy::No,
         (Some(path), _) => PinPolicy::At(path.clone()),
         (None, Some(PinsSetting::Directory(path))) => PinPolicy::At(path),
@@ -259,8 +292,8 @@ fn survival(args: &Args, said: Option<PinsSetting>, log: &LogSource) -> PinPolic
     }
 }
 
-/// What the configuration file says; `None` when it is wrong, which has been said, with what follows.
-fn settings(args: &Args, follows: &str) -> anyhow::Result<Option<TollgateToml>> {
+/// Reads the configuration file. Returns `None` if it has errors, after printing them and `consequence`.
+fn settings(args: &Args, consequence: &str) -> anyhow::Result<Option<TollgateToml>> {
     let path = match &args.config {
         Some(path) => path.clone(),
         None if config::exists(config::TOLLGATE_TOML.as_ref()) => config::TOLLGATE_TOML.into(),
@@ -271,14 +304,17 @@ fn settings(args: &Args, follows: &str) -> anyhow::Result<Option<TollgateToml>> 
     Ok(if read.is_valid() {
         Some(read.settings)
     } else {
-        warn(&format!("{follows}: the configuration above is wrong"));
+        warn(&format!(
+            "{consequence}: `{}` contains errors",
+            path.display()
+        ));
         None
     })
 }
 
-/// Starts the same daemon in a session of its own and waits until it audits.
+/// Starts the daemon in a new session and waits until auditing has started.
 fn detach() -> anyhow::Result<ExitCode> {
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = std::env::current_exe().context("cannot find the executable of this process")?;
     let mut child = Command::new(program)
         .args(std::env::args_os().skip(1))
         .arg("--detached")
@@ -286,14 +322,14 @@ fn detach() -> anyhow::Result<ExitCode> {
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start the daemon")?;
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     if let Some(stdout) = child.stdout.take() {
         stdout
             .take(u64::try_from(READY.len()).unwrap_or(0))
-            .read_to_end(&mut said)
-            .context("cannot hear from the daemon")?;
+            .read_to_end(&mut output)
+            .context("cannot read from the daemon that was started")?;
     }
-    if said == READY {
+    if output == READY {
         return Ok(ExitCode::SUCCESS);
     }
     let status = child.wait().context("cannot wait for the daemon")?;

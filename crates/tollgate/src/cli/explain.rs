@@ -19,16 +19,23 @@ use engine::{EngineKind, Explanation, KernelFeatures, explain};
 use crate::host::Planner;
 use crate::rule_files;
 
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Show the cost of the rules of this machine on either engine:
+    tollgate explain --engine fentry /etc/audit/audit.rules
+    tollgate explain --engine tracepoint /etc/audit/audit.rules";
+
 /// Arguments of `tollgate explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule files, read in this order
+    /// Rule files in the format of `auditctl -R`, read in this order
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Engine to price
+    /// Show the hooks and cost of this engine
     #[arg(long, value_name = "NAME", default_value = "tracepoint", value_parser = ["fentry", "tracepoint"])]
     engine: String,
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

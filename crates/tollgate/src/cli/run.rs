@@ -1,11 +1,11 @@
-//! `tollgate run`: audits one command and all that it starts, without root.
+//! `tollgate run`: audits one command and its children without root.
 //!
-//! The command keeps its standard streams, its signals and its exit status. What tollgate has to say goes
-//! to standard error, and records to where `--log` says.
+//! The command keeps its standard streams, signals and exit status. Messages of tollgate go to standard
+//! error, records to the file of `--log`.
 
-mod account;
+mod advice;
 mod signals;
-mod why;
+mod summary;
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -28,7 +28,7 @@ use trace::{
     exit_by_signal,
 };
 
-use self::account::Account;
+use self::summary::SinkCounters;
 use crate::messages::{self, info};
 use crate::rule_files::{self, RuleFile, RuleFiles};
 use crate::sinks::Accounts;
@@ -37,34 +37,47 @@ use crate::sinks::json;
 use crate::sinks::log_file::Log;
 use crate::sinks::queue::SinkQueue;
 
-/// The rules of a command that none are given for.
+/// Default of `--rules`.
 const FIRST_RULES: &str = include_str!("../../../../examples/first.rules");
+
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Print what a build does, with names of users and flags:
+    tollgate run --interpret -- make
+  Write a log for ausearch:
+    tollgate run --rules my.rules --log my.log -- ./install.sh";
 
 /// Arguments of `tollgate run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule file; may be given several times, read in this order [default: a first set, built in]
+    /// Read rules from FILE; may be repeated [default: built-in rules]
+    ///
+    /// The built-in rules are those of examples/first.rules: programs, changes below /etc, deletes, renames,
+    /// changes of mode and owner, denied opens.
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
-    /// Log file, appended to; `-` is standard output
+    /// Append records to FILE; `-` is standard output
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Writes the log as JSON, an event on a line; without --log to standard output
+    /// Write events as JSON lines instead of records, to standard output without --log
     #[arg(long)]
     json: bool,
-    /// Shows events on standard error; so it does when there is no log either
+    /// Print events on standard error; the default without --log and --json
     #[arg(long)]
     print: bool,
-    /// Shows names of users, groups, errors and flags in place of numbers
+    /// Print names of users, groups, errors and flags instead of numbers
     #[arg(long)]
     interpret: bool,
-    /// Leaves the results of calls out of the records, unless a rule asks for them: cheaper by far
+    /// Do not record results of syscalls, which is faster
+    ///
+    /// Records lack `success` and `exit`. Syscalls of rules that test `exit` or `success` still have them.
     #[arg(long)]
     no_result: bool,
-    /// Loads what can be loaded when some rules cannot be honoured
+    /// Load the other rules if some are not supported
     #[arg(long)]
     partial: bool,
-    /// Command to run, and its arguments
+    /// Command to run, with its arguments
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -74,14 +87,14 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// What `run` ends with when the command was not run, as `env(1)` and shells have it.
+/// Exit status of `run` if the command was not run, as of `env(1)` and shells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotRun {
-    /// tollgate could not do its part.
+    /// tollgate failed.
     Ours = 125,
-    /// The command is there and cannot be executed.
+    /// The command exists and cannot be executed.
     NotExecutable = 126,
-    /// There is no such command.
+    /// The command does not exist.
     NotFound = 127,
 }
 
@@ -95,7 +108,7 @@ impl From<NotRun> for ExitCode {
     }
 }
 
-/// Runs a command and audits it; ends as the command ends.
+/// Runs and audits a command. Exits as the command does.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let outcome = match try_run(args) {
         Ok(Ok(outcome)) => outcome,
@@ -109,7 +122,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         CommandStatus::Exited(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
         CommandStatus::Signaled(signal) => {
             exit_by_signal(signal);
-            // A signal that does not end us is told as shells do.
+            // The signal did not end this process: exit as shells do.
             ExitCode::from(u8::try_from(128 + i32::from(signal as u8)).unwrap_or(u8::MAX))
         }
         CommandStatus::ExecFailed(errno) => not_started(args, errno).into(),
@@ -117,26 +130,25 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
-    let Some(mut plan) =
-        rule_files::compile_plan(loaded(args)?, args.partial, rule_files::NOTHING_ATTACHED)?
+    let Some(mut plan) = rule_files::compile_plan(
+        read_rules(args)?,
+        args.partial,
+        rule_files::NOTHING_ATTACHED,
+    )?
     else {
         return Ok(Err(NotRun::Ours));
     };
     if !plan.task_slots.is_empty() {
-        info(
-            "rules of the task list are about tasks of the whole machine: they have no effect here",
-        );
+        info("rules of the list `task` have no effect in `tollgate run`");
     }
     if !plan.uring_ops.is_empty() {
-        info("operations of io_uring are not seen here: rules of the io_uring list have no effect");
+        info("rules of the list `io_uring` have no effect in `tollgate run`");
     }
     if plan.filesystem_list.conditions().next().is_some() {
-        info(
-            "on which file system a name is, is not looked at here: rules of the filesystem list have no effect",
-        );
+        info("rules of the list `filesystem` have no effect in `tollgate run`");
     }
     plan.retain_exit_list();
-    let program = match find(args) {
+    let program = match find_program(args) {
         Ok(program) => program,
         Err(errno) => return Ok(Err(not_started(args, errno))),
     };
@@ -153,10 +165,10 @@ fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
         args: strings(&args.command)?,
         signal_mask,
     };
-    // One thread until here: the child is made as a copy of it.
+    // The process has one thread until here, because the child is forked from it.
     let started = match command.spawn(&plan, backend) {
         Ok(started) => started,
-        Err(error) => return refuse(error).map(Err),
+        Err(error) => return report_run_error(error).map(Err),
     };
     let mut running = sinks.start(plan.exclude_list.clone())?;
     signals::forward(started.child())?;
@@ -164,26 +176,26 @@ fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
         info(&ready(&plan, backend));
     }
     let followed = started.supervise(&plan, results, &mut running);
-    let account = running.finish();
-    let outcome = followed.context("the command is not audited any more, and was ended")?;
-    account.tell(outcome.stats);
+    let counters = running.finish();
+    let outcome = followed.context("auditing failed, and the command was killed")?;
+    counters.report(outcome.stats);
     Ok(Ok(outcome))
 }
 
-fn loaded(args: &Args) -> Result<RuleFiles> {
+fn read_rules(args: &Args) -> Result<RuleFiles> {
     if !args.rules.is_empty() {
         return rule_files::read(&args.rules);
     }
-    let name = PathBuf::from("<the rules built in>");
+    let name = PathBuf::from("<built-in rules>");
     let built_in = RuleFile::parse(name, FIRST_RULES.as_bytes().to_vec());
     Ok(RuleFiles {
         files: vec![built_in],
     })
 }
 
-/// Says why the command cannot be audited here.
-fn refuse(error: RunError) -> Result<NotRun> {
-    let advice = why::advice(&error);
+/// Prints why the command cannot be audited here.
+fn report_run_error(error: RunError) -> Result<NotRun> {
+    let advice = advice::advice(&error);
     let error = anyhow::Error::from(error);
     info(&match advice {
         Some(advice) => format!("{error:#}: {advice}"),
@@ -206,8 +218,8 @@ fn not_started(args: &Args, errno: Errno) -> NotRun {
     }
 }
 
-/// The file that a shell would run for the command.
-fn find(args: &Args) -> Result<CString, Errno> {
+/// Finds the executable in `PATH`, as a shell does.
+fn find_program(args: &Args) -> Result<CString, Errno> {
     let name = args.command.first().ok_or(Errno::ENOENT)?;
     let string = |path: &OsStr| CString::new(path.as_bytes()).map_err(|_nul| Errno::ENOENT);
     if name.as_bytes().contains(&b'/') {
@@ -233,7 +245,7 @@ fn strings(words: &[OsString]) -> Result<Vec<CString>> {
         .iter()
         .map(|word| CString::new(word.as_bytes()))
         .collect::<Result<_, _>>()
-        .context("an argument holds a NUL byte")
+        .context("an argument contains a NUL byte")
 }
 
 fn ready(plan: &Plan, backend: Backend) -> String {
@@ -242,13 +254,13 @@ fn ready(plan: &Plan, backend: Backend) -> String {
         Backend::Notify => "without results",
     };
     format!(
-        "auditing {} calls for {} rules in one command, engine seccomp, {how}",
+        "auditing {} syscalls for {} rules in one command, engine seccomp, {how}",
         plan.syscalls.len(),
         plan.rules.len()
     )
 }
 
-/// Where events go, before any thread runs.
+/// Destinations of events, before their threads start.
 struct Sinks {
     log: Option<Destination>,
     json: bool,
@@ -270,7 +282,9 @@ impl Sinks {
         };
         let view = if args.print || log.is_none() {
             Some(if args.interpret {
-                Interpret::Names(Accounts::read().context("cannot read the names of users")?)
+                Interpret::Names(
+                    Accounts::read().context("cannot read /etc/passwd and /etc/group")?,
+                )
             } else {
                 Interpret::Raw
             })
@@ -302,11 +316,11 @@ impl Sinks {
             None => None,
             Some(interpret) => {
                 let mut screen = AutoStream::new(io::stderr(), ColorChoice::Auto);
-                let outlet = SinkQueue::start("tlg-print", move |text: &[u8]| {
+                let queue = SinkQueue::start("tlg-print", move |text: &[u8]| {
                     messages::ignore_broken_pipe(screen.write_all(text))
                 })?;
-                let terminal = Console::new(interpret, Box::new(outlet.writer()));
-                Some((outlet, terminal))
+                let console = Console::new(interpret, Box::new(queue.writer()));
+                Some((queue, console))
             }
         };
         Ok(RunningPipeline {
@@ -318,20 +332,20 @@ impl Sinks {
     }
 }
 
-/// Where events go while the command runs.
+/// Destinations of events while the command runs.
 struct RunningPipeline {
     log: Option<SinkQueue>,
     json: bool,
-    /// Which records are not written; events as JSON have no records.
+    /// Records that are not written; does not apply to JSON.
     exclude: ExcludeList,
     view: Option<(SinkQueue, Console)>,
 }
 
 impl RunningPipeline {
-    fn finish(self) -> Account {
-        Account {
+    fn finish(self) -> SinkCounters {
+        SinkCounters {
             log: self.log.map(SinkQueue::finish),
-            view: self.view.map(|(outlet, _)| outlet.finish()),
+            view: self.view.map(|(queue, _)| queue.finish()),
         }
     }
 }
@@ -349,9 +363,9 @@ impl Observer for RunningPipeline {
                 }
             });
         }
-        if let Some((_, terminal)) = &mut self.view {
-            // The outlet takes or counts.
-            let _taken = terminal.event(event);
+        if let Some((_, console)) = &mut self.view {
+            // The queue counts what it does not accept.
+            let _taken = console.event(event);
         }
     }
 

@@ -1,4 +1,4 @@
-//! `tollgate status`: what a running daemon does, and what it has counted.
+//! `tollgate status`: prints the state and counters of the running daemon.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -15,29 +15,39 @@ use crate::control::protocol::{
 };
 use crate::messages;
 
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Refresh the table every 5 seconds:
+    tollgate status --watch=5
+  Print the number of lost events, by reason:
+    tollgate status --json | jq .counts.lost";
+
 /// Arguments of `tollgate status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the daemon listens
+    /// Connect to the daemon at SOCKET
     #[arg(long, value_name = "SOCKET", default_value = control::SOCKET)]
     control: PathBuf,
-    /// Shows everything as JSON
+    /// Print all facts as JSON
     #[arg(long)]
     json: bool,
-    /// Asks again every so many seconds, until it is interrupted; JSON is one line each time then
+    /// Repeat every SECONDS seconds until interrupted [default: 2]
+    ///
+    /// With --json, each report is one line.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     watch: Option<u64>,
 }
 
-/// Asks the daemon and shows the answer; again and again when that is wanted.
+/// Prints the state of the daemon, repeatedly with `--watch`.
 ///
 /// # Errors
-/// When there is no daemon, or it does not answer.
+/// When no daemon listens, or it sends an error or an invalid reply.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     loop {
-        // Each time anew: the daemon lets go who is idle.
-        let status = ask(&args.control)?;
+        // A new connection each time: the daemon closes idle connections.
+        let status = request_status(&args.control)?;
         let mut out = io::stdout().lock();
         let written = match (args.json, args.watch) {
             (true, None) => serde_json::to_writer_pretty(&mut out, &status)
@@ -62,18 +72,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn ask(control: &Path) -> anyhow::Result<Box<Status>> {
+fn request_status(control: &Path) -> anyhow::Result<Box<Status>> {
     let shown = control.display();
-    let mut client =
-        Client::connect(control).with_context(|| format!("no daemon can be asked at `{shown}`"))?;
+    let mut client = Client::connect(control)
+        .with_context(|| format!("cannot connect to the daemon at `{shown}`"))?;
     match client.ask(Request::Status)? {
         Answer::Status(status) => Ok(status),
-        Answer::Refused(refusal) => bail!("the daemon cannot say: {}", refusal.reason),
-        _ => bail!("the daemon answers what was not asked"),
+        Answer::Refused(refusal) => bail!("the daemon refused the request: {}", refusal.reason),
+        _ => bail!("invalid reply from the daemon"),
     }
 }
 
-/// Begins a new table: on a terminal in place of the old one, elsewhere after an empty line.
+/// Clears a terminal; separates tables by an empty line elsewhere.
 fn begin(out: &mut (impl Write + IsTerminal)) -> io::Result<()> {
     if out.is_terminal() {
         out.write_all(b"\x1b[H\x1b[2J")
@@ -82,7 +92,7 @@ fn begin(out: &mut (impl Write + IsTerminal)) -> io::Result<()> {
     }
 }
 
-/// One fact a line; losses and gaps only where there are any.
+/// Prints one fact per line; losses and gaps only if there are any.
 fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     let Status {
         settings,
@@ -110,7 +120,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     let state = match settings.enabled {
         0 => "disabled",
         1 => "enabled",
-        _ => "enabled, locked until the machine starts again",
+        _ => "enabled, locked until the next boot",
     };
     line("audit", state.to_owned())?;
     line(
@@ -118,16 +128,16 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         format!(
             "tollgate {version}, process {}, up {}",
             settings.pid,
-            time(*uptime_seconds)
+            duration(*uptime_seconds)
         ),
     )?;
     line("engine", format!("{engine}, {} hooks", hooks.len()))?;
     if let Some(risk) = skip_risk {
         line("unsafe", format!("events can be lost: {risk}"))?;
     }
-    line("rules", format!("{rules}, about {calls} calls"))?;
+    line("rules", format!("{rules}, naming {calls} syscalls"))?;
     if *denying != 0 {
-        let value = format!("calls of {denying} rules, when they cannot be recorded");
+        let value = format!("syscalls of {denying} rules while they cannot be recorded");
         line("denied", value)?;
     }
     if !absent.is_empty() {
@@ -172,16 +182,16 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         line("incomplete", format!("{count} {part}"))?;
     }
     if *blind_seconds != 0 {
-        line("blind", format!("for {} in all", time(*blind_seconds)))?;
+        line("blind", format!("for {} in all", duration(*blind_seconds)))?;
     }
     if let Some(messages) = kernel_messages {
-        line("messages", of_kernel(messages))?;
+        line("messages", kernel_counts(messages))?;
     }
     if let Some(JsonCounts { written, left_out }) = json {
         line("JSON", format!("{written} written, {left_out} left out"))?;
     }
     for (plugin, lost) in plugins.iter().filter(|(_, lost)| **lost != 0) {
-        line("plugin", format!("{lost} not given to {plugin}"))?;
+        line("plugin", format!("{lost} lost by {plugin}"))?;
     }
     for Run {
         hook,
@@ -206,13 +216,13 @@ fn suspension(suspended: &LogSuspension) -> String {
     } = suspended;
     format!(
         "for {}, {events} events not written: {setting}: {}",
-        time(*seconds),
+        duration(*seconds),
         messages::escape_control(reason)
     )
 }
 
-/// Messages of the kernel's audit; losses only where there are any.
-fn of_kernel(messages: &KernelMessages) -> String {
+/// Formats the counters of the kernel's records; losses only if there are any.
+fn kernel_counts(messages: &KernelMessages) -> String {
     let KernelMessages {
         reader,
         received,
@@ -233,7 +243,7 @@ fn of_kernel(messages: &KernelMessages) -> String {
         (*excluded, "excluded"),
         (*unwritten, "not written"),
         (*refused, "refused"),
-        (*overruns, "times more than could be read"),
+        (*overruns, "receive buffer overruns"),
         (*lost, "lost by the kernel"),
         (u64::from(*backlog), "waiting in the kernel"),
     ];
@@ -246,8 +256,8 @@ fn of_kernel(messages: &KernelMessages) -> String {
         .join(", ")
 }
 
-/// Seconds in the two largest units that they fill.
-fn time(seconds: u64) -> String {
+/// Formats seconds in the two largest units.
+fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),
@@ -341,8 +351,8 @@ mod tests {
              daemon      tollgate 0.1.0, process 7, up 1 h 1 min\n\
              engine      tracepoint, 1 hooks\n\
              unsafe      events can be lost: the kernel can skip programs\n\
-             rules       2, about 3 calls\n\
-             denied      calls of 1 rules, when they cannot be recorded\n\
+             rules       2, naming 3 syscalls\n\
+             denied      syscalls of 1 rules while they cannot be recorded\n\
              absent      not in this kernel: uselib\n\
              log         /var/log/\\u{1b}[m\n\
              suspended   for 1 min 1 s, 3 events not written: disk_full_action: no space left for the log\n            \
@@ -356,7 +366,7 @@ mod tests {
              blind       for 5 s in all\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
              JSON        2 written, 1 left out\n\
-             plugin      3 not given to a.conf\n\
+             plugin      3 lost by a.conf\n\
              runs        10 of 420 ns: sys_exit_tp\n"
         );
     }
@@ -369,7 +379,7 @@ mod tests {
             (7260, "2 h 1 min"),
             (200_000, "2 d 7 h"),
         ] {
-            assert_eq!(time(seconds), text);
+            assert_eq!(duration(seconds), text);
         }
     }
 }

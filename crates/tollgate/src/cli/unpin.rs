@@ -1,4 +1,4 @@
-//! `tollgate unpin`: takes away what a daemon has left pinned that no other one follows.
+//! `tollgate unpin`: removes BPF objects left by a stopped daemon.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,26 +12,26 @@ use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
 /// Arguments of `tollgate unpin`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where it is pinned
+    /// Directory in which the BPF objects are pinned
     #[arg(default_value = DEFAULT_PIN_DIRECTORY)]
     directory: PathBuf,
 }
 
-/// Ends what audits there, if no daemon reads it, and says what is lost with it.
+/// Detaches and unpins the programs in the directory, and prints how many bytes of events are lost.
 ///
 /// # Errors
-/// When a daemon reads it, or the directory cannot be used.
+/// When a daemon uses the directory, `-e 2` has locked it, or it cannot be used.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let pins = PinDirectory::open(&args.directory)?;
     let shown = args.directory.display();
     let locked = read_lock_note(&args.directory);
     ensure!(
         matches!(locked, Ok(None)),
-        "what is pinned in `{shown}` is locked until the machine starts again: `-e 2` was given"
+        "`{shown}` is locked by `-e 2` until the next boot"
     );
     let unread = match PinnedState::open(&pins)? {
         PinnedState::Empty => {
-            info(&format!("nothing is pinned in `{shown}`"));
+            info(&format!("`{shown}` contains no BPF objects"));
             return Ok(Exit::Success.into());
         }
         PinnedState::Adoptable(inherited) | PinnedState::EventsOnly(inherited) => {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     pins.clear()?;
     let bytes = unread.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());
     info(&format!(
-        "nothing audits in `{shown}` any more; bytes of events that nobody has read: {bytes}"
+        "removed the BPF objects in `{shown}`; unread bytes of events: {bytes}"
     ));
     Ok(Exit::Success.into())
 }

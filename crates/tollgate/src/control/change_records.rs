@@ -1,6 +1,6 @@
-//! The records of changes: who has changed rules or settings, and to what.
+//! Records of changes of rules and settings (`CONFIG_CHANGE` and others).
 //!
-//! Only the text after the stamp; a record without the label that a security module would give.
+//! Only the text after the stamp, without the `subj=` field of a security module.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use nix::sys::signalfd::siginfo;
 
 use crate::control::server::Peer;
 
-/// Who has asked, in the words of the kernel.
+/// Audit identity of the process that requested a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requester {
     pub(crate) peer: Peer,
@@ -21,7 +21,7 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    /// What the kernel knows of a process, which is best asked while that waits for its answer.
+    /// Reads the login UID and session of a process. Best done while the process waits for its answer.
     pub(crate) fn from_peer(peer: Peer) -> Self {
         let number = |file: &str| {
             let text = fs::read_to_string(format!("/proc/{}/{file}", peer.pid)).ok()?;
@@ -34,10 +34,10 @@ impl Requester {
         }
     }
 
-    /// The sender of a signal.
+    /// Identity of the sender of a signal.
     pub(crate) fn from_signal(signal: &siginfo) -> Self {
         Self::from_peer(Peer {
-            // Nobody, where it was not a process.
+            // 0 if the kernel sent the signal.
             pid: signal.ssi_pid.cast_signed(),
             uid: signal.ssi_uid,
         })
@@ -57,7 +57,7 @@ impl Requester {
     }
 }
 
-/// A rule was added or removed, or was not.
+/// A rule was added or removed, or the attempt failed.
 ///
 /// # Source
 /// `audit_log_rule_change()` in `kernel/auditfilter.c`, Linux 6.12.
@@ -73,7 +73,7 @@ pub(crate) fn rule(author: &Requester, op: &str, rule: &Rule, done: bool) -> Vec
     body
 }
 
-/// A rule would have been added or removed, were rules not locked.
+/// A change of rules was refused because they are locked.
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12.
@@ -81,10 +81,10 @@ pub(crate) fn locked(author: &Requester, op: &str) -> Vec<u8> {
     format!("{} op={op} audit_enabled=2 res=0", author.sender()).into_bytes()
 }
 
-/// Rules of the rule files were to be added, and none was.
+/// No rule of the rule files was added.
 ///
 /// # Source
-/// The words of `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, when rules are locked, without that.
+/// As `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, writes it for locked rules, without `audit_enabled=2`.
 pub(crate) fn rules_not_added(author: &Requester) -> Vec<u8> {
     format!("{} op=add_rule res=0", author.sender()).into_bytes()
 }
@@ -94,7 +94,7 @@ pub(crate) fn setting(author: &Requester, name: &str, new: u64, old: u64) -> Vec
     setting_attempt(author, name, new, old, true)
 }
 
-/// A setting was changed, or was not.
+/// A setting was changed, or the attempt failed.
 ///
 /// # Source
 /// `audit_log_config_change()` in `kernel/audit.c`, Linux 6.12.
@@ -109,7 +109,7 @@ pub(crate) fn setting_attempt(
     format!("op=set {name}={new} old={old} {session} res={done}").into_bytes()
 }
 
-/// Watched directories were looked up again.
+/// Watched directories were resolved again.
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_TRIM`.
@@ -117,7 +117,7 @@ pub(crate) fn trim(author: &Requester) -> Vec<u8> {
     format!("{} op=trim res=1", author.sender()).into_bytes()
 }
 
-/// What is mounted was made part of a watched directory.
+/// A mount was added to a watched directory.
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_MAKE_EQUIV`.
@@ -130,7 +130,7 @@ pub(crate) fn equivalent(author: &Requester, mount: &BString, subtree: &BString)
     body
 }
 
-/// A user's message.
+/// A user message.
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_USER`.

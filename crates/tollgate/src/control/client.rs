@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::LINE_LIMIT_BYTES;
 use super::protocol::{self, Answer, Envelope, Request, VERSION};
 
-/// Longest wait for an answer: on some kernels it takes long to detach hooks.
+/// Longest wait for an answer: detaching hooks takes seconds on some kernels.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A connection to a daemon.
@@ -20,10 +20,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects to the daemon that listens there.
+    /// Connects to the daemon that listens at `path`.
     ///
     /// # Errors
-    /// `NotFound` and `ConnectionRefused` when there is none, `PermissionDenied` when one may not ask.
+    /// `NotFound` and `ConnectionRefused` if no daemon listens, `PermissionDenied` if the caller is not root.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -33,10 +33,10 @@ impl Client {
         })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// When the request is too long, when the daemon goes away or answers what is none.
+    /// The request is too long, or the daemon closes the connection or sends an invalid answer.
     pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Answer> {
         let call = Envelope {
             version: VERSION,
@@ -45,22 +45,22 @@ impl Client {
         let line = protocol::line(&call)?;
         ensure!(
             line.len() <= LINE_LIMIT_BYTES,
-            "these rules are too many for one request: it has at most {LINE_LIMIT_BYTES} bytes"
+            "too many rules for one request: the limit is {LINE_LIMIT_BYTES} bytes; load the rule file in parts"
         );
-        // Who may not ask is told so and left: its answer is there though the request is not taken.
+        // A client without permission gets its answer before its request is read, so a failed write is not final.
         let sent = self.stream.get_mut().write_all(&line);
         let mut line = Vec::new();
         let read = self.stream.read_until(b'\n', &mut line);
         sent.or_else(|error| if line.is_empty() { Err(error) } else { Ok(()) })
             .and(read)
-            .context("the daemon does not answer")?;
+            .context("no answer from the daemon")?;
         ensure!(
             line.ends_with(b"\n"),
-            "the daemon has gone away before it answered"
+            "the daemon closed the connection before it answered"
         );
-        let answer = serde_json::from_slice(&line).context("the daemon's answer is none")?;
+        let answer = serde_json::from_slice(&line).context("invalid reply from the daemon")?;
         match answer {
-            Answer::Unanswered(why) => bail!("the daemon does not take the request: {why}"),
+            Answer::Unanswered(why) => bail!("the daemon refused the request: {why}"),
             answer => Ok(answer),
         }
     }
@@ -68,7 +68,7 @@ impl Client {
     /// Waits until the daemon has ended.
     ///
     /// # Errors
-    /// When the connection fails otherwise than by its end.
+    /// The connection fails for another reason than its end.
     pub(crate) fn wait_for_end(mut self) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(None)?;
         let mut byte = [0];

@@ -1,9 +1,9 @@
-//! What `-e 2` has locked, kept for daemons that come after this one until the machine starts again.
+//! State locked by `-e 2`, kept for the next daemon until the machine reboots.
 //!
-//! A file beside the control socket, and a note among what is pinned, which comes first: the boot in which it
-//! holds, the rules and the settings, those of the log included. It keeps a restart of the daemon from being a way round `-e 2`, and
-//! restores what is locked. Root can remove the file; the note is guarded where the kernel lets programs refuse
-//! calls.
+//! A file beside the control socket, and a lock note in the pin directory, which takes precedence: the boot ID, the
+//! rules and the settings, including those of the log. With it a daemon restart cannot undo `-e 2`, and the next
+//! daemon restores the locked state. Root can remove the file. The note is protected where the kernel lets BPF
+//! programs deny calls.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -22,36 +22,36 @@ use crate::control::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
 use crate::sinks::audit_log::LockedLogSettings;
 
-/// Name of the file, in the directory of the control socket.
+/// File name, in the directory of the control socket.
 const FILE_NAME: &str = "locked";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Longer files are not of ours.
+/// Longer files were not written by tollgate.
 const LIMIT_BYTES: u64 = 256 << 20;
 
-/// What is locked.
+/// The locked state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LockedState {
-    /// Those that commands change; what only the daemon of the moment knows is left out.
+    /// Settings that commands change, without the counters of one daemon.
     pub(crate) settings: AuditSettings,
-    /// Those of the start.
+    /// Capture options at the start of the daemon.
     #[serde(rename = "means")]
     pub(crate) capture: CaptureOptions,
-    /// Keys of the rules whose calls are denied when they could not be recorded.
+    /// Keys of the rules that deny a syscall which cannot be recorded.
     pub(crate) deny: Vec<JsonBytes>,
-    /// Where the log is, and what becomes of records there. Older daemons have not noted it: what is found then is
-    /// taken, and noted.
+    /// Path and settings of the log. Older daemons did not store them: then the current settings are taken, and
+    /// stored.
     #[serde(default)]
     pub(crate) log: Option<LockedLogSettings>,
     /// In evaluation order.
     pub(crate) rules: Vec<RuleJson>,
 }
 
-/// The file, and the note.
+/// The lock file and the lock note.
 #[derive(Clone, Debug)]
 pub(crate) struct LockFile {
     /// `None` without a control socket.
     path: Option<PathBuf>,
-    /// What was found where this daemon pins.
+    /// Lock note found in the pin directory.
     pinned_state: Option<Vec<u8>>,
     boot: String,
 }
@@ -64,16 +64,16 @@ struct LockFileContent {
 }
 
 impl LockFile {
-    /// The file beside a control socket, and the note among what is pinned in a directory.
+    /// Locates the file beside the control socket, and reads the note of the pin directory.
     ///
     /// # Errors
-    /// When the note cannot be read, or the kernel does not tell which boot this is.
+    /// The note or the boot ID cannot be read.
     pub(crate) fn locate(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
         let pinned_state = pins.map(|pins| {
             read_lock_note(pins).with_context(|| {
                 format!(
-                    "cannot read what is locked in `{}`; where it is guarded, only the program that has \
-                     locked it can, until the machine starts again",
+                    "cannot read the state that `-e 2` locked in `{}`; only the tollgate program that \
+                     locked it can read it; start that program, or reboot",
                     pins.display()
                 )
             })
@@ -85,13 +85,13 @@ impl LockFile {
         })
     }
 
-    /// What was locked since the machine started; nothing when nothing was.
+    /// Reads the state locked since the machine started. `None` if nothing is locked.
     ///
     /// # Errors
-    /// When there is a note or a file that cannot be read or is not ours: it may say that all is locked.
+    /// The note or the file cannot be read or was not written by tollgate: the state may be locked.
     pub(crate) fn read(&self) -> anyhow::Result<Option<LockedState>> {
         if let Some(pinned_state) = &self.pinned_state {
-            return self.of(pinned_state, "what is pinned");
+            return self.of(pinned_state, "the pinned lock note");
         }
         let Some(path) = &self.path else {
             return Ok(None);
@@ -108,10 +108,10 @@ impl LockFile {
         };
         let about = file
             .metadata()
-            .with_context(|| format!("cannot look at `{shown}`"))?;
+            .with_context(|| format!("cannot inspect `{shown}`"))?;
         ensure!(
             about.is_file() && about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0,
-            "`{shown}` is no file that only root can write to: it was not written by tollgate"
+            "`{shown}` is not a regular file that only root can write: it was not written by tollgate; remove it if `-e 2` is not in force"
         );
         let mut text = Vec::new();
         file.take(LIMIT_BYTES)
@@ -120,28 +120,28 @@ impl LockFile {
         self.of(&text, &format!("`{shown}`"))
     }
 
-    /// What such a text says of this boot.
+    /// Parses a lock note or file. `None` if it is of another boot.
     fn of(&self, text: &[u8], shown: &str) -> anyhow::Result<Option<LockedState>> {
         let kept: LockFileContent = serde_json::from_slice(text).with_context(|| {
             format!(
-                "{shown} says what `-e 2` has locked, and cannot be read; it holds until the \
-                 machine starts again"
+                "{shown} has the state that `-e 2` locked, but cannot be read; start the tollgate \
+                 program that wrote it, or reboot"
             )
         })?;
         Ok((kept.boot_id == self.boot).then_some(kept.locked))
     }
 
-    /// Keeps what is locked in the file; gives what a note is to say. Without a control socket there is no file:
-    /// rules change by a restart only.
+    /// Writes the state to the file and returns the text of the lock note. Without a control socket there is no file:
+    /// then only a restart can change rules.
     ///
     /// # Errors
-    /// When it cannot be written; the file is as it was then.
+    /// The file cannot be written. The old file remains.
     pub(crate) fn write(&self, locked: &LockedState) -> anyhow::Result<Vec<u8>> {
         let kept = LockFileContent {
             boot_id: self.boot.clone(),
             locked: locked.clone(),
         };
-        let text = serde_json::to_vec(&kept).context("cannot write JSON")?;
+        let text = serde_json::to_vec(&kept).context("cannot encode JSON")?;
         let Some(path) = &self.path else {
             return Ok(text);
         };
@@ -158,38 +158,40 @@ impl LockFile {
             .and_then(|mut file: File| file.write_all(&text).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&new, path));
         if written.is_err() {
-            // What has kept it from being written is what is to be told.
+            // The write error is the one to report.
             let _removed = remove_file(&new);
         }
-        written.with_context(|| format!("cannot write `{shown}`, which keeps what is locked"))?;
+        written.with_context(|| format!("cannot write the lock file `{shown}`"))?;
         Ok(text)
     }
 
-    /// Takes the file away: what it says is not in force.
+    /// Removes the file because its state is not in force.
     ///
     /// # Errors
-    /// When it stays.
+    /// The file cannot be removed.
     pub(crate) fn remove(&self) -> anyhow::Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
         };
         remove_file(path).with_context(|| {
             let shown = path.display();
-            format!("cannot remove `{shown}`, which says that all is locked, and it is not")
+            format!(
+                "cannot remove the lock file `{shown}`, which is not in force: remove it by hand"
+            )
         })
     }
 }
 
-/// Which boot of the machine this is.
+/// Returns the kernel's boot ID.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// The boot ID cannot be read.
 pub(crate) fn boot_id() -> anyhow::Result<String> {
     let text = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read `{BOOT_ID}`"))?;
     Ok(text.trim().to_owned())
 }
 
-/// Removes a file that an interrupted write may have left.
+/// Removes a file. A missing file is not an error.
 fn remove_file(path: &Path) -> std::io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(later.read().unwrap(), None);
     }
 
-    /// Written before the log was noted.
+    /// A note of a daemon that did not store the log settings.
     #[test]
     fn a_note_of_an_older_daemon_is_read() {
         let file = LockFile::locate(None, None).unwrap();

@@ -1,4 +1,4 @@
-//! Requests and answers, as they travel: one JSON object a line.
+//! Requests and answers of the control socket: one JSON object per line.
 //!
 //! ```text
 //! {"version":1,"request":"status"}\n
@@ -16,45 +16,45 @@ use serde::{Deserialize, Serialize};
 use super::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
 
-/// Version of the protocol. It changes when a request or an answer comes to mean something else.
+/// Protocol version. It changes when the meaning of a request or an answer changes.
 pub(crate) const VERSION: u32 = 1;
 
-/// What travels to the daemon.
+/// A request with its protocol version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Envelope {
-    /// [`VERSION`] of whoever asks.
+    /// Must equal [`VERSION`].
     pub(crate) version: u32,
     pub(crate) request: Request,
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
-    /// The rules that are loaded.
+    /// List the loaded rules.
     Rules,
-    /// Settings and counts.
+    /// Report settings and counters.
     Status,
-    /// Change rules and settings, in this order, at once.
+    /// Change rules and settings in this order, atomically.
     Change {
         steps: Vec<Step>,
-        /// The first step that is passed over when it is refused; when one before it is, or with `null`
-        /// any, nothing is changed.
+        /// Index of the first step that may fail. If an earlier step is refused, or with `null` any step, nothing
+        /// changes.
         forgive_from: Option<usize>,
     },
-    /// Write a record of a user's message.
+    /// Write a user message record (`auditctl -m`).
     Message(JsonBytes),
-    /// Let the watches of a directory hold for what is mounted in it.
+    /// Extend directory watches to a mount (`auditctl -q`).
     Equivalent {
         mount: JsonBytes,
         subtree: JsonBytes,
     },
-    /// Look again at what watches lead to.
+    /// Resolve the watched paths again (`auditctl -t`).
     Trim,
-    /// Count lost events from zero.
+    /// Set the `lost` counter to zero.
     ResetLost,
-    /// Count the time waited from zero.
+    /// Set the backlog wait time counter to zero.
     ResetBacklogWait,
     /// Answer when every event matched so far is in the log.
     Flush,
@@ -68,24 +68,24 @@ pub(crate) enum Step {
     Append(RuleJson),
     /// Add a rule at the front of its list.
     Prepend(RuleJson),
-    /// Delete the equal rule.
+    /// Delete an equal rule.
     Delete(RuleJson),
-    /// Delete all rules, or those whose keys contain this.
+    /// Delete all rules, or only the rules whose key contains this text.
     DeleteAll(Option<JsonBytes>),
-    /// 0 record nothing, 1 record, 2 record and change no more.
+    /// 0: record nothing; 1: record; 2: record and lock the configuration.
     Enabled(u8),
-    /// 0 silent, 1 printk, 2 panic.
+    /// 0: silent; 1: printk; 2: panic.
     Failure(u8),
-    /// Records a second.
+    /// Records per second; 0 is no limit.
     RateLimit(u32),
-    /// Records that may wait.
+    /// Maximum number of pending records.
     BacklogLimit(u32),
-    /// How long to wait, in ticks.
+    /// Wait time in clock ticks.
     BacklogWaitTime(u32),
 }
 
 impl Step {
-    /// What a command is to the daemon; nothing when it is about reading a file, or for the kernel.
+    /// Converts an auditctl command to a step. `None` for commands that are not requests to the daemon.
     pub(crate) fn of(command: &Command) -> Option<Self> {
         Some(match command {
             Command::Add { rule, insertion } => match insertion {
@@ -104,78 +104,78 @@ impl Step {
     }
 }
 
-/// What travels back.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// The rules, list by list, in evaluation order.
     Rules(Vec<RuleJson>),
-    /// Settings and counts.
+    /// Settings and counters.
     Status(Box<Status>),
-    /// What came of each step, up to the one at which the change ended.
+    /// One outcome per step, up to the step at which the change ended.
     Changed(Vec<StepOutcome>),
-    /// The count before it was set to zero.
+    /// Value of the counter before it was set to zero.
     Was(u64),
-    /// It is done.
+    /// Success.
     Done,
-    /// It is not done.
+    /// The request was refused.
     Refused(Refusal),
-    /// The request was not understood, or came from somebody who may not ask.
+    /// The request was malformed, or the client may not send requests.
     Unanswered(String),
 }
 
-/// What came of one step.
+/// Outcome of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StepOutcome {
     /// A rule was added or deleted.
     Done,
-    /// Rules were deleted, and so many are left.
+    /// Rules were deleted; this many remain.
     Left(u64),
-    /// A setting was changed, to this.
+    /// A setting was changed; these are the settings now.
     Set(Box<AuditSettings>),
-    /// It was not done.
+    /// The step was refused.
     Refused(Refusal),
 }
 
-/// Why something was not done.
+/// Why a request or a step was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Refusal {
-    /// Number of the error that the kernel's audit would have answered.
+    /// The errno that the kernel's audit returns in this case.
     pub(crate) errno: i32,
-    /// In words; empty when the number says it all.
+    /// Explanation; empty if the errno is sufficient.
     pub(crate) reason: String,
 }
 
-/// What the kernel's audit would show of its state.
+/// Settings and counters as in the kernel's `struct audit_status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AuditSettings {
     pub(crate) enabled: u8,
     pub(crate) failure: u8,
-    /// Process of the daemon.
+    /// PID of the daemon.
     pub(crate) pid: u32,
     pub(crate) rate_limit: u32,
     pub(crate) backlog_limit: u32,
-    /// Events lost since the count was last set to zero.
+    /// Events lost since the counter was last set to zero.
     pub(crate) lost: u64,
-    /// Events matched and not in the log yet.
+    /// Events matched but not yet in the log.
     pub(crate) backlog: u64,
     pub(crate) backlog_wait_time: u32,
     pub(crate) backlog_wait_time_actual: u64,
-    /// `None` where the kernel cannot say.
+    /// `None` if the kernel does not report it.
     pub(crate) loginuid_immutable: Option<Feature>,
 }
 
-/// A feature of the kernel's audit.
+/// A feature of the kernel's audit (`struct audit_features`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Feature {
-    /// Whether it is on.
+    /// Whether the feature is enabled.
     pub(crate) on: bool,
-    /// Whether it can no longer be changed.
+    /// Whether the feature is locked.
     pub(crate) locked: bool,
 }
 
-/// All about a daemon.
+/// Full status of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) settings: AuditSettings,
@@ -185,74 +185,75 @@ pub(crate) struct Status {
     /// Why the kernel can skip programs of the engine; `None` if it cannot.
     pub(crate) skip_risk: Option<String>,
     pub(crate) uptime_seconds: u64,
-    /// Rules that are loaded.
+    /// Number of loaded rules.
     pub(crate) rules: u64,
-    /// Calls that they are about.
+    /// Number of syscalls that the rules cover.
     pub(crate) calls: u64,
-    /// Rules whose calls are denied when they could not be recorded.
+    /// Number of rules that deny a syscall which cannot be recorded.
     pub(crate) denying: u64,
-    /// What is attached.
+    /// Attached hooks.
     pub(crate) hooks: Vec<String>,
-    /// What this kernel does not have.
+    /// Hooks that this kernel lacks.
     pub(crate) absent: Vec<String>,
-    /// Log file.
+    /// Path of the log file.
     pub(crate) log: JsonBytes,
     /// Why nothing is written to the log; `None` while it is written.
     pub(crate) suspended: Option<LogSuspension>,
-    /// Where what audits is pinned for the next daemon.
+    /// Directory where BPF objects are pinned for the next daemon.
     pub(crate) pins: Option<JsonBytes>,
     pub(crate) confinement: Confinement,
     pub(crate) counts: Counts,
-    /// Of each rule that has chosen something.
+    /// Counters of each rule that matched at least once.
     pub(crate) by_rule: Vec<RuleCounts>,
-    /// Messages of the kernel's audit, when they are read.
+    /// Counters of the kernel's own audit records, if the daemon reads them.
     pub(crate) kernel_messages: Option<KernelMessages>,
-    /// The JSON log, when there is one.
+    /// Counters of the JSON log, if there is one.
     pub(crate) json: Option<JsonCounts>,
-    /// Events that each plugin did not get, by the names of their files.
+    /// Events lost per plugin, by the name of its file in `plugins.d`.
     pub(crate) plugins: BTreeMap<String, u64>,
-    /// How often programs have run; empty unless `kernel.bpf_stats_enabled` is 1.
+    /// Run counts of BPF programs; empty unless `kernel.bpf_stats_enabled` is 1.
     pub(crate) runs: Vec<Run>,
 }
 
-/// Events that one rule has chosen since the daemon started.
+/// Events matched by one rule since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RuleCounts {
-    /// As `auditctl -l` lists it.
+    /// The rule as `auditctl -l` prints it.
     pub(crate) rule: JsonBytes,
     pub(crate) matched: u64,
-    /// Lost, by reason; the others are in the log, or on their way to it.
+    /// Lost events by reason. The other events are in the log or on their way to it.
     pub(crate) lost: BTreeMap<String, u64>,
 }
 
-/// Messages of the kernel's audit since the daemon started.
+/// Records of the kernel's own audit since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KernelMessages {
-    /// `registered`: they are sent to the daemon; `listening`: it reads beside another process.
+    /// `registered`: the daemon is the kernel's audit daemon; `listening`: it reads the multicast group beside
+    /// another audit daemon.
     pub(crate) reader: String,
-    /// Records that the kernel has sent.
+    /// Records received from the kernel.
     pub(crate) received: u64,
-    /// Records that the exclude list keeps out.
+    /// Records dropped by the exclude list.
     pub(crate) excluded: u64,
-    /// Events of them in the log.
+    /// Events in the log.
     pub(crate) written: u64,
-    /// Events of them that could not be written.
+    /// Events that could not be written.
     pub(crate) unwritten: u64,
-    /// Datagrams that were no records of the kernel's.
+    /// Datagrams that are not valid kernel records.
     pub(crate) refused: u64,
-    /// Times that the kernel had no room for a reader beside the registered one.
+    /// Receive buffer overruns of the multicast socket (`ENOBUFS`).
     pub(crate) overruns: u64,
-    /// Records that the kernel itself has lost.
+    /// Records lost by the kernel itself.
     pub(crate) lost: u64,
-    /// Records that wait in the kernel.
+    /// Records waiting in the kernel.
     pub(crate) backlog: u32,
 }
 
-/// What became of events for the JSON log.
+/// Counters of the JSON log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JsonCounts {
     pub(crate) written: u64,
-    /// Left out, because they came too fast or could not be written.
+    /// Events not written: the queue was full, or a write failed.
     pub(crate) left_out: u64,
 }
 
@@ -274,7 +275,7 @@ pub(crate) struct LogSuspension {
     pub(crate) events: u64,
 }
 
-/// How often a program has run, and for how long in all.
+/// Run count and total run time of a BPF program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) hook: String,
@@ -282,17 +283,17 @@ pub(crate) struct Run {
     pub(crate) nanoseconds: u64,
 }
 
-/// What a daemon has left of what root may do.
+/// Privileges that the daemon has kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
-    /// Capabilities that it has kept.
+    /// Remaining capabilities.
     pub(crate) capabilities: Vec<String>,
-    /// Whether its bounding set is empty.
+    /// Whether the capability bounding set is empty.
     pub(crate) bounding: bool,
     pub(crate) no_new_privileges: bool,
-    /// How much of Landlock holds, and which version of it.
+    /// Landlock enforcement level and ABI version.
     pub(crate) landlock: String,
-    /// Directories that it can write below; all, when Landlock does not hold.
+    /// The only directories below which the daemon can write, if Landlock is enforced.
     pub(crate) writable: Vec<String>,
 }
 
@@ -317,20 +318,20 @@ impl Display for Confinement {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) matched: u64,
-    /// Put into the ring.
+    /// Events written to the ring.
     pub(crate) delivered: u64,
-    /// Written to the log.
+    /// Events written to the log.
     pub(crate) written: u64,
-    /// Lost, by reason.
+    /// Lost events by reason.
     pub(crate) lost: BTreeMap<String, u64>,
-    /// Recorded in part, by what is missing.
+    /// Truncated or incomplete events by what is missing.
     pub(crate) incomplete: BTreeMap<String, u64>,
-    /// Seconds in which the engine may have seen nothing.
+    /// Seconds in which the BPF programs may not have run.
     pub(crate) blind_seconds: u64,
 }
 
 impl Refusal {
-    /// A refusal that needs no words.
+    /// A refusal without an explanation.
     pub(crate) const fn errno(errno: Errno) -> Self {
         Self {
             errno: errno as i32,
@@ -338,7 +339,7 @@ impl Refusal {
         }
     }
 
-    /// A refusal in words.
+    /// A refusal with an explanation.
     pub(crate) fn with_reason(errno: Errno, reason: impl Into<String>) -> Self {
         Self {
             errno: errno as i32,
@@ -347,32 +348,32 @@ impl Refusal {
     }
 }
 
-/// Reads a request from a line without its newline.
+/// Parses a request line without its newline.
 ///
 /// # Errors
-/// When it is no request, or one of another version.
+/// The line is not a request, or its protocol version differs.
 pub(crate) fn request(line: &[u8]) -> anyhow::Result<Request> {
-    /// What every version has.
+    /// The part that all versions share.
     #[derive(Deserialize)]
     struct Versioned {
         version: u32,
     }
-    const MALFORMED: &str = "this is no request";
+    const MALFORMED: &str = "malformed request";
     let Versioned { version } = serde_json::from_slice(line).context(MALFORMED)?;
     ensure!(
         version == VERSION,
-        "version {version} of the protocol is asked for, and this daemon speaks version {VERSION}"
+        "the request has protocol version {version}, but this daemon speaks version {VERSION}: restart the daemon, or run the `tollgate` it was started from"
     );
     let call: Envelope = serde_json::from_slice(line).context(MALFORMED)?;
     Ok(call.request)
 }
 
-/// A request or an answer as a line, newline included.
+/// Encodes a request or an answer as a line with its newline.
 ///
 /// # Errors
-/// When a value cannot be written as JSON; all of these types can.
+/// The value cannot be encoded as JSON. All types of this module can.
 pub(crate) fn line(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(value).context("cannot write JSON")?;
+    let mut line = serde_json::to_vec(value).context("cannot encode JSON")?;
     line.push(b'\n');
     Ok(line)
 }
@@ -411,11 +412,13 @@ mod tests {
     #[test]
     fn malformed_request_is_reported() {
         let error = |line: &[u8]| format!("{:#}", request(line).unwrap_err());
-        assert!(error(b"").contains("no request"));
-        assert!(error(b"{}").contains("no request"));
-        assert!(error(br#"{"version":1,"request":"frob"}"#).contains("no request"));
-        assert!(error(br#"{"version":1,"request":"rules","more":1}"#).contains("no request"));
-        // Whatever else another version has.
+        assert!(error(b"").contains("malformed request"));
+        assert!(error(b"{}").contains("malformed request"));
+        assert!(error(br#"{"version":1,"request":"frob"}"#).contains("malformed request"));
+        assert!(
+            error(br#"{"version":1,"request":"rules","more":1}"#).contains("malformed request")
+        );
+        // Another version is reported whatever else the line has.
         assert!(error(br#"{"version":2,"ask":"rules"}"#).contains("version 2"));
     }
 }

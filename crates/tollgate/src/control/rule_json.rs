@@ -1,7 +1,6 @@
-//! A rule as it travels: in names, with syscalls in numbers, whoever has resolved users and groups.
+//! JSON form of a rule: fields by name, syscalls by number, users and groups resolved.
 //!
-//! Bytes come from anybody who may open the socket: only what [`audit::rule::check_kernel_accepts`] takes becomes a
-//! rule again.
+//! The bytes are untrusted: only rules that [`audit::rule::check_kernel_accepts`] accepts are converted.
 
 use audit::rule::{
     Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value, check_kernel_accepts,
@@ -61,7 +60,7 @@ enum ValueJson {
 }
 
 impl RuleJson {
-    /// What travels for a rule.
+    /// Converts a rule to its JSON form.
     pub(crate) fn new(rule: &Rule) -> Self {
         let numbers = || {
             (0..SyscallMask::LIMIT)
@@ -84,10 +83,10 @@ impl RuleJson {
         }
     }
 
-    /// The rule that has travelled.
+    /// Converts back to a rule.
     ///
     /// # Errors
-    /// What the kernel would refuse of it, or what is no rule at all.
+    /// The kernel would refuse the rule, or it is malformed.
     pub(crate) fn rule(&self) -> Result<Rule, String> {
         let list = List::called(&self.list)
             .ok_or_else(|| format!("there is no list `{}`", self.list.escape_debug()))?;
@@ -97,7 +96,7 @@ impl RuleJson {
             SyscallsJson::Numbers(numbers) => {
                 for &number in numbers {
                     if number >= SyscallMask::LIMIT {
-                        return Err(format!("no rule can name syscall {number}"));
+                        return Err(format!("syscall {number} is out of range for a rule"));
                     }
                     syscalls.insert(number);
                 }
@@ -114,7 +113,7 @@ impl RuleJson {
                 ActionJson::Always => Action::Always,
                 ActionJson::Never => Action::Never,
             },
-            // Naming every number is the same as saying `all`.
+            // Naming every number means the same as `all`.
             syscalls: if syscalls.is_all() {
                 SyscallMask::all()
             } else {
@@ -125,7 +124,7 @@ impl RuleJson {
                 .iter()
                 .map(FieldJson::test)
                 .collect::<Result<_, _>>()?,
-            keys: keys.ok_or("a key is not in hexadecimal digits")?,
+            keys: keys.ok_or("a key has invalid hexadecimal digits")?,
         };
         check_kernel_accepts(&rule)?;
         Ok(rule)
@@ -152,9 +151,10 @@ impl FieldJson {
             .ok_or_else(|| format!("there is no operator `{}`", self.op.escape_debug()))?;
         let value = match &self.value {
             ValueJson::Number(number) => Value::Number(*number),
-            ValueJson::Text(text) => {
-                Value::Text(text.bytes().ok_or("a value is not in hexadecimal digits")?)
-            }
+            ValueJson::Text(text) => Value::Text(
+                text.bytes()
+                    .ok_or("a value has invalid hexadecimal digits")?,
+            ),
             ValueJson::Field { field } => Value::Field(parse_field(field)?),
         };
         Ok(FieldTest {

@@ -1,7 +1,7 @@
-//! The rules and settings that are in force, and the requests that change them.
+//! The active rules and settings, and the requests that change them.
 //!
-//! A change is made on a copy, compiled into a plan and put in force at once; the copy becomes the state
-//! only then. What is refused on the way leaves everything as it was.
+//! A change is made on a copy, compiled to a plan and applied; only then does the copy become the state. A refused
+//! change leaves everything as it was.
 
 mod apply;
 mod change;
@@ -33,14 +33,14 @@ use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::ring_commands::LockResult;
 use crate::sinks::audit_log::LockedLogSettings;
 
-/// Source of rules that came over the socket, where others have the index of their file.
+/// Source of rules added over the socket; rules of files have the index of their file.
 const SOCKET_SOURCE: usize = usize::MAX;
-/// Longest text of a user's message.
+/// Longest text of a user message.
 ///
 /// # Source
 /// `AUDIT_MESSAGE_TEXT_MAX` in `include/uapi/linux/audit.h`, Linux 6.12.
 const MESSAGE_LIMIT_BYTES: usize = 8560;
-/// How long the kernel waits unless told otherwise, and how many times as long it can be told to.
+/// Default backlog wait time, and the maximum as a multiple of it.
 ///
 /// # Source
 /// `AUDIT_BACKLOG_WAIT_TIME` in `kernel/audit.c`, Linux 6.12.
@@ -51,67 +51,67 @@ const MAX_WAIT_SECONDS: u32 = 10;
 const DISABLED: u8 = 0;
 /// `-e 1`.
 const ENABLED: u8 = 1;
-/// `-e 2`: nothing can be changed until the machine starts again.
+/// `-e 2`: nothing can be changed until reboot.
 const IMMUTABLE: u8 = 2;
 
 use change::Change;
 use plan_size::{PlanSize, count};
 pub(crate) use reload::initial_settings;
 
-/// The rules that are loaded.
+/// The number of loaded rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoadedRules {
-    /// So many are gone by.
+    /// The rules are active.
     InForce(usize),
-    /// So many wait for the end of `-e 0`.
+    /// `-e 0` is in force: the rules are loaded but inactive.
     Disabled(usize),
 }
 
-/// What audits, as the store sees it.
+/// The pipeline as the rule store uses it.
 pub(crate) trait PipelineControl {
-    /// Has events chosen by another plan from now on.
+    /// Replaces the active plan.
     ///
     /// # Errors
-    /// Why the old plan is still in force.
+    /// The new plan cannot be applied. The old plan stays active.
     fn replace_plan(&mut self, plan: Plan) -> anyhow::Result<()>;
 
-    /// Goes by these settings from now on.
+    /// Applies settings.
     ///
     /// # Errors
-    /// When one of them cannot be honoured.
+    /// A setting cannot be honoured.
     fn apply_settings(&mut self, settings: &AuditSettings) -> anyhow::Result<()>;
 
-    /// Has the log stay where it is, and kept as it is; says what is held of it.
+    /// Locks the log's path and settings, and returns them.
     ///
     /// # Errors
-    /// When its thread is too busy to say: it is not held then.
+    /// The log thread is too busy. The log is not locked.
     fn lock_log(&mut self) -> anyhow::Result<LockedLogSettings>;
 
-    /// What was to be locked is not.
+    /// Undoes [`PipelineControl::lock_log`].
     fn unlock_log(&mut self);
 
-    /// Locks what audits; `note` is for daemons that come after this one.
+    /// Locks the BPF objects and stores `note` for the next daemon.
     ///
     /// # Errors
-    /// When it cannot be noted.
+    /// The note cannot be stored.
     fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<LockResult>;
 
-    /// Writes a record of one line, in the stream of events.
+    /// Writes a one-line record into the event stream.
     ///
     /// # Errors
-    /// When auditing has ended.
+    /// The pipeline has ended.
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()>;
 
-    /// Returns when every event matched so far is in the log.
+    /// Waits until every event matched so far is in the log.
     ///
     /// # Errors
-    /// When the log is too slow, or auditing has ended.
+    /// The log is too slow, or the pipeline has ended.
     fn flush(&mut self) -> anyhow::Result<()>;
 
-    /// Fills in what it knows: engine, hooks, counts, and what waits to be written.
+    /// Fills in engine, hooks, counters and backlog.
     ///
     /// # Errors
-    /// When auditing has ended, or is too busy to say.
+    /// The pipeline has ended or is too busy.
     fn fill_status(&mut self, status: &mut Status) -> anyhow::Result<()>;
 }
 
@@ -124,25 +124,25 @@ struct State {
     planner: Planner,
 }
 
-/// The state in force.
+/// The active state.
 #[derive(Debug)]
 pub(crate) struct RuleStore {
     state: State,
     plan_size: PlanSize,
-    /// How calls are seen, for as long as this daemon lives.
+    /// Capture options, constant while the daemon runs.
     capture: CaptureOptions,
     lock: LockFile,
-    /// Rules that came over the socket so far: each has a number, in place of a line.
+    /// Number of rules added over the socket: each has a number instead of a line.
     last_number: u32,
-    /// Longest time to wait that is taken.
+    /// Maximum backlog wait time in ticks.
     max_backlog_wait: u32,
-    /// Losses when the count was last set to zero.
+    /// Lost events when the counter was last reset.
     lost_at_reset: u64,
     since: Instant,
 }
 
 impl RuleStore {
-    /// With rules that are in force, and settings.
+    /// Creates a store with rules that are already validated.
     pub(crate) fn new(
         rules: RuleList,
         settings: AuditSettings,
@@ -166,10 +166,10 @@ impl RuleStore {
         }
     }
 
-    /// With what `-e 2` has locked.
+    /// Restores the state that `-e 2` locked.
     ///
     /// # Errors
-    /// When a rule of it, or a key, is none.
+    /// A stored rule or key is invalid.
     pub(crate) fn restore(
         locked: &LockedState,
         tick_hz: u32,
@@ -184,7 +184,7 @@ impl RuleStore {
             pid: std::process::id(),
             ..locked.settings.clone()
         };
-        let key = |text: &JsonBytes| text.bytes().context("a key that is locked is none");
+        let key = |text: &JsonBytes| text.bytes().context("the lock file has an invalid key");
         let deny: anyhow::Result<_> = locked.deny.iter().map(key).collect();
         let (planner, kept) = (Planner::here(deny?), (locked.capture, lock));
         let mut store = Self::new(rules, settings, planner, tick_hz, kept);
@@ -192,7 +192,7 @@ impl RuleStore {
         Ok(store)
     }
 
-    /// Sets what `-r` and `-f` ask for.
+    /// Applies `-r` and `-f`.
     ///
     /// # Errors
     /// As [`Limits::set`].
@@ -201,10 +201,10 @@ impl RuleStore {
         limits.set(settings.rate_limit, settings.failure)
     }
 
-    /// Puts what is loaded in force for the first time.
+    /// Applies the initial settings, and locks them if they are immutable.
     ///
     /// # Errors
-    /// When it cannot be put in force, or kept for a daemon that comes after this one.
+    /// They cannot be applied, or not be stored for the next daemon.
     pub(crate) fn begin(&mut self, pipeline: &mut dyn PipelineControl) -> anyhow::Result<()> {
         self.plan_size = PlanSize::of(&plan(&self.state));
         pipeline.apply_settings(&self.state.settings)?;
@@ -216,12 +216,12 @@ impl RuleStore {
         &self.state.planner
     }
 
-    /// What is in force.
+    /// The active plan.
     pub(crate) fn plan(&self) -> Plan {
         plan(&self.state)
     }
 
-    /// Does what is asked.
+    /// Handles a request.
     pub(crate) fn handle(
         &mut self,
         peer: Peer,
@@ -249,14 +249,14 @@ impl RuleStore {
             }
             Request::Trim => done(self.reapply(change_records::trim(&author()), pipeline)),
             Request::ResetLost => done(self.reset_lost(&author(), pipeline)),
-            // Nobody ever waits.
+            // No task ever waits for the backlog.
             Request::ResetBacklogWait => Answer::Was(0),
             Request::Flush => done(pipeline.flush().map(|()| Answer::Done)),
         }
     }
 
-    /// Looks up what watches lead to once more. The kernel's audit tags directories; here a watch is
-    /// looked up by its path, and what is mounted below one belongs to it anyway.
+    /// Resolves watches again. The kernel's audit tags directories; here a watch is resolved by its path, and mounts
+    /// below it belong to it anyway.
     fn reapply(
         &mut self,
         body: Vec<u8>,
@@ -282,8 +282,7 @@ impl RuleStore {
         Ok(Answer::Was(lost))
     }
 
-    /// Writes the message of a user, as the kernel writes one: what stands before it is known to the
-    /// kernel, and the rest is the user's.
+    /// Writes a user message in the kernel's form: the kernel knows the fields before the text.
     fn message(
         &self,
         author: &Requester,
@@ -297,7 +296,7 @@ impl RuleStore {
             {
                 let record = (MsgType::USER, change_records::message(author, &text));
                 let recorded = self.record(vec![record], pipeline);
-                // Who searches for it at once is to find it.
+                // Flush, so that a search finds the record at once.
                 done(
                     recorded
                         .and_then(|()| pipeline.flush())
@@ -306,7 +305,9 @@ impl RuleStore {
             }
             _ => Answer::Refused(Refusal::with_reason(
                 Errno::EINVAL,
-                format!("a message is at most {MESSAGE_LIMIT_BYTES} printable characters of ASCII"),
+                format!(
+                    "a message must have at most {MESSAGE_LIMIT_BYTES} bytes, all printable ASCII"
+                ),
             )),
         }
     }
@@ -321,7 +322,7 @@ impl RuleStore {
             denying: self.plan_size.denying,
             ..Status::default()
         };
-        // A kernel that does not know the feature has no line for it.
+        // Without the feature the kernel has no such line.
         let feature = LoginuidImmutable::query().ok().flatten();
         status.settings.loginuid_immutable = feature.map(|feature| Feature {
             on: feature.on,
@@ -333,7 +334,7 @@ impl RuleStore {
         Ok(status)
     }
 
-    /// Changes rules and settings: all at once, or nothing.
+    /// Changes rules and settings atomically.
     fn change(
         &mut self,
         author: Requester,
@@ -365,7 +366,7 @@ impl RuleStore {
         }
     }
 
-    /// A change that is nothing yet.
+    /// Starts a change with a copy of the state.
     fn begin_change(&self, author: Requester) -> Change {
         Change {
             state: self.state.clone(),
@@ -378,10 +379,10 @@ impl RuleStore {
         }
     }
 
-    /// Puts a change in force, and records it.
+    /// Applies a change and records it.
     ///
     /// # Errors
-    /// When it cannot be put in force.
+    /// The change cannot be applied.
     fn commit(
         &mut self,
         change: Change,
@@ -394,7 +395,7 @@ impl RuleStore {
             last_number,
             ..
         } = change;
-        // What switches recording off is the last to be recorded, and what switches it on the first.
+        // Disabling is recorded last, enabling first.
         let was_recording = self.is_recording();
         if was_recording && state.settings.enabled == DISABLED {
             self.try_record(records.clone(), pipeline);
@@ -405,21 +406,21 @@ impl RuleStore {
         Ok(outcomes)
     }
 
-    /// Leaves all as it is; tells of what was tried.
+    /// Leaves the state as it is, and records the attempt.
     fn refused(&mut self, change: Change, pipeline: &mut dyn PipelineControl) -> Answer {
         let Change {
             outcomes,
             mut records,
             ..
         } = change;
-        // What came before the refused step has not happened.
+        // Steps before the refused one had no effect.
         let setting_attempt = records.pop().into_iter().collect();
         self.try_record(setting_attempt, pipeline);
         Answer::Changed(outcomes)
     }
 
-    /// Records what has been done, or tried, already; says what cannot be recorded. Nobody waits for the log once
-    /// more when it has not kept up.
+    /// Writes records of finished changes, and warns about records that cannot be written. Does not wait for a slow
+    /// log again.
     fn try_record(&self, records: Vec<(MsgType, Vec<u8>)>, pipeline: &mut dyn PipelineControl) {
         let mut refused = None;
         for (kind, body) in records {
@@ -428,12 +429,14 @@ impl RuleStore {
                 refused = self.record(vec![(kind, body)], pipeline).err();
             }
             if let Some(error) = &refused {
-                warn(&format!("not recorded: `{text}`: {error:#}"));
+                warn(&format!(
+                    "cannot write the record `{text}` to the log: {error:#}"
+                ));
             }
         }
     }
 
-    /// How many rules are loaded, and whether they are gone by.
+    /// Number of loaded rules, and whether they are active.
     pub(crate) fn loaded(&self) -> LoadedRules {
         let rules = self.state.rules.rules().len();
         if self.is_recording() {
@@ -443,7 +446,7 @@ impl RuleStore {
         }
     }
 
-    /// Whether `-e 0` is not in force.
+    /// False if `-e 0` is in force.
     pub(crate) fn is_recording(&self) -> bool {
         self.state.settings.enabled != DISABLED
     }
@@ -462,7 +465,7 @@ impl RuleStore {
     }
 }
 
-/// The plan of a state: nothing when nothing is to be recorded.
+/// Compiles the plan of a state; empty if nothing is recorded.
 fn plan(state: &State) -> Plan {
     if state.settings.enabled == DISABLED {
         return Plan::default();
@@ -478,7 +481,7 @@ const fn max_backlog_wait(tick_hz: u32) -> u32 {
     (MAX_WAIT_SECONDS * DEFAULT_WAIT_SECONDS).saturating_mul(tick_hz)
 }
 
-/// An answer, or the refusal of what cannot be done now.
+/// Converts an error to a refusal with `EIO`.
 fn done(answer: anyhow::Result<Answer>) -> Answer {
     answer.unwrap_or_else(|error| {
         Answer::Refused(Refusal::with_reason(Errno::EAGAIN, format!("{error:#}")))

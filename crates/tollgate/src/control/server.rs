@@ -1,8 +1,8 @@
-//! The daemon's end of the control socket, served by its main thread between signals.
+//! The daemon's end of the control socket, served by the main thread between signals.
 //!
-//! Nobody can make the daemon wait: everything is non-blocking, and whoever has not sent a whole
-//! request or taken its answer within [`CLIENT_TIMEOUT`] is let go. There are at most [`MAX_CONNECTIONS`]; one
-//! more takes the place of whoever has been idle for longest.
+//! No client can block the daemon: all sockets are non-blocking, and a client that does not complete its request or
+//! read its answer within [`CLIENT_TIMEOUT`] is disconnected. There are at most [`MAX_CONNECTIONS`]; a new connection
+//! replaces the one that has been idle longest.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -24,34 +24,34 @@ use nix::unistd::geteuid;
 use super::LINE_LIMIT_BYTES;
 use super::protocol::{self, Answer, Request};
 
-/// Connections at a time.
+/// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 16;
-/// From the connection or the last answer to a whole request, and from an answer to its being taken.
+/// Time limit for a whole request, and for reading an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections taken in before those that are there are looked at.
+/// Maximum number of connections accepted before existing ones are served.
 const MAX_ACCEPTS: usize = 64;
-/// Bytes of requests that may wait to become whole, on all connections together.
+/// Limit of buffered incomplete requests, all connections together.
 const INPUT_LIMIT_BYTES: usize = 2 * LINE_LIMIT_BYTES;
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
-/// What epoll says when it is the listener that is ready.
+/// Epoll token of the listener.
 const LISTENER: u64 = 0;
 
-/// Who asks, as the kernel knows it.
+/// Credentials of the client (`SO_PEERCRED`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) pid: i32,
     pub(crate) uid: u32,
 }
 
-/// A listening socket and its connections.
+/// The listening socket and its connections.
 #[derive(Debug)]
 pub(crate) struct Server {
     path: PathBuf,
     listener: UnixListener,
     epoll: Epoll,
     connections: Vec<Connection>,
-    /// What epoll is told of the next connection.
+    /// Epoll token of the next connection.
     next: u64,
 }
 
@@ -62,15 +62,15 @@ struct Connection {
     peer: Peer,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Bytes of the output that are written.
+    /// Number of output bytes already written.
     written: usize,
-    /// When patience began.
+    /// Start of the current time limit.
     since: Instant,
-    /// Whether it ends when the output is written.
+    /// Whether to close the connection after the output is written.
     last: bool,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionState {
     Open,
@@ -78,11 +78,10 @@ enum ConnectionState {
 }
 
 impl Server {
-    /// Listens at a path, which only root can reach: the directory is made, or has to be root's own.
+    /// Listens at `path`, in a directory that only root can write. The directory is created if it is missing.
     ///
     /// # Errors
-    /// When the directory belongs to others or is open to them, when something else is at the path, or
-    /// when another daemon listens there.
+    /// Other users can write the directory, another file is at the path, or another daemon listens there.
     pub(crate) fn listen(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let directory = match path.parent() {
@@ -93,17 +92,17 @@ impl Server {
         remove_stale_socket(path)?;
         let listener =
             UnixListener::bind(path).with_context(|| format!("cannot listen at `{shown}`"))?;
-        // Whoever connects before this is asked who it is, as all others are.
+        // A client that connects before the mode is set is still checked by its credentials.
         std::fs::set_permissions(path, Permissions::from_mode(0o600))
-            .with_context(|| format!("cannot keep others from `{shown}`"))?;
+            .with_context(|| format!("cannot set mode 0600 of `{shown}`"))?;
         listener
             .set_nonblocking(true)
-            .context("cannot listen without waiting")?;
+            .context("cannot set the control socket non-blocking")?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
-            .context("cannot make an epoll descriptor")?;
+            .context("cannot create an epoll descriptor")?;
         epoll
             .add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))
-            .context("cannot watch the control socket")?;
+            .context("cannot poll the control socket")?;
         Ok(Self {
             path: path.to_owned(),
             listener,
@@ -113,12 +112,12 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// When [`Self::serve`] is to be called even if nothing is ready.
+    /// When [`Self::serve`] must run even if nothing is ready.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadlines = self.connections.iter().map(|connection| {
             let is_ready = connection.output.is_empty() && connection.has_line();
@@ -132,10 +131,10 @@ impl Server {
         deadlines.min()
     }
 
-    /// Takes in what has come, has `handle` answer whole requests, and lets go who is too slow.
+    /// Reads requests, answers them with `handle`, and disconnects clients that are too slow.
     pub(crate) fn serve(&mut self, handle: &mut dyn FnMut(Peer, Request) -> Answer) {
         let mut events = [EpollEvent::empty(); MAX_CONNECTIONS + 1];
-        // When it is interrupted nothing is ready, and it is tried again.
+        // An interrupted wait is retried by the caller.
         let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO);
         let ready = ready.unwrap_or_default();
         let events = events.iter().take(ready).map(EpollEvent::data);
@@ -143,7 +142,7 @@ impl Server {
         let mut tokens: Vec<u64> = events.chain(more.map(|one| one.token)).collect();
         tokens.sort_unstable();
         tokens.dedup();
-        // Those who are there come before those who knock.
+        // Existing connections before new ones.
         for token in tokens.into_iter().rev() {
             match token {
                 LISTENER => self.accept(handle),
@@ -155,8 +154,8 @@ impl Server {
             .retain(|connection| now.saturating_duration_since(connection.since) < CLIENT_TIMEOUT);
     }
 
-    /// Takes in who knocks. Who has sent a request already is answered at once, before somebody else can
-    /// take its place.
+    /// Accepts connections. A request that has already arrived is answered at once, before another connection can
+    /// evict it.
     fn accept(&mut self, handle: &mut dyn FnMut(Peer, Request) -> Answer) {
         for _ in 0..MAX_ACCEPTS {
             let Ok((stream, _)) = self.listener.accept() else {
@@ -175,7 +174,7 @@ impl Server {
         }
     }
 
-    /// Lets go who has been idle for longest, when there is no room for another.
+    /// Closes the connection that has been idle longest if all places are taken.
     fn evict_idlest(&mut self) {
         if self.connections.len() < MAX_CONNECTIONS {
             return;
@@ -214,7 +213,7 @@ impl Server {
 }
 
 impl AsFd for Server {
-    /// Readable when there is something to serve.
+    /// Readable if there is something to serve.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }
@@ -222,13 +221,13 @@ impl AsFd for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // When it is gone already, that is what was wanted.
+        // It may be gone already.
         let _gone = std::fs::remove_file(&self.path);
     }
 }
 
 impl Connection {
-    /// `None` when whoever connects may not ask; it is told so.
+    /// `None` if the client may not send requests; it is told so.
     fn new(stream: UnixStream, token: u64) -> Option<Self> {
         stream.set_nonblocking(true).ok()?;
         let credentials = getsockopt(&stream, sockopt::PeerCredentials).ok()?;
@@ -246,7 +245,7 @@ impl Connection {
             since: Instant::now(),
             last: false,
         };
-        // The daemon itself is root but in tests.
+        // In tests the daemon is not root.
         if peer.uid != 0 && peer.uid != geteuid().as_raw() {
             connection.answer(&Answer::Unanswered("only root may ask".into()));
             connection.write();
@@ -255,7 +254,7 @@ impl Connection {
         Some(connection)
     }
 
-    /// Writes what is left, reads once and answers one request: others want their turn.
+    /// Writes pending output, reads once and answers one request, so that connections take turns.
     fn serve(
         &mut self,
         room: usize,
@@ -278,7 +277,7 @@ impl Connection {
             let answer = match protocol::request(&line) {
                 Ok(request) => handle(self.peer, request),
                 Err(error) => {
-                    // What follows on this connection cannot be trusted to be lines.
+                    // The rest of the input may not consist of lines.
                     self.last = true;
                     Answer::Unanswered(format!("{error:#}"))
                 }
@@ -287,7 +286,7 @@ impl Connection {
         } else if self.input.len() >= LINE_LIMIT_BYTES || room <= self.input.len() {
             self.last = true;
             self.answer(&Answer::Unanswered(format!(
-                "a request has at most {LINE_LIMIT_BYTES} bytes"
+                "the request is too long: the limit is {LINE_LIMIT_BYTES} bytes"
             )));
         }
         self.write()
@@ -300,12 +299,12 @@ impl Connection {
         Ok(count)
     }
 
-    /// Whether a whole request has come.
+    /// Whether a whole request has arrived.
     fn has_line(&self) -> bool {
         self.input.contains(&b'\n')
     }
 
-    /// The first whole line, without its newline.
+    /// Removes and returns the first whole line, without its newline.
     fn take_line(&mut self) -> Option<Vec<u8>> {
         let end = self.input.find_byte(b'\n')?;
         let rest = self.input.split_off(end + 1);
@@ -323,7 +322,7 @@ impl Connection {
         }
     }
 
-    /// Writes what can be written of the output.
+    /// Writes as much output as the socket takes.
     fn write(&mut self) -> ConnectionState {
         let unwritten = |connection: &Self| connection.written < connection.output.len();
         while unwritten(self) {
@@ -346,49 +345,49 @@ impl Connection {
     }
 }
 
-/// Whether it may go better when the socket is ready.
+/// Whether the operation can succeed when the socket is ready again.
 fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Makes the directory, readable by its owner only, or sees that nobody else can put anything there.
+/// Creates the directory with mode 0700, or checks that no other user can write to it.
 ///
 /// # Errors
-/// When it cannot be made, or others can write to it.
+/// The directory cannot be created, or other users can write to it.
 pub(crate) fn ensure_private_directory(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .with_context(|| format!("cannot make directory `{shown}`"))?;
+        .with_context(|| format!("cannot create directory `{shown}`"))?;
     let about = std::fs::metadata(directory)
-        .with_context(|| format!("cannot look at directory `{shown}`"))?;
+        .with_context(|| format!("cannot inspect directory `{shown}`"))?;
     let foreign = about.uid() != geteuid().as_raw() && about.uid() != 0;
     if foreign || about.mode() & 0o022 != 0 {
         bail!(
-            "directory `{shown}` belongs to, or can be written by, other users, who could replace \
-             what the daemon has there; choose another one"
+            "directory `{shown}` can be written by other users, who could replace the files of \
+             the daemon; choose another directory, or run `chmod 0700` and `chown root`"
         );
     }
     Ok(())
 }
 
-/// Whether somebody listens there.
+/// Whether a process listens at `path`.
 pub(crate) fn is_listening(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Removes a socket that a daemon has left behind.
+/// Removes the socket of a daemon that has ended.
 fn remove_stale_socket(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => {
-            return Err(error).with_context(|| format!("cannot look at `{shown}`"));
+            return Err(error).with_context(|| format!("cannot inspect `{shown}`"));
         }
         Ok(about) if !about.file_type().is_socket() => {
-            bail!("`{shown}` is there and is no socket: remove it, or choose another path")
+            bail!("`{shown}` exists and is no socket: remove it, or choose another path")
         }
         Ok(_) => {}
     }
@@ -398,9 +397,9 @@ fn remove_stale_socket(path: &Path) -> anyhow::Result<()> {
         ),
         Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
             std::fs::remove_file(path)
-                .with_context(|| format!("cannot remove the old socket `{shown}`"))
+                .with_context(|| format!("cannot remove the stale socket `{shown}`"))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot ask who listens at `{shown}`")),
+        Err(error) => Err(error).with_context(|| format!("cannot connect to `{shown}`")),
     }
 }
 

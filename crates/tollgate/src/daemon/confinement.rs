@@ -1,12 +1,13 @@
-//! What the daemon gives up before its first thread starts, so that every thread is without it.
+//! Privileges that the daemon drops before it starts its first thread, so that every thread is confined.
 //!
-//! | measure | what holds from then on |
+//! | measure | effect |
 //! | --- | --- |
-//! | capabilities | only [`KEPT_CAPABILITIES`], and where tracepoints need it `SYS_ADMIN`, in no inherited set and in no bounding set |
-//! | no new privileges | no program that it could start would have more |
-//! | Landlock | it writes only below the directories given here, starts nothing, and signals nobody else |
+//! | capabilities | only [`KEPT_CAPABILITIES`], plus `SYS_ADMIN` where tracepoints need it; empty inheritable and
+//! bounding sets |
+//! | no new privileges | setuid bits and file capabilities are ignored at `execve` |
+//! | Landlock | writes only below the given directories, executes nothing, signals no other process |
 //!
-//! What it must start nevertheless the launcher starts, which keeps its rights: see [`crate::helper`].
+//! The helper process keeps its privileges and starts the configured programs: see [`crate::helper`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,12 +23,12 @@ use nix::sys::prctl;
 
 use crate::control::protocol::Confinement;
 
-/// Capabilities that the daemon needs as long as it runs.
+/// Capabilities that the daemon needs while it runs.
 ///
-/// `BPF` and `PERFMON` load and attach programs when rules change; `AUDIT_CONTROL` and `AUDIT_READ` talk with
-/// the kernel's audit; `SYSLOG` shows the addresses of kernel variables that programs read (without it
-/// `/proc/kallsyms` has zeros); `DAC_READ_SEARCH` looks up watched paths and reads rule files wherever they are;
-/// `CHOWN` gives a new log to `log_group`; `SYS_NICE` lets threads come before what they audit.
+/// `BPF` and `PERFMON` load and attach programs when rules change. `AUDIT_CONTROL` and `AUDIT_READ` are for the
+/// kernel's audit. `SYSLOG` reveals the addresses of kernel variables that programs read (`/proc/kallsyms` has zeros
+/// without it). `DAC_READ_SEARCH` resolves watched paths and reads rule files anywhere. `CHOWN` gives a new log to
+/// `log_group`. `SYS_NICE` raises thread priorities.
 const KEPT_CAPABILITIES: [Capability; 8] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_READ_SEARCH,
@@ -38,16 +39,16 @@ const KEPT_CAPABILITIES: [Capability; 8] = [
     Capability::CAP_PERFMON,
     Capability::CAP_BPF,
 ];
-/// Says who may open tracepoints, as perf events.
+/// The sysctl that controls who may open tracepoints as perf events.
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
-/// Up to this, `PERFMON` is enough. Debian's kernels add a level above, which is their default and asks for
-/// `SYS_ADMIN`: their patch "security,perf: Allow further restriction of `perf_event_open`", 6.1 and 6.12.
+/// Up to this level `PERFMON` is sufficient. Debian's kernels add a level above, their default, which requires
+/// `SYS_ADMIN`: patch "security,perf: Allow further restriction of `perf_event_open`" of 6.1 and 6.12.
 const PARANOID_UPSTREAM: i32 = 2;
 
-/// Newest version of Landlock whose rights were weighed here; later ones add rights that are left alone.
+/// Newest Landlock ABI whose rights are handled here; rights of later ABIs are not restricted.
 const LANDLOCK_ABI: ABI = ABI::V7;
 
-/// The capabilities that one of these engines needs on this machine.
+/// Capabilities that one of these engines needs on this machine.
 fn kept_capabilities(engines: &[EngineKind]) -> Vec<Capability> {
     let paranoid = fs::read_to_string(PARANOID).unwrap_or_default();
     let mut kept_capabilities = KEPT_CAPABILITIES.to_vec();
@@ -62,29 +63,29 @@ fn kept_capabilities(engines: &[EngineKind]) -> Vec<Capability> {
     kept_capabilities
 }
 
-/// Gives up what is not needed by any of these engines. Directories that do not exist are left out.
+/// Drops what none of these engines needs. Missing directories are skipped.
 ///
 /// # Errors
-/// When the kernel refuses what every process may do to itself. What this kernel does not have is no error:
-/// the answer says what holds.
+/// The kernel refuses an operation that every process may do to itself. A feature that the kernel lacks is no error:
+/// the result says what is enforced.
 pub(super) fn confine(engines: &[EngineKind], writable: &[PathBuf]) -> anyhow::Result<Confinement> {
-    let has = caps::read(None, CapSet::Permitted).context("cannot read the capabilities")?;
+    let has = caps::read(None, CapSet::Permitted).context("cannot read capabilities")?;
     let kept_capabilities: CapsHashSet = kept_capabilities(engines)
         .into_iter()
         .filter(|kept_capabilities| has.contains(kept_capabilities))
         .collect();
     let bounding = empty_bounding();
     for set in [CapSet::Effective, CapSet::Permitted] {
-        caps::set(None, set, &kept_capabilities).context("cannot give up capabilities")?;
+        caps::set(None, set, &kept_capabilities).context("cannot drop capabilities")?;
     }
     for set in [CapSet::Inheritable, CapSet::Ambient] {
-        caps::clear(None, set).context("cannot give up inherited capabilities")?;
+        caps::clear(None, set).context("cannot drop inheritable capabilities")?;
     }
-    prctl::set_no_new_privs().context("cannot give up new privileges")?;
+    prctl::set_no_new_privs().context("cannot set no_new_privs")?;
     let mut capabilities: Vec<String> = kept_capabilities.iter().map(|cap| name(*cap)).collect();
     capabilities.sort();
     let (landlock, writable) =
-        restrict_with_landlock(writable).context("cannot restrict what is written to")?;
+        restrict_with_landlock(writable).context("cannot restrict file access with Landlock")?;
     Ok(Confinement {
         capabilities,
         bounding,
@@ -94,8 +95,8 @@ pub(super) fn confine(engines: &[EngineKind], writable: &[PathBuf]) -> anyhow::R
     })
 }
 
-/// Empties the bounding set; whether that was allowed. Without `CAP_SETPCAP`, as in some containers, it is
-/// not, and stays as small as whoever started the daemon has made it.
+/// Empties the bounding set and returns whether it could. Without `CAP_SETPCAP`, as in some containers, the set stays
+/// as it is.
 fn empty_bounding() -> bool {
     let bounding = caps::read(None, CapSet::Bounding).unwrap_or_default();
     bounding
@@ -103,13 +104,13 @@ fn empty_bounding() -> bool {
         .all(|&cap| caps::drop(None, CapSet::Bounding, cap).is_ok())
 }
 
-/// `CAP_AUDIT_READ` as `audit_read`.
+/// Converts `CAP_AUDIT_READ` to `audit_read`.
 fn name(cap: Capability) -> String {
     let name = cap.to_string().to_lowercase();
     name.strip_prefix("cap_").unwrap_or(&name).to_owned()
 }
 
-/// Lets the process write below these directories only; how much of that this kernel can do.
+/// Restricts writes to these directories and returns the enforcement level.
 fn restrict_with_landlock(writable: &[PathBuf]) -> anyhow::Result<(String, Vec<String>)> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_write(LANDLOCK_ABI) | AccessFs::Execute)?
@@ -117,7 +118,7 @@ fn restrict_with_landlock(writable: &[PathBuf]) -> anyhow::Result<(String, Vec<S
         .create()?;
     let mut shown = Vec::new();
     for path in writable {
-        // `/run/audit` needs not be there, and what is not there cannot be written to.
+        // `/run/audit` may be missing; then it cannot be written to.
         if let Ok(directory) = PathFd::new(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(directory, directory_access()))?;
             shown.push(Path::display(path).to_string());
@@ -129,16 +130,16 @@ fn restrict_with_landlock(writable: &[PathBuf]) -> anyhow::Result<(String, Vec<S
     let version = match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => format!("{effective_abi:?}"),
         LandlockStatus::NotEnabled => "not enabled in this kernel".to_owned(),
-        _ => "not in this kernel".to_owned(),
+        _ => "not supported by this kernel".to_owned(),
     };
     Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => (format!("whole, {version}"), shown),
-        RulesetStatus::PartiallyEnforced => (format!("in part, {version}"), shown),
+        RulesetStatus::FullyEnforced => (format!("fully enforced, {version}"), shown),
+        RulesetStatus::PartiallyEnforced => (format!("partially enforced, {version}"), shown),
         RulesetStatus::NotEnforced => (version, Vec::new()),
     })
 }
 
-/// What is done in a directory of the daemon: files and sockets come, are written to, and go.
+/// Access rights in a directory of the daemon: create, write and remove files and sockets.
 fn directory_access() -> BitFlags<AccessFs> {
     AccessFs::WriteFile
         | AccessFs::Truncate
@@ -154,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// All of it is of the calling thread alone, and goes with it.
+    /// Applies to the calling thread only, and ends with it.
     #[test]
     fn confined_thread_writes_only_below_named_directories() {
         let place = tempfile::tempdir().unwrap();
@@ -181,7 +182,7 @@ mod tests {
                 assert_eq!(bits & !kept_capabilities, 0, "{line}");
             }
         }
-        // Kernels without Landlock are no reason not to audit: it is said.
+        // A kernel without Landlock is reported, not refused.
         let holds = confinement.landlock.contains(',');
         assert_eq!((unwritten, unstarted), (holds, holds), "{confinement:?}");
         assert_eq!(confinement.writable.len(), usize::from(holds));

@@ -1,4 +1,4 @@
-//! The loop of the main thread: signals, the control socket, and what is due at a time.
+//! The main thread's loop: signals, the control socket and timers.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl EventLoop {
     /// Runs until a signal or the end of the pipeline. Returns whether BPF objects stay pinned for the next daemon.
     ///
     /// # Errors
-    /// When a descriptor cannot be polled or read.
+    /// A descriptor cannot be polled or read.
     pub(super) fn run(&mut self) -> anyhow::Result<bool> {
         loop {
             let due = [

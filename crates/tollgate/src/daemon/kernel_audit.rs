@@ -1,12 +1,13 @@
-//! The kernel's own audit while the daemon runs: it sends its messages, its syscall auditing costs nothing,
-//! and at the end it is as before.
+//! The kernel's own audit while the daemon runs: it sends its records, its syscall auditing is off, and its settings
+//! are restored at the end.
 //!
-//! Messages of users, logins, denials and the like come from the kernel, and most of them only while its
-//! audit is enabled. But a task that starts then pays at each of its calls, unless `-a never,task` stands
-//! before; so that rule is loaded first, and without it nothing is enabled here.
+//! Records of users, logins and denials come from the kernel, and most of them only while its audit is enabled. But
+//! then each syscall of a new task is slower, unless the rule `-a never,task` is loaded before. So that rule is
+//! loaded first; without it audit is not enabled here.
 //!
-//! One process of the machine is sent the messages, and it alone changes anything; others may listen
-//! beside it. [`saved`] keeps what was before, also for the daemon that comes after one that was killed.
+//! One process of the machine, the registered daemon, receives the records, and only it changes settings; others may
+//! read the multicast group. [`saved_state`] stores the previous settings, also for the daemon after one that was
+//! killed.
 
 mod saved_state;
 
@@ -24,28 +25,28 @@ use crate::control::protocol::KernelMessages;
 use crate::messages::info;
 use saved_state::{PreviousSettings, SavedStateFile};
 
-/// Where it is kept what was before: there is one kernel's audit on a machine.
+/// File with the previous settings. There is one kernel audit per machine.
 const SAVED_STATE_PATH: &str = "/run/tollgate/kernel-audit";
-/// Messages that may wait with the kernel: what benchmarks of hardening ask for at least.
+/// Backlog limit: the minimum that hardening benchmarks require.
 const BACKLOG_LIMIT: u32 = 8192;
-/// Between two looks at what the kernel has lost.
+/// Interval of polling the kernel's lost counter.
 const POLL_PERIOD: Duration = Duration::from_secs(10);
-/// For what the kernel has to send at the end.
+/// Time for the kernel's last records at the end.
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(1);
-/// `-e 0`, `-e 1` and `-e 2` of `auditctl`.
+/// `-e 0`, `-e 1` and `-e 2` of auditctl.
 const OFF: u32 = 0;
 const ON: u32 = 1;
 const LOCKED: u32 = 2;
 
-/// Where the messages come from: the kernel's audit.
+/// Source of the kernel's own records.
 #[derive(Debug)]
 pub(super) struct KernelAudit {
     control: AuditSocket,
-    /// What was before, when this process is the one that the messages are sent to.
+    /// Previous settings, if this process is the registered daemon.
     registered: Option<Registered>,
-    /// What the kernel had lost at the last look.
+    /// The kernel's lost counter at the last poll.
     lost: u32,
-    /// Lost since this daemon reads.
+    /// Records lost since this daemon started to read.
     total_lost: u64,
     due: Instant,
 }
@@ -53,17 +54,16 @@ pub(super) struct KernelAudit {
 #[derive(Debug)]
 struct Registered {
     saved: SavedStateFile,
-    /// Whether it may be enabled and disabled.
+    /// Whether this daemon may enable and disable audit.
     ours: bool,
 }
 
 impl KernelAudit {
-    /// Opens the way for messages, and gives them. Nothing comes before [`KernelAudit::begin`], where nobody has
-    /// enabled the kernel's audit. `None` when none are wanted or, with `Auto`, none can be had, which is
-    /// said.
+    /// Opens the source and the stream of records. Nothing arrives before [`KernelAudit::begin`] unless another
+    /// process has enabled audit. `None` if records are not wanted, or with `Auto` not available, which is reported.
     ///
     /// # Errors
-    /// When the kernel does not give what was asked for by name.
+    /// The kernel refuses the mode that the configuration names.
     pub(super) fn open(wanted: KernelRecordsMode) -> anyhow::Result<Option<(Self, RecordStream)>> {
         match wanted {
             KernelRecordsMode::Off => {
@@ -77,8 +77,8 @@ impl KernelAudit {
             KernelRecordsMode::Unicast => match Self::register()? {
                 Some(opened) => Ok(Some(opened)),
                 None => bail!(
-                    "another process is sent the messages of the kernel's audit: end it, or listen \
-                     beside it with `multicast`"
+                    "another process receives the records of the kernel's audit: stop it, or set \
+                         `kernel_messages = \"multicast\"` to read beside it"
                 ),
             },
             KernelRecordsMode::Auto => {
@@ -88,7 +88,7 @@ impl KernelAudit {
                 };
                 Ok(opened.unwrap_or_else(|error| {
                     info(&format!(
-                        "messages of the kernel's audit are not read: {error:#}"
+                        "the records of the kernel's audit are not read: {error:#}"
                     ));
                     None
                 }))
@@ -97,28 +97,31 @@ impl KernelAudit {
     }
 
     fn listen() -> anyhow::Result<(Self, RecordStream)> {
-        let stream =
-            RecordStream::join_multicast().context("cannot listen to the kernel's audit")?;
+        let stream = RecordStream::join_multicast()
+            .context("cannot join the multicast group of the kernel's audit")?;
         Ok((Self::new(None)?, stream))
     }
 
-    /// Becomes the process that messages are sent to; `None` when another one is.
+    /// Registers as the audit daemon; `None` if another process is registered.
     fn register() -> anyhow::Result<Option<(Self, RecordStream)>> {
-        // Without a place to keep what was before, nothing may be changed.
+        // Nothing is changed unless the previous settings can be stored.
         let Some(saved) = SavedStateFile::take(Path::new(SAVED_STATE_PATH))? else {
             return Ok(None);
         };
         let stream = match RecordStream::register() {
             Ok(stream) => stream,
             Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) => return Ok(None),
-            Err(error) => return Err(error).context("the kernel's audit takes no reader"),
+            Err(error) => {
+                return Err(error).context("cannot register as the kernel's audit daemon");
+            }
         };
         let registered = Registered { saved, ours: false };
         Ok(Some((Self::new(Some(registered))?, stream)))
     }
 
     fn new(registered: Option<Registered>) -> anyhow::Result<Self> {
-        let control = AuditSocket::open().context("the kernel has no audit")?;
+        let control = AuditSocket::open()
+            .context("cannot open an audit socket: the kernel may be built without audit")?;
         let lost = control.status().map_or(0, |status| status.lost);
         Ok(Self {
             control,
@@ -129,25 +132,25 @@ impl KernelAudit {
         })
     }
 
-    /// Has messages sent from now on.
+    /// Enables the records.
     ///
     /// # Errors
-    /// When the kernel's audit cannot be changed; it is as before then.
+    /// The kernel's audit cannot be changed. It is left as it was.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
         let Some(registered) = &mut self.registered else {
-            info("messages of the kernel's audit: listening beside the process that is sent them");
+            info("kernel audit records: reading the multicast group beside another audit daemon");
             return Ok(());
         };
-        let cannot = "cannot learn the state of the kernel's audit";
+        let cannot = "cannot read the status of the kernel's audit";
         let status = self.control.status().context(cannot)?;
         let state = AuditSummary::query().context(cannot)?;
         if status.settings.enabled == LOCKED || state.rules != 0 {
             info(
-                "messages of the kernel's audit: its rules and settings are those of others, and stay",
+                "kernel audit records: rules or settings of another program are active and stay unchanged",
             );
             return Ok(());
         }
-        // What a daemon that was killed has set is not what was before.
+        // Settings of a killed daemon are not the previous settings.
         let before = registered.saved.before().unwrap_or(PreviousSettings {
             enabled: status.settings.enabled,
             backlog_limit: status.settings.backlog_limit,
@@ -159,7 +162,7 @@ impl KernelAudit {
         if !state.never_task {
             self.control
                 .add_never_task()
-                .context("cannot keep tasks free of the kernel's syscall auditing")?;
+                .context("cannot load `-a never,task`, which keeps new tasks free of the kernel's syscall auditing")?;
         }
         self.set(AuditSettings {
             enabled: ON,
@@ -170,10 +173,10 @@ impl KernelAudit {
         })
     }
 
-    /// Has the kernel make messages, or not, as `-e 1` and `-e 0` say.
+    /// Enables or disables the kernel's audit, as `-e 1` and `-e 0` do.
     ///
     /// # Errors
-    /// When the kernel's audit cannot be changed.
+    /// The kernel's audit cannot be changed.
     pub(super) fn enable(&mut self, on: bool) -> anyhow::Result<()> {
         if !self.registered.as_ref().is_some_and(|to| to.ours) {
             return Ok(());
@@ -194,41 +197,39 @@ impl KernelAudit {
         self.due.saturating_duration_since(Instant::now())
     }
 
-    /// Looks at its time what the kernel has lost since the last look.
+    /// Polls the kernel's lost counter if due; returns the newly lost records.
     pub(super) fn poll(&mut self) -> Option<u32> {
         (self.due <= Instant::now())
             .then(|| self.poll_now())
             .flatten()
     }
 
-    /// Looks what the kernel has lost since the last look.
+    /// Polls the kernel's lost counter; returns the newly lost records.
     pub(super) fn poll_now(&mut self) -> Option<u32> {
         self.due = Instant::now() + POLL_PERIOD;
         let now = self.control.status().ok()?.lost;
         let before = std::mem::replace(&mut self.lost, now);
-        // Who has set the count to zero has read it.
+        // A process that resets the counter has read it.
         let lost = now.checked_sub(before).unwrap_or(now);
         self.total_lost += u64::from(lost);
         (lost != 0).then_some(lost)
     }
 
-    /// What it has lost since this daemon reads, as of the last look.
+    /// Records lost since this daemon started to read, as of the last poll.
     pub(super) const fn total_lost(&self) -> u64 {
         self.total_lost
     }
 
-    /// Leaves what was changed to the next daemon, which knows what was before.
+    /// Leaves the settings to the next daemon, which finds the previous ones in the file.
     pub(super) fn leave(&mut self) {
         if let Some(registered) = &mut self.registered
             && std::mem::take(&mut registered.ours)
         {
-            info(
-                "messages of the kernel's audit: until the next daemon, they go to the kernel's log",
-            );
+            info("kernel audit records go to the kernel log until the next daemon starts");
         }
     }
 
-    /// Waits until what the kernel has for this reader was sent, for a moment at most.
+    /// Waits briefly until the kernel has sent its pending records.
     fn settle(&self) {
         let until = Instant::now() + REGISTER_TIMEOUT;
         while Instant::now() < until
@@ -241,7 +242,7 @@ impl KernelAudit {
         }
     }
 
-    /// What there is to say about it.
+    /// Fills in the kernel's counters.
     pub(super) fn fill_status(&self, messages: &mut KernelMessages) {
         let how = if self.registered.is_some() {
             "registered"
@@ -256,7 +257,7 @@ impl KernelAudit {
     fn settings(&self) -> anyhow::Result<AuditSettings> {
         let status = self.control.status();
         Ok(status
-            .context("cannot learn the state of the kernel's audit")?
+            .context("cannot read the status of the kernel's audit")?
             .settings)
     }
 
@@ -268,7 +269,7 @@ impl KernelAudit {
 }
 
 impl Drop for KernelAudit {
-    /// Leaves the kernel's audit as it was found, if it is not left to the next daemon. What was sent until then can still be read.
+    /// Restores the kernel's audit, unless it is left to the next daemon. Records sent until then can still be read.
     fn drop(&mut self) {
         match &mut self.registered {
             None => return,
@@ -279,15 +280,17 @@ impl Drop for KernelAudit {
         }
         self.settle();
         if let Err(error) = self.control.unregister() {
-            info(&format!("the kernel's audit keeps this reader: {error}"));
+            info(&format!(
+                "cannot unregister from the kernel's audit: {error}"
+            ));
         }
     }
 }
 
-/// Puts back what a daemon has changed that was killed, unless another one goes on with it.
+/// Restores the settings that a killed daemon has changed, unless another daemon uses them.
 ///
 /// # Errors
-/// When that cannot be learned.
+/// The status cannot be read.
 fn repair() -> anyhow::Result<()> {
     let path = Path::new(SAVED_STATE_PATH);
     if !path.exists() {
@@ -296,15 +299,16 @@ fn repair() -> anyhow::Result<()> {
     if let Some(mut saved) = SavedStateFile::take(path)?
         && saved.before().is_some()
     {
-        let control = AuditSocket::open().context("the kernel has no audit")?;
+        let control = AuditSocket::open()
+            .context("cannot open an audit socket: the kernel may be built without audit")?;
         restore(&control, &mut saved);
-        // It would say so when it next had something to send.
+        // The kernel finds out when it next sends something.
         let _another_lives = control.unregister_dead_daemon();
     }
     Ok(())
 }
 
-/// Puts back what was before, if that is kept; says what cannot be put back.
+/// Restores the stored settings, and reports failures.
 fn restore(control: &AuditSocket, saved: &mut SavedStateFile) {
     let Some(before) = saved.before() else {
         return;
@@ -324,11 +328,13 @@ fn restore(control: &AuditSocket, saved: &mut SavedStateFile) {
     };
     match restored.and(removed) {
         Ok(()) => saved.clear(),
-        Err(error) => info(&format!("the kernel's audit is not as before: {error}")),
+        Err(error) => info(&format!(
+            "cannot restore the settings of the kernel's audit: {error}; see `auditctl -s`"
+        )),
     }
 }
 
-/// What somebody else has deleted is deleted.
+/// A rule that another process has deleted is no error.
 fn ignore_missing(deleted: io::Result<()>) -> io::Result<()> {
     match deleted {
         Err(error) if error.raw_os_error() == Some(Errno::ENOENT as i32) => Ok(()),

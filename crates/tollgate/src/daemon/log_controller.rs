@@ -1,4 +1,4 @@
-//! What the main thread has done to the log: at signals, at its own time, and at the end.
+//! The main thread's control of the log: signals, timers and the end.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -19,40 +19,40 @@ use crate::messages::{self, warn};
 use crate::pipeline::log_thread::{LOG_THREAD_TIMEOUT, LogCommand, LogCommandSender};
 use crate::sinks::audit_log::{LogConfig, SignalSender};
 
-/// Where `auditd` writes its state at CONT, and scripts look for it.
+/// State file that `auditd` writes at SIGCONT and scripts read.
 const STATE: &str = "/run/audit/auditd.state";
-/// Where the log is, and how it is kept.
+/// Source of the log's path and settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogSource {
-    /// The administrator's configuration.
+    /// Path of `auditd.conf`.
     pub(crate) conf: Option<PathBuf>,
-    /// A log that was named; without configuration it is only written.
+    /// Explicit log path. Without `auditd.conf` the log is only written.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// Looks after the log from the main thread.
+/// Controls the log from the main thread.
 #[derive(Debug)]
 pub(crate) struct LogController {
     source: LogSource,
     commands: LogCommandSender,
-    /// Settings of which it is not known yet whether they are in force.
+    /// New settings, until the log thread has answered.
     pending: Option<(LogConfig, Receiver<bool>)>,
     report_period: Option<Duration>,
     due: Instant,
-    /// Where it is.
+    /// Path of the log.
     log: PathBuf,
 }
 
 impl LogSource {
-    /// Whether the log is only written, and nothing is said of how it is kept.
+    /// Whether there is no `auditd.conf`.
     pub(crate) const fn is_plain(&self) -> bool {
         self.conf.is_none() && self.path.is_some()
     }
 
-    /// How the log is to be kept; `None` when the configuration is wrong, which has been said.
+    /// Reads the log's settings. `None` if `auditd.conf` is wrong, which has been reported.
     ///
     /// # Errors
-    /// Configuration that cannot be read, or a machine without a name as it was asked for.
+    /// The configuration cannot be read, or the node name it asks for is not available.
     pub(crate) fn log_config(&self) -> anyhow::Result<Option<LogConfig>> {
         let conf = match (&self.conf, &self.path) {
             (Some(conf), _) => {
@@ -69,20 +69,20 @@ impl LogSource {
         LogConfig::configured(conf, self.path.clone()).map(Some)
     }
 
-    /// Whether `auditd` may be writing to the same log.
+    /// Checks that `auditd` does not write to the same log.
     ///
     /// # Errors
-    /// When it runs.
+    /// `auditd` runs.
     pub(crate) fn ensure_no_other_writer(&self) -> anyhow::Result<()> {
         if self.path.is_some() {
             return Ok(());
         }
-        // Without the kernel's audit there is no auditd either.
+        // Without the kernel's audit `auditd` cannot run.
         let pid = AuditSummary::query().map_or(0, |kernel| kernel.pid);
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.trim_end() == "auditd" {
             bail!(
-                "auditd runs, as process {pid}, and writes the log that auditd.conf names: stop it, or give tollgate a log of its own with --log"
+                "auditd (PID {pid}) writes the log that auditd.conf names: stop auditd, or give tollgate its own log with --log"
             );
         }
         Ok(())
@@ -90,7 +90,7 @@ impl LogSource {
 }
 
 impl LogController {
-    /// Looks after a log that is kept like this.
+    /// Creates the controller of an open log.
     pub(crate) fn new(
         source: LogSource,
         log_config: &LogConfig,
@@ -108,18 +108,18 @@ impl LogController {
         tend
     }
 
-    /// How long nothing is to be done.
+    /// Time until [`LogController::poll`] is due.
     pub(crate) fn next_poll(&self) -> Option<Duration> {
         self.report_period
             .map(|_| self.due.saturating_duration_since(Instant::now()))
     }
 
-    /// Where the log is.
+    /// Path of the log.
     pub(crate) fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Does what is due by the clock.
+    /// Handles what is due.
     pub(crate) fn poll(&mut self) {
         self.await_configuration(Duration::ZERO);
         if let Some(report_period) = self.report_period
@@ -130,13 +130,13 @@ impl LogController {
         }
     }
 
-    /// Does what a signal asks of the log; whether the daemon is to go on.
+    /// Handles a signal for the log. Returns whether the daemon continues.
     pub(crate) fn handle_signal(&mut self, handle_signal: &siginfo) -> bool {
         let sender = SignalSender::of(handle_signal.ssi_pid, handle_signal.ssi_uid);
         let number = i32::try_from(handle_signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
-            Ok(Signal::SIGUSR1) => self.send(LogCommand::Rotate(sender), "no new log is begun"),
-            Ok(Signal::SIGUSR2) => self.send(LogCommand::Resume(sender), "nothing is resumed"),
+            Ok(Signal::SIGUSR1) => self.send(LogCommand::Rotate(sender), "the log is not rotated"),
+            Ok(Signal::SIGUSR2) => self.send(LogCommand::Resume(sender), "logging is not resumed"),
             Ok(Signal::SIGCONT) => self.report(),
             Ok(Signal::SIGHUP) => self.configure(sender),
             _ => {
@@ -158,25 +158,27 @@ impl LogController {
             return;
         }
         if !self.await_configuration(LOG_THREAD_TIMEOUT) {
-            return warn("the log thread is busy: the configuration is not read again");
+            return warn("the log thread is busy: auditd.conf is not reloaded; repeat SIGHUP");
         }
         let log_config = self.source.log_config().unwrap_or_else(|error| {
-            warn(&format!("the old configuration stays in force: {error:#}"));
+            warn(&format!(
+                "auditd.conf is not reloaded, the old settings stay active: {error:#}"
+            ));
             None
         });
         let (commands, from) = bounded(1);
         let order = LogCommand::Configure(log_config.clone().map(Box::new), sender, commands);
         if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
-            return warn("the log thread is busy: the configuration is not taken on");
+            return warn("the log thread is busy: auditd.conf is not reloaded; repeat SIGHUP");
         }
         self.pending = log_config.map(|log_config| (log_config, from));
         if !self.await_configuration(LOG_THREAD_TIMEOUT) {
-            warn("the log thread is busy: it takes the configuration on when it can");
+            warn("the log thread is busy: it will apply auditd.conf later");
         }
     }
 
-    /// Follows the log if settings that were asked for are in force, after so long at most; whether that is
-    /// known.
+    /// Switches to the requested settings once they are active, after at most `patience`. Returns whether the answer
+    /// has arrived.
     fn await_configuration(&mut self, patience: Duration) -> bool {
         let Some((log_config, from)) = self.pending.take() else {
             return true;
@@ -206,18 +208,18 @@ impl LogController {
         self.commands
             .send_within(LogCommand::Report(commands), LOG_THREAD_TIMEOUT);
         let Ok(text) = from.recv_timeout(LOG_THREAD_TIMEOUT) else {
-            return warn("no state is reported: the log thread is busy");
+            return warn("cannot write the state file: the log thread is busy; repeat SIGCONT");
         };
         if let Err(error) = write_state(Path::new(STATE), &text) {
-            warn(&format!("no state is reported: {error:#}"));
+            warn(&format!("cannot write the state file: {error:#}"));
         }
     }
 }
 
-/// Where the state is written, made if it is not there yet: a confined daemon could not.
+/// Directory of the state file. Created now: a confined daemon could not.
 pub(super) fn state_directory() -> PathBuf {
     let path = Path::new(STATE).parent().unwrap_or_else(|| Path::new("/"));
-    // A directory that cannot be made is told of when a state is to be written.
+    // A failure is reported when the state is written.
     let _made = DirBuilder::new().recursive(true).mode(0o750).create(path);
     path.to_owned()
 }

@@ -1,4 +1,4 @@
-//! The store's view of the running pipeline: orders to it, and what it says of itself.
+//! The main thread's handle of the running pipeline: commands and status.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::pipeline::{RunningPipeline, StartReport};
 use crate::sinks::audit_log::LockedLogSettings;
 use crate::sinks::queue::{self as outlet, QueueStats};
 
-/// How long the main thread looks whether the ring is drained, and serves nobody meanwhile.
+/// How long the main thread waits for the ring thread in a watchdog check; it serves no client meanwhile.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// A running pipeline.
@@ -41,7 +41,7 @@ pub(super) struct PipelineHandle {
     stats: StatsReader,
     written: Arc<LogCounters>,
     engine: EngineKind,
-    /// What is attached now.
+    /// Hooks attached now.
     pub(super) attached: AttachedHooks,
     paths: DaemonPaths,
     confinement: Confinement,
@@ -50,21 +50,21 @@ pub(super) struct PipelineHandle {
     json: Option<QueueStats>,
 }
 
-/// Where what a daemon does is to be found.
+/// Paths of the daemon's output.
 #[derive(Clone, Debug)]
 pub(super) struct DaemonPaths {
     pub(super) log: PathBuf,
-    /// The log for programs, when there is one.
+    /// The JSON log, if there is one.
     pub(super) json: Option<PathBuf>,
-    /// Where what audits is pinned, when it is.
+    /// Pin directory, if objects are pinned.
     pub(super) pins: Option<PathBuf>,
-    /// Who writes the log.
+    /// Commands to the log thread.
     pub(super) log_thread: LogCommandSender,
 }
 
 impl PipelineHandle {
-    /// The pipeline that has been started, where it writes and is pinned, what the daemon has given up, and
-    /// the kernel's audit if that is read.
+    /// Creates the handle of a started pipeline, with its paths, its confinement and the kernel's audit if it is
+    /// read.
     pub(super) fn new(
         running: &RunningPipeline,
         started: StartReport,
@@ -87,34 +87,34 @@ impl PipelineHandle {
         }
     }
 
-    /// When [`PipelineHandle::poll`] is due, if it is.
+    /// Time until [`PipelineHandle::poll`] is due.
     pub(super) fn next_poll(&self) -> Option<Duration> {
         self.kernel_audit.as_ref().map(KernelAudit::next_poll)
     }
 
-    /// Looks at its time what the kernel's audit has lost, and records it.
+    /// Polls the kernel's lost counter if due, and records losses.
     pub(super) fn poll(&mut self) {
         if let Some(lost) = self.kernel_audit.as_mut().and_then(KernelAudit::poll) {
             self.record_lost_kernel_records(lost);
         }
     }
 
-    /// Knows that the log is there.
+    /// Sets the path of the log after a reconfiguration.
     pub(super) fn set_log_path(&mut self, log: &Path) {
         if self.paths.log != log {
             log.clone_into(&mut self.paths.log);
         }
     }
 
-    /// Has the kernel's audit stay as it is for the next daemon, and not as it was found.
+    /// Keeps the kernel's audit settings for the next daemon.
     pub(super) fn keep_kernel_audit(&mut self) {
         if let Some(kernel_audit) = &mut self.kernel_audit {
             kernel_audit.leave();
         }
     }
 
-    /// Leaves the kernel's audit as it was found; what it has sent until then is still taken. Gives what
-    /// it has lost.
+    /// Restores the kernel's audit settings. Records sent until then are still read. Returns the number of lost
+    /// records.
     pub(super) fn release_kernel_audit(&mut self) -> u64 {
         let Some(mut kernel_audit) = self.kernel_audit.take() else {
             return 0;
@@ -130,7 +130,7 @@ impl PipelineHandle {
         let recorded = self.commands.record(MsgType::DAEMON_ERR, body.into_bytes());
         if let Err(error) = recorded {
             warn(&format!(
-                "it is not recorded that the kernel has lost {lost} messages: {error:#}"
+                "the kernel's audit lost {lost} records, and the log has no record of it: {error:#}"
             ));
         }
     }
@@ -157,7 +157,7 @@ impl PipelineHandle {
         Some(messages)
     }
 
-    /// Whether the ring is drained: its thread answers only between two drains, and waits for the log.
+    /// Whether the ring thread answers: it does between two drains, and waits for the log.
     pub(super) fn is_alive(&mut self) -> bool {
         self.stats.is_answered(POLL_PERIOD)
     }
@@ -215,7 +215,7 @@ impl PipelineControl for PipelineHandle {
     }
 
     fn lock_log(&mut self) -> anyhow::Result<LockedLogSettings> {
-        // What it was told before it has done by then, and what it is told later leaves the log there.
+        // The log thread has finished earlier commands by then; later ones do not move the log.
         let log_config = self.paths.log_thread.lock()?;
         self.paths.log.clone_from(&log_config.path);
         Ok(log_config.locked_settings())
@@ -242,10 +242,10 @@ impl PipelineControl for PipelineHandle {
         let Some((json, before)) = json else {
             return Ok(());
         };
-        ensure!(json.settle(until), "the JSON log does not keep up");
+        ensure!(json.settle(until), "the JSON log is too slow");
         match json.failure(before) {
             None => Ok(()),
-            Some(reason) => bail!("the JSON log cannot be written to: {reason}"),
+            Some(reason) => bail!("cannot write the JSON log: {reason}"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Order of start and stop. Everything that can be refused is refused before anything is attached.
+//! Start and stop of the daemon. Everything that can fail is checked before anything is attached.
 
 mod ready_message;
 pub(super) mod rules;
@@ -45,66 +45,66 @@ use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::plugins;
 use ready_message::{ReadyMessage, overhead};
 
-/// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
+/// Detaching takes some 70 ms per hook: above this number it is reported.
 const SLOW_TO_DETACH: usize = 10;
 
-const NOT_ROOT: &str = "the daemon must be run by root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)";
+const NOT_ROOT: &str = "the daemon must run as root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)";
 
-/// What the daemon is to do.
+/// Configuration of the daemon.
 pub(crate) struct DaemonConfig {
-    /// Where the rules come from.
+    /// Rule files and their options.
     pub(crate) rules: RuleSource,
-    /// Where to listen for commands.
+    /// Control socket.
     pub(crate) control: ControlSocket,
-    /// How calls and messages are seen.
+    /// How syscalls and kernel records are captured.
     pub(crate) capture: CaptureOptions,
-    /// Start although the kernel can skip programs.
+    /// Start although the kernel can skip BPF programs.
     pub(crate) allow_loss: bool,
-    /// Log file.
+    /// Log and its settings.
     pub(crate) log: LogSource,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
-    /// Where to serve metrics.
+    /// Address of the metrics server.
     pub(crate) metrics: Option<MetricsAddress>,
-    /// Whether what audits outlives the daemon.
+    /// Whether BPF objects outlive the daemon.
     pub(crate) pin_policy: PinPolicy,
-    /// A view for people.
+    /// Console output (`--print`).
     pub(crate) terminal: Option<Console>,
-    /// A log for programs.
+    /// JSON log.
     pub(crate) json: Option<JsonLogConfig>,
-    /// Called once, when auditing has begun.
+    /// Called once, when auditing has started.
     pub(crate) on_ready: Box<dyn FnOnce()>,
-    /// Called at `SIGHUP`: where the rules come from now; nothing when that is not known, which it says.
+    /// Called at `SIGHUP`: reads the rule source again. `None` if it is invalid, which has been reported.
     pub(crate) reload_rules: Box<dyn Fn() -> Option<RuleSource>>,
 }
 
-/// Where rules come from, and what is to be done about them.
+/// Rule files and their options.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleSource {
     /// Rule files, read in this order.
     pub(crate) files: Vec<PathBuf>,
-    /// Load what can be loaded when some rules cannot be honoured.
+    /// Load the valid rules if others are invalid.
     pub(crate) partial: bool,
-    /// Keys of the rules whose calls are denied when they could not be recorded.
+    /// Keys of the rules that deny a syscall which cannot be recorded.
     pub(crate) deny: Vec<BString>,
 }
 
-/// Whether there is a control socket.
+/// Whether to open a control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlSocket {
-    /// None.
+    /// No control socket.
     No,
-    /// There, unless another daemon listens there.
+    /// At this path, unless another daemon listens there.
     IfFree(PathBuf),
-    /// There.
+    /// At this path.
     At(PathBuf),
 }
 
-/// Audits until TERM or INT, or until QUIT, which leaves what audits to the next daemon, as all of them do when
-/// it is locked; reads its rules again at HUP.
+/// Runs until SIGTERM or SIGINT; SIGHUP reloads the rules. After SIGQUIT, or when the rules are locked, the BPF
+/// programs stay attached for the next daemon.
 ///
 /// # Errors
-/// What kept the daemon from starting, or made the engine fail.
+/// The daemon cannot start, or the engine has failed.
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     if !geteuid().is_root() {
         info(NOT_ROOT);
@@ -112,7 +112,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     }
     let server = listen(&settings.control)?;
     let Some(mut log_config) = settings.log.log_config()? else {
-        warn("nothing is attached: the configuration above is wrong");
+        warn("nothing is attached: correct the errors above in auditd.conf");
         return Ok(Exit::Config.into());
     };
     settings.log.ensure_no_other_writer()?;
@@ -129,8 +129,8 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let plan = store.plan();
     ensure!(
         server.is_some() || plan.records(),
-        "the rules record nothing, no rule of the lists exit and io_uring says always, and without a \
-         control socket no others can come"
+        "the rules record nothing: no rule of the lists exit and io_uring has the action always; add \
+         one, or enable the control socket to load rules later"
     );
     let manager = ServiceManager::from_environment();
     warn_about_other_auditors();
@@ -174,7 +174,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     report_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
     drop(priced);
     info(&format!("confined: {confinement}"));
-    let status = format!("auditing with the engine {}", started.engine.name());
+    let status = format!("auditing with engine {}", started.engine.name());
     let kept = DaemonPaths {
         log: log_path,
         json: json_path,
@@ -184,7 +184,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let adopted = started.adopted;
     let mut handle = PipelineHandle::new(&running, started, kept, confinement, source, limits);
     if let Err(error) = store.begin(&mut handle) {
-        // What was there before stays.
+        // Keep what was attached before.
         finish(
             handle,
             running,
@@ -225,7 +225,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     )
 }
 
-/// Says how auditing has begun, what this daemon has taken over, and what the next one can.
+/// Reports the start: engine, takeover and pins.
 fn report_start(
     (plan, loaded): &(Plan, LoadedRules),
     started: &StartReport,
@@ -241,12 +241,12 @@ fn report_start(
     }
     rules::report_denials(plan);
     if started.adopted {
-        info("goes on where the daemon before this one has ended");
+        info("took over the BPF programs of the previous daemon");
     }
     if let Some(place) = pinned_in {
         let place = place.display();
         info(&format!(
-            "what audits outlives this daemon: pinned in `{place}`"
+            "BPF programs outlive this daemon: pinned in `{place}`"
         ));
     }
     let ready_message = ReadyMessage {
@@ -260,7 +260,7 @@ fn report_start(
     info(&ready_message.to_string());
 }
 
-/// What must be opened, or looked at, before rights are given up.
+/// Resources that must be opened before privileges are dropped.
 struct PrivilegedResources {
     source: Option<KernelAudit>,
     messages: Option<RecordStream>,
@@ -269,7 +269,7 @@ struct PrivilegedResources {
     launcher: Option<Launcher>,
     metrics: Option<Metrics>,
     json: Option<JsonLog>,
-    /// Directories that the daemon goes on writing in.
+    /// Directories that the daemon writes to.
     writable: Vec<PathBuf>,
 }
 
@@ -288,8 +288,8 @@ impl PrivilegedResources {
             source,
             messages,
             signals: signals()?,
-            // Tracepoints are below a mount.
-            probe: KernelProbe::read().context("cannot learn what this kernel shows")?,
+            // Reading tracepoints needs privileges.
+            probe: KernelProbe::read().context("cannot read the features of this kernel")?,
             launcher: match &log_config.conf {
                 Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
                 None => None,
@@ -301,7 +301,7 @@ impl PrivilegedResources {
     }
 }
 
-/// Ends what runs, and gives the account. What is pinned in `left_in` goes on.
+/// Stops the pipeline and reports the totals. Objects pinned in `left_in` stay.
 fn finish(
     mut handle: PipelineHandle,
     running: RunningPipeline,
@@ -322,7 +322,7 @@ fn finish(
     info(&format!("stopped: {summary}; log {}", log.display()));
     if let Some(place) = left_in {
         info(&format!(
-            "what audits goes on, for the next daemon: pinned in `{}`",
+            "BPF programs stay attached for the next daemon, pinned in `{}`",
             place.display()
         ));
     } else if handle.attached.hooks.len() > SLOW_TO_DETACH {
@@ -339,7 +339,7 @@ fn finish(
     .into())
 }
 
-/// What serves metrics, where that is wanted.
+/// The metrics server, if configured.
 fn metrics(
     to: Option<&MetricsAddress>,
     server: Option<&Server>,
@@ -351,8 +351,7 @@ fn metrics(
     Metrics::listen(address, server.path()).map(Some)
 }
 
-/// A descriptor for the signals that the daemon obeys. Every thread and program inherits the mask: nobody
-/// else sees them.
+/// A descriptor for the daemon's signals. Every thread and program inherits the mask.
 fn signals() -> anyhow::Result<SignalFd> {
     let signals: SigSet = [
         Signal::SIGTERM,
@@ -366,15 +365,14 @@ fn signals() -> anyhow::Result<SignalFd> {
     .into_iter()
     .collect();
     let mut blocked = signals;
-    // A log that has come to a limit of this process is a write that fails, and not the end of auditing.
+    // A log that exceeds RLIMIT_FSIZE is a failed write, not the end of the daemon.
     blocked.add(Signal::SIGXFSZ);
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), None).context("cannot block signals")?;
     SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        .context("cannot watch signals")
+        .context("cannot create a signal descriptor")
 }
 
-/// Where the daemon writes: its logs, its state, its own socket and those of plugins, and what it pins. The
-/// directories of log and state are made.
+/// Directories that the daemon writes to: logs, state, sockets and pins. Those of log and state are created.
 fn writable(
     log_config: &LogConfig,
     json: Option<&JsonLogConfig>,
@@ -399,17 +397,17 @@ fn writable(
     Ok(writable)
 }
 
-/// Programs, maps and links are descriptors, and rules can need more of these than the usual limit allows. Nobody
-/// is started from here on: plugins have the limit that this daemon was started with.
+/// Raises the limit of open files: programs, maps and links are descriptors. The helper and its plugins are started
+/// before, with the original limit.
 fn raise_open_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
     if let Err(errno) = raised {
-        warn(&format!("the limit of open files stays as it is: {errno}"));
+        warn(&format!("cannot raise the limit of open files: {errno}"));
     }
 }
 
-/// What the engine sends; with the calls of security modules' records, or not.
+/// Engine options, with or without syscalls for records of security modules.
 fn options(settings: &DaemonConfig, with_calls: bool) -> EngineOptions {
     EngineOptions {
         uring: settings.capture.uring,
@@ -420,7 +418,7 @@ fn options(settings: &DaemonConfig, with_calls: bool) -> EngineOptions {
     }
 }
 
-/// Has the kernel's audit send its messages from now on.
+/// Enables the records of the kernel's audit.
 fn start_kernel_audit(source: Option<KernelAudit>) -> anyhow::Result<Option<KernelAudit>> {
     source
         .map(|mut source| source.begin().map(|()| source))
@@ -433,7 +431,7 @@ fn listen(control: &ControlSocket) -> anyhow::Result<Option<Server>> {
         ControlSocket::At(path) => Server::listen(path).map(Some),
         ControlSocket::IfFree(path) if server::is_listening(path) => {
             info(&format!(
-                "another daemon listens at `{}`: this one takes no commands",
+                "another daemon listens at `{}`: this one has no control socket",
                 path.display()
             ));
             Ok(None)
@@ -442,12 +440,12 @@ fn listen(control: &ControlSocket) -> anyhow::Result<Option<Server>> {
     }
 }
 
-/// Something else that makes every syscall pay is worth a line: people would blame us for it.
+/// Warns if the kernel's own audit slows every syscall.
 fn warn_about_other_auditors() {
     match AuditSummary::query() {
         Ok(kernel) if kernel.slows_syscalls() => warn(&format!(
-            "the kernel's own audit is armed as well ({}, {} rules): every syscall pays for it; \
-             `auditctl -D; auditctl -a never,task` makes tasks started from then on free of it",
+            "the kernel's own audit is also active ({}, {} rules) and slows every syscall; \
+             `auditctl -D; auditctl -a never,task` exempts tasks started from then on",
             if kernel.enabled {
                 "enabled"
             } else {
@@ -455,12 +453,12 @@ fn warn_about_other_auditors() {
             },
             kernel.rules
         )),
-        // Without the kernel's audit there is nothing to be said about it.
+        // Without the kernel's audit there is nothing to report.
         Ok(_) | Err(_) => {}
     }
 }
 
 fn event_fd() -> anyhow::Result<EventFd> {
     EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-        .context("cannot make an eventfd")
+        .context("cannot create an eventfd")
 }

@@ -1,6 +1,6 @@
-//! What systemd is told of the daemon: `sd_notify(3)`, one datagram each.
+//! Notifications to systemd: `sd_notify(3)`, one datagram each.
 //!
-//! Nothing is said, and nothing fails, where no service manager asks.
+//! Without a service manager nothing is sent.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// How long after it was not alive it is looked again: the manager counts from what it has heard last.
+/// Delay of the next check if the daemon was not alive: the manager counts from the last message.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The service manager.
 #[derive(Debug, Default)]
 pub(super) struct ServiceManager {
     to: Option<(UnixDatagram, SocketAddr)>,
-    /// How often it wants to hear that the daemon is alive.
+    /// Interval of watchdog messages.
     every: Option<Duration>,
     due: Option<Instant>,
 }
 
 impl ServiceManager {
-    /// Who is named in the environment.
+    /// Reads the service manager's socket and interval from the environment.
     pub(super) fn from_environment() -> Self {
         let named = std::env::var_os("NOTIFY_SOCKET").and_then(|name| address(&name));
         let to = named.and_then(|address| {
             let socket = UnixDatagram::unbound().ok()?;
-            // A manager that takes nothing makes nobody wait.
+            // A manager that does not read must not block the daemon.
             socket.set_nonblocking(true).ok()?;
             Some((socket, address))
         });
@@ -45,29 +45,29 @@ impl ServiceManager {
         }
     }
 
-    /// The daemon audits.
+    /// Reports that the daemon is ready.
     pub(super) fn ready(&self, status: &str) {
         self.notify(&format!("READY=1\nSTATUS={status}"));
     }
 
-    /// It reads its configuration and rules again; [`Self::ready`] follows.
+    /// Reports that the daemon reloads; [`Self::ready`] follows.
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
         self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
     }
 
-    /// It ends.
+    /// Reports that the daemon stops.
     pub(super) fn stopping(&self) {
         self.notify("STOPPING=1\nSTATUS=stopping");
     }
 
-    /// How long until the manager is to hear that the daemon is alive.
+    /// Time until the next watchdog message.
     pub(super) fn next_poll(&self) -> Option<Duration> {
         self.due
             .map(|due| due.saturating_duration_since(Instant::now()))
     }
 
-    /// Tells that it is alive, when that is due and so.
+    /// Sends a watchdog message if it is due and the daemon is alive.
     pub(super) fn poll(&mut self, is_alive: impl FnOnce() -> bool) {
         let now = Instant::now();
         if self.due.is_none_or(|due| due > now) {
@@ -81,7 +81,7 @@ impl ServiceManager {
             if is_alive {
                 now + every
             } else {
-                // Looking may have taken its time.
+                // The check may take time.
                 Instant::now() + RETRY.min(every)
             }
         });
@@ -89,13 +89,13 @@ impl ServiceManager {
 
     fn notify(&self, state: &str) {
         if let Some((socket, address)) = &self.to {
-            // A manager that has gone away needs to know nothing.
+            // A manager that has gone away needs no message.
             let _gone = socket.send_to_addr(state.as_bytes(), address);
         }
     }
 }
 
-/// A path, or after an `@` a name that is no path.
+/// A path, or an abstract name after `@`.
 fn address(name: &OsStr) -> Option<SocketAddr> {
     match name.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok(),

@@ -1,4 +1,4 @@
-//! The daemon's end: asks for programs, and holds on to those that run.
+//! The daemon's end: starts programs through the helper, and signals them.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -17,16 +17,16 @@ use nix::sys::time::{TimeVal, TimeValLike as _};
 use super::COMMAND;
 use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, ProgramSignal, Request};
 
-/// What systemd has told the daemon, and is no business of the programs that it starts.
+/// Variables of systemd for the daemon, not for the programs that it starts.
 const SERVICE_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
-/// The launcher starts programs and waits for nothing: it answers within milliseconds.
+/// The helper never waits: it answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The launcher. Clones ask the same one, one after the other.
+/// Access to the helper. Clones use the same one in turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Launcher(Arc<Mutex<Option<OwnedFd>>>);
 
-/// A program that was started.
+/// A started program.
 #[derive(Debug)]
 pub(crate) struct LaunchedProgram {
     launcher: Launcher,
@@ -34,11 +34,10 @@ pub(crate) struct LaunchedProgram {
 }
 
 impl Launcher {
-    /// Starts the launcher, which has all rights that this process has now. It ends when nobody is left who
-    /// could ask it.
+    /// Starts the helper with the privileges of this process. It ends with the last client.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// It cannot be started.
     pub(crate) fn start(auditd_conf: Option<&Path>) -> anyhow::Result<Self> {
         let (ours, theirs) = socketpair(
             AddressFamily::Unix,
@@ -46,10 +45,11 @@ impl Launcher {
             None,
             SockFlag::SOCK_CLOEXEC,
         )
-        .context("cannot make a socket for the launcher")?;
+        .context("cannot create a socket for the helper")?;
         let patience = TimeVal::seconds(ANSWER_TIMEOUT.as_secs().cast_signed());
-        setsockopt(&ours, ReceiveTimeout, &patience).context("cannot limit the launcher's time")?;
-        let program = std::env::current_exe().context("cannot find this program")?;
+        setsockopt(&ours, ReceiveTimeout, &patience)
+            .context("cannot set a timeout for the helper")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = Command::new(program);
         command.arg(COMMAND);
         if let Some(conf) = auditd_conf {
@@ -58,20 +58,20 @@ impl Launcher {
         for variable in SERVICE_VARIABLES {
             command.env_remove(variable);
         }
-        // In a group of its own: Ctrl-C is for the daemon, which ends its programs in order.
+        // Its own process group: Ctrl-C goes to the daemon, which ends its programs in order.
         command
             .process_group(0)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .spawn()
-            .context("cannot start the launcher")?;
+            .context("cannot start the helper process")?;
         Ok(Self(Arc::new(Mutex::new(Some(ours)))))
     }
 
-    /// Starts a program; gives the standard input of a plugin.
+    /// Starts a program; returns the standard input of a plugin.
     ///
     /// # Errors
-    /// What the launcher refuses, or the kernel; and when the launcher has ended.
+    /// The helper or the kernel refuses, or the helper has ended.
     pub(crate) fn run(
         &self,
         program: Program,
@@ -85,27 +85,28 @@ impl Launcher {
                 Ok((launched, stdin.map(UnixStream::from)))
             }
             (Answer::Refused(reason), _) => bail!(reason),
-            (answer, _) => bail!("the launcher answers {answer:?}"),
+            (answer, _) => bail!("unexpected answer of the helper: {answer:?}"),
         }
     }
 
-    /// One question and its answer. A launcher that does not answer is asked nothing more: its answers
-    /// would be to other questions.
+    /// Sends a request and waits for the answer. After a timeout the helper is not used again: its answers would
+    /// belong to other requests.
     fn request(&self, request: &Request) -> anyhow::Result<(Answer, Option<OwnedFd>)> {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = &*socket else {
-            bail!("the launcher of programs has ended: restart the daemon");
+            bail!("the helper process has ended: restart the daemon");
         };
         let asked = serde_json::to_vec(request)
-            .context("cannot write JSON")
+            .context("cannot encode JSON")
             .and_then(|message| {
-                engine::send_with_fd(open, &message, None).context("cannot ask the launcher")?;
+                engine::send_with_fd(open, &message, None)
+                    .context("cannot send a request to the helper")?;
                 let mut buffer = vec![0; MESSAGE_LIMIT_BYTES];
-                let (length, descriptor) = engine::recv_with_fd(open, &mut buffer)
-                    .context("the launcher does not answer")?;
+                let (length, descriptor) =
+                    engine::recv_with_fd(open, &mut buffer).context("no answer from the helper")?;
                 let message = buffer.get(..length).unwrap_or_default();
                 let answer =
-                    serde_json::from_slice(message).context("the launcher does not answer")?;
+                    serde_json::from_slice(message).context("invalid answer from the helper")?;
                 Ok((answer, descriptor))
             });
         if asked.is_err() {
@@ -116,13 +117,13 @@ impl Launcher {
 }
 
 impl LaunchedProgram {
-    /// Sends it a signal; nobody gets it when it has ended.
+    /// Sends a signal. Without effect if the program has ended.
     pub(crate) fn signal(&self, signal: ProgramSignal) {
-        // Without a launcher the program has its own end of input to go by.
+        // Without a helper the program still sees the end of its input.
         let _gone = self.launcher.request(&Request::Signal(self.number, signal));
     }
 
-    /// Whether it has ended; also when nobody can say any more.
+    /// Whether the program has ended. True if the helper cannot tell.
     pub(crate) fn has_ended(&self) -> bool {
         let asked = self.launcher.request(&Request::HasEnded(self.number));
         !matches!(asked, Ok((Answer::HasEnded(false), _)))

@@ -1,4 +1,4 @@
-//! What the launcher may start: what the configuration names, in files that only root can write.
+//! What the helper may start: programs named in the configuration, in files that only root can write.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,19 +17,19 @@ use crate::json_bytes::JsonBytes;
 const INIT: &str = "/sbin/init";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// What may be started.
+/// A command that may be started.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PermittedCommand {
     pub(super) path: PathBuf,
     pub(super) args: Vec<OsString>,
-    /// What it reads.
+    /// Text for its standard input.
     pub(super) stdin: String,
 }
 
-/// What a request comes to.
+/// Checks a request and returns the command.
 ///
 /// # Errors
-/// When the configuration does not name it, or others than root could have put something else in its place.
+/// The configuration does not name it, or a user other than root could have replaced it.
 pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<PermittedCommand> {
     match program {
         Program::Plugin { file, path, args } => plugin(file, path, args, settings),
@@ -37,7 +37,7 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
             let program = bytes(program)?;
             ensure!(
                 programs(settings).any(|named| *named == program),
-                "no action of auditd.conf runs `{program}` now: HUP makes it known"
+                "no action of auditd.conf runs `{program}`; send SIGHUP to the daemon after changing auditd.conf"
             );
             Ok(PermittedCommand {
                 path: program.to_path().context("the path")?.to_owned(),
@@ -48,7 +48,7 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
         Program::Mail { subject, text } => {
             ensure!(
                 actions(settings).contains(&&Action::Email),
-                "no action of auditd.conf is `email` now"
+                "no action of auditd.conf is `email`; send SIGHUP to the daemon after changing auditd.conf"
             );
             let to = &settings.action_mail_acct;
             Ok(PermittedCommand {
@@ -67,7 +67,7 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
             };
             ensure!(
                 actions(settings).contains(&&action) || settings.overflow_action == overflow,
-                "no action of auditd.conf asks for it now"
+                "no action of auditd.conf requests this runlevel; send SIGHUP to the daemon after changing auditd.conf"
             );
             Ok(PermittedCommand {
                 path: INIT.into(),
@@ -84,10 +84,10 @@ fn plugin(
     args: &[JsonBytes],
     settings: &Settings,
 ) -> anyhow::Result<PermittedCommand> {
-    // Also keeps the name from leading out of the directory: its only dot is that of `.conf`.
+    // Also prevents path traversal: a file name has no slash, and its only dot is that of `.conf`.
     ensure!(
         is_plugin(file.as_bytes()) && !file.contains('/'),
-        "`{file}` is no file of a plugin"
+        "`{file}` is no file of a plugin: its name must end in .conf and have no slash"
     );
     let directory = settings.plugin_dir.to_path().context("`plugin_dir`")?;
     let read = plugins::read(&directory.join(file))?;
@@ -96,13 +96,13 @@ fn plugin(
         && args == read.settings.args
         && read.settings.active
         && read.is_valid();
-    ensure!(same, "its file has changed: HUP makes it known");
+    ensure!(same, "its file has changed: send SIGHUP to the daemon");
     let path = bytes(path)?.to_path().context("the path")?.to_owned();
     let about =
-        std::fs::metadata(&path).with_context(|| format!("cannot look at `{}`", path.display()))?;
+        std::fs::metadata(&path).with_context(|| format!("cannot inspect `{}`", path.display()))?;
     if !about.is_file() || about.uid() != 0 || about.mode() & WRITABLE_BY_OTHERS != 0 {
         bail!(
-            "`{}` is no program that only root can write",
+            "`{}` must be a regular file, owned by root and writable by root only",
             path.display()
         );
     }
@@ -115,11 +115,10 @@ fn plugin(
 }
 
 fn bytes(text: &JsonBytes) -> anyhow::Result<BString> {
-    text.bytes()
-        .context("text that is not written as it should be")
+    text.bytes().context("malformed text in the request")
 }
 
-/// What may happen to the machine, but for the queues of plugins.
+/// Disk actions, without the overflow action of plugin queues.
 const fn actions(settings: &Settings) -> [&Action; 4] {
     [
         &settings.space_left_action,
@@ -129,7 +128,7 @@ const fn actions(settings: &Settings) -> [&Action; 4] {
     ]
 }
 
-/// The programs that actions run.
+/// Programs that actions run.
 fn programs(settings: &Settings) -> impl Iterator<Item = &BStr> {
     let of_size = match &settings.max_log_file_action {
         MaxLogFileAction::Exec(program) => Some(program.as_ref()),

@@ -1,52 +1,52 @@
-//! What the daemon asks of the launcher, and what that answers: JSON, one message each.
+//! Messages between the daemon and the helper: one JSON value each.
 
 use serde::{Deserialize, Serialize};
 
 use crate::json_bytes::JsonBytes;
 
-/// Longest message. A line of configuration has at most 160 bytes.
+/// Longest message. A line of a configuration file has at most 160 bytes.
 pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 10;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Start a program.
     Start(Program),
-    /// Send it a signal.
+    /// Send a signal to a program.
     Signal(u32, ProgramSignal),
-    /// Whether it has ended; from then on its number means nothing.
+    /// Whether a program has ended. If so, its number becomes invalid.
     HasEnded(u32),
 }
 
-/// What is started.
+/// A program to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Program {
-    /// A plugin, given events on its standard input.
+    /// A plugin, with events on its standard input.
     Plugin {
         /// Name of its file in `plugins.d`.
         file: String,
-        /// What the daemon has read in that file.
+        /// Path and arguments that the daemon read from that file.
         path: JsonBytes,
         args: Vec<JsonBytes>,
     },
     /// The program of an action.
     Action(JsonBytes),
-    /// A letter to `action_mail_acct`.
+    /// Mail to `action_mail_acct`.
     Mail { subject: String, text: String },
-    /// What sends the machine there.
+    /// `init`, to change the runlevel.
     Init(Runlevel),
 }
 
-/// Where the machine is sent.
+/// Target runlevel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Runlevel {
     /// Single user mode.
     Single,
-    /// Off.
+    /// Halt.
     Halt,
 }
 
-/// A signal that a program is sent.
+/// A signal for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ProgramSignal {
     /// `SIGHUP`: read your configuration again.
@@ -57,15 +57,15 @@ pub(crate) enum ProgramSignal {
     Kill,
 }
 
-/// What comes back.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// It runs, and has this number.
+    /// The program runs under this number.
     Started(u32),
-    /// The signal is sent, or there is nobody any more to get it.
-    ProgramSignal,
-    /// Whether it has ended.
+    /// The signal was sent, or the program had ended.
+    SignalSent,
+    /// Whether the program has ended.
     HasEnded(bool),
-    /// Why it is not done.
+    /// The request was refused, with the reason.
     Refused(String),
 }

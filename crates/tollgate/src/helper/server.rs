@@ -1,4 +1,4 @@
-//! The launcher: starts what it is asked to, where the configuration names it.
+//! The helper's end: starts the programs that the configuration names.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -16,12 +16,12 @@ use super::permission::{PermittedCommand, permit};
 use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, ProgramSignal, Request};
 use crate::config;
 
-/// Starts programs until nobody is left who could ask.
+/// Serves requests until the last client has gone.
 ///
 /// # Errors
-/// When standard input is no socket of the daemon.
+/// Standard input is no socket of the daemon.
 pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
-    // It ends after the daemon, which ends the programs in order.
+    // Ends after the daemon, which ends the programs in order.
     let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
         .into_iter()
         .collect();
@@ -40,7 +40,7 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
             Ok(request) => launcher.handle(request, auditd_conf),
             Err(error) => (Answer::Refused(error.to_string()), None),
         };
-        let answer = serde_json::to_vec(&answer).context("cannot write JSON")?;
+        let answer = serde_json::to_vec(&answer).context("cannot encode JSON")?;
         let passed = descriptor.as_ref().map(OwnedFd::as_fd);
         if engine::send_with_fd(stdin.as_fd(), &answer, passed).is_err() {
             return Ok(ExitCode::SUCCESS);
@@ -48,7 +48,7 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The programs that run, by their numbers.
+/// Running programs by number.
 #[derive(Debug, Default)]
 struct Programs {
     running: BTreeMap<u32, Child>,
@@ -64,7 +64,7 @@ impl Programs {
             },
             Request::Signal(number, signal) => {
                 self.signal(number, signal);
-                (Answer::ProgramSignal, None)
+                (Answer::SignalSent, None)
             }
             Request::HasEnded(number) => (Answer::HasEnded(self.has_ended(number)), None),
         }
@@ -83,7 +83,8 @@ impl Programs {
         let mut command = Command::new(path);
         command.args(args).stdout(Stdio::null());
         let ours = if let Program::Plugin { .. } = program {
-            let (ours, theirs) = UnixStream::pair().context("no socket for its input")?;
+            let (ours, theirs) =
+                UnixStream::pair().context("cannot create a socket for its standard input")?;
             command.stdin(Stdio::from(OwnedFd::from(theirs)));
             Some(OwnedFd::from(ours))
         } else {
@@ -97,7 +98,7 @@ impl Programs {
         };
         let mut child = engine::unblock_signals(&mut command).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // It is far shorter than what a pipe holds.
+            // The text is far smaller than a pipe's buffer.
             let _gone = stdin.write_all(text.as_bytes());
         }
         self.last += 1;
@@ -114,7 +115,7 @@ impl Programs {
             ProgramSignal::Term => Signal::SIGTERM,
             ProgramSignal::Kill => Signal::SIGKILL,
         };
-        // It may have ended; nobody else has its number before it was waited for.
+        // It may have ended. Its PID is not reused before it is waited for.
         let _gone = kill(Pid::from_raw(child.id().cast_signed()), signal);
     }
 
@@ -130,12 +131,16 @@ impl Programs {
     }
 }
 
-/// What the configuration says now.
+/// Reads the configuration.
 fn settings(conf: Option<&Path>) -> anyhow::Result<Settings> {
     let Some(conf) = conf else {
         return Ok(Settings::default());
     };
     let read = config::read_auditd(conf)?;
-    anyhow::ensure!(read.is_valid(), "`{}` is wrong", conf.display());
+    anyhow::ensure!(
+        read.is_valid(),
+        "`{}` has errors: run `tollgate config --check`",
+        conf.display()
+    );
     Ok(read.settings)
 }

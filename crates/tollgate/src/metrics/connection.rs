@@ -1,4 +1,4 @@
-//! One who asks for metrics: a request is read, and an answer written, as far as that goes without waiting.
+//! A connection of a metrics client: reads a request and writes an answer without blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,27 +7,27 @@ use std::time::Instant;
 use bstr::ByteSlice as _;
 use nix::poll::PollFlags;
 
-/// Longest request with all its headers.
+/// Longest request including headers.
 pub(super) const REQUEST_LIMIT_BYTES: usize = 8 << 10;
 
-/// A socket of either kind that does not wait.
+/// A non-blocking socket of either kind.
 pub(super) trait Stream: Read + Write + AsFd + Send {}
 
 impl<T: Read + Write + AsFd + Send> Stream for T {}
 
-/// A connection of one request.
+/// A connection for one request.
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
-    /// When it was made.
+    /// Time of the connection.
     pub(super) since: Instant,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Bytes of the output that are written.
+    /// Number of output bytes already written.
     written: usize,
 }
 
 impl Connection {
-    /// One that was made just now.
+    /// Wraps a new connection.
     pub(super) fn new(stream: Box<dyn Stream>) -> Self {
         Self {
             stream,
@@ -38,7 +38,7 @@ impl Connection {
         }
     }
 
-    /// What to wait for.
+    /// Poll events to wait for.
     pub(super) fn interest(&self) -> PollFlags {
         if self.output.is_empty() {
             PollFlags::POLLIN
@@ -47,7 +47,7 @@ impl Connection {
         }
     }
 
-    /// Reads and writes what can be; whether there is more to come. `answer` gets the request's first line.
+    /// Reads and writes what is possible. Returns whether the connection continues. `answer` gets the first line.
     pub(super) fn progress(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> bool {
         let gone = if self.output.is_empty() {
             self.read(answer)
@@ -96,7 +96,7 @@ impl AsFd for Connection {
     }
 }
 
-/// Whether it may go better when the socket is ready.
+/// Whether the operation can succeed when the socket is ready again.
 fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection, and who has made it.
+    /// A connection and its client.
     fn pair() -> (Connection, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! A status as Prometheus reads it.
+//! A status in Prometheus' text format.
 //!
 //! # Source
 //! Prometheus' text-based exposition format, version 0.0.4.
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::control::protocol::{Counts, Run, Status};
 
-/// All metrics of a daemon.
+/// Encodes all metrics of a daemon.
 pub(super) fn of(status: &Status) -> String {
     let mut text = Text::default();
     text.state(status);
@@ -19,11 +19,11 @@ pub(super) fn of(status: &Status) -> String {
     text.0
 }
 
-/// Metrics as they are written.
+/// Metrics text.
 #[derive(Default)]
 struct Text(String);
 
-/// Values with their labels.
+/// Labels and values.
 type Samples = Vec<(String, f64)>;
 
 impl Text {
@@ -56,18 +56,22 @@ impl Text {
 
     fn state(&mut self, status: &Status) {
         let info = labels(&[("version", &status.version), ("engine", &status.engine)]);
-        self.put("info", "gauge", "What runs.", &vec![(info, 1.0)]);
-        self.gauge("uptime_seconds", "Since the start.", status.uptime_seconds);
+        self.put("info", "gauge", "Version and engine.", &vec![(info, 1.0)]);
+        self.gauge(
+            "uptime_seconds",
+            "Time since the daemon started.",
+            status.uptime_seconds,
+        );
         let enabled = u64::from(status.settings.enabled);
         self.gauge(
             "enabled",
             "0 records nothing, 1 records, 2 is locked.",
             enabled,
         );
-        self.gauge("rules", "Rules that are loaded.", status.rules);
-        self.gauge("calls", "Calls that the rules are about.", status.calls);
+        self.gauge("rules", "Loaded rules.", status.rules);
+        self.gauge("calls", "Syscalls that the rules cover.", status.calls);
         let hooks = u64::try_from(status.hooks.len()).unwrap_or(u64::MAX);
-        self.gauge("hooks", "What is attached to the kernel.", hooks);
+        self.gauge("hooks", "Attached hooks.", hooks);
         let help = "1 while the kernel can skip programs because it preempts itself.";
         self.gauge(
             "programs_skippable",
@@ -85,29 +89,29 @@ impl Text {
             incomplete,
             blind_seconds,
         } = &status.counts;
-        let help = "Events that a rule chose to record.";
+        let help = "Events matched by a rule.";
         self.counter("events_matched_total", help, *matched);
         self.counter(
             "events_delivered_total",
-            "Of them, put into the ring.",
+            "Matched events written to the ring.",
             *delivered,
         );
         self.counter(
             "events_written_total",
-            "Of them, written to the log.",
+            "Matched events written to the log.",
             *written,
         );
-        let help = "Events that the log lacks.";
+        let help = "Matched events missing in the log.";
         self.counters("events_lost_total", help, "reason", lost);
-        let help = "Events in the log that lack a part.";
+        let help = "Events in the log with missing parts.";
         self.counters("events_incomplete_total", help, "part", incomplete);
         if let Some(json) = &status.json {
             let help = "Events written to the JSON log.";
             self.counter("json_events_written_total", help, json.written);
-            let help = "Events that the JSON log lacks.";
+            let help = "Events missing in the JSON log.";
             self.counter("json_events_left_out_total", help, json.left_out);
         }
-        let help = "Events that a plugin did not get.";
+        let help = "Events not delivered to a plugin.";
         self.counters("plugin_events_lost_total", help, "plugin", &status.plugins);
         let help = "1 while the log is suspended and nothing is written to it.";
         self.gauge("log_suspended", help, status.suspended.is_some().into());
@@ -116,7 +120,7 @@ impl Text {
         self.gauge("log_suspended_events", help, unwritten);
         let help = "Events on their way to the log.";
         self.gauge("backlog_events", help, status.settings.backlog);
-        let help = "Time in which the programs may not have run.";
+        let help = "Time in which the BPF programs may not have run.";
         self.counter("blind_seconds_total", help, *blind_seconds);
     }
 
@@ -130,20 +134,20 @@ impl Text {
         self.put(
             "hook_runs_total",
             "counter",
-            "Runs of each program.",
+            "Runs of each BPF program.",
             &counts,
         );
         let seconds = by_hook(&|run| number(run.nanoseconds) / 1e9);
         self.put(
             "hook_seconds_total",
             "counter",
-            "Time of each program.",
+            "Run time of each BPF program.",
             &seconds,
         );
     }
 }
 
-/// Prometheus has no other numbers.
+/// Prometheus samples are floating-point numbers.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts beyond 2^53 lose their last digits there, too"
@@ -221,7 +225,7 @@ mod tests {
         kinds.sort_unstable();
         kinds.dedup();
         assert_eq!(kinds.len(), all);
-        // A sample belongs to the metric that was declared before it.
+        // A sample belongs to the metric declared before it.
         let mut declared = "";
         for line in text.lines() {
             if let Some(kind) = line.strip_prefix("# TYPE ") {

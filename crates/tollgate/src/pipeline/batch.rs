@@ -1,4 +1,4 @@
-//! A batch: the text of whole events on its way to the log.
+//! A batch: text of whole events for the log.
 
 use audit::event::{Event, Timestamp};
 use audit::ids::Serial;
@@ -13,29 +13,29 @@ use crate::sinks::json::JsonRecords;
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) text: Vec<u8>,
-    /// Where each of the events comes from, in their order.
+    /// Origin of each event, in order.
     pub(crate) origins: Vec<Origin>,
-    /// Stamp of the last one, if it is a message: another record may follow.
+    /// Stamp of the last event if it is a kernel record: more records may follow.
     message: Option<(Timestamp, Serial)>,
-    /// The same for the JSON log, when there is one.
+    /// The same events for the JSON log, if there is one.
     pub(crate) json: Option<JsonRecords>,
-    /// Who is told when it is written.
+    /// Notified when the batch is written.
     pub(crate) on_written: Option<Sender<FlushResult>>,
-    /// Gives room in the ring back when it is written.
+    /// Releases ring space when the batch is written.
     pub(crate) commit_token: Option<CommitToken>,
 }
 
-/// Where the text of an event comes from.
+/// Origin of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// From the ring, chosen by this rule.
+    /// From the ring, matched by this rule.
     Ring(PlanRule),
-    /// From the kernel's audit, or from the daemon.
+    /// From the kernel's audit or the daemon.
     Message,
 }
 
 impl Batch {
-    /// An empty one; copied for the JSON log, or not.
+    /// Creates an empty batch, with or without a copy for the JSON log.
     pub(crate) fn new(json: bool) -> Self {
         Self {
             json: json.then(JsonRecords::default),
@@ -43,7 +43,7 @@ impl Batch {
         }
     }
 
-    /// Appends a line of a message: one of the event before, if it has the same stamp.
+    /// Appends a record line. It belongs to the previous event if the stamp is the same.
     pub(crate) fn message(&mut self, line: &[u8], stamp: (Timestamp, Serial)) {
         let begins = self.message.replace(stamp) != Some(stamp);
         if begins {
@@ -55,7 +55,7 @@ impl Batch {
         }
     }
 
-    /// Counts an event from the ring, of which the lines were appended: they begin at `start`.
+    /// Counts a ring event whose lines were appended from `start` on.
     pub(crate) fn event(&mut self, event: &Event<'_>, rule: PlanRule, start: usize) {
         self.message = None;
         self.origins.push(Origin::Ring(rule));

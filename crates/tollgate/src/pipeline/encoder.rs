@@ -1,4 +1,4 @@
-//! Samples of the ring to text, and what is counted meanwhile.
+//! Encodes ring samples as text, and counts them.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::pipeline::ring_commands::Record;
 use crate::pipeline::ring_thread::RingStats;
 use crate::pipeline::rule_stats::RuleStats;
 
-/// Plans whose keys are kept: the one in force and the one before.
+/// Plans whose keys are kept: the active one and its predecessor.
 const RETAINED_PLANS: usize = 2;
 
-/// What turns samples into text.
+/// Encoder state.
 pub(crate) struct Encoder {
     pub(crate) decoder: Decoder,
     pub(crate) keys: Arc<RuleKeys>,
     pub(crate) exclude: ExcludeList,
-    /// About messages of programs.
+    /// Rules of the user list.
     pub(crate) user: user_list::UserList,
     pub(crate) clock: TickClock,
     pub(crate) serial: Serial,
-    /// Up to where the ring was read when a batch was passed on; nothing before the first one.
+    /// Ring position when the last batch was sent; `None` before the first batch.
     pub(crate) passed: Option<u64>,
-    /// Where in the ring it ended when there were keys to forget and it was found empty.
+    /// End position of the ring when it was found empty with keys left to drop.
     pub(crate) empty_at: Option<u64>,
     pub(crate) batch: Batch,
     pub(crate) console: Option<Sender<ConsoleEvent>>,
@@ -45,24 +45,24 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Takes messages of the kernel's audit; whether there were any.
+    /// Receives kernel records. Returns whether there were any.
     pub(crate) fn receive_kernel_records(&mut self) -> anyhow::Result<bool> {
         match &mut self.kernel_records {
             Some(kernel_records) => kernel_records
                 .receive(&self.exclude, &self.user)
-                .context("cannot read the kernel's audit"),
+                .context("cannot read records of the kernel's audit"),
             None => Ok(false),
         }
     }
 
-    /// From now on calls come for what security modules record.
+    /// From now on syscalls arrive for records of security modules.
     pub(crate) fn expect_syscalls(&mut self) {
         if let Some(kernel_records) = &mut self.kernel_records {
             kernel_records.expect_syscalls();
         }
     }
 
-    /// Passes on all messages that were taken.
+    /// Passes on all received kernel records.
     pub(crate) fn pass_all_kernel_records(&mut self) {
         if let Some(kernel_records) = &mut self.kernel_records {
             kernel_records.pass_all(&mut self.batch);
@@ -80,7 +80,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a record that is an event of its own.
+    /// Appends a record that is an event by itself.
     pub(crate) fn record(&mut self, record: &Record, now: ClockReading) {
         self.clock.sync(now);
         let time = self.clock.time_at(now.jiffies);
@@ -96,7 +96,7 @@ impl Encoder {
         }
     }
 
-    /// The ring was found empty: once all that was in it is written, no event of an earlier plan is left.
+    /// Called when the ring is empty: after the next write, no event of an earlier plan is left.
     pub(crate) fn forget_keys(&mut self, engine: &Engine<'_>) {
         if self.keys.plans() <= RETAINED_PLANS {
             return;
@@ -111,7 +111,7 @@ impl Encoder {
         }
     }
 
-    /// Takes samples of another engine from now on, which goes by this plan.
+    /// From now on takes samples of another engine, with this plan.
     pub(crate) fn switch_plan(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
         self.keys = Arc::new(RuleKeys::new(engine.epoch(), plan));
         self.clock = engine.clock()?;
@@ -123,16 +123,16 @@ impl Encoder {
         Ok(())
     }
 
-    /// Counts and leaves out by the plan that was put in force.
+    /// Filters and counts by this plan from now on.
     pub(crate) fn use_plan(&mut self, epoch: Epoch, plan: &Plan) {
         self.rules.add(epoch, plan);
         self.exclude = plan.exclude_list.clone();
         self.user = plan.user_list.clone();
-        // Its predecessors have events in the ring that nobody has seen.
+        // The ring has unread events of the previous plans.
         self.empty_at = None;
     }
 
-    /// Passes on the calls that still wait for a record of the kernel's audit.
+    /// Passes on syscalls whose kernel record has not arrived.
     pub(crate) fn pass_last_kernel_records(&mut self) {
         if let Some(kernel_records) = &mut self.kernel_records {
             kernel_records.pass_last(&mut self.batch);
@@ -156,7 +156,7 @@ impl Encoder {
             return;
         };
         if engine::has_kernel_stamp(sample) == Ok(true) {
-            // Without messages there is no record that it could belong to.
+            // Without kernel records there is nothing to join.
             if let Some(kernel_records) = &mut self.kernel_records {
                 kernel_records.add_syscall(&event, &self.exclude);
             }
@@ -195,7 +195,7 @@ impl Encoder {
     }
 }
 
-/// A copy of a sample that is aligned as the ring's own bytes are.
+/// Copies a sample with the alignment of the ring.
 fn words(sample: &[u8]) -> Vec<u64> {
     sample
         .chunks(8)

@@ -1,8 +1,7 @@
-//! What outlives this daemon, and what it takes over from the one before.
+//! Handover: state that outlives the daemon, and state taken over from the previous one.
 //!
-//! Everything that audits is pinned, so that a daemon that is killed is only a daemon that reads late. The
-//! engine keeps the account ([`engine::InheritedState`]); here is what it cannot know: the log file, and what the
-//! plans were.
+//! All BPF objects are pinned, so a killed daemon only delays reading. The engine manages the pinned state
+//! ([`engine::InheritedState`]). This module adds the log file and the rules of the plans.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,48 +21,48 @@ use crate::pipeline::ring_commands::Record;
 use crate::pipeline::rule_stats::RuleStats;
 use crate::sinks::log_file::Log;
 
-/// Where things are pinned unless something else is said.
+/// Default pin directory.
 pub(crate) const DEFAULT_PIN_DIRECTORY: &str = "/sys/fs/bpf/tollgate";
 
-/// Whether what audits outlives the daemon.
+/// Whether BPF objects outlive the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PinPolicy {
-    /// It ends with it.
+    /// They end with it.
     No,
-    /// Pinned there, where that can be.
+    /// Pinned there if possible.
     IfPossible(PathBuf),
-    /// Pinned there.
+    /// Pinned there, or the daemon does not start.
     At(PathBuf),
 }
 
-/// Where to pin, and what was found there.
+/// The pin directory and the state found there.
 #[derive(Debug, Default)]
 pub(crate) struct PinSetup {
     pub(crate) pins: Option<PinDirectory>,
     pub(crate) takeover: Takeover,
-    /// Whether that lasts as long as the machine.
+    /// Whether the state is locked until reboot.
     pub(crate) locked: bool,
-    /// What is to be told of what could not be taken over.
+    /// Record about state that could not be taken over.
     pub(crate) discarded: Option<Record>,
 }
 
-/// What a daemon before this one has left.
+/// State left by a previous daemon.
 #[derive(Debug, Default)]
 pub(crate) enum Takeover {
-    /// Nothing that can be read.
+    /// No readable state.
     #[default]
     Nothing,
-    /// All.
+    /// Programs and events.
     Whole(InheritedState),
-    /// Events, of programs that are not these.
+    /// Events of incompatible programs.
     Events(InheritedState),
 }
 
 impl PinPolicy {
-    /// Opens the directory, before rights are given up.
+    /// Opens the directory, before privileges are dropped.
     ///
     /// # Errors
-    /// When nothing can be pinned there, and it was asked for.
+    /// Pinning is required and not possible.
     pub(crate) fn open(&self) -> anyhow::Result<Option<PinDirectory>> {
         match self {
             Self::No => Ok(None),
@@ -71,13 +70,15 @@ impl PinPolicy {
             Self::IfPossible(path) => match PinDirectory::open(path) {
                 Ok(pins) => Ok(Some(pins)),
                 Err(error @ PinError::Busy { .. }) => {
-                    info(&format!("{error}: auditing ends with this one"));
+                    info(&format!(
+                        "{error}: the BPF programs of this daemon are not pinned and end with it"
+                    ));
                     Ok(None)
                 }
                 Err(error) => {
                     let error = anyhow::Error::from(error);
                     warn(&format!(
-                        "auditing ends with this daemon, however it ends: {error:#}"
+                        "BPF programs are not pinned, auditing ends with this daemon: {error:#}"
                     ));
                     Ok(None)
                 }
@@ -87,11 +88,11 @@ impl PinPolicy {
 }
 
 impl PinSetup {
-    /// Looks what a daemon before this one has left, and ends the write to the log in which it was killed.
-    /// Nothing may have been written to the log before.
+    /// Reads the state of a previous daemon, and completes the log write in which it was killed. Nothing may have
+    /// been written to the log before.
     ///
     /// # Errors
-    /// When the directory, or the log, cannot be read, and when what is locked cannot be.
+    /// The directory or the log cannot be read, or locked state cannot be read.
     pub(crate) fn inspect(pins: Option<PinDirectory>, log: Option<&Path>) -> anyhow::Result<Self> {
         let Some(pins) = pins else {
             return Ok(Self::default());
@@ -125,7 +126,7 @@ impl PinSetup {
     }
 }
 
-/// Ends the write to the log in which a daemon was killed.
+/// Completes the log write in which a daemon was killed.
 fn resolve_unfinished_write(inherited: &InheritedState, log: Option<&Path>) -> anyhow::Result<()> {
     if let Some(span) = inherited.unfinished_write() {
         let written = match log {
@@ -137,20 +138,20 @@ fn resolve_unfinished_write(inherited: &InheritedState, log: Option<&Path>) -> a
     Ok(())
 }
 
-/// Says why this daemon cannot go on with what is locked, and that it stays.
+/// The error that locked state cannot be taken over. The state is kept.
 pub(crate) fn locked_state_error(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Error {
     anyhow!(
-        "what is pinned in `{}` is locked until the machine starts again, and this daemon cannot go on with it: \
-         {reason:#}; it is left as it is, and what it records waits in the ring: mend that, or start the \
-         program that has locked it",
+        "cannot take over the programs pinned in `{}`, which are locked until reboot: \
+         {reason:#}; they keep recording into the ring; correct the cause, or start the \
+         tollgate program that locked them",
         pins.path().display()
     )
 }
 
-/// Takes away what cannot be taken over, and says so; the record of it.
+/// Removes state that cannot be taken over, reports it, and returns a record about it.
 ///
 /// # Errors
-/// When it cannot be taken away.
+/// The state cannot be removed.
 pub(crate) fn discard(
     pins: &PinDirectory,
     reason: &str,
@@ -159,17 +160,17 @@ pub(crate) fn discard(
     pins.clear()?;
     let mut body = "op=lost-ring".to_owned();
     if let Some(bytes) = unread {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _written = write!(body, " bytes={bytes}");
     }
     body.push_str(" reason=\"not-readable\" res=failed");
     let waits = match unread {
-        Some(0) => "nothing of it was waiting to be written".to_owned(),
+        Some(0) => "no events were waiting".to_owned(),
         Some(bytes) => format!("{bytes} bytes of events are lost"),
-        None => "what was waiting to be written is lost".to_owned(),
+        None => "waiting events are lost".to_owned(),
     };
     warn(&format!(
-        "what the daemon before this one has left in `{}` cannot be taken over: {reason}; {waits}",
+        "cannot take over the state of the previous daemon in `{}`, removed it: {reason}; {waits}",
         pins.path().display()
     ));
     Ok(Record {
@@ -178,29 +179,29 @@ pub(crate) fn discard(
     })
 }
 
-/// What is noted of a plan's rules.
+/// Snapshot of one rule.
 #[derive(Debug, Serialize, Deserialize)]
 struct RuleSnapshot {
     rule: JsonBytes,
     key: Option<JsonBytes>,
 }
 
-/// The note about a plan.
+/// Encodes the rules of a plan.
 ///
 /// # Errors
-/// When it cannot be written, which does not happen.
+/// Encoding fails, which does not happen.
 pub(crate) fn snapshot(plan: &Plan) -> anyhow::Result<Vec<u8>> {
     let rules = plan.rules.iter().map(|rule| RuleSnapshot {
         rule: JsonBytes::new(&print(&rule.rule, Arch::X86_64, Dialect::default())),
         key: rule.key.as_ref().map(|key| JsonBytes::new(key)),
     });
-    serde_json::to_vec(&rules.collect::<Vec<_>>()).context("cannot note the rules")
+    serde_json::to_vec(&rules.collect::<Vec<_>>()).context("cannot encode the rules")
 }
 
-/// The keys of the plans that events in the ring may be of, and counters for the rules of the plan in force.
+/// Restores the keys of all plans that ring events may belong to, and counters for the rules of the active plan.
 ///
 /// # Errors
-/// When a note cannot be read.
+/// A snapshot cannot be read.
 pub(crate) fn restore_plans(
     inherited: &InheritedState,
     in_force: Epoch,
@@ -210,10 +211,12 @@ pub(crate) fn restore_plans(
     for (epoch, snapshot) in inherited.plan_snapshots(in_force)? {
         let rules: Vec<RuleSnapshot> = match snapshot.as_slice() {
             [] => Vec::new(),
-            snapshot => serde_json::from_slice(snapshot).context("a note about rules is none")?,
+            snapshot => {
+                serde_json::from_slice(snapshot).context("the pinned plan snapshot is invalid")?
+            }
         };
         let bytes = |text: &JsonBytes| -> anyhow::Result<BString> {
-            text.bytes().context("a note about rules is none")
+            text.bytes().context("the pinned plan snapshot is invalid")
         };
         let of_plan = rules
             .iter()

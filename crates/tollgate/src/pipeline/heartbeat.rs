@@ -1,18 +1,18 @@
-//! Whether the engine's programs still run, and how long they have not.
+//! Checks that the BPF programs run, and counts the time in which they did not.
 //!
-//! Nothing tells when the kernel stops running programs on its functions: the ring thread asks every
-//! [`PERIOD`]. Blindness counts from the last time that they ran for certain, so that it is never
-//! told too short; a shorter one between two looks is not noticed.
+//! The kernel does not report that it stopped running programs on its functions, so the ring thread checks every
+//! [`PERIOD`]. Blind time counts from the last check at which they ran, so it is never too short. A shorter gap
+//! between two checks is not noticed.
 
 use std::fmt::{self, Display};
 use std::time::{Duration, Instant};
 
 use engine::SkipRisk;
 
-/// Longest time between two looks.
+/// Longest time between two checks.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// What the looks have shown.
+/// Results of the checks.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     polled_at: Instant,
@@ -21,17 +21,17 @@ pub(crate) struct Heartbeat {
     blind: Duration,
 }
 
-/// What a look has changed.
+/// A change that a check has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeartbeatChange {
     /// The programs no longer run.
     Blind,
-    /// They run again; how long they may not have.
+    /// They run again, after at most this time.
     Runs(Duration),
 }
 
 impl Heartbeat {
-    /// At a moment when the programs run.
+    /// Starts while the programs run.
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
             polled_at: now,
@@ -41,12 +41,12 @@ impl Heartbeat {
         }
     }
 
-    /// How long the next look can wait.
+    /// Time until the next check.
     pub(crate) fn next(&self, now: Instant) -> Duration {
         (self.polled_at + PERIOD).saturating_duration_since(now)
     }
 
-    /// Takes in whether the programs run now.
+    /// Takes the result of a check.
     pub(crate) fn poll(&mut self, runs: bool, now: Instant) -> Option<HeartbeatChange> {
         let was_blind = std::mem::replace(&mut self.is_blind, !runs);
         self.polled_at = now;
@@ -61,7 +61,7 @@ impl Heartbeat {
         })
     }
 
-    /// How long the programs may not have run in all, up to the last look.
+    /// Total blind time, up to the last check.
     pub(crate) fn blind(&self) -> Duration {
         if self.is_blind {
             self.blind + self.polled_at.saturating_duration_since(self.ran_at)
@@ -75,12 +75,12 @@ impl Display for HeartbeatChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blind => f.write_str(
-                "BLIND: programs on the kernel's functions no longer run \
-                 (kernel.ftrace_enabled=0 does that); calls are not recorded until they do",
+                "hooks disabled: BPF programs on kernel functions do not run \
+                 (kernel.ftrace_enabled=0 does this); syscalls are not recorded until they run again",
             ),
             Self::Runs(blind) => write!(
                 f,
-                "programs on the kernel's functions run again; blind for {} s",
+                "BPF programs on kernel functions run again; hooks disabled for {} s",
                 seconds(*blind)
             ),
         }
@@ -95,7 +95,7 @@ pub(crate) fn skip_warning(risk: SkipRisk) -> String {
     )
 }
 
-/// Whole seconds, rounded up: something is never nothing.
+/// Whole seconds, rounded up, so that a short time is not 0.
 pub(crate) const fn seconds(time: Duration) -> u64 {
     time.as_secs() + if time.subsec_nanos() == 0 { 0 } else { 1 }
 }
@@ -156,7 +156,7 @@ mod tests {
         assert!(
             HeartbeatChange::Runs(Duration::from_millis(4200))
                 .to_string()
-                .ends_with("blind for 5 s")
+                .ends_with("hooks disabled for 5 s")
         );
     }
 }

@@ -1,8 +1,8 @@
-//! Messages of the kernel's audit on their way into the stream of events.
+//! Records of the kernel's own audit on their way into the event stream.
 //!
-//! They come over netlink a moment after they were made, with a time and a serial of the kernel's own. Each
-//! waits until the ring has given the events that are older, so that the log is in the order of time as far
-//! as the two streams tell. That of a security module is joined by its call, which comes through the ring.
+//! They arrive over netlink slightly late, with the kernel's own time and serial. Each waits until older events of
+//! the ring have passed, so that the log is ordered by time as far as the two streams allow. A record of a security
+//! module is joined with its syscall, which arrives through the ring.
 
 mod reorder_buffer;
 
@@ -21,25 +21,25 @@ use nix::errno::Errno;
 use crate::pipeline::batch::Batch;
 use reorder_buffer::ReorderBuffer;
 
-/// Messages taken between two looks at the ring.
+/// Records received between two drains of the ring.
 const MAX_RECEIVE: usize = 256;
-/// Text that may wait for the ring; the rest waits with the kernel.
+/// Limit of text that waits for the ring; the rest waits in the kernel.
 const REORDER_LIMIT_BYTES: usize = 1 << 20;
 
-/// What came of the messages.
+/// Counters of kernel records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelRecordCounts {
-    /// Records that the kernel has sent.
+    /// Records received.
     pub(crate) received: u64,
-    /// Of them, those that the exclude list or the user list keeps out.
+    /// Records dropped by the exclude list or the user list.
     pub(crate) excluded: u64,
-    /// Datagrams that were no records of the kernel's.
+    /// Datagrams that are not valid kernel records.
     pub(crate) refused: u64,
-    /// Times that the kernel says that it could not send some; how many, it does not.
+    /// Receive buffer overruns. The kernel does not tell how many records each lost.
     pub(crate) overruns: u64,
 }
 
-/// Reads messages and holds them.
+/// Reads and buffers kernel records.
 #[derive(Debug)]
 pub(crate) struct KernelRecords {
     stream: RecordStream,
@@ -48,7 +48,7 @@ pub(crate) struct KernelRecords {
 }
 
 impl KernelRecords {
-    /// Reads from here.
+    /// Reads from this stream.
     pub(crate) fn new(stream: RecordStream) -> Self {
         Self {
             stream,
@@ -57,15 +57,15 @@ impl KernelRecords {
         }
     }
 
-    /// Where they come from: readable when there are some.
+    /// The stream; readable when records wait.
     pub(crate) const fn stream(&self) -> &RecordStream {
         &self.stream
     }
 
-    /// Takes what has come; whether there was anything.
+    /// Receives waiting records. Returns whether there were any.
     ///
     /// # Errors
-    /// When the kernel does not let them be read.
+    /// The stream cannot be read.
     pub(crate) fn receive(
         &mut self,
         exclude: &ExcludeList,
@@ -94,34 +94,34 @@ impl KernelRecords {
         }
     }
 
-    /// From now on calls come for what security modules record.
+    /// From now on syscalls arrive for records of security modules.
     pub(crate) fn expect_syscalls(&mut self) {
         self.reorder_buffer.expect_syscalls();
     }
 
-    /// Takes the call of a record that has come or will come.
+    /// Adds the syscall of a record that has arrived or will arrive.
     pub(crate) fn add_syscall(&mut self, syscall: &Event<'_>, exclude: &ExcludeList) {
         self.reorder_buffer.add_syscall(syscall, exclude);
     }
 
-    /// Passes on those that are not younger than an event.
+    /// Passes on records that are not newer than an event.
     pub(crate) fn pass_until(&mut self, time: Timestamp, batch: &mut Batch) {
         self.reorder_buffer.pass(batch, Some(time));
     }
 
-    /// Passes on all that were taken.
+    /// Passes on all records.
     pub(crate) fn pass_all(&mut self, batch: &mut Batch) {
         self.reorder_buffer.pass(batch, None);
     }
 
-    /// Passes on the calls whose records do not come.
+    /// Passes on syscalls whose record has not arrived.
     pub(crate) fn pass_last(&mut self, batch: &mut Batch) {
         self.reorder_buffer.pass(batch, None);
         self.reorder_buffer.pass_last(batch);
     }
 }
 
-/// What a record tells of the task that has caused it, for the rules of the exclude list.
+/// The task that caused a record, for the exclude list.
 #[derive(Debug, Default)]
 struct SenderTask {
     pid: u32,
@@ -133,7 +133,7 @@ struct SenderTask {
 }
 
 impl SenderTask {
-    /// Reads a record; what does not stand in it the task itself is asked, if it still lives.
+    /// Reads the task from a record, and missing fields from `/proc` if the task still lives.
     fn of(record: &decode::Record<'_>) -> Self {
         let mut sender = Self::default();
         let mut gid = None;

@@ -15,67 +15,66 @@ use crate::sinks::audit_log::{AppendResult, AuditLog, LogConfig, SignalSender, S
 use crate::sinks::plugins::PluginLosses;
 use crate::sinks::queue::SinkQueue;
 
-/// Longest time that the log thread may take to tell its state, or to have room for an order.
+/// Longest wait for an answer of the log thread, or for space in its command queue.
 pub(crate) const LOG_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Orders to the log thread that wait to be carried out; who gives one more waits, those that may be refused for
-/// [`LOG_THREAD_TIMEOUT`] at most.
+/// Commands that may wait. The sender of another one waits, at most [`LOG_THREAD_TIMEOUT`] for commands that may be
+/// refused.
 const QUEUE_LENGTH: usize = 4;
 
-/// What the log thread is told.
+/// A command to the log thread.
 #[derive(Debug)]
 pub(crate) enum LogCommand {
-    /// Start a new log.
+    /// Rotate the log.
     Rotate(SignalSender),
-    /// Go on writing.
+    /// Resume logging.
     Resume(SignalSender),
-    /// Take on other settings, `None` when they are wrong, and say whether they are in force.
+    /// Apply new settings, `None` if they are invalid, and answer whether they are active.
     Configure(Option<Box<LogConfig>>, SignalSender, Sender<bool>),
-    /// Keep old logs, and the settings that say what becomes of them; say how the log is kept.
+    /// Keep old logs, and lock the settings; answers the settings.
     Lock(Sender<Box<LogConfig>>),
-    /// What was to be locked is not.
+    /// Undo `Lock`.
     Unlock,
-    /// Tell the state.
+    /// Answer the state for `auditd.state`.
     Report(Sender<String>),
-    /// The end is near, and who wants it.
+    /// The daemon ends, for this sender.
     End(SignalSender),
 }
 
-/// Gives orders to the log thread, which carries them out one after the other.
+/// Sends commands, which are executed in order.
 #[derive(Clone, Debug)]
 pub(crate) struct LogCommandSender(Sender<LogCommand>);
 
-/// What the log thread has counted so far, for others to look at.
+/// Counters of the log thread, for other threads.
 #[derive(Debug, Default)]
 pub(crate) struct LogCounters {
     /// Events in the log.
     pub(crate) events: AtomicU64,
     /// Events that could not be written.
     pub(crate) unwritten: AtomicU64,
-    /// Messages in the log.
+    /// Kernel records in the log.
     pub(crate) messages: AtomicU64,
-    /// Messages that could not be written.
+    /// Kernel records that could not be written.
     pub(crate) unwritten_messages: AtomicU64,
-    /// What plugins did not get.
+    /// Events lost by plugins.
     pub(crate) plugins: Arc<PluginLosses>,
-    /// Events that could not be written of each rule, until `tlg-ring` takes them. Nobody touches it while
-    /// all can be written.
+    /// Unwritten events per rule, until `tlg-ring` collects them. Not locked while all writes succeed.
     pub(crate) unwritten_rules: Mutex<BTreeMap<PlanRule, u64>>,
     /// Why the log is suspended. Locked by the log thread only while it is, and when that ends.
     pub(crate) suspension: Mutex<Option<Suspension>>,
 }
 
-/// Both ends of the orders to the log thread.
+/// Creates the command channel.
 pub(crate) fn log_command_channel() -> (LogCommandSender, Receiver<LogCommand>) {
     let (to, from) = bounded(QUEUE_LENGTH);
     (LogCommandSender(to), from)
 }
 
 impl LogCommandSender {
-    /// Has the log locked; says how it is kept.
+    /// Locks the log and returns its settings.
     ///
     /// # Errors
-    /// When the log thread is too busy to say: then it is not locked.
+    /// The log thread is too busy. The log is not locked.
     pub(crate) fn lock(&self) -> anyhow::Result<Box<LogConfig>> {
         let (to, from) = bounded(1);
         self.send(LogCommand::Lock(to));
@@ -83,22 +82,22 @@ impl LogCommandSender {
         if log.is_err() {
             self.unlock();
         }
-        log.context("the log thread is busy")
+        log.context("the log thread is busy: is the disk slow? repeat the command")
     }
 
-    /// What was to be locked is not.
+    /// Undoes [`LogCommandSender::lock`].
     pub(crate) fn unlock(&self) {
         self.send(LogCommand::Unlock);
     }
 
-    /// Gives an order, unless there is no room for one in time; whether there was, also when nobody needs it.
+    /// Sends a command, unless the queue stays full. Returns false only in that case.
     pub(crate) fn send_within(&self, command: LogCommand, patience: Duration) -> bool {
         let refused = self.0.send_timeout(command, patience);
         !matches!(refused, Err(SendTimeoutError::Timeout(_)))
     }
 
     pub(crate) fn send(&self, command: LogCommand) {
-        // A log thread that has ended needs no orders.
+        // A log thread that has ended needs no commands.
         let _ended = self.0.send(command);
     }
 }
@@ -127,7 +126,7 @@ impl LogThread {
                 },
                 recv(self.commands) -> command => match command {
                     Ok(command) => self.handle(command),
-                    // Who gave orders has gone; events may still come.
+                    // The main thread has ended; events may still arrive.
                     Err(_gone) => self.commands = never(),
                 },
                 recv(tick) -> _now => self.log.poll(),
@@ -152,7 +151,7 @@ impl LogThread {
         } else {
             self.log.append(&batch.text, events, &mut commit_token)
         };
-        // What could not be written is lost, and counted.
+        // Events that could not be written are lost and counted.
         if let Some(commit_token) = &mut commit_token {
             commit_token.end();
         }
@@ -162,15 +161,15 @@ impl LogThread {
                 0 => Ok(()),
                 _ => Err(appended.reason),
             };
-            // Whoever asked may have gone away.
+            // The waiter may have gone away.
             let _gone = on_written.send(written);
         }
         batch.clear();
-        // The ring thread makes a new one when none has come back.
+        // The ring thread allocates a batch if none has come back.
         let _full = empty.try_send(batch);
     }
 
-    /// Counts what became of events from these origins: the last ones are those that were lost.
+    /// Counts written and lost events by origin: the last ones are the lost ones.
     fn count(&mut self, appended: &AppendResult, origins: &[Origin]) {
         let written = usize::try_from(appended.written).unwrap_or(usize::MAX);
         let (written, lost) = origins.split_at(written.min(origins.len()));
@@ -223,7 +222,7 @@ impl LogThread {
                 }
             }
             LogCommand::Resume(sender) => self.log.resume_on_signal(sender),
-            // Who has asked may have lost patience.
+            // The requester may have timed out.
             LogCommand::Configure(keep, sender, to) => {
                 let changed = self.log.configure(keep.map(|keep| *keep), sender);
                 engine::set_nice(self.log.nice());
@@ -241,7 +240,7 @@ impl LogThread {
 mod tests {
     use super::*;
 
-    /// As when the log stalls: nobody takes orders.
+    /// A stalled log thread takes no commands.
     #[test]
     fn command_times_out_when_the_queue_is_full() {
         let (commands, taken) = log_command_channel();

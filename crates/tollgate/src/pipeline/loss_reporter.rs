@@ -1,7 +1,6 @@
-//! What is lost on the way to the log, told in the log, and what the failure mode asks for besides.
+//! Reports lost events in the log, and applies the failure mode.
 //!
-//! The ring thread counts and tells; the main thread sets rate and mode, which are two words that both
-//! see.
+//! The ring thread counts and reports; the main thread sets rate limit and failure mode in two shared atomics.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -19,11 +18,11 @@ use engine::LossReason;
 
 use crate::messages::info;
 
-/// The kernel's log.
+/// The kernel log.
 const KMSG: &str = "/dev/kmsg";
-/// Takes the machine down.
+/// A `c` written here panics the machine.
 const SYSRQ: &str = "/proc/sysrq-trigger";
-/// Between two records of losses: one tells all that was lost meanwhile.
+/// Shortest time between two reports.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// `-f 0`, `-f 1` and `-f 2`.
@@ -31,32 +30,31 @@ const SILENT: u8 = 0;
 const PRINT: u8 = 1;
 const PANIC: u8 = 2;
 
-/// What `-r` and `-f` ask for.
+/// Rate limit and failure mode (`-r`, `-f`).
 #[derive(Debug)]
 pub(crate) struct Limits {
-    /// Records a second; 0 is no limit.
+    /// Records per second; 0 is no limit.
     rate: AtomicU32,
     failure: AtomicU8,
     kmsg: PreopenedFile,
     sysrq: PreopenedFile,
 }
 
-/// A file that is opened before it is needed, because it is out of reach of a daemon that has given up its
-/// rights.
+/// A file opened in advance, because the confined daemon cannot open it later.
 #[derive(Debug)]
 struct PreopenedFile {
     path: PathBuf,
     file: io::Result<File>,
 }
 
-/// Counts records of the second under way.
+/// Number of records in the current second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RateLimiter {
     second: u64,
     records: u32,
 }
 
-/// What was told so far.
+/// Losses reported so far.
 #[derive(Debug, Default)]
 pub(crate) struct LossReporter {
     reported: Vec<(&'static str, u64)>,
@@ -71,7 +69,7 @@ impl PreopenedFile {
         }
     }
 
-    /// Whether it is open.
+    /// Whether the file is open.
     fn check(&self) -> anyhow::Result<()> {
         match &self.file {
             Ok(_) => Ok(()),
@@ -88,7 +86,7 @@ impl PreopenedFile {
 }
 
 impl Limits {
-    /// No limits. What `-f` may ask for at any time is opened now: this is made before rights are given up.
+    /// No limits. Opens the files that `-f` may need, so it runs before privileges are dropped.
     pub(crate) fn new() -> Self {
         Self::open_at(KMSG.as_ref(), SYSRQ.as_ref())
     }
@@ -102,22 +100,22 @@ impl Limits {
         }
     }
 
-    /// Sets both.
+    /// Sets rate limit and failure mode.
     ///
     /// # Errors
-    /// When the machine could not be taken down when that is asked for; nothing is changed then.
+    /// `-f 2` is asked for and the machine could not be panicked. Then nothing changes.
     pub(crate) fn set(&self, rate: u32, failure: u8) -> anyhow::Result<()> {
         if failure == PANIC {
             self.sysrq
                 .check()
-                .context("`-f 2` cannot take the machine down")?;
+                .context("`-f 2` cannot panic the machine; use `-f 1`")?;
         }
         if failure != SILENT
             && let Err(error) = self.kmsg.check()
         {
-            // What is lost is told in the log, too.
+            // The log has a record of the loss, too.
             info(&format!(
-                "losses are not told to the kernel's log: {error:#}"
+                "losses are not printed to the kernel log: {error:#}"
             ));
         }
         self.rate.store(rate, Ordering::Relaxed);
@@ -125,26 +123,26 @@ impl Limits {
         Ok(())
     }
 
-    /// Does what the failure mode asks for.
+    /// Applies the failure mode.
     ///
     /// # Source
     /// `audit_panic` in `kernel/audit.c`, Linux 6.12.
     fn apply_failure_mode(&self, text: &str) {
         let failure = self.failure.load(Ordering::Relaxed);
         if failure >= PRINT {
-            // Who cannot be told here has the record in the log.
+            // If this fails, the log still has a record.
             let _unheard = self.kmsg.write(&format!("<3>tollgate: {text}\n"));
         }
         if failure >= PANIC
             && let Err(error) = self.sysrq.write("c")
         {
-            info(&format!("the machine cannot be taken down: {error}"));
+            info(&format!("cannot panic the machine: {error}"));
         }
     }
 }
 
 impl RateLimiter {
-    /// Whether so many records of this second may still be written; counts them if so.
+    /// Whether the rate limit admits these records in this second. Counts them if so.
     pub(crate) fn admits(&mut self, limits: &Limits, second: u64, text: &[u8]) -> bool {
         let limit = limits.rate.load(Ordering::Relaxed);
         if limit == 0 {
@@ -164,7 +162,7 @@ impl RateLimiter {
 }
 
 impl LossReporter {
-    /// What was told of the reasons that the engine counts.
+    /// Reported losses, by the engine's reasons.
     pub(crate) fn reported_engine_losses(&self) -> [u64; LossReason::ALL.len()] {
         LossReason::ALL.map(|lost| {
             let reported = self
@@ -175,14 +173,14 @@ impl LossReporter {
         })
     }
 
-    /// Time until what is lost is told, if something is that was not.
+    /// Time until the next report, if there are unreported losses.
     pub(crate) fn next_report(&self, counted: &RingStats, now: Instant) -> Option<Duration> {
         self.unreported(counted).next()?;
         let last = self.last?;
         Some((last + PERIOD).saturating_duration_since(now))
     }
 
-    /// Records of what was lost since the last ones; none within a second of those.
+    /// Records of new losses, at most once per second.
     pub(crate) fn report(
         &mut self,
         counted: &RingStats,
@@ -195,7 +193,7 @@ impl LossReporter {
         self.report_all(counted, limits, now)
     }
 
-    /// Records of all that was lost since the last ones.
+    /// Records of all new losses.
     pub(crate) fn report_all(
         &mut self,
         counted: &RingStats,

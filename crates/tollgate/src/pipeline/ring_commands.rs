@@ -1,9 +1,9 @@
-//! What other threads ask of `tlg-ring`, which owns the engine and the stream: other rules, a record, what
-//! it has counted, or the end.
+//! Commands of other threads to `tlg-ring`, which owns the engine and the event stream: replace the plan, write a
+//! record, report counters, end.
 //!
-//! Orders travel on a bounded channel; an eventfd wakes the thread, which may be asleep. Whoever orders
-//! waits while an earlier order is carried out: orders come from people, not from events. Where the log does not
-//! keep up, an order that finds no room in time is not given.
+//! Commands travel on a bounded channel; an eventfd wakes the thread. Senders wait while an earlier command is
+//! executed: commands come from people, not from events. If the log is too slow, a command that finds no space in
+//! time is refused.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,99 +21,98 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::pipeline::ring_thread::RingStats;
 
-/// Orders that wait to be carried out; who gives one more waits, for [`LOG_TIMEOUT`] at most.
+/// Commands that may wait; the sender of another one waits up to [`LOG_TIMEOUT`].
 const QUEUE_LENGTH: usize = 4;
 
-/// How long to wait for what only waits for the log.
+/// Longest wait for a thread that waits for the log.
 pub(crate) const LOG_TIMEOUT: Duration = Duration::from_secs(10);
 
-const BUSY: &str = "the log does not keep up";
+const BUSY: &str = "the log is too slow: is the disk busy? repeat the command";
 
-/// What a replacement has done.
+/// Result of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplaceOutcome {
-    /// What is attached from now on.
+    /// Hooks attached from now on.
     pub(crate) attached: AttachedHooks,
 }
 
-/// What is ordered.
+/// A command to the ring thread.
 pub(crate) enum RingCommand {
-    /// To audit by another plan.
+    /// Replace the plan.
     Replace(Box<ReplaceRequest>),
-    /// To lock what audits.
+    /// Lock the BPF objects.
     Lock(Box<LockRequest>),
-    /// To write a record of its own into the stream of events.
+    /// Write a record into the event stream.
     Record(Record),
-    /// To tell when all events so far are in the log.
+    /// Answer when all events so far are in the log.
     Flush(Sender<FlushResult>),
-    /// To tell what it has counted so far.
+    /// Answer the counters.
     Stats(Sender<RingStats>),
-    /// To end, and leave what audits to the next daemon where that can be.
+    /// End, and leave pinned objects to the next daemon.
     Leave,
-    /// To end.
+    /// End.
     Stop,
 }
 
-/// The text of a record without its stamp.
+/// Text of a record without its stamp.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) kind: MsgType,
     pub(crate) body: Vec<u8>,
 }
 
-/// What became of the text that was passed on with it.
+/// Result of writing the batch.
 pub(crate) type FlushResult = Result<(), String>;
 
-/// Another plan, and who waits for it.
+/// A new plan, and the channel for the answer.
 pub(crate) struct ReplaceRequest {
     pub(crate) plan: Plan,
-    /// Takes one answer without waiting.
+    /// Takes one answer without blocking.
     pub(crate) answer: Sender<anyhow::Result<ReplaceOutcome>>,
 }
 
-/// What is locked, and who waits for it.
+/// A lock request, and the channel for the answer.
 pub(crate) struct LockRequest {
-    /// For daemons that come after this one.
+    /// Lock note for the next daemon.
     pub(crate) snapshot: Vec<u8>,
-    /// What is written beside what is pinned.
+    /// Files to protect besides the pinned objects.
     pub(crate) files: Vec<PathBuf>,
-    /// Takes one answer without waiting.
+    /// Takes one answer without blocking.
     pub(crate) answer: Sender<anyhow::Result<LockResult>>,
 }
 
-/// Whether what is locked is kept from root's own tools, or why not.
+/// Whether locked objects are protected from root's tools, or why not.
 pub(crate) type LockResult = Result<(), String>;
 
-/// Gives orders. Clones give orders to the same thread.
+/// Sends commands. Clones send to the same thread.
 #[derive(Clone, Debug)]
 pub(crate) struct RingCommands {
     to: Sender<RingCommand>,
     waker: Arc<EventFd>,
 }
 
-/// Asks for accounts, one at a time: an order that is not carried out in time stays, and there is no second one
-/// beside it.
+/// Requests counters, one request at a time: an unanswered request stays open and is not repeated.
 #[derive(Debug)]
 pub(crate) struct StatsReader {
     ring_command_channel: RingCommands,
-    /// Where the answer comes to a question that was given up.
+    /// Channel of an open request.
     open: Option<Receiver<RingStats>>,
 }
 
-/// Takes orders.
+/// Receives commands.
 pub(crate) struct RingCommandReceiver {
     from: Receiver<RingCommand>,
     waker: Arc<EventFd>,
 }
 
-/// Both ends.
+/// Creates the command channel.
 ///
 /// # Errors
-/// When the kernel has no eventfd to give.
+/// The eventfd cannot be created.
 pub(crate) fn ring_command_channel() -> anyhow::Result<(RingCommands, RingCommandReceiver)> {
-    // A semaphore: it wakes once for each order.
+    // Semaphore mode: wakes once per command.
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
-    let waker = EventFd::from_flags(flags).context("cannot make an eventfd")?;
+    let waker = EventFd::from_flags(flags).context("cannot create an eventfd")?;
     let waker = Arc::new(waker);
     let (to, from) = bounded(QUEUE_LENGTH);
     let ring_command_channel = RingCommands {
@@ -124,24 +123,24 @@ pub(crate) fn ring_command_channel() -> anyhow::Result<(RingCommands, RingComman
 }
 
 impl RingCommands {
-    /// Has events chosen by another plan from now on; returns when that is so.
+    /// Replaces the plan; returns when the new plan is active.
     ///
     /// # Errors
-    /// What kept the new plan from being put in force: the old one is in force then, whole. Also when
-    /// the pipeline has ended, or takes no order because the log does not keep up.
+    /// The new plan cannot be applied, and the old plan stays active. Also when the pipeline has ended, or the log is
+    /// too slow.
     pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<ReplaceOutcome> {
         let (answer, answered) = bounded(1);
         self.send(RingCommand::Replace(Box::new(ReplaceRequest {
             plan,
             answer,
         })))?;
-        answered.recv().context("auditing has ended")?
+        answered.recv().context("the pipeline has ended")?
     }
 
-    /// Has what audits locked: `snapshot` is for daemons that come after this one, the files are to be guarded.
+    /// Locks the BPF objects: `snapshot` is the note for the next daemon, `files` are protected too.
     ///
     /// # Errors
-    /// When it cannot be noted, or the pipeline has ended, or takes no order because the log does not keep up.
+    /// The note cannot be stored, the pipeline has ended, or the log is too slow.
     pub(crate) fn lock(
         &self,
         snapshot: Vec<u8>,
@@ -153,39 +152,39 @@ impl RingCommands {
             files,
             answer,
         })))?;
-        answered.recv().context("auditing has ended")?
+        answered.recv().context("the pipeline has ended")?
     }
 
-    /// Has a record written after all events so far.
+    /// Writes a record after all events so far.
     ///
     /// # Errors
-    /// When the pipeline has ended, or takes no order because the log does not keep up.
+    /// The pipeline has ended, or the log is too slow.
     pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
         self.send(RingCommand::Record(Record { kind, body }))
     }
 
-    /// Returns when every event matched so far is in the log.
+    /// Waits until every event matched so far is in the log.
     ///
     /// # Errors
-    /// When they could not be written, when that takes too long, or when the pipeline has ended.
+    /// The events cannot be written in time, or the pipeline has ended.
     pub(crate) fn flush(&self) -> anyhow::Result<()> {
         let (answer, answered) = bounded(1);
         self.send(RingCommand::Flush(answer))?;
         answered
             .recv_timeout(LOG_TIMEOUT)
             .context(BUSY)?
-            .map_err(|error| anyhow::anyhow!("the log cannot be written to: {error}"))
+            .map_err(|error| anyhow::anyhow!("cannot write the log: {error}"))
     }
 
-    /// Has the pipeline end; [`crate::pipeline::RunningPipeline::join`] waits for it.
+    /// Ends the pipeline; [`crate::pipeline::RunningPipeline::join`] waits for it.
     ///
     /// # Errors
-    /// When the eventfd cannot be written to.
+    /// The eventfd cannot be written.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
         self.end(RingCommand::Stop)
     }
 
-    /// Has the pipeline end, and what audits go on where it is pinned.
+    /// Ends the pipeline and leaves pinned objects to the next daemon.
     ///
     /// # Errors
     /// As [`RingCommands::stop`].
@@ -196,7 +195,7 @@ impl RingCommands {
     fn end(&self, order: RingCommand) -> anyhow::Result<()> {
         match self.to.send(order) {
             Ok(()) => self.wake(),
-            // It has ended by itself.
+            // It has already ended.
             Err(_) => Ok(()),
         }
     }
@@ -209,20 +208,18 @@ impl RingCommands {
         match self.to.send_timeout(order, patience) {
             Ok(()) => self.wake(),
             Err(SendTimeoutError::Timeout(_)) => bail!(BUSY),
-            Err(SendTimeoutError::Disconnected(_)) => bail!("auditing has ended"),
+            Err(SendTimeoutError::Disconnected(_)) => bail!("the pipeline has ended"),
         }
     }
 
     fn wake(&self) -> anyhow::Result<()> {
-        self.waker
-            .write(1)
-            .context("cannot wake the thread of the ring")?;
+        self.waker.write(1).context("cannot wake the ring thread")?;
         Ok(())
     }
 }
 
 impl StatsReader {
-    /// Asks by these orders.
+    /// Requests over this channel.
     pub(crate) const fn new(ring_command_channel: RingCommands) -> Self {
         Self {
             ring_command_channel,
@@ -230,24 +227,24 @@ impl StatsReader {
         }
     }
 
-    /// What the ring thread has counted so far.
+    /// Returns the counters of the ring thread.
     ///
     /// # Errors
-    /// When it is too busy to say, or the pipeline has ended.
+    /// The thread is too busy, or the pipeline has ended.
     pub(crate) fn read(&mut self) -> anyhow::Result<RingStats> {
         if self.open.is_some() {
-            // What was counted for a question of long ago is no answer to this one.
+            // The answer to an old request is out of date.
             self.answer(LOG_TIMEOUT)?;
         }
         self.answer(LOG_TIMEOUT)
     }
 
-    /// Whether it answers within such a time, be it what was asked before.
+    /// Whether the thread answers in time, be it an old request.
     pub(crate) fn is_answered(&mut self, patience: Duration) -> bool {
         self.answer(patience).is_ok()
     }
 
-    /// The answer to the question that is open, or to a new one.
+    /// Waits for the open request, or for a new one.
     fn answer(&mut self, patience: Duration) -> anyhow::Result<RingStats> {
         let open = match self.open.take() {
             Some(open) => open,
@@ -264,16 +261,16 @@ impl StatsReader {
                 self.open = Some(open);
                 bail!(BUSY)
             }
-            Err(RecvTimeoutError::Disconnected) => bail!("auditing has ended"),
+            Err(RecvTimeoutError::Disconnected) => bail!("the pipeline has ended"),
         }
     }
 }
 
 impl RingCommandReceiver {
-    /// The next order, if there is one. The descriptor stays readable while there are more.
+    /// The next command, if any. The descriptor stays readable while there are more.
     ///
     /// # Errors
-    /// When the eventfd cannot be read.
+    /// The eventfd cannot be read.
     pub(crate) fn next(&self) -> io::Result<Option<RingCommand>> {
         match self.waker.read() {
             Ok(_) | Err(Errno::EAGAIN) => Ok(self.from.try_recv().ok()),
@@ -283,7 +280,7 @@ impl RingCommandReceiver {
 }
 
 impl AsFd for RingCommandReceiver {
-    /// Readable when there may be an order.
+    /// Readable when a command may wait.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }
@@ -321,7 +318,7 @@ mod tests {
         assert_eq!(asking.join().unwrap(), "not these");
     }
 
-    /// As when the log stalls: nobody takes orders.
+    /// A stalled ring thread takes no commands.
     #[test]
     fn stats_request_times_out_and_is_not_repeated() {
         const SHORT: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! The ring thread: drains the ring, has events turned into text ([`crate::pipeline::encoder`]), and replaces the
-//! rules between two drains.
+//! The ring thread: drains the ring, encodes events ([`crate::pipeline::encoder`]), and replaces plans between two
+//! drains.
 
 mod start;
 
@@ -35,39 +35,39 @@ use crate::pipeline::{ConsoleEvent, StartReport};
 use crate::sinks::queue::SinkQueue;
 use start::StartedEngine;
 
-/// A batch goes to the log when it has grown to this, or when the ring is empty.
+/// A batch is sent to the log when it has this size, or when the ring is empty.
 const BATCH_BYTES: usize = 256 << 10;
-/// Events taken from the ring between two looks at the batch and the clock.
+/// Events per drain, between checks of batch and clock.
 const DRAIN: usize = 512;
-/// Such rounds between two looks at orders: some 20 ms.
+/// Drains between checks for commands: about 20 ms.
 const DRAINS_PER_BATCH: usize = 16;
-/// Empty rounds after which the reader sleeps until an event wakes it.
+/// Empty rounds before the thread sleeps until an event wakes it.
 const IDLE_ROUNDS: u32 = 4;
-/// Rounds in which messages are taken at the end, should they never cease.
+/// Limit of receive rounds at the end, in case kernel records never cease.
 const FINAL_RECEIVES: usize = 64;
-/// The reader must get the CPU when audited tasks want all of it; auditd's `priority_boost` is 4.
+/// The reader must get the CPU when audited tasks use all of it; auditd's `priority_boost` is 4.
 const NICE: i32 = -10;
 
-/// What the ring thread counted.
+/// Counters of the ring thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RingStats {
     pub(crate) stats: EngineStats,
-    /// Of an engine that runs.
+    /// Run counts of the BPF programs.
     pub(crate) runs: Vec<ProgramRuns>,
     pub(crate) undecodable: u64,
-    /// Events that the rate limit keeps out.
+    /// Events dropped by the rate limit.
     pub(crate) limited: u64,
     pub(crate) not_printed: u64,
     pub(crate) blind: Duration,
     /// Programs that the kernel can skip in its present preemption mode.
     pub(crate) skip_risk: Option<SkipRisk>,
     pub(crate) kernel_records: KernelRecordCounts,
-    /// Of each rule that has chosen something; filled in when it is asked for.
+    /// Counters of each rule that matched; filled in on request.
     pub(crate) rules: BTreeMap<BString, RuleCounters>,
 }
 
 impl RingStats {
-    /// Events lost before they came to the log thread, by reason.
+    /// Events lost before the log thread, by reason.
     pub(crate) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let of_kernel = LossReason::ALL
             .into_iter()
@@ -79,8 +79,7 @@ impl RingStats {
         ])
     }
 
-    /// Events that the kernel has delivered and of which nothing is known yet: neither that so many are
-    /// written or could not be, nor that they were lost before.
+    /// Delivered events that are neither written nor counted as lost yet.
     pub(crate) fn backlog(&self, written: u64, unwritten: u64) -> u64 {
         let Self {
             stats,
@@ -89,43 +88,43 @@ impl RingStats {
             ..
         } = self;
         let known = written + unwritten + undecodable + limited;
-        // The log thread goes on between the counts.
+        // The log thread continues between the two reads.
         stats.delivered.saturating_sub(known)
     }
 }
 
-/// How much of the ring was taken.
+/// How much of the ring was drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drain {
-    /// It was empty.
+    /// The ring was empty.
     Nothing,
-    /// It is empty now.
+    /// The ring is empty now.
     All,
-    /// There is more.
+    /// The ring has more.
     Some,
 }
 
 /// The ring thread.
 pub(crate) struct RingThread {
     pub(crate) plan: Plan,
-    /// Engines to try, the best first.
+    /// Engines to try, in order of preference.
     pub(crate) engines: Vec<EngineKind>,
     pub(crate) options: EngineOptions,
     pub(crate) probe: KernelProbe,
-    /// From the begin of a drain to that of the next one, while events come.
+    /// Time between the starts of two drains while events arrive.
     pub(crate) pause: Duration,
     pub(crate) commands: RingCommandReceiver,
     pub(crate) full: Sender<Batch>,
     pub(crate) empty: Receiver<Batch>,
     pub(crate) console: Option<Sender<ConsoleEvent>>,
     pub(crate) json: Option<Arc<SinkQueue>>,
-    /// What the kernel's audit sends, when it is read.
+    /// Records of the kernel's audit, if they are read.
     pub(crate) kernel_records: Option<KernelRecords>,
-    /// What `-r` and `-f` ask for.
+    /// Rate limit and failure mode (`-r`, `-f`).
     pub(crate) limits: Arc<Limits>,
-    /// Where to pin what audits, and what is pinned there.
+    /// Pin directory and the state found there.
     pub(crate) pinning: PinSetup,
-    /// What became of the events behind this thread.
+    /// Counters of the log thread.
     pub(crate) written: Arc<LogCounters>,
 }
 
@@ -143,12 +142,12 @@ impl RingThread {
             started,
         } = self.start_engine(&mut slots)?;
         let wakers = self.wakers(&state.borrow());
-        let wakers = wakers.context("cannot wait for orders")?;
+        let wakers = wakers.context("cannot poll for commands")?;
         if ready.send(started).is_err() {
             return Ok((RingStats::default(), None));
         }
         loop {
-            match self.update_watches(&engine, &state, &wakers)? {
+            match self.drain_until_command(&engine, &state, &wakers)? {
                 RingCommand::Leave if engine.is_pinned() => {
                     self.drain_up_to_now(&engine, &state)?;
                     return Ok((self.final_stats(&engine, &state)?, None));
@@ -157,7 +156,7 @@ impl RingThread {
                 RingCommand::Replace(replace) => {
                     let plan = &replace.plan;
                     let answer = self.replace(&mut engine, &mut slots, &state, plan);
-                    // Nobody waits any more when the control connection is gone.
+                    // The requester may have gone away.
                     let _gone = replace.answer.send(answer);
                 }
                 RingCommand::Lock(lock) => {
@@ -173,7 +172,7 @@ impl RingThread {
                         let guard = engine.install_guard(&mut slots, &self.probe, &files);
                         guard.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                     });
-                    // Who has asked waits for the answer.
+                    // The requester may have gone away.
                     let _gone = answer.send(guard);
                 }
                 RingCommand::Record(record) => {
@@ -190,9 +189,9 @@ impl RingThread {
                     current_stats.stats = engine.stats();
                     current_stats.runs = engine.run_counts();
                     let mut state = state.borrow_mut();
-                    self.settle(&mut state, &engine);
+                    self.collect_rule_stats(&mut state, &engine);
                     current_stats.rules = state.rules.table();
-                    // Nobody waits any more when the control connection is gone.
+                    // The requester may have gone away.
                     let _gone = answer.send(current_stats);
                 }
             }
@@ -203,7 +202,7 @@ impl RingThread {
         Ok((stats, Some(detaching)))
     }
 
-    /// Takes the last messages, tells all that was lost, and passes everything on.
+    /// Receives the last kernel records, reports all losses, and sends the last batch.
     fn final_stats(
         &self,
         engine: &Engine<'_>,
@@ -223,7 +222,7 @@ impl RingThread {
         Ok(stats)
     }
 
-    /// What wakes this thread beside the ring: orders, and messages.
+    /// Wakes this thread besides the ring: commands and kernel records.
     fn wakers(&self, state: &Encoder) -> nix::Result<Epoll> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let readable = EpollEvent::new(EpollFlags::EPOLLIN, 0);
@@ -234,7 +233,7 @@ impl RingThread {
         Ok(epoll)
     }
 
-    /// Puts another plan in force.
+    /// Replaces the plan.
     fn replace<'s>(
         &self,
         engine: &mut Engine<'s>,
@@ -243,7 +242,7 @@ impl RingThread {
         plan: &Plan,
     ) -> anyhow::Result<ReplaceOutcome> {
         let mut state = state.borrow_mut();
-        self.settle(&mut state, engine);
+        self.collect_rule_stats(&mut state, engine);
         engine.replace_plan(slots, &self.probe, plan, &handover::snapshot(plan)?)?;
         Arc::make_mut(&mut state.keys).add(engine.epoch(), plan);
         state.use_plan(engine.epoch(), plan);
@@ -252,8 +251,8 @@ impl RingThread {
         })
     }
 
-    /// Takes over what others have counted of each rule.
-    fn settle(&self, state: &mut Encoder, engine: &Engine<'_>) {
+    /// Collects per-rule counters of the log thread and the kernel.
+    fn collect_rule_stats(&self, state: &mut Encoder, engine: &Engine<'_>) {
         state
             .rules
             .settle(|epoch, rule| engine.rule_drops(epoch, rule));
@@ -264,9 +263,9 @@ impl RingThread {
         }
     }
 
-    /// Drains until an order comes: by the clock while events come, asleep while none do. An engine that
-    /// cannot stop is never looked at, and sleeps without end.
-    fn update_watches(
+    /// Drains until a command arrives: periodically while events arrive, asleep otherwise. An engine that cannot stop
+    /// is not checked and may sleep forever.
+    fn drain_until_command(
         &self,
         engine: &Engine<'_>,
         state: &RefCell<Encoder>,
@@ -298,15 +297,15 @@ impl RingThread {
             let wake = if drain == Drain::Some {
                 ring.pause(waker, Duration::ZERO)
             } else if quiet < IDLE_ROUNDS {
-                // What a drain takes comes on top of what an event has waited for it.
+                // The drain adds to the time that an event has waited.
                 let rest = self.pause.saturating_sub(now - began);
                 ring.pause(waker, next.map_or(rest, |next| next.min(rest)))
             } else {
                 ring.sleep(waker, next)
             };
-            match wake.context("cannot wait for events")? {
+            match wake.context("cannot poll the ring")? {
                 Wake::Caller => {
-                    if let Some(order) = self.commands.next().context("cannot take orders")? {
+                    if let Some(order) = self.commands.next().context("cannot read commands")? {
                         break order;
                     }
                 }
@@ -321,7 +320,7 @@ impl RingThread {
         Ok(order)
     }
 
-    /// Tells what was lost; the time until more is told, if there is more.
+    /// Reports losses. Returns the time until the next report, if there is more to report.
     fn report_losses(
         &self,
         engine: &Engine<'_>,
@@ -340,25 +339,25 @@ impl RingThread {
         Ok(state.loss_reporter.next_report(&counted, now))
     }
 
-    /// Takes all that is in the ring at this moment, and what else comes meanwhile.
+    /// Drains everything that is in the ring at this moment.
     fn drain_up_to_now(&self, engine: &Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<()> {
         let now = engine.ring().produced();
         loop {
             self.drain(engine, state)?;
-            // An event that is being written keeps those after it back for a moment.
+            // An event that is being written delays those after it.
             if engine.ring().position() >= now {
                 return Ok(());
             }
         }
     }
 
-    /// Takes what the ring holds now and passes it on, so much at most that orders do not wait for long.
+    /// Drains the ring, limited so that commands do not wait long.
     fn drain(&self, engine: &Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<Drain> {
         let mut taken = 0;
         for _ in 0..DRAINS_PER_BATCH {
             {
                 let mut state = state.borrow_mut();
-                // What is older than these messages is in the ring by now.
+                // Events older than these records are in the ring by now.
                 state.receive_kernel_records()?;
                 state.clock.sync(engine.read_clock()?);
             }
@@ -384,8 +383,8 @@ impl RingThread {
         Ok(Drain::Some)
     }
 
-    /// Hands the current batch to the log thread, waiting while it is behind. A batch without text gives
-    /// back what events without text have taken in the ring.
+    /// Sends the current batch to the log thread, and waits while that is behind. A batch without text releases ring
+    /// space of events without text.
     fn pass_on(&self, engine: &Engine<'_>, state: &RefCell<Encoder>) {
         let mut state = state.borrow_mut();
         let place = Some(engine.ring().position());
@@ -407,12 +406,12 @@ impl RingThread {
             json_records.clear();
         }
         let batch = std::mem::replace(&mut state.batch, next);
-        // The log thread outlives this one: it ends when this channel closes.
+        // The log thread ends only when this channel closes.
         let _gone = self.full.send(batch);
     }
 }
 
-/// Takes the messages that have come by now, and passes on the calls whose records do not come any more.
+/// Receives waiting kernel records, and passes on syscalls whose record has not arrived.
 fn pass_last_kernel_records(state: &RefCell<Encoder>) -> anyhow::Result<()> {
     let mut state = state.borrow_mut();
     for _ in 0..FINAL_RECEIVES {
@@ -425,14 +424,14 @@ fn pass_last_kernel_records(state: &RefCell<Encoder>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks whether the engine's programs run, and says what has changed.
+/// Checks that the BPF programs run, and reports changes.
 fn poll_heartbeat(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
     if let Some(change) = heartbeat.poll(engine.programs_run(), Instant::now()) {
         info(&change.to_string());
     }
 }
 
-/// Reads the kernel's preemption mode again, and reports a change of what it can skip.
+/// Reads the kernel's preemption mode again, and reports a change of the skip risk.
 fn check_skip_risk(risk: &mut Option<SkipRisk>, engine: &Engine<'_>) -> anyhow::Result<()> {
     engine.read_clock()?;
     let now = engine.skip_risk();

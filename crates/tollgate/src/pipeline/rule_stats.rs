@@ -1,6 +1,6 @@
-//! What became of the events of each rule, up to the log.
+//! Counters per rule, up to the log.
 //!
-//! A rule is known by its text: one that is loaded again after a replacement counts on.
+//! Rules are identified by their text: a rule that is loaded again continues its counters.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ use audit::rule::print;
 use bstr::BString;
 use engine::Epoch;
 
-/// Name of the rules that were replaced, all together.
-const REMOVED_RULES: &str = "rules that are gone";
+/// Name for all rules that were removed.
+const REMOVED_RULES: &str = "removed rules";
 
 /// Events of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleCounters {
     /// Taken from the ring.
     pub(crate) taken: u64,
-    /// Of them, kept out by the rate limit.
+    /// Of those, dropped by the rate limit.
     pub(crate) limited: u64,
-    /// Of them, those that the log could not take.
+    /// Of those, not written to the log.
     pub(crate) unwritten: u64,
-    /// Those that the ring had no room for.
+    /// Lost because the ring was full.
     pub(crate) ring_full: u64,
 }
 
-/// A rule: the plan that it is of, and its index there.
+/// A rule as plan epoch and index.
 pub(crate) type PlanRule = (Epoch, usize);
 
-/// Those of all rules.
+/// Counters of all rules.
 #[derive(Debug, Default)]
 pub(crate) struct RuleStats {
-    /// The plan in force, and the one before.
+    /// The active plan and its predecessor.
     plans: Vec<(Epoch, Vec<CountedRule>)>,
-    /// Of plans before these, rules that are still loaded.
+    /// Counters of loaded rules from earlier plans.
     earlier: BTreeMap<BString, RuleCounters>,
     removed: RuleCounters,
 }
@@ -54,21 +54,21 @@ impl RuleCounters {
         self.ring_full += other.ring_full;
     }
 
-    /// Events that the rule chose.
+    /// Events that the rule matched.
     pub(crate) const fn matched(&self) -> u64 {
         self.taken + self.ring_full
     }
 }
 
 impl RuleStats {
-    /// Counts for the plan that was put in force, too.
+    /// Adds the rules of a plan that became active.
     pub(crate) fn add(&mut self, epoch: Epoch, plan: &Plan) {
         let rules = plan.rules.iter();
         let rules = rules.map(|rule| print(&rule.rule, Arch::X86_64, Dialect::default()));
         self.restore_plan(epoch, rules.collect());
     }
 
-    /// Counts for a plan of these rules, too.
+    /// Adds rules of a plan by their text.
     pub(crate) fn restore_plan(&mut self, epoch: Epoch, rules: Vec<BString>) {
         let counted = rules.into_iter().map(|text| CountedRule {
             text,
@@ -96,7 +96,7 @@ impl RuleStats {
         });
     }
 
-    /// The count of a rule; that of all that are gone, when it is one of them.
+    /// Counters of a rule, or of all removed rules if it is one of them.
     pub(crate) fn of(&mut self, (epoch, rule): PlanRule) -> &mut RuleCounters {
         let mut newest_first = self.plans.iter_mut().rev();
         let plan = newest_first.find(|(of, _)| *of == epoch);
@@ -106,7 +106,7 @@ impl RuleStats {
         }
     }
 
-    /// Takes over what the kernel side has counted so far.
+    /// Reads the kernel side's counters.
     pub(crate) fn settle(&mut self, ring_full: impl Fn(Epoch, usize) -> u64) {
         for (epoch, rules) in &mut self.plans {
             for (rule, counted) in rules.iter_mut().enumerate() {
@@ -115,7 +115,7 @@ impl RuleStats {
         }
     }
 
-    /// Rules that have chosen something, by their text.
+    /// Counters of rules that have matched, by text.
     pub(crate) fn table(&self) -> BTreeMap<BString, RuleCounters> {
         let mut table = self.earlier.clone();
         table.insert(REMOVED_RULES.into(), self.removed);

@@ -1,4 +1,4 @@
-//! What the daemon says: one line when it has attached, and the account at the end.
+//! Totals of the pipeline at the end.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::pipeline::heartbeat::seconds;
 use crate::pipeline::kernel_records::KernelRecordCounts;
 use crate::sinks::queue as outlet;
 
-/// What the pipeline did.
+/// Totals of the pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PipelineTotals {
     /// Counters of the kernel side.
@@ -18,48 +18,48 @@ pub(crate) struct PipelineTotals {
     pub(crate) written: u64,
     /// Events that could not be written, and the last reason.
     pub(crate) unwritten: UnwrittenEvents,
-    /// Samples that were no events, and what was wrong with the last.
+    /// Samples that could not be decoded.
     pub(crate) undecodable: u64,
-    /// Events that the rate limit kept out.
+    /// Events dropped by the rate limit.
     pub(crate) limited: u64,
-    /// Events that the view left out.
+    /// Events that the console skipped.
     pub(crate) not_printed: u64,
-    /// What became of events for the JSON log.
+    /// Counters of the JSON log.
     pub(crate) json: outlet::SinkStats,
-    /// How long the engine may have seen nothing.
+    /// Time in which the BPF programs may not have run.
     pub(crate) blind: Duration,
-    /// Messages of the kernel's audit that were taken.
+    /// Records received from the kernel's audit.
     pub(crate) kernel_records: KernelRecordCounts,
-    /// Messages that could not be written.
+    /// Kernel records that could not be written.
     pub(crate) unwritten_kernel_records: u64,
-    /// Messages that the kernel has lost.
+    /// Records lost by the kernel.
     pub(crate) lost_kernel_records: u64,
 }
 
 /// Events that could not be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnwrittenEvents {
-    /// How many.
+    /// Number of events.
     pub(crate) events: u64,
-    /// Why, the last time.
+    /// The last reason.
     pub(crate) reason: String,
 }
 
-/// The account at the end: matched is written plus lost.
+/// Summary at the end: matched = written + lost.
 pub(crate) struct Summary<'a>(pub(crate) &'a PipelineTotals);
 
 impl Summary<'_> {
-    /// Events that were chosen and are not in the log.
+    /// Matched events that are not in the log.
     pub(crate) fn lost(&self) -> u64 {
         self.0.stats.total_lost() + self.0.unwritten.events + self.0.undecodable + self.0.limited
     }
 
-    /// Whether every event that should have been chosen is in the log.
+    /// Whether every event is in the log.
     pub(crate) fn is_complete(&self) -> bool {
         self.lost() == 0 && self.0.blind.is_zero() && self.lost_kernel_records() == 0
     }
 
-    /// Messages of the kernel's audit that are not in the log, or times that an unknown number is not.
+    /// Kernel records that are not in the log, plus overruns of unknown size.
     fn lost_kernel_records(&self) -> u64 {
         let PipelineTotals {
             kernel_records,
@@ -124,28 +124,28 @@ impl Display for Summary<'_> {
             .map(|(count, part)| format!("{} {count}", part.as_str()))
             .collect();
         if !blind.is_zero() {
-            write!(f, "; blind for {} s", seconds(*blind))?;
+            write!(f, "; hooks disabled for {} s", seconds(*blind))?;
         }
         if !truncated.is_empty() {
             write!(f, "; incomplete: {}", truncated.join(", "))?;
         }
         if *not_printed != 0 {
-            write!(f, "; left out of the view: {not_printed}")?;
+            write!(f, "; not printed: {not_printed}")?;
         }
         if json.unwritten != 0 {
             let outlet::SinkStats {
                 unwritten, reason, ..
             } = json;
-            write!(f, "; left out of the JSON log: {unwritten} ({reason})")?;
+            write!(f, "; missing in the JSON log: {unwritten} ({reason})")?;
         }
         if *kernel_records != KernelRecordCounts::default() || self.lost_kernel_records() != 0 {
-            write!(f, "; messages of the kernel: {}", kernel_records.received)?;
+            write!(f, "; kernel records: {}", kernel_records.received)?;
         }
         for (count, what) in [
-            (*lost_kernel_records, "lost by it"),
+            (*lost_kernel_records, "lost by the kernel"),
             (*unwritten_kernel_records, "not written"),
             (kernel_records.refused, "refused"),
-            (kernel_records.overruns, "times more than could be read"),
+            (kernel_records.overruns, "overruns"),
         ] {
             if count != 0 {
                 write!(f, ", {count} {what}")?;
@@ -203,7 +203,7 @@ mod tests {
             Summary(&outcome).to_string(),
             "matched 10, written 4, lost 6 (ring full 3, program skipped by the kernel 1, \
              not written 1 (No space left on device), not decodable 1); \
-             incomplete: arguments truncated 2; left out of the view: 5"
+             incomplete: arguments truncated 2; not printed: 5"
         );
         assert!(!Summary(&outcome).is_complete());
     }
@@ -218,16 +218,13 @@ mod tests {
             ..PipelineTotals::default()
         };
         let text = Summary(&outcome).to_string();
-        assert!(
-            text.ends_with("lost 0; messages of the kernel: 7"),
-            "{text}"
-        );
+        assert!(text.ends_with("lost 0; kernel records: 7"), "{text}");
         assert!(Summary(&outcome).is_complete());
         outcome.lost_kernel_records = 3;
         outcome.kernel_records.refused = 1;
         let text = Summary(&outcome).to_string();
         assert!(
-            text.ends_with("kernel: 7, 3 lost by it, 1 refused"),
+            text.ends_with("records: 7, 3 lost by the kernel, 1 refused"),
             "{text}"
         );
         assert!(!Summary(&outcome).is_complete());
@@ -241,7 +238,7 @@ mod tests {
         };
         assert_eq!(
             Summary(&outcome).to_string(),
-            "matched 0, written 0, lost 0; blind for 7 s"
+            "matched 0, written 0, lost 0; hooks disabled for 7 s"
         );
         assert!(!Summary(&outcome).is_complete());
     }

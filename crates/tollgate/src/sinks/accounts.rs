@@ -1,7 +1,7 @@
-//! Names of users and groups for the screen, read once.
+//! Names of users and groups for the console, read once.
 //!
-//! Only `/etc/passwd` and `/etc/group` are asked. A directory service could hold up the thread that
-//! prints, and what it does to answer could itself be audited.
+//! Reads only `/etc/passwd` and `/etc/group`. A directory service could block the console thread, and its own
+//! activity could be audited.
 
 use std::collections::HashMap;
 use std::{fs, io};
@@ -20,7 +20,7 @@ impl Accounts {
     /// Reads the accounts of this machine.
     ///
     /// # Errors
-    /// What reading `/etc/passwd` or `/etc/group` gives.
+    /// `/etc/passwd` or `/etc/group` cannot be read.
     pub(crate) fn read() -> io::Result<Self> {
         Ok(Self::parse(
             &fs::read("/etc/passwd")?,
@@ -46,8 +46,7 @@ impl AccountNames for Accounts {
     }
 }
 
-/// First name of each number, as `getpwuid(3)` would find it. Names that could confuse a terminal
-/// are left out.
+/// First name of each number, as `getpwuid(3)` finds it, without names that could confuse a terminal.
 fn names(text: &[u8]) -> HashMap<u32, String> {
     let mut names = HashMap::new();
     for line in text.lines() {

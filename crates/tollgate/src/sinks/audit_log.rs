@@ -1,8 +1,7 @@
-//! The daemon's log: lines as `auditd.conf` wants them, rotated, flushed, and looked after.
+//! The audit log: lines in the format of `auditd.conf`, rotation, flushing and disk actions.
 //!
-//! All of it runs in the log thread, batch by batch. What an administrator has chosen for a disk that
-//! fills, is full or fails is done by [`System`]; what could not be written is counted exactly, and a
-//! record says so as soon as one can be written again.
+//! All of it runs in the log thread, batch by batch. Actions on low space or failures go through [`System`]. Events
+//! that cannot be written are counted exactly, and a record reports them as soon as writing works again.
 
 mod daemon_records;
 mod disk_actions;
@@ -44,21 +43,21 @@ use system::RunId;
 use crate::helper::Launcher;
 use crate::sinks::plugins::{Dispatcher, Lines};
 
-/// A log that is kept.
+/// An open log with its settings.
 pub(crate) struct AuditLog {
     config: LogConfig,
-    /// What becomes of old logs when somebody asks.
+    /// Retention of old logs when a signal rotates the log.
     old_log_policy: OldLogPolicy,
     directory: LogDirectory,
     name: PathBuf,
-    /// Closed while nothing is to be written.
+    /// `None` while logging is suspended or has failed.
     log: Option<Log>,
     /// # Units
     /// Bytes.
     size: u64,
     /// Set while nothing is written until somebody resumes.
     suspension: Option<Suspension>,
-    /// The program of `max_log_file_action` that runs: writing goes on when it has ended.
+    /// Running program of `max_log_file_action`: logging resumes when it ends.
     until_ended: Option<RunId>,
     alarms: Alarms,
     system: Box<dyn System>,
@@ -66,28 +65,27 @@ pub(crate) struct AuditLog {
     daemon_records: DaemonRecords,
     flusher: Flusher,
     dispatcher: Dispatcher,
-    /// Records since the last flush that `flush` and `freq` ask for.
+    /// Records since the last flush of `flush` and `freq`.
     unflushed: u32,
     /// # Units
-    /// Bytes since the last flush that the page cache asks for.
+    /// Bytes since the last flush for the page cache.
     cached: u64,
-    /// Events lost since a record said so, and why.
+    /// Events lost since the last report, and the reason.
     lost: (u64, String),
     sink_losses: SinkLossReporter,
-    /// Lines under way.
+    /// Buffer of formatted lines.
     lines: Vec<u8>,
 }
 
-/// Who must know of a batch when it is about to be written, and when it is: at any instruction the daemon
-/// may be killed.
+/// Notified before and after each write to the file, because the daemon may be killed at any instruction.
 pub(crate) trait WriteObserver {
-    /// It is about to be written there.
+    /// A write to this range of the file begins.
     fn write_begins(&mut self, span: FileRange);
-    /// It is written.
+    /// The write is complete.
     fn write_ends(&mut self);
 }
 
-/// Nobody must know.
+/// No observer.
 impl WriteObserver for () {
     fn write_begins(&mut self, _span: FileRange) {}
     fn write_ends(&mut self) {}
@@ -107,19 +105,19 @@ impl WriteObserver for Option<engine::CommitToken> {
     }
 }
 
-/// What became of a batch.
+/// Outcome of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AppendResult {
-    /// Events in the log.
+    /// Events written to the log.
     pub(crate) written: u64,
     /// Events that could not be written.
     pub(crate) lost: u64,
-    /// Why.
+    /// The reason.
     pub(crate) reason: String,
 }
 
 impl AuditLog {
-    /// Opens the log, removes old ones that are too many unless all are kept, and starts the plugins.
+    /// Opens the log, removes excess old logs unless all are kept, and starts the plugins.
     ///
     /// # Errors
     /// As [`Log::open`].
@@ -134,10 +132,7 @@ impl AuditLog {
             .file_name()
             .map(PathBuf::from)
             .with_context(|| {
-                format!(
-                    "the log must be a file, `{}` is none",
-                    config.path.display()
-                )
+                format!("the log path `{}` has no file name", config.path.display())
             })?;
         let mut journal = Self {
             directory: LogDirectory::of(&config.path)?,
@@ -174,7 +169,7 @@ impl AuditLog {
         Ok(journal)
     }
 
-    /// How nice the log thread is to be: as `auditd` is by default, where nothing else is configured.
+    /// Nice value of the log thread: auditd's default unless configured.
     pub(crate) fn nice(&self) -> i32 {
         let boost = self.config.conf.as_ref().map_or_else(
             || Settings::default().priority_boost,
@@ -183,7 +178,7 @@ impl AuditLog {
         i32::try_from(boost).map_or(i32::MIN, |boost| -boost)
     }
 
-    /// When [`AuditLog::poll`] is due, if it is.
+    /// Time until [`AuditLog::poll`] is due.
     pub(crate) fn next_poll(&self) -> Option<Duration> {
         const PERIOD: Duration = Duration::from_millis(500);
         let has_running = self.system.has_running() || self.flusher.is_busy();
@@ -191,7 +186,7 @@ impl AuditLog {
         others.into_iter().chain(self.next_report()).min()
     }
 
-    /// Looks after programs that were run, flushes, and what others have lost.
+    /// Polls started programs, flushes and losses of other sinks.
     pub(crate) fn poll(&mut self) {
         self.report_sink_losses();
         let flushed = self.flusher.outcome();
@@ -241,7 +236,7 @@ impl AuditLog {
         appended
     }
 
-    /// Gives lines to the plugins, and does what is due when one of them is too slow.
+    /// Dispatches lines to the plugins, and applies `overflow_action` if a queue is full.
     fn dispatch(&mut self, text: &[u8], events: u64) {
         if self.dispatcher.is_idle() {
             return;
@@ -257,7 +252,7 @@ impl AuditLog {
         }
     }
 
-    /// Appends a record of the daemon's own.
+    /// Appends a record of the daemon itself.
     pub(crate) fn write_daemon_record(&mut self, about: &DaemonRecord<'_>) {
         if self.config.conf.is_none() {
             return;
@@ -276,22 +271,22 @@ impl AuditLog {
         lines
     }
 
-    /// Rotates now, as USR1 asks.
+    /// Rotates on SIGUSR1.
     pub(crate) fn rotate_on_signal(&mut self, sender: SignalSender) {
-        // Who asks is told each time.
+        // An explicit request is answered each time.
         *self.alarms.of(Fault::Rotate) = false;
         self.rotate(self.old_log_policy);
         self.write_daemon_record(&DaemonRecord::Rotated(sender));
     }
 
-    /// Goes on writing, as USR2 asks.
+    /// Resumes on SIGUSR2.
     pub(crate) fn resume_on_signal(&mut self, sender: SignalSender) {
         self.resume();
         self.dispatcher.resume();
         self.write_daemon_record(&DaemonRecord::Resumed(sender));
     }
 
-    /// Writes what is left to say, and waits until all is on the disk.
+    /// Writes the last records, and waits until everything is on disk.
     pub(crate) fn end(&mut self, sender: SignalSender) -> AppendResult {
         self.report_losses();
         self.wait_for_json();
@@ -303,7 +298,7 @@ impl AuditLog {
         let synced = self.log.as_ref().map_or(Ok(()), Log::sync);
         let reason = match earlier.and(synced) {
             Err(error) => error.to_string(),
-            Ok(()) if *self.alarms.of(Fault::Flush) => "the disk has failed the log".to_owned(),
+            Ok(()) if *self.alarms.of(Fault::Flush) => "a flush of the log failed".to_owned(),
             Ok(()) => String::new(),
         };
         AppendResult {
@@ -312,7 +307,7 @@ impl AuditLog {
         }
     }
 
-    /// Appends one line with all that it is to have, and no more than readers take as one line.
+    /// Appends one line with its node and tail, limited to the length that readers accept.
     ///
     /// # Source
     /// `replace_event_msg` in `src/auditd-event.c`, audit-userspace 3.0.9: the newline is not counted.
@@ -344,7 +339,7 @@ impl AuditLog {
         }
     }
 
-    /// Says in the log what is missing from it.
+    /// Writes a record about lost events.
     fn report_losses(&mut self) {
         if self.lost.0 == 0 || self.config.conf.is_none() || self.is_suspended() {
             return;
@@ -358,7 +353,7 @@ impl AuditLog {
         }
     }
 
-    /// Writes a record about losses; gives its line when it is in the log.
+    /// Writes a record about losses. Returns its line if it is in the log.
     fn write_daemon_record_line(&mut self, about: &DaemonRecord<'_>) -> Option<Vec<u8>> {
         let lines = self.format_daemon_record(about);
         // The record itself is no event.

@@ -1,14 +1,13 @@
-//! Events for people who watch: a line of who did what with which outcome, and under it a line for
-//! each object.
+//! Console output: a header line per event, and below it a line per object.
 //!
 //! ```text
 //! 22:13:20.007Z ok       openat       /usr/bin/cat[4322]  root (login alice)  [identity]
 //!     path  /etc/shadow  -rw-r----- root:shadow
 //! ```
 //!
-//! Directories of objects that were made or removed are left out: the objects' paths show them.
-//! A `~` after a label marks a name that was read from the memory of the task, which another thread
-//! may have changed. No byte that a task chose reaches the terminal as a control character.
+//! Parent directories of created or removed objects are omitted: the objects' paths show them. A `~` after a label
+//! marks a name read from the memory of the task, which another thread may have changed. No byte chosen by a task
+//! reaches the terminal as a control character.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -25,16 +24,16 @@ use audit::record::interpret;
 use super::accounts::Accounts;
 use super::escaped::Escaped;
 
-/// What the view does with numbers.
+/// How numbers are shown.
 #[derive(Debug)]
 pub(crate) enum Interpret {
-    /// Shows them.
+    /// As numbers.
     Raw,
-    /// Shows the names of users, groups, errors, flags and modes instead.
+    /// As names of users, groups, errors, flags and modes.
     Names(Accounts),
 }
 
-/// View of events on a terminal.
+/// Prints events on a terminal.
 pub(crate) struct Console {
     interpret: Interpret,
     out: Box<dyn Write + Send>,
@@ -42,12 +41,12 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// A view on standard output, coloured as `choice` says.
+    /// Prints to standard output, coloured according to `choice`.
     pub(crate) fn stdout(interpret: Interpret, choice: ColorChoice) -> Self {
         Self::new(interpret, Box::new(AutoStream::new(io::stdout(), choice)))
     }
 
-    /// A view on `out`, which gets colours: [`AutoStream`] takes them out where they are unwanted.
+    /// Prints to `out` with colours; [`AutoStream`] strips them if needed.
     pub(crate) fn new(interpret: Interpret, out: Box<dyn Write + Send>) -> Self {
         Self {
             interpret,
@@ -56,10 +55,10 @@ impl Console {
         }
     }
 
-    /// Shows an event.
+    /// Prints an event.
     ///
     /// # Errors
-    /// What writing gives; a pipe that nobody reads any more is `BrokenPipe`.
+    /// The write error; `BrokenPipe` for a closed pipe.
     pub(crate) fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.block.clear();
         write!(
@@ -122,7 +121,7 @@ impl Display for Block<'_, '_> {
     }
 }
 
-/// More arguments than these say little to a reader.
+/// Maximum number of printed arguments.
 const MOST_ARGUMENTS: usize = 12;
 
 impl Block<'_, '_> {
@@ -161,7 +160,7 @@ impl Block<'_, '_> {
         writeln!(f)
     }
 
-    /// Writes the user, whom the task acts for, and who logged in, where these differ.
+    /// Writes the user, the effective user and the login user where they differ.
     fn who(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Task {
             uid, euid, auid, ..
@@ -233,9 +232,9 @@ impl Block<'_, '_> {
         })
     }
 
-    /// Where a name leads from the root; `(fd)` stands for a directory that the event does not name.
+    /// Path from the root; `(fd)` stands for a directory that the event does not name.
     fn path(&self, item: &PathItem<'_>, name: &[u8]) -> Vec<u8> {
-        // A name that a successful call did not look up is data: the target of a new link.
+        // A name that a successful call did not resolve is data: the target of a new link.
         let done = self
             .event
             .exit
@@ -257,7 +256,7 @@ impl Block<'_, '_> {
     }
 }
 
-/// Writes the program, and the task's own name where the program does not tell it.
+/// Writes the program, and the task's name if it differs.
 fn program(task: &Task<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match task.exe {
         Some(exe) => {
@@ -272,7 +271,7 @@ fn program(task: &Task<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{DIM}[{}]{DIM:#}", task.pid)
 }
 
-/// Time of day, UTC: the machine's zone is the business of whoever searches the log.
+/// Time of day in UTC.
 fn clock(Timestamp { sec, milli }: Timestamp) -> impl Display {
     let [hours, minutes, seconds] = [sec / 3600 % 24, sec / 60 % 60, sec % 60];
     fmt::from_fn(move |f| write!(f, "{hours:02}:{minutes:02}:{seconds:02}.{milli:03}Z"))

@@ -1,9 +1,9 @@
-//! Strings that a task chose, made safe for a screen.
+//! Strings chosen by a task, escaped for a terminal.
 
 use std::fmt::{self, Display, Write as _};
 
-/// A string that a task chose, as one word: quoted when it is empty or holds blanks or quotes, and
-/// cut when it is very long. What is not printable is escaped.
+/// A string chosen by a task, as one word: quoted if it is empty or has blanks or quotes, and truncated if it is very
+/// long. Unprintable characters are escaped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Escaped<'a>(pub(super) &'a [u8]);
 
@@ -18,7 +18,7 @@ impl Display for Escaped<'_> {
             for character in chunk.valid().chars() {
                 match character {
                     '"' => f.write_char('"')?,
-                    // Escapes all that is not printable, also what turns the direction of text.
+                    // Escapes unprintable characters, including those that change the text direction.
                     _ => write!(f, "{}", character.escape_debug())?,
                 }
             }

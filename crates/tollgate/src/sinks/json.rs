@@ -6,8 +6,8 @@
 //!  "cwd":"/home","path":[{"name":"/etc/shadow","nametype":"NORMAL","inode":9,...}],...}
 //! ```
 //!
-//! Fields have the names and the bases that they have in records; what a record would leave out is left
-//! out. Strings that a task chose are strings where they are UTF-8, else `{"hex":"..."}`.
+//! Fields have the names and bases of records, and are omitted where a record omits them. Strings chosen by a task
+//! are JSON strings if they are UTF-8, else `{"hex":"..."}`.
 
 mod context;
 mod ecs;
@@ -31,7 +31,7 @@ use crate::config::JsonSchema;
 pub(crate) use context::JsonRecords;
 
 impl JsonSchema {
-    /// The event of an object that [`records::object`] has made.
+    /// Converts an object of [`records::object`] to an event of this schema.
     pub(crate) fn event(self, object: Map<String, Value>) -> Value {
         match self {
             Self::Records => Value::Object(object),
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// An event with everything that can deceive a reader.
+    /// An event with all fields that could deceive a reader.
     fn whole() -> Event<'static> {
         let dev = Dev(0x80_0001);
         let item = PathItem {
@@ -272,7 +272,7 @@ mod tests {
         }
         assembler.finish(&mut keep);
         let [converted] = converted.try_into().unwrap();
-        // Where a name was read is not in records.
+        // Records do not tell where a name was read.
         direct["path"][0].as_object_mut().unwrap().remove("source");
         assert_eq!(converted, direct);
     }

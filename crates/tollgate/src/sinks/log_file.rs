@@ -1,4 +1,4 @@
-//! The log file: whole batches of records, appended.
+//! The log file: appends whole batches of records.
 
 pub(crate) mod log_directory;
 
@@ -14,28 +14,28 @@ use nix::sys::statvfs::{Statvfs, fstatvfs};
 
 use log_directory::LogDirectory;
 
-/// How a log is opened.
+/// How to open a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogAccess {
-    /// Group that may read it, 0 for none but its owner; `None` leaves it as it is.
+    /// Group that may read the log, 0 for the owner only; `None` leaves it unchanged.
     pub(crate) group: Option<u32>,
-    /// Further flags of `open(2)`.
+    /// Additional flags of `open(2)`.
     pub(crate) flags: OFlag,
-    /// What to do with a log that is there and closed to writers.
+    /// What to do with a read-only log.
     pub(crate) closed: ReadOnlyLog,
 }
 
-/// What to do with a log that its owner may not write, as old ones are.
+/// What to do with a log that its owner may not write, as old logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOnlyLog {
-    /// Refuse it: somebody wants it so.
+    /// Refuse it: it was made read-only on purpose.
     Refuse,
-    /// Open it to writers again: whoever was to rotate it has ended amid that.
+    /// Make it writable again: a daemon ended during a rotation.
     Reopen,
 }
 
 impl LogAccess {
-    /// A log for its owner alone, which the kernel brings to the disk when it likes.
+    /// Readable by the owner only, without synchronous writes.
     pub(crate) const PLAIN: Self = Self {
         group: None,
         flags: OFlag::empty(),
@@ -47,24 +47,24 @@ impl LogAccess {
 #[derive(Debug)]
 pub(crate) struct Log {
     file: File,
-    /// A write has ended within a line: the next one starts a new line.
+    /// The last write ended within a line: the next one starts a new line.
     has_partial_line: bool,
 }
 
-/// A batch that was not written whole.
+/// A batch that was not written completely.
 #[derive(Debug)]
 pub(crate) struct AppendError {
-    /// Bytes of it that are in the log.
+    /// Bytes of the batch in the log.
     pub(crate) written: usize,
-    /// Why the others are not.
+    /// The error.
     pub(crate) error: io::Error,
 }
 
 impl Log {
-    /// Opens the log for appending; makes it, readable by its owner only, and its directory.
+    /// Opens the log for appending. Creates it with mode 0600, and its directory.
     ///
     /// # Errors
-    /// When the path leads through a link at its end, to something that is no regular file, or into a
+    /// The path is a symbolic link or not a regular file, or other users could replace files in the directory.
     /// directory where other users could put one.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         Self::open_at(path, &LogAccess::PLAIN)
@@ -73,11 +73,11 @@ impl Log {
     fn open_at(path: &Path, access: &LogAccess) -> anyhow::Result<Self> {
         let name = path
             .file_name()
-            .with_context(|| format!("the log must be a file, `{}` is none", path.display()))?;
+            .with_context(|| format!("the log path `{}` has no file name", path.display()))?;
         Self::open_in(&LogDirectory::of(path)?, Path::new(name), access)
     }
 
-    /// Opens a log in a directory that is open already.
+    /// Opens a log in an open directory.
     ///
     /// # Errors
     /// As [`LogDirectory::open_log`].
@@ -96,8 +96,7 @@ impl Log {
     /// Appends a batch of whole lines.
     ///
     /// # Errors
-    /// What `write(2)` answered; a part of the batch may have been written, and the next batch starts
-    /// on a line of its own.
+    /// The error of `write(2)`. A part of the batch may have been written; the next batch then starts a new line.
     pub(crate) fn append(&mut self, batch: &[u8]) -> Result<(), AppendError> {
         if self.has_partial_line {
             let ended = self.file.write_all(b"\n");
@@ -127,10 +126,10 @@ impl Log {
         Ok(())
     }
 
-    /// Cuts off what is behind `size` bytes, so that the log ends with a whole event.
+    /// Truncates the log to `size` bytes, so that it ends with a whole event.
     ///
     /// # Errors
-    /// What `ftruncate(2)` answered; the next batch starts on a line of its own then.
+    /// The error of `ftruncate(2)`. The next batch then starts a new line.
     pub(crate) fn truncate(&mut self, size: u64) -> io::Result<()> {
         let truncate = self.size().and_then(|len| match len > size {
             true => self.file.set_len(size),
@@ -140,26 +139,26 @@ impl Log {
         truncate
     }
 
-    /// What so many bytes will take in the file when they are appended.
+    /// File range that the next `bytes` bytes will occupy.
     ///
     /// # Errors
-    /// What `fstat(2)` answered.
+    /// The error of `fstat(2)`.
     pub(crate) fn span(&self, bytes: usize) -> io::Result<FileRange> {
         let about = self.file.metadata()?;
         Ok(FileRange {
             device: about.dev(),
             inode: about.ino(),
-            // The line that was torn is ended first.
+            // A partial line is terminated first.
             offset: about.len() + u64::from(self.has_partial_line),
             bytes: u64::try_from(bytes).map_err(io::Error::other)?,
         })
     }
 
-    /// Ends a write that was under way when a daemon was killed: says whether it is in the log as a whole, and
-    /// otherwise takes out what is there of it. A log that is another file has nothing of it.
+    /// Completes a write during which a daemon was killed. Returns true if it is in the log completely; otherwise
+    /// truncates its beginning. Another file has none of it.
     ///
     /// # Errors
-    /// As [`Log::open`], and what `ftruncate(2)` answered.
+    /// As [`Log::open`], and the error of `ftruncate(2)`.
     pub(crate) fn resolve_unfinished_write(path: &Path, span: FileRange) -> anyhow::Result<bool> {
         let access = LogAccess {
             closed: ReadOnlyLog::Reopen,
@@ -175,8 +174,12 @@ impl Log {
         }
         if here.offset > span.offset {
             let truncate = log.file.set_len(span.offset);
-            truncate
-                .with_context(|| format!("cannot take a torn end out of `{}`", path.display()))?;
+            truncate.with_context(|| {
+                format!(
+                    "cannot truncate an incomplete write at the end of `{}`",
+                    path.display()
+                )
+            })?;
         }
         Ok(false)
     }
@@ -184,39 +187,39 @@ impl Log {
     /// Size of the file.
     ///
     /// # Errors
-    /// What `fstat(2)` answered.
+    /// The error of `fstat(2)`.
     pub(crate) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
-    /// How much room its file system has.
+    /// Statistics of the file system.
     ///
     /// # Errors
-    /// What `fstatvfs(3)` answered.
+    /// The error of `fstatvfs(3)`.
     pub(crate) fn free_space(&self) -> io::Result<Statvfs> {
         Ok(fstatvfs(&self.file)?)
     }
 
-    /// Makes it a file that nobody writes any more, as old logs are.
+    /// Makes the file read-only, as old logs are.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub(crate) fn close(self, group: u32) -> io::Result<()> {
         log_directory::permit(&self.file, group, log_directory::closed_mode(group))
     }
 
-    /// Another descriptor of the same file.
+    /// Duplicates the descriptor.
     ///
     /// # Errors
-    /// What `dup(2)` answered.
+    /// The error of `dup(2)`.
     pub(crate) fn try_clone(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Waits until everything written is on the disk.
+    /// Waits until all data is on disk.
     ///
     /// # Errors
-    /// What `fdatasync(2)` answered.
+    /// The error of `fdatasync(2)`.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -289,7 +292,7 @@ mod tests {
         std::fs::write(&path, b"").unwrap();
         std::fs::hard_link(&path, directory.path().join("other")).unwrap();
         let error = Log::open(&path).unwrap_err();
-        assert!(format!("{error:#}").contains("one name"), "{error:#}");
+        assert!(format!("{error:#}").contains("hard links"), "{error:#}");
     }
 
     #[test]

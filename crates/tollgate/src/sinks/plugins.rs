@@ -1,11 +1,11 @@
-//! Plugins: programs that are given events as they come.
+//! Plugins: programs that receive events.
 //!
 //! ```text
 //! tlg-log ---> Dispatcher ---> queue of each plugin ---> tlg-plugin ---> its standard input
 //! ```
 //!
-//! [`chunk`] has the bytes that plugins read, [`queue`] the queue and the thread of each, [`process`] the
-//! programs, [`socket`] the one plugin that is a part of the daemon, and [`losses`] what plugins did not get.
+//! [`chunk`] has the wire format of plugins, [`plugin_queue`] the queue and thread of each plugin, [`process`]
+//! plugins that are programs, [`socket`] the built-in socket plugin, [`plugin_losses`] the loss counters.
 
 mod chunk;
 mod plugin_losses;
@@ -31,23 +31,23 @@ pub(crate) use plugin_losses::{PluginLoss, PluginLosses};
 pub(crate) use plugin_queue::Loss;
 use plugin_queue::PluginQueue;
 
-/// How long plugins may take for what waits at the end.
+/// Time for plugins to drain their queues at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// All plugins.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatcher {
     queues: Vec<PluginQueue>,
-    /// Threads of plugins that get nothing more.
+    /// Threads of plugins that are stopping.
     stopping: Vec<JoinHandle<()>>,
     losses: Arc<PluginLosses>,
-    /// Plugins get nothing until somebody resumes.
+    /// Whether plugins get nothing until USR2.
     suspended: bool,
-    /// What starts programs.
+    /// Starts programs.
     launcher: Option<Launcher>,
 }
 
 impl Dispatcher {
-    /// Starts the plugins that are configured; one that cannot be started is named, and the others run.
+    /// Starts the configured plugins. A plugin that cannot start is reported; the others run.
     pub(crate) fn start(settings: &Settings, launcher: Option<Launcher>) -> Self {
         let mut dispatcher = Self {
             launcher,
@@ -57,12 +57,12 @@ impl Dispatcher {
         dispatcher
     }
 
-    /// Whether nobody wants events.
+    /// Whether there are no plugins.
     pub(crate) fn is_idle(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Gives whole events to all plugins; the names of those whose queue has become full.
+    /// Dispatches whole events to all plugins. Returns the names of plugins whose queue became full.
     pub(crate) fn push(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
         if self.suspended {
             for queue in &self.queues {
@@ -80,18 +80,17 @@ impl Dispatcher {
         full
     }
 
-    /// Gives nothing until [`Dispatcher::resume`].
+    /// Stops dispatching until [`Dispatcher::resume`].
     pub(crate) const fn suspend(&mut self) {
         self.suspended = true;
     }
 
-    /// Gives events again.
+    /// Resumes dispatching.
     pub(crate) const fn resume(&mut self) {
         self.suspended = false;
     }
 
-    /// Has plugins end that are no longer configured as they were, tells the others to read their own
-    /// configuration again, and starts new ones.
+    /// Stops plugins whose configuration changed, sends SIGHUP to the others, and starts new ones.
     pub(crate) fn configure(&mut self, settings: &Settings) {
         let mut wanted = wanted(settings);
         let until = Instant::now() + PATIENCE;
@@ -106,7 +105,7 @@ impl Dispatcher {
                 queue.reconfigure(restarts, depth);
                 self.queues.push(queue);
             } else {
-                // Nobody waits for it here: events go on.
+                // Does not wait here: events continue.
                 self.stopping.push(queue.stop(until));
             }
         }
@@ -118,13 +117,13 @@ impl Dispatcher {
                 }
                 Err(error) => {
                     let advice = messages::permission_hint(&error);
-                    warn(&format!("plugin {name} is left out: {error:#}{advice}"));
+                    warn(&format!("plugin {name} is not started: {error:#}{advice}"));
                 }
             }
         }
     }
 
-    /// What plugins did not get, for others to look at.
+    /// Loss counters of plugins.
     pub(crate) fn losses(&self) -> Arc<PluginLosses> {
         Arc::clone(&self.losses)
     }
@@ -152,7 +151,7 @@ impl Dispatcher {
         text
     }
 
-    /// Lets plugins take what waits, all at the same time, and ends them.
+    /// Lets plugins drain their queues in parallel, then stops them.
     pub(crate) fn end(&mut self) {
         let until = Instant::now() + PATIENCE;
         let queues = std::mem::take(&mut self.queues);
@@ -164,7 +163,7 @@ impl Dispatcher {
     }
 }
 
-/// Plugins that are active, by the names of their files. One whose file is wrong is named and left out.
+/// Active plugins by file name. A plugin with an invalid file is reported and skipped.
 fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
     let mut wanted = Vec::new();
     for (name, read) in read_all(settings) {
@@ -172,18 +171,20 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
             Ok(read) => {
                 print_findings(&read.file);
                 if !read.is_valid() {
-                    warn(&format!("plugin {name} is left out: its file is wrong"));
+                    warn(&format!(
+                        "plugin {name} is not started: correct the errors above in its file"
+                    ));
                 } else if read.settings.active {
                     wanted.push((name, read.settings));
                 }
             }
-            Err(error) => warn(&format!("plugin {name} is left out: {error:#}")),
+            Err(error) => warn(&format!("plugin {name} is not started: {error:#}")),
         }
     }
     wanted
 }
 
-/// Directories in which plugins have sockets.
+/// Directories of plugin sockets.
 pub(crate) fn socket_directories(settings: &Settings) -> Vec<PathBuf> {
     read_all(settings)
         .into_iter()

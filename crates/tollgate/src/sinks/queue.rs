@@ -1,7 +1,7 @@
-//! An outlet: text of whole events on its way to a file or a screen, written by a thread of its own.
+//! Sink queue: text of whole events for a file or a terminal, written by its own thread.
 //!
-//! Whoever appends never waits for the reader: what an outlet cannot take is counted. Who wants to know what
-//! has become of the events so far can wait for that, by a gauge.
+//! Appending never waits for the writer: events that do not fit are counted as left out. [`QueueStats::settle`] waits
+//! for the outcome of the events so far.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,27 +12,27 @@ use anyhow::Context as _;
 
 use crate::sinks::audit_log::rotate::OldLogPolicy;
 
-/// Text of this size waits at most; beyond, events are left out.
+/// Limit of waiting text; further events are left out.
 const MOST_BYTES: usize = 16 << 20;
-/// Events that come one after another are written together.
+/// Delay that collects consecutive events into one write.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// A running outlet.
+/// A running queue and its thread.
 #[derive(Debug)]
 pub(crate) struct SinkQueue {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
 
-/// What an outlet's thread writes to.
+/// Destination of a queue.
 pub(crate) trait Sink: Send + 'static {
     /// Writes the text of whole events.
     ///
     /// # Errors
-    /// What keeps it from being written, all of it.
+    /// The text cannot be written completely.
     fn write(&mut self, text: &[u8]) -> io::Result<()>;
 
-    /// Begins a new log, where that means something.
+    /// Rotates the log, if the sink has one.
     fn rotate(&mut self, _old_logs: OldLogPolicy) {}
 }
 
@@ -42,63 +42,62 @@ impl<W: FnMut(&[u8]) -> io::Result<()> + Send + 'static> Sink for W {
     }
 }
 
-/// What became of the events that an outlet was given.
+/// Outcome of the queued events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SinkStats {
-    /// Events that were written.
+    /// Events written.
     pub(crate) events: u64,
-    /// Events that were left out, because the reader was slower, or could not be written.
+    /// Events left out because the queue was full, or because a write failed.
     pub(crate) unwritten: u64,
-    /// What was the matter with the last of these.
+    /// Last reason for left-out events.
     pub(crate) reason: String,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to be done.
+    /// Signalled when there is work.
     more: Condvar,
-    /// Something was done.
+    /// Signalled when work is done.
     done: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Text that waits, and the events in it.
+    /// Waiting text and its number of events.
     text: Vec<u8>,
     events: u64,
-    /// Events that were taken so far, and those of them that were written or could not be.
+    /// Number of events queued so far, and of those with a known outcome.
     taken: u64,
     settled: u64,
     account: SinkStats,
-    /// Up to where of those taken events were last left out, until one that came later is written.
+    /// Number of events queued when events were last left out; cleared by a later successful write.
     failing: Option<u64>,
     rotate: Option<OldLogPolicy>,
     closed: bool,
 }
 
-/// A hand that writes to an outlet; each call is one event.
+/// Writes to a queue; each call is one event.
 #[derive(Debug)]
 pub(crate) struct QueueWriter(Arc<Shared>);
 
-/// Shows what has become of the events that an outlet was given.
+/// Read access to the outcome of events.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueStats(Arc<Shared>);
 
 impl QueueStats {
-    /// What was written and left out so far.
+    /// Events written and left out so far.
     pub(crate) fn read(&self) -> SinkStats {
         self.0.lock().account.clone()
     }
 
-    /// Whether there are events that may still be left out.
+    /// Whether queued events may still be left out.
     pub(crate) fn is_busy(&self) -> bool {
         let state = self.0.lock();
         state.settled < state.taken
     }
 
-    /// Waits until it is known what has become of the events so far, until this time at most; whether it is
-    /// known.
+    /// Waits until the outcome of the events so far is known. Returns whether it is known in time.
     pub(crate) fn settle(&self, until: Instant) -> bool {
         let state = self.0.lock();
         let taken = state.taken;
@@ -111,7 +110,7 @@ impl QueueStats {
         state.settled >= taken
     }
 
-    /// Why events are not written: the last ones, or others since so many were left out.
+    /// Why events are not written: the last ones, or more than `before`.
     pub(crate) fn failure(&self, before: u64) -> Option<String> {
         let State {
             failing, account, ..
@@ -125,7 +124,7 @@ impl SinkQueue {
     /// Starts a thread that writes to `sink`.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// The thread cannot be started.
     pub(crate) fn start(name: &str, sink: impl Sink) -> anyhow::Result<Self> {
         let shared = Arc::<Shared>::default();
         let its_own = Arc::clone(&shared);
@@ -141,29 +140,29 @@ impl SinkQueue {
         self.shared.append(1, event);
     }
 
-    /// Appends the text of so many events, or leaves them all out.
+    /// Appends the text of several events, or leaves all of them out.
     pub(crate) fn append_all(&self, events: u64, text: &[u8]) {
         self.shared
             .append(events, |waiting| waiting.extend_from_slice(text));
     }
 
-    /// Has the sink begin a new log, behind the events that wait.
+    /// Rotates the sink's log after the queued events.
     pub(crate) fn rotate(&self, old_logs: OldLogPolicy) {
         self.shared.lock().rotate = Some(old_logs);
         self.shared.more.notify_one();
     }
 
-    /// For others to look at what has become of the events so far.
+    /// Read access to the outcome.
     pub(crate) fn stats(&self) -> QueueStats {
         QueueStats(Arc::clone(&self.shared))
     }
 
-    /// For writers that know of events only as one write each.
+    /// For writers that emit one event per write.
     pub(crate) fn writer(&self) -> QueueWriter {
         QueueWriter(Arc::clone(&self.shared))
     }
 
-    /// Waits until all is written, and gives the account.
+    /// Waits until everything is written, and returns the outcome.
     pub(crate) fn finish(self) -> SinkStats {
         self.shared.lock().closed = true;
         self.shared.more.notify_one();
@@ -179,7 +178,7 @@ impl SinkQueue {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held; and text is text.
+        // The state is valid even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,7 +186,7 @@ impl Shared {
         let mut state = self.lock();
         if state.text.len() > MOST_BYTES {
             let at = state.taken;
-            state.count_left_out(at, events, "events came faster than they could be written");
+            state.count_left_out(at, events, "the queue was full");
             return;
         }
         let first = state.text.is_empty();
@@ -200,7 +199,7 @@ impl Shared {
         }
     }
 
-    /// The thread: takes what waits and writes it, until the outlet is closed and empty.
+    /// The thread: writes queued text until the queue is closed and empty.
     fn empty(&self, mut sink: impl Sink) {
         let mut text = Vec::new();
         loop {
@@ -238,14 +237,14 @@ impl Shared {
 }
 
 impl State {
-    /// Events are left out, behind so many that were taken.
+    /// Counts events left out after `at` queued events.
     fn count_left_out(&mut self, at: u64, events: u64, reason: &str) {
         self.account.unwritten += events;
         reason.clone_into(&mut self.account.reason);
         self.failing = Some(at);
     }
 
-    /// What has become of the oldest events that were taken.
+    /// Records the outcome of the oldest queued events.
     fn settle(&mut self, events: u64, written: io::Result<()>) {
         self.settled += events;
         match written {

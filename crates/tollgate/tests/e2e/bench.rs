@@ -1,6 +1,6 @@
-//! `tollgate bench`: every case works, and whatever ends it, the machine is as it was.
+//! `tollgate bench`: every case works, and the machine's state is restored however a run ends.
 //!
-//! The figures of such short runs mean nothing and are not looked at.
+//! Runs are too short for meaningful figures; the figures are not checked.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,9 +14,9 @@ use nix::unistd::Pid;
 use super::daemon::program;
 use super::harness::{needs, wait_for};
 use super::kernel_audit::{KernelAudit, Lock, State, auditctl};
-use super::place::Place;
+use super::test_dir::TestDir;
 
-/// Cases, and the programs without which they are left out.
+/// Cases, and the programs they need.
 const CASES: [(&str, &[&str]); 12] = [
     ("syscalls", &[]),
     ("fio", &["fio"]),
@@ -32,10 +32,10 @@ const CASES: [(&str, &[&str]); 12] = [
     ("run", &["strace"]),
 ];
 
-/// What Debian's package chromium-headless-shell is called.
+/// The program of Debian's package chromium-headless-shell.
 const CHROMIUM: &str = "/usr/bin/chromium-headless-shell";
 
-/// What a benchmark must leave as it was.
+/// The state that a benchmark must restore.
 #[derive(Debug, PartialEq, Eq)]
 struct Machine {
     audit: State,
@@ -44,10 +44,10 @@ struct Machine {
 
 impl Machine {
     #[track_caller]
-    fn look(place: &Place) -> Self {
+    fn look(test_dir: &TestDir) -> Self {
         Self {
             audit: State::ask(),
-            directories: left(&place.work),
+            directories: left(&test_dir.work),
         }
     }
 }
@@ -61,14 +61,14 @@ fn left(base: &Path) -> Vec<String> {
         .collect()
 }
 
-fn bench(place: &Place, words: &[&str]) -> Command {
-    // It lies beside tollgate.
+fn bench(test_dir: &TestDir, words: &[&str]) -> Command {
+    // It is installed beside tollgate.
     let mut command = Command::new(program());
     command.arg("bench");
-    // Its directory must be within reach of nobody.
+    // User nobody must be able to enter its directory.
     command
         .args(words)
-        .env("TMPDIR", &place.work)
+        .env("TMPDIR", &test_dir.work)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
@@ -81,8 +81,8 @@ fn is_there(program: &str) -> bool {
         .any(|directory| Path::new(directory).join(program).exists())
 }
 
-/// Runs every case with every state, and looks at the page in a browser.
-pub(crate) fn every_case_runs_and_is_shown() {
+/// Runs every case with every state, and checks the page in a browser.
+pub(crate) fn every_case_runs_and_is_reported() {
     let lock = Lock::take();
     for (case, programs) in CASES {
         for program in programs {
@@ -96,21 +96,24 @@ pub(crate) fn every_case_runs_and_is_shown() {
         Path::new(CHROMIUM).exists(),
         "chromium-headless-shell, of Debian's package of that name",
     );
-    let place = Place::new();
-    let before = Machine::look(&place);
-    let (json, html) = (place.own.join("report.json"), place.own.join("report.html"));
-    let output = bench(&place, &["--brief", "--runs", "1"])
+    let test_dir = TestDir::new();
+    let before = Machine::look(&test_dir);
+    let (json, html) = (
+        test_dir.own.join("report.json"),
+        test_dir.own.join("report.html"),
+    );
+    let output = bench(&test_dir, &["--brief", "--runs", "1"])
         .arg("--json")
         .arg(&json)
         .arg("--html")
         .arg(&html)
         .arg("--out")
-        .arg(&place.own)
+        .arg(&test_dir.own)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert_eq!(Machine::look(&place), before);
+    assert_eq!(Machine::look(&test_dir), before);
     drop(lock);
 
     let report: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
@@ -128,19 +131,19 @@ pub(crate) fn every_case_runs_and_is_shown() {
         }
     }
     assert!(
-        fs::read_to_string(place.own.join("report.md"))
+        fs::read_to_string(test_dir.own.join("report.md"))
             .unwrap()
             .contains("\n## burst\n")
     );
-    assert!(place.own.join("overhead.svg").exists());
-    looks_right(&place, &fs::read_to_string(&html).unwrap(), samples);
+    assert!(test_dir.own.join("overhead.svg").exists());
+    looks_right(&test_dir, &fs::read_to_string(&html).unwrap(), samples);
 }
 
-/// Has Chromium lay the page out and measure what it has drawn.
+/// Lets Chromium lay out the page and measure it.
 #[track_caller]
-fn looks_right(place: &Place, html: &str, samples: usize) {
+fn looks_right(test_dir: &TestDir, html: &str, samples: usize) {
     assert!(!html.contains("<script"));
-    // The page forbids scripts, as it should: the copy that measures itself does not.
+    // The page forbids scripts; the copy that measures itself allows them.
     let (head, _) = html.split_once("<meta http-equiv").unwrap();
     let (_, rest) = html.split_once("<title>tollgate bench").unwrap();
     let probe = "<script>
@@ -165,13 +168,13 @@ fn looks_right(place: &Place, html: &str, samples: usize) {
         document.body.append(result);
     </script></body>";
     let page = format!("{head}<title>tollgate bench{rest}").replace("</body>", probe);
-    let file = place.own.join("probe.html");
+    let file = test_dir.own.join("probe.html");
     fs::write(&file, page).unwrap();
     let output = Command::new(CHROMIUM)
         .args(["--no-sandbox", "--disable-gpu", "--window-size=1200,900"])
         .arg(format!(
             "--user-data-dir={}",
-            place.own.join("browser").display()
+            test_dir.own.join("browser").display()
         ))
         .arg("--dump-dom")
         .arg(format!("file://{}", file.display()))
@@ -203,12 +206,13 @@ fn looks_right(place: &Place, html: &str, samples: usize) {
     assert_eq!(tables, (CASES.len() + 2).to_string(), "tables");
 }
 
-/// Starts a benchmark in a process group of its own, and gives it back when it is at this case, in this state of the kernel's audit.
+/// Starts a benchmark in its own process group; returns when it has reached this case and this state of the
+/// kernel's audit.
 #[track_caller]
-fn start(place: &Place, cases: &[&str], enabled: &str) -> Child {
+fn start(test_dir: &TestDir, cases: &[&str], enabled: &str) -> Child {
     let mut words = vec!["--brief", "--runs", "50"];
     words.extend(cases);
-    let mut child = bench(place, &words).process_group(0).spawn().unwrap();
+    let mut child = bench(test_dir, &words).process_group(0).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     loop {
         let line = lines.next().expect("it ends before it measures").unwrap();
@@ -216,7 +220,7 @@ fn start(place: &Place, cases: &[&str], enabled: &str) -> Child {
             break;
         }
     }
-    // Nobody reads on: a closed pipe must not keep it from putting things back.
+    // The pipe closes: that must not keep the benchmark from restoring the state.
     drop(lines);
     let wanted = format!("enabled {enabled}\n");
     wait_for("that state", || {
@@ -225,7 +229,7 @@ fn start(place: &Place, cases: &[&str], enabled: &str) -> Child {
     child
 }
 
-/// A rule of somebody else, which must come back.
+/// A rule loaded before the benchmark, which must be restored.
 struct Foreign;
 
 impl Foreign {
@@ -254,27 +258,27 @@ impl Drop for Foreign {
     }
 }
 
-/// Signals at different moments: with nothing, with tollgate and with the kernel's audit under way.
-pub(crate) fn an_interrupted_one_puts_everything_back() {
+/// Signals at three moments: without auditing, with tollgate, and with the kernel's audit.
+pub(crate) fn interrupted_run_restores_state() {
     let _lock = Lock::take();
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let _foreign = Foreign::load();
-    let before = Machine::look(&place);
+    let before = Machine::look(&test_dir);
     for (signal, case, enabled) in [
         (Signal::SIGINT, "syscalls", "1"),
         (Signal::SIGTERM, "burst", "1"),
         (Signal::SIGHUP, "redis", "0"),
         (Signal::SIGQUIT, "loader", "0"),
     ] {
-        let mut child = start(&place, &[case], enabled);
+        let mut child = start(&test_dir, &[case], enabled);
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.code(), Some(128 + signal as i32), "{case}");
-        assert_eq!(Machine::look(&place), before, "{signal} in {case}");
+        assert_eq!(Machine::look(&test_dir), before, "{signal} in {case}");
     }
 }
 
-/// The process that sees to it that things are put back.
+/// The supervisor process, which restores the state.
 fn restorer(child: &Child) -> Pid {
     let id = child.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
@@ -285,63 +289,63 @@ fn restorer(child: &Child) -> Pid {
     Pid::from_raw(restorer.expect("no restorer").parse().unwrap())
 }
 
-/// Killed with all that it has started, it is followed by a process of another session.
-pub(crate) fn a_killed_one_is_repaired_at_once() {
+/// If its process group is killed, a process of another session restores the state.
+pub(crate) fn killed_run_is_restored_at_once() {
     let _lock = Lock::take();
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let _foreign = Foreign::load();
-    let before = Machine::look(&place);
-    let mut child = start(&place, &["syscalls"], "1");
-    assert_ne!(Machine::look(&place), before);
+    let before = Machine::look(&test_dir);
+    let mut child = start(&test_dir, &["syscalls"], "1");
+    assert_ne!(Machine::look(&test_dir), before);
     kill(Pid::from_raw(-child.id().cast_signed()), Signal::SIGKILL).unwrap();
     child.wait().unwrap();
     wait_for("the state before", || {
-        (Machine::look(&place) == before).then_some(())
+        (Machine::look(&test_dir) == before).then_some(())
     });
 }
 
-/// The next start repairs what one has left that was killed with its restorer, and so does `--restore`.
-pub(crate) fn a_killed_one_is_repaired_later() {
+/// The next run restores the state after a run and its restorer were killed; `--restore` does too.
+pub(crate) fn killed_run_is_restored_later() {
     let _lock = Lock::take();
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let _foreign = Foreign::load();
-    let before = Machine::look(&place);
+    let before = Machine::look(&test_dir);
     for words in [
         &["--restore"][..],
         &["uring", "--brief", "--runs", "1", "--against", "tollgate"],
     ] {
-        let mut child = start(&place, &["syscalls"], "1");
+        let mut child = start(&test_dir, &["syscalls"], "1");
         kill(restorer(&child), Signal::SIGKILL).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_ne!(Machine::look(&place), before, "it was killed too late");
-        let output = bench(&place, words).output().unwrap();
+        assert_ne!(Machine::look(&test_dir), before, "it was killed too late");
+        let output = bench(&test_dir, words).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         assert!(said.contains("an earlier benchmark was killed"), "{said}");
-        assert_eq!(Machine::look(&place), before, "{words:?}");
+        assert_eq!(Machine::look(&test_dir), before, "{words:?}");
     }
 }
 
-/// What a killed benchmark has noted is older than the rules of an `auditd` that runs by now.
-pub(crate) fn an_auditd_of_today_keeps_its_rules() {
+/// The state saved by a killed benchmark is older than the rules of a running `auditd`.
+pub(crate) fn running_auditd_keeps_its_rules() {
     const NOTE: &str = "/run/tollgate-bench.json";
     let lock = Lock::take();
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let note = format!(
         "{{\"work\":\"{}\",\"audit\":{{\"enabled\":0,\"failure\":1,\"rate_limit\":0,\"backlog_limit\":64,\
          \"backlog_wait_time\":15000,\"rules\":[]}}}}",
-        place.own.join("gone").display()
+        test_dir.own.join("gone").display()
     );
     let rules = "-a always,exit -F arch=b64 -S rmdir -F uid=4242 -k today\n";
-    let audit = KernelAudit::start(&lock, &place, rules);
+    let audit = KernelAudit::start(&lock, &test_dir, rules);
     let before = State::ask();
     fs::write(NOTE, &note).unwrap();
-    let output = bench(&place, &["--restore"]).output().unwrap();
+    let output = bench(&test_dir, &["--restore"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let (now, left) = (State::ask(), fs::read_to_string(NOTE).unwrap());
     drop(audit);
-    let later = bench(&place, &["--restore"]).output().unwrap();
+    let later = bench(&test_dir, &["--restore"]).output().unwrap();
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("an audit daemon is running"), "{said}");
     assert_eq!(now, before);

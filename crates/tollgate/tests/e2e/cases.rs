@@ -1,11 +1,10 @@
-//! Calls of every shape that name objects, and the PATH records that each must give.
+//! Syscalls of all kinds that name objects, and the expected PATH records of each.
 
 use super::step::{Arg, CWD, Step, step};
 
 const CREATE: i32 = libc::O_CREAT | libc::O_WRONLY;
 
-/// A call, and the PATH records that it must give: `NAMETYPE name`, with a `*` behind those whose
-/// inode this engine knows.
+/// A syscall and its expected PATH records: `NAMETYPE name`, with a trailing `*` if this engine knows the inode.
 pub(crate) struct Case {
     pub(crate) step: Step,
     pub(crate) paths: &'static [&'static str],
@@ -15,7 +14,7 @@ const fn case(step: Step, paths: &'static [&'static str]) -> Case {
     Case { step, paths }
 }
 
-/// Calls that succeed, in an order in which they do.
+/// Syscalls that succeed in this order.
 pub(crate) fn cases() -> Vec<Case> {
     let how = Arg::Words(vec![0, 0, 0]);
     vec![
@@ -108,7 +107,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Names of the calls of some steps, for `-S`.
+/// The syscall names of some steps, for `-S`.
 pub(crate) fn names(steps: &[Step]) -> String {
     let mut names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     names.sort_unstable();
@@ -116,7 +115,7 @@ pub(crate) fn names(steps: &[Step]) -> String {
     names.join(",")
 }
 
-/// Calls that fail.
+/// Syscalls that fail.
 pub(crate) fn failing() -> Vec<Step> {
     vec![
         step!("openat", CWD, "missing", 0),

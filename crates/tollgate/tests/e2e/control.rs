@@ -1,4 +1,4 @@
-//! The control socket and the commands that use it, with the daemon that audits.
+//! The control socket and the commands that use it, with a running daemon.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,14 +15,14 @@ use nix::sys::signal::Signal;
 
 use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event::events;
-use super::place::Place;
 use super::step::{Step, step};
+use super::test_dir::TestDir;
 
 fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
 
-/// Asks for what must be answered with success and in silence.
+/// Sends a request that must succeed without output.
 #[track_caller]
 fn must(daemon: &Daemon, line: &str) -> String {
     let CommandOutput {
@@ -34,7 +34,7 @@ fn must(daemon: &Daemon, line: &str) -> String {
     out
 }
 
-/// Asks for what must be refused with this status, and words.
+/// Sends a request that must fail with this status and text.
 #[track_caller]
 fn refused(daemon: &Daemon, line: &str, status: i32, text: &str) {
     let CommandOutput {
@@ -52,10 +52,10 @@ fn mkdir() -> Step {
     step!("mkdir", "/etc", 0o700)
 }
 
-/// Keys of the events in the log, once all are there.
+/// Keys of all events in the log, after a flush.
 #[track_caller]
 fn keys(daemon: &Daemon) -> Vec<String> {
-    // A message is in the log when it is answered, after all events before it.
+    // When a message is answered, it is in the log, after all earlier events.
     must(daemon, "-m end");
     let text = fs::read(&daemon.log).unwrap();
     assert!(text.contains_str("text=end "), "{}", text.as_bstr());
@@ -73,7 +73,7 @@ fn keys(daemon: &Daemon) -> Vec<String> {
     keys
 }
 
-/// Ends a daemon whose log was cut.
+/// Ends a daemon whose log was truncated.
 #[track_caller]
 fn end(daemon: Daemon) {
     let Account { summary, code, .. } = daemon.end(Signal::SIGTERM);
@@ -81,15 +81,15 @@ fn end(daemon: Daemon) {
     assert_eq!(summary.matched, summary.written);
 }
 
-pub(crate) fn rules_come_and_go() {
-    let place = Place::new();
-    let daemon = Daemon::start(&place, "");
-    let workload = place.workload();
+pub(crate) fn rules_are_added_and_deleted() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, "");
+    let workload = test_dir.workload();
     assert_eq!(must(&daemon, "-l"), "No rules\n");
     workload.run(&[rmdir()]);
-    let rule = format!("-F arch=b64 -S rmdir -F uid={} -k rmdir", place.id);
+    let rule = format!("-F arch=b64 -S rmdir -F uid={} -k rmdir", test_dir.id);
     must(&daemon, &format!("-a always,exit {rule}"));
-    // No waiting: it is in force when it is answered.
+    // No wait: the rule is in force when the request is answered.
     workload.run(&[rmdir(), mkdir()]);
     assert_eq!(keys(&daemon), ["rmdir"]);
     refused(
@@ -99,7 +99,7 @@ pub(crate) fn rules_come_and_go() {
         "(Rule exists)",
     );
 
-    let front = format!("-F arch=b64 -S rmdir,mkdir -F uid={} -k front", place.id);
+    let front = format!("-F arch=b64 -S rmdir,mkdir -F uid={} -k front", test_dir.id);
     must(&daemon, &format!("-A always,exit {front}"));
     workload.run(&[rmdir(), mkdir()]);
     assert_eq!(keys(&daemon), ["front", "front"]);
@@ -132,16 +132,16 @@ pub(crate) fn rules_come_and_go() {
     end(daemon);
 }
 
-pub(crate) fn a_file_is_loaded_at_once_or_not_at_all() {
-    let place = Place::new();
-    let daemon = Daemon::start(&place, "");
-    let file = place.own.join("new.rules");
+pub(crate) fn rule_file_is_loaded_atomically() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, "");
+    let file = test_dir.own.join("new.rules");
     let load = |text: &str| {
         fs::write(&file, text).unwrap();
         daemon.auditctl(&["-R", file.to_str().unwrap()])
     };
     let rule = |call: &str, key: &str| {
-        let id = place.id;
+        let id = test_dir.id;
         format!("-a always,exit -F arch=b64 -S {call} -F uid={id} -k {key}\n")
     };
     let (first, second) = (rule("rmdir", "first"), rule("mkdir", "second"));
@@ -157,17 +157,17 @@ pub(crate) fn a_file_is_loaded_at_once_or_not_at_all() {
         "{}",
         loaded.stdout
     );
-    place.workload().run(&[rmdir(), mkdir()]);
+    test_dir.workload().run(&[rmdir(), mkdir()]);
     assert_eq!(keys(&daemon), ["first", "second"]);
     let listing = must(&daemon, "-l");
 
     for (broken, line) in [("-z\n", 4), (first.as_str(), 4), ("-w x -p w\n", 4)] {
         let refused = load(&format!("-D\n{second}{first}{broken}"));
         assert_eq!(refused.code, Some(1), "{refused:?}");
-        let place = format!("There was an error in line {line} of {}", file.display());
-        assert!(refused.stderr.contains(&place), "{refused:?}");
+        let message = format!("There was an error in line {line} of {}", file.display());
+        assert!(refused.stderr.contains(&message), "{refused:?}");
         assert!(
-            refused.stderr.contains("Nothing of it was done"),
+            refused.stderr.contains("No line of the file took effect"),
             "{refused:?}"
         );
         assert_eq!(must(&daemon, "-l"), listing);
@@ -194,10 +194,10 @@ pub(crate) fn a_file_is_loaded_at_once_or_not_at_all() {
     end(daemon);
 }
 
-pub(crate) fn what_is_locked_outlives_the_daemon() {
-    let place = Place::new();
-    let rule = format!("-a always,exit -F arch=b64 -S rmdir -F uid={}", place.id);
-    let daemon = Daemon::start(&place, &format!("{rule} -k locked\n"));
+pub(crate) fn lock_outlives_the_daemon() {
+    let test_dir = TestDir::new();
+    let rule = format!("-a always,exit -F arch=b64 -S rmdir -F uid={}", test_dir.id);
+    let daemon = Daemon::start(&test_dir, &format!("{rule} -k locked\n"));
     assert!(must(&daemon, "-e 2").starts_with("enabled 2\n"));
     let check = |daemon: &Daemon| {
         refused(daemon, "-a never,task", 1, "immutable mode");
@@ -209,34 +209,34 @@ pub(crate) fn what_is_locked_outlives_the_daemon() {
     };
     check(&daemon);
     end(daemon);
-    // Other rules in the file change nothing.
-    let daemon = Daemon::start(&place, &format!("{rule} -k other\n"));
+    // Other rules in the file have no effect.
+    let daemon = Daemon::start(&test_dir, &format!("{rule} -k other\n"));
     check(&daemon);
     daemon.signal(Signal::SIGHUP);
     check(&daemon);
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     assert_eq!(keys(&daemon), ["locked"]);
     let said = daemon.end(Signal::SIGTERM).output;
-    // As the kernel takes programs on functions, or not.
+    // Depends on whether the kernel supports programs on functions.
     let kept = [
-        "root's own tools are kept from",
-        "no LSM program keeps root's own tools from",
+        "are protected from root's tools",
+        "root's tools can still change programs",
     ];
     let is_told = |line: &String| kept.iter().any(|words| line.contains(words));
     assert!(said.iter().any(is_told), "{said:?}");
 }
 
-pub(crate) fn only_root_may_ask() {
-    let place = Place::new();
-    let daemon = Daemon::start(&place, "");
-    let copy = place.program("tollgate", program().to_str().unwrap());
+pub(crate) fn only_root_may_connect() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, "");
+    let copy = test_dir.program("tollgate", program().to_str().unwrap());
     let asked = CommandOutput::of(
         Command::new(copy)
             .args(["auditctl", "--control"])
             .arg(&daemon.control)
             .arg("-l")
-            .uid(place.id)
-            .gid(place.id),
+            .uid(test_dir.id)
+            .gid(test_dir.id),
     );
     assert_eq!(asked.code, Some(4), "{asked:?}");
     assert_eq!(asked.stderr, "You must be root to run this program.\n");
@@ -261,10 +261,13 @@ pub(crate) fn only_root_may_ask() {
     );
 }
 
-pub(crate) fn hostile_clients_disturb_nobody() {
-    let place = Place::new();
-    let rule = format!("-a always,exit -F arch=b64 -S rmdir -F uid={}\n", place.id);
-    let daemon = Daemon::start(&place, &rule);
+pub(crate) fn hostile_clients_do_not_disturb_others() {
+    let test_dir = TestDir::new();
+    let rule = format!(
+        "-a always,exit -F arch=b64 -S rmdir -F uid={}\n",
+        test_dir.id
+    );
+    let daemon = Daemon::start(&test_dir, &rule);
     let mut open = Vec::new();
     for round in 0..2000_usize {
         let mut stream = UnixStream::connect(&daemon.control).unwrap();
@@ -274,14 +277,14 @@ pub(crate) fn hostile_clients_disturb_nobody() {
             2 => br#"{"version":1,"request":{"change":{"steps":[{"append":{"list":"exit""#,
             _ => b"{\"version\":99,\"request\":\"rules\"}\n",
         };
-        // The daemon may have let go already.
+        // The daemon may have closed the connection.
         let _gone = stream.write_all(bytes);
         open.push(stream);
         if round % 500 == 0 {
-            place.workload().run(&[rmdir()]);
+            test_dir.workload().run(&[rmdir()]);
             assert_eq!(must(&daemon, "-l").lines().count(), 1);
         }
-        // As many as a process may have.
+        // As many as the file limit allows.
         if open.len() > 500 {
             open.clear();
         }
@@ -299,20 +302,20 @@ pub(crate) fn hostile_clients_disturb_nobody() {
 }
 
 pub(crate) fn messages_and_flushes_reach_the_log() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let rule = format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k k\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
+    let daemon = Daemon::start(&test_dir, &rule);
     for expected in 1..=10 {
-        place.workload().run(&[rmdir()]);
+        test_dir.workload().run(&[rmdir()]);
         assert_eq!(daemon.flush(), "\"done\"\n");
-        // No waiting: all is in the log when it is answered.
+        // No wait: all is in the log when the request is answered.
         assert_eq!(daemon.events().len(), expected);
     }
     for expected in 11..=20 {
-        place.workload().run(&[rmdir()]);
+        test_dir.workload().run(&[rmdir()]);
         let converted = CommandOutput::of(
             Command::new(program())
                 .args(["convert", "--control"])
@@ -346,14 +349,14 @@ pub(crate) fn messages_and_flushes_reach_the_log() {
     assert_eq!(stopped.events.len(), 21);
 }
 
-pub(crate) fn a_rule_is_added_under_load() {
-    // A process for every few calls: as steady a load as there is without waiting for the clock.
+pub(crate) fn rule_is_added_under_load() {
+    // A process for every few calls gives a steady load without sleeps.
     const PAIRS: u32 = 10;
     const ADDED: usize = 10;
     const BEFORE: usize = 1000;
-    let place = Place::new();
-    let file = place.file("file", "");
-    let id = place.id;
+    let test_dir = TestDir::new();
+    let file = test_dir.file("file", "");
+    let id = test_dir.id;
     let many: String = (1..BEFORE)
         .map(|number| {
             format!(
@@ -362,14 +365,14 @@ pub(crate) fn a_rule_is_added_under_load() {
         })
         .collect();
     let burst = format!("-a always,exit -F arch=b64 -S open,openat,close -F uid={id} -k burst\n");
-    let daemon = Daemon::start(&place, &(many + &burst));
+    let daemon = Daemon::start(&test_dir, &(many + &burst));
     let mut took = Vec::new();
     let done = AtomicBool::new(false);
     let bursts = thread::scope(|scope| {
         let load = scope.spawn(|| {
             let mut bursts = 0;
             while !done.load(Ordering::Relaxed) {
-                place.workload().burst(&file, PAIRS);
+                test_dir.workload().burst(&file, PAIRS);
                 bursts += 1;
             }
             bursts

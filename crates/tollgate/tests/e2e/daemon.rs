@@ -1,4 +1,4 @@
-//! The daemon under test: how it is started, and what its end must account for.
+//! The daemon under test: its start, its end and its summary.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,9 +17,9 @@ pub(crate) use support::daemon::Summary;
 use support::wait::PATIENCE;
 
 use super::event::{self, Event};
-use super::place::Place;
+use super::test_dir::TestDir;
 
-/// Lines of a log that a failed test shows.
+/// Log lines printed by a failed test.
 const SHOWN_LINES: usize = 40;
 
 /// The program under test.
@@ -27,27 +27,27 @@ pub(crate) fn program() -> PathBuf {
     env::var_os("TOLLGATE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_tollgate").into(), PathBuf::from)
 }
 
-/// A daemon that audits.
+/// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     process: daemon::Daemon,
-    /// The file that it writes.
+    /// Its log.
     pub(crate) log: PathBuf,
     /// Its control socket.
     pub(crate) control: PathBuf,
 }
 
-/// The account of a daemon that has ended.
+/// The final state of a daemon.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) summary: Summary,
     pub(crate) code: Option<i32>,
     pub(crate) log: PathBuf,
-    /// All lines that it has printed.
+    /// All printed lines.
     pub(crate) output: Vec<String>,
 }
 
-/// A daemon that has ended, and the events in its log.
+/// The final state of a daemon, and the events in its log.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(crate) summary: Summary,
@@ -78,40 +78,45 @@ impl CommandOutput {
 }
 
 impl Daemon {
-    /// Starts the daemon with these rules and waits until it audits.
+    /// Starts the daemon with these rules and waits until it is ready.
     #[track_caller]
-    pub(crate) fn start(place: &Place, rules: &str) -> Self {
-        Self::start_program(place, &program(), "", rules)
+    pub(crate) fn start(test_dir: &TestDir, rules: &str) -> Self {
+        Self::start_program(test_dir, &program(), "", rules)
     }
 
     /// Starts this program as the daemon; its files begin with `name`.
     #[track_caller]
-    pub(crate) fn start_program(place: &Place, program: &Path, name: &str, rules: &str) -> Self {
-        Self::start_with_options(place, program, name, rules, &[])
+    pub(crate) fn start_program(
+        test_dir: &TestDir,
+        program: &Path,
+        name: &str,
+        rules: &str,
+    ) -> Self {
+        Self::start_with_options(test_dir, program, name, rules, &[])
     }
 
     /// Starts the daemon with its BPF objects pinned in a directory.
     #[track_caller]
-    pub(crate) fn start_pinned(place: &Place, rules: &str, pins: &Path) -> Self {
+    pub(crate) fn start_pinned(test_dir: &TestDir, rules: &str, pins: &Path) -> Self {
         let pins = [OsStr::new("--pins"), pins.as_os_str()];
-        Self::start_with_options(place, &program(), "", rules, &pins)
+        Self::start_with_options(test_dir, &program(), "", rules, &pins)
     }
 
     /// As [`Self::start_program`], with more options.
     #[track_caller]
     pub(crate) fn start_with_options(
-        place: &Place,
+        test_dir: &TestDir,
         program: &Path,
         name: &str,
         rules: &str,
         options: &[&OsStr],
     ) -> Self {
         let (file, log) = (
-            place.own.join(format!("{name}rules")),
-            place.own.join(format!("{name}audit.log")),
+            test_dir.own.join(format!("{name}rules")),
+            test_dir.own.join(format!("{name}audit.log")),
         );
         fs::write(&file, rules).unwrap();
-        let control = place.own.join(format!("{name}run/control"));
+        let control = test_dir.own.join(format!("{name}run/control"));
         let rules = file.clone();
         let mut command = Command::new(program);
         command
@@ -127,11 +132,11 @@ impl Daemon {
 
     /// Starts the daemon with these rules, and these lines of `tollgate.toml`.
     #[track_caller]
-    pub(crate) fn start_with_settings(place: &Place, rules: &str, settings: &str) -> Self {
-        let (file, log) = (place.own.join("rules"), place.own.join("audit.log"));
+    pub(crate) fn start_with_settings(test_dir: &TestDir, rules: &str, settings: &str) -> Self {
+        let (file, log) = (test_dir.own.join("rules"), test_dir.own.join("audit.log"));
         let (conf, control) = (
-            place.own.join("tollgate.toml"),
-            place.own.join("run/control"),
+            test_dir.own.join("tollgate.toml"),
+            test_dir.own.join("run/control"),
         );
         fs::write(&file, rules).unwrap();
         fs::write(&conf, settings).unwrap();
@@ -148,57 +153,61 @@ impl Daemon {
         Self::run(command, &file, log, control)
     }
 
-    /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say,
-    /// without the messages of the kernel's audit.
+    /// Starts the daemon with these rules and these lines of `auditd.conf`, without the kernel's own records.
     #[track_caller]
-    pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
-        Self::configured(place, rules, log, conf, "off", &[])
+    pub(crate) fn start_configured(
+        test_dir: &TestDir,
+        rules: &str,
+        log: &Path,
+        conf: &str,
+    ) -> Self {
+        Self::configured(test_dir, rules, log, conf, "off", &[])
     }
 
-    /// The same with those messages, read in this way. Only who holds the lock around the kernel's audit
-    /// may read them.
+    /// The same with the kernel's own records, read in this mode. The caller must hold the lock of the kernel's
+    /// audit.
     #[track_caller]
     pub(crate) fn start_with_messages(
-        place: &Place,
+        test_dir: &TestDir,
         rules: &str,
         log: &Path,
         conf: &str,
         messages: &str,
     ) -> Self {
-        Self::configured(place, rules, log, conf, messages, &[])
+        Self::configured(test_dir, rules, log, conf, messages, &[])
     }
 
-    /// Without them, in this environment.
+    /// The same without the kernel's own records, in this environment.
     #[track_caller]
     pub(crate) fn start_in(
-        place: &Place,
+        test_dir: &TestDir,
         rules: &str,
         log: &Path,
         conf: &str,
         environment: &[(&str, OsString)],
     ) -> Self {
-        Self::configured(place, rules, log, conf, "off", environment)
+        Self::configured(test_dir, rules, log, conf, "off", environment)
     }
 
     #[track_caller]
     fn configured(
-        place: &Place,
+        test_dir: &TestDir,
         rules: &str,
         log: &Path,
         conf: &str,
         messages: &str,
         environment: &[(&str, OsString)],
     ) -> Self {
-        let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
+        let (rule_file, conf_file) = (test_dir.own.join("rules"), test_dir.own.join("auditd.conf"));
         fs::write(&rule_file, rules).unwrap();
-        let plugins = place.own.join("plugins.d");
+        let plugins = test_dir.own.join("plugins.d");
         let fixed = format!(
             "log_file = {}\nplugin_dir = {}\n",
             log.display(),
             plugins.display()
         );
         fs::write(&conf_file, fixed + conf).unwrap();
-        let control = place.own.join("run/control");
+        let control = test_dir.own.join("run/control");
         let rules = rule_file.clone();
         let mut command = Command::new(program());
         command
@@ -211,7 +220,7 @@ impl Daemon {
             .args(["--no-pins", "--kernel-messages", messages])
             .envs(environment.iter().cloned());
         if messages != "off" {
-            // A log of its own may be beside that of auditd.
+            // Its log may be in the directory of auditd's log.
             command.arg("--log").arg(log);
         }
         Self::run(command, &rules, log.to_owned(), control)
@@ -227,24 +236,24 @@ impl Daemon {
         }
     }
 
-    /// Replaces its rules by HUP, and waits for the answer; whether the rules are in force.
+    /// Replaces the rules with SIGHUP and waits for the result; true if the new rules are in force.
     #[track_caller]
     pub(crate) fn replace(&self, rules: &str) -> bool {
         self.process.replace(rules, PATIENCE).unwrap()
     }
 
-    /// Writes other rules to its file and sends HUP.
+    /// Writes other rules to the rule file and sends SIGHUP.
     #[track_caller]
     pub(crate) fn begin_to_replace(&self, rules: &str) {
         self.process.begin_to_replace(rules).unwrap();
     }
 
-    /// Whether it has printed this so far.
+    /// Whether a printed line contains this text.
     pub(crate) fn has_printed(&self, text: &str) -> bool {
         self.process.has_printed(text)
     }
 
-    /// Waits until it prints a line with this text.
+    /// Waits for a printed line that contains this text.
     #[track_caller]
     pub(crate) fn wait_for_line(&self, text: &str) -> String {
         self.process.wait_for_line(&[text], PATIENCE).unwrap()
@@ -258,13 +267,13 @@ impl Daemon {
         CommandOutput::of(command.args(arguments))
     }
 
-    /// Waits until everything matched so far has been written or lost; the answer.
+    /// Waits until all events matched so far are written or lost; returns the reply.
     #[track_caller]
     pub(crate) fn flush(&self) -> String {
         self.ask("flush")
     }
 
-    /// What `tollgate status --json` shows.
+    /// The output of `tollgate status --json`.
     #[track_caller]
     pub(crate) fn status(&self) -> Value {
         let mut command = Command::new(program());
@@ -273,7 +282,7 @@ impl Daemon {
         serde_json::from_str(&status.stdout).unwrap()
     }
 
-    /// Asks over the control socket; the answer.
+    /// Sends a request to the control socket; returns the reply.
     #[track_caller]
     pub(crate) fn ask(&self, request: &str) -> String {
         let mut stream = UnixStream::connect(&self.control).unwrap();
@@ -295,19 +304,19 @@ impl Daemon {
         self.process.signal(signal).unwrap();
     }
 
-    /// Waits for its end and ignores its account.
+    /// Waits for its end and ignores the summary.
     #[track_caller]
     pub(crate) fn wait(&self) {
         self.process.wait(PATIENCE).unwrap();
     }
 
-    /// The events that are in its log now.
+    /// The current events in its log.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Event> {
         event::without_changes(&self.process.log_text().unwrap())
     }
 
-    /// Ends it with TERM; fails unless nothing was lost.
+    /// Ends it with SIGTERM; fails if an event was lost.
     #[track_caller]
     pub(crate) fn stop(self) -> Stopped {
         let stopped = self.stop_with(Signal::SIGTERM);
@@ -323,7 +332,7 @@ impl Daemon {
         stopped
     }
 
-    /// Ends it with a signal, reads its account and its log.
+    /// Ends it with a signal; reads its summary and log.
     #[track_caller]
     pub(crate) fn stop_with(self, signal: Signal) -> Stopped {
         let Account {
@@ -338,7 +347,7 @@ impl Daemon {
         }
     }
 
-    /// Ends it with a signal and reads its account.
+    /// Ends it with a signal and reads its summary.
     #[track_caller]
     pub(crate) fn end(self, signal: Signal) -> Account {
         let ended = self.process.end(signal, PATIENCE).unwrap();

@@ -1,5 +1,5 @@
-//! One workload, two auditors: the records of tollgate are those of the kernel's own audit, except for the
-//! differences in `tests/differential/known.toml`.
+//! Tollgate's records of a workload equal those of the kernel's audit, except for the differences in
+//! `tests/differential/known.toml`.
 
 use support::compare::{Comparison, compare_all};
 use support::permitted::{Permitted, Setting};
@@ -8,27 +8,27 @@ use super::daemon::Daemon;
 use super::event::Event;
 use super::harness::needs;
 use super::kernel_audit::{KernelAudit, Lock};
-use super::place::Place;
 use super::scenario;
+use super::test_dir::TestDir;
 
 pub(crate) fn kernel_and_tollgate_agree() {
     let lock = Lock::take();
-    let place = Place::new();
-    scenario::prepare(&place);
-    let rules = scenario::rules(&place);
-    let kernel = KernelAudit::start(&lock, &place, &rules);
-    let daemon = Daemon::start(&place, &rules);
-    scenario::run(&place);
+    let test_dir = TestDir::new();
+    scenario::prepare(&test_dir);
+    let rules = scenario::rules(&test_dir);
+    let kernel = KernelAudit::start(&lock, &test_dir, &rules);
+    let daemon = Daemon::start(&test_dir, &rules);
+    scenario::run(&test_dir);
     let ours = daemon.stop().events.clone();
     let mut theirs = kernel.stop();
-    theirs.retain(|event| scenario::holds(&place, event));
+    theirs.retain(|event| scenario::holds(&test_dir, event));
     drop(lock);
 
     needs(!theirs.is_empty(), "a kernel audit that sends events");
     expect_permitted("daemon", &theirs, &ours);
 }
 
-/// Fails for a difference that is not permitted in this test, and for a permitted one that does not occur.
+/// Fails if a difference is not permitted in this test, or a permitted difference does not occur.
 #[track_caller]
 pub(crate) fn expect_permitted(test: &str, theirs: &[Event], ours: &[Event]) -> Comparison {
     let setting = Setting {

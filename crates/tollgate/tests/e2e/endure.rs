@@ -1,7 +1,7 @@
-//! What lasts: nothing grows and every count stays exact, however often it is done.
+//! Endurance: after many repetitions nothing has grown and every count is exact.
 //!
-//! The same code in two lengths: seconds among the other tests, and long with `TOLLGATE_ENDURE` set, as
-//! `cargo xtask endure` does, which takes some ten minutes. `docs/endurance.md` has the figures.
+//! Each test has a short form, which takes seconds, and a long form with `TOLLGATE_ENDURE` set: `cargo xtask
+//! endure` takes some ten minutes. `docs/endurance.md` has the figures.
 
 use std::env;
 use std::fs;
@@ -19,21 +19,21 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
 use super::daemon::{Account, Daemon};
 use super::event;
+use super::handover::opens;
 use super::harness::{needs, wait_for};
-use super::place::Place;
 use super::reload::{held, lists};
-use super::survive::opens;
+use super::test_dir::TestDir;
 
-/// Makes the tests long.
+/// Selects the long form.
 const LONG: &str = "TOLLGATE_ENDURE";
-/// Looks at the daemon from start to end.
+/// Samples of the daemon from start to end.
 const LOOKS: u32 = 20;
-/// Looks until memory is what it stays: every buffer was used and every rule seen once.
+/// Samples until memory is stable: each buffer has been used and each rule matched once.
 const WARM: usize = 4;
-/// What an allocator may round up to after that.
+/// Growth after that which allocator rounding explains.
 const SLACK_KIB: u64 = 1024;
 
-/// How often something is done: few times, or very often.
+/// Number of repetitions in the short and the long form.
 fn times(few: u32, often: u32) -> u32 {
     if env::var_os(LONG).is_some() {
         often
@@ -42,7 +42,7 @@ fn times(few: u32, often: u32) -> u32 {
     }
 }
 
-/// What a daemon holds, over time.
+/// The daemon's resources over time.
 #[derive(Debug)]
 struct Watch {
     began: Instant,
@@ -52,7 +52,7 @@ struct Watch {
 
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    /// Memory beside the ring.
+    /// Memory without the ring.
     resident_kib: u64,
     descriptors: usize,
     threads: usize,
@@ -70,7 +70,7 @@ impl Watch {
         }
     }
 
-    /// Looks at a daemon, and in a long test shows what it has.
+    /// Samples a daemon; the long form prints the sample.
     fn look(&mut self, done: u32, daemon: &Daemon) {
         let of = |name: &str| format!("/proc/{}/{name}", daemon.pid());
         let count = |name: &str| fs::read_dir(of(name)).unwrap().count();
@@ -93,7 +93,7 @@ impl Watch {
         self.looks.push(look);
     }
 
-    /// Fails if anything has grown since it was warm.
+    /// Fails if anything has grown since the warm-up.
     #[track_caller]
     fn is_flat(&self) {
         let (warm, later) = self.looks.split_at(WARM);
@@ -114,7 +114,7 @@ impl Watch {
     }
 }
 
-/// Sum of what is resident in `smaps`, without maps of BPF: the ring lies twice in the daemon's memory.
+/// The resident size in `smaps` without BPF maps: the daemon maps the ring twice.
 fn beside_ring_kib(maps: &str) -> u64 {
     let (mut sum, mut of_bpf) = (0, false);
     for line in maps.lines() {
@@ -129,16 +129,15 @@ fn beside_ring_kib(maps: &str) -> u64 {
     sum
 }
 
-/// Rules that are never the same twice, for calls that go on: none is missed, and nothing is left of rules
-/// that are gone.
-pub(crate) fn rules_are_replaced_very_often() {
+/// Rules are replaced with new ones under load: no event is lost, and nothing remains of deleted rules.
+pub(crate) fn many_rule_replacements() {
     const OPENS: u32 = 25;
     let replaced = times(200, 10_000);
-    let place = Place::new();
-    let file = place.file("file", "");
-    let lists = lists(&place);
+    let test_dir = TestDir::new();
+    let file = test_dir.file("file", "");
+    let lists = lists(&test_dir);
     let rules = |round: u32| {
-        // To change hooks takes the kernel longer than the rest together.
+        // Attaching and detaching hooks takes most of the time.
         let list = match round % 30 {
             10 => 3,
             20 => 4,
@@ -147,16 +146,16 @@ pub(crate) fn rules_are_replaced_very_often() {
         let list = &lists[usize::try_from(list).unwrap()];
         format!("{list}-a always,exit -F arch=b64 -S rmdir -F uid=77 -k only{round}\n")
     };
-    let daemon = Daemon::start(&place, &rules(0));
+    let daemon = Daemon::start(&test_dir, &rules(0));
     let (made, stop) = (AtomicU32::new(0), AtomicBool::new(false));
     let mut watch = Watch::new("reloads");
     let mut bpf = Vec::new();
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                place.workload().burst(&file, OPENS);
+                test_dir.workload().burst(&file, OPENS);
                 made.fetch_add(OPENS, Ordering::Relaxed);
-                // As fast as it can it would fill the disk.
+                // Without a limit it would fill the disk.
                 poll(&mut [], PollTimeout::from(10_u8)).unwrap();
             }
         });
@@ -191,9 +190,9 @@ pub(crate) fn rules_are_replaced_very_often() {
     event::expect_opens(&log, &file, made);
 }
 
-/// A program that ends at once: 64-bit ELF, one segment, `exit(0)`. Others spend most of their time in the
-/// dynamic linker.
-fn shortest_program(place: &Place) -> PathBuf {
+/// A program that exits at once: 64-bit ELF, one segment, `exit(0)`. A dynamic program spends most of its time
+/// in the dynamic linker.
+fn shortest_program(test_dir: &TestDir) -> PathBuf {
     const HEADERS: usize = 64 + 56;
     // xor edi, edi; mov eax, 60; syscall
     const CODE: [u8; 9] = [0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
@@ -227,34 +226,34 @@ fn shortest_program(place: &Place) -> PathBuf {
         image.extend(word(value, bytes));
     }
     image.extend(CODE);
-    let path = place.work.join("short");
+    let path = test_dir.work.join("short");
     fs::write(&path, image).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
 
-/// Each process has a number, a program image and an end of its own, of all of which something is cached.
-pub(crate) fn very_many_short_processes() {
+/// Each process has its own PID, program image and exit; the daemon caches something of each.
+pub(crate) fn many_short_processes() {
     const WORKERS: u32 = 2;
     const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nnum_logs = 2\n\
                         max_log_file_action = ROTATE\nmax_log_file = 1000\n";
     let rounds = LOOKS;
     let each = times(5000, 1_000_000) / rounds / WORKERS;
-    let place = Place::new();
-    let program = shortest_program(&place);
+    let test_dir = TestDir::new();
+    let program = shortest_program(&test_dir);
     let rule = format!(
         "-a always,exit -F arch=b64 -S execve -F uid={} -k short\n",
-        place.id
+        test_dir.id
     );
-    let log = place.own.join("audit.log");
-    let daemon = Daemon::start_configured(&place, &rule, &log, CONF);
-    let old = place.own.join("audit.log.1");
+    let log = test_dir.own.join("audit.log");
+    let daemon = Daemon::start_configured(&test_dir, &rule, &log, CONF);
+    let old = test_dir.own.join("audit.log.1");
     let mut watch = Watch::new("processes");
     let mut logged = 0;
     for round in 1..=rounds {
         thread::scope(|scope| {
             for _ in 0..WORKERS {
-                scope.spawn(|| place.workload().spawn(&program, each));
+                scope.spawn(|| test_dir.workload().spawn(&program, each));
             }
         });
         daemon.flush();
@@ -275,7 +274,7 @@ pub(crate) fn very_many_short_processes() {
     assert_eq!(started(&log), 0, "all were in the log when it was rotated");
 }
 
-/// Starts of programs in a log.
+/// Program starts in a log.
 fn started(log: &Path) -> u64 {
     let text = fs::read(log).unwrap();
     let lines = text
@@ -284,25 +283,25 @@ fn started(log: &Path) -> u64 {
     u64::try_from(lines.count()).unwrap()
 }
 
-/// A log of gigabytes must not push out what others read.
+/// A log of gigabytes must not evict other files from the page cache.
 pub(crate) fn a_long_log_leaves_the_page_cache() {
     const MIB: u64 = 1 << 20;
-    let place = Place::new();
+    let test_dir = TestDir::new();
     needs(
-        statfs(&place.own).unwrap().filesystem_type() != TMPFS_MAGIC,
+        statfs(&test_dir.own).unwrap().filesystem_type() != TMPFS_MAGIC,
         "a directory for tests on a disk",
     );
-    let file = place.file("file", "");
-    let daemon = Daemon::start(&place, &opens(&place, "long"));
+    let file = test_dir.file("file", "");
+    let daemon = Daemon::start(&test_dir, &opens(&test_dir, "long"));
     // Some 750 bytes each.
-    place.workload().burst(&file, 100_000);
+    test_dir.workload().burst(&file, 100_000);
     daemon.flush();
     let size = fs::metadata(&daemon.log).unwrap().len();
     assert!(size > 64 * MIB, "{size}");
     let mut fincore = Command::new("fincore");
     fincore.args(["--bytes", "--noheadings", "--output", "RES"]);
     fincore.arg(&daemon.log);
-    // The newest 32 MiB, what it grew since it was last flushed, and what has come since then.
+    // The newest 32 MiB, and the data written since the last flush.
     wait_for("the old part of the log to leave", || {
         let said = fincore.output().unwrap();
         let resident = String::from_utf8(said.stdout).unwrap();

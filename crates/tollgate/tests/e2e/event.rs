@@ -20,7 +20,7 @@ pub(crate) fn events(log: &[u8]) -> Vec<Event> {
     events
 }
 
-/// As [`events`], without reports of changes of rules and settings.
+/// As [`events`], without records of rule and setting changes.
 #[track_caller]
 pub(crate) fn without_changes(log: &[u8]) -> Vec<Event> {
     let mut events = events(log);

@@ -1,4 +1,4 @@
-//! Programs that start and tasks that end.
+//! Program starts and task exits.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -7,8 +7,8 @@ use bstr::{BString, ByteSlice as _};
 
 use super::daemon::Daemon;
 use super::event::{Event, ausearch, with_key};
-use super::place::Place;
 use super::step::{Arg, Step, step};
+use super::test_dir::TestDir;
 
 const TRUE: &str = "/usr/bin/true";
 
@@ -45,16 +45,16 @@ fn check_inode(event: &Event, item: usize, path: &std::path::Path) {
 }
 
 pub(crate) fn programs_scripts_and_descriptors() {
-    let place = Place::new();
-    let program = place.program("program", TRUE);
-    let script = place.program("script", TRUE);
+    let test_dir = TestDir::new();
+    let program = test_dir.program("program", TRUE);
+    let script = test_dir.program("script", TRUE);
     fs::write(&script, "#!/bin/sh -e\nexit 0\n").unwrap();
     let rule = format!(
         "-a always,exit -F arch=b64 -S execve,execveat -F uid={} -k start\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    let workload = place.workload();
+    let daemon = Daemon::start(&test_dir, &rule);
+    let workload = test_dir.workload();
     let by_path = workload.run(&[execve("./program", &[b"name", b"one", b"two words", b""])]);
     let by_script = workload.run(&[execve("script", &[b"ignored", b"argument"])]);
     let by_fd = workload.run(&[
@@ -143,24 +143,24 @@ pub(crate) fn programs_scripts_and_descriptors() {
     );
 }
 
-pub(crate) fn every_way_to_exec_is_itself() {
-    // The registers of all three say execve of a 64-bit program once it has started.
+pub(crate) fn each_exec_variant_is_recorded() {
+    // After the exec, the registers of all three show execve of a 64-bit program.
     for (rule, number) in [
         ("-F arch=b64 -S execve", "59"),
         ("-F arch=b64 -S execveat", "322"),
         ("-F arch=b32 -S execve", "11"),
     ] {
-        let place = Place::new();
-        let program = place.program("program", TRUE);
+        let test_dir = TestDir::new();
+        let program = test_dir.program("program", TRUE);
         let path = program.to_str().unwrap();
         let no_strings = || Arg::Texts(Vec::new());
         let execveat = Step {
             args: vec![(-1).into(), path.into(), no_strings(), no_strings()],
             ..step!("execveat")
         };
-        let rule = format!("-a always,exit {rule} -F uid={} -k way\n", place.id);
-        let daemon = Daemon::start(&place, &rule);
-        let workload = place.workload();
+        let rule = format!("-a always,exit {rule} -F uid={} -k way\n", test_dir.id);
+        let daemon = Daemon::start(&test_dir, &rule);
+        let workload = test_dir.workload();
         let pids = [
             workload.run(&[execve(path, &[b"59"])]).pid,
             workload.run(&[execveat]).pid,
@@ -179,15 +179,15 @@ pub(crate) fn every_way_to_exec_is_itself() {
     }
 }
 
-pub(crate) fn failed_execs_name_what_was_tried() {
-    let place = Place::new();
-    place.file("plain", "text");
+pub(crate) fn failed_execs_name_the_program() {
+    let test_dir = TestDir::new();
+    test_dir.file("plain", "text");
     let rule = format!(
         "-a always,exit -F arch=b64 -S execve -F uid={} -k start\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    let done = place.workload().run(&[
+    let daemon = Daemon::start(&test_dir, &rule);
+    let done = test_dir.workload().run(&[
         execve("missing", &[b"missing"]),
         execve("plain", &[b"plain"]),
         execve("/etc", &[b"/etc"]),
@@ -211,15 +211,15 @@ pub(crate) fn failed_execs_name_what_was_tried() {
     }
 }
 
-pub(crate) fn the_end_of_a_task_is_an_event() {
-    let place = Place::new();
+pub(crate) fn task_exit_is_an_event() {
+    let test_dir = TestDir::new();
     let rule = format!(
         "-a always,exit -F arch=b64 -S exit,exit_group -F uid={} -k end\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    let done = place.workload().run(&[step!("exit_group", 0)]);
-    let pid = place.workload().program(&["sh", "-c", "exit 7"]);
+    let daemon = Daemon::start(&test_dir, &rule);
+    let done = test_dir.workload().run(&[step!("exit_group", 0)]);
+    let pid = test_dir.workload().program(&["sh", "-c", "exit 7"]);
     let stopped = daemon.stop();
     assert_eq!(with_key(&stopped.log, "end"), stopped.events);
     assert_eq!(stopped.events.len(), 2);
@@ -238,16 +238,16 @@ pub(crate) fn the_end_of_a_task_is_an_event() {
 }
 
 pub(crate) fn arguments_fill_several_records() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let rule = format!(
         "-a always,exit -F arch=b64 -S execve -F uid={} -k long\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
+    let daemon = Daemon::start(&test_dir, &rule);
     let long = vec![b'x'; 9000];
     let mut args: Vec<&[u8]> = vec![b"true", &long, b"a b"];
     args.extend(vec![b"word".as_slice(); 2000]);
-    let done = place.workload().run(&[execve(TRUE, &args)]);
+    let done = test_dir.workload().run(&[execve(TRUE, &args)]);
     let stopped = daemon.stop();
     let event = of(&stopped.events, done.pid);
     assert!(event.all("EXECVE").count() > 1);

@@ -1,4 +1,4 @@
-//! Fields of rules: which events they choose, and which rule of several decides.
+//! Rule fields: the events that they select, and the rule that decides among several.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use bstr::BString;
 
 use super::daemon::{Daemon, Stopped};
 use super::event::with_key;
-use super::place::Place;
 use super::step::{CWD, Step, step};
+use super::test_dir::TestDir;
 use super::workload::{Who, Workload};
 
 /// Key and name of the last object of each event, in order.
@@ -37,12 +37,12 @@ fn open(name: &str) -> Step {
     step!("openat", CWD, name, 0)
 }
 
-pub(crate) fn ids_choose_tasks() {
-    let place = Place::new();
-    let (one, other) = (place.id, place.id + 200_000);
+pub(crate) fn ids_select_tasks() {
+    let test_dir = TestDir::new();
+    let (one, other) = (test_dir.id, test_dir.id + 200_000);
     let parent = std::process::id();
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -S openat -F uid={one} -F a2=0 -F gid!={one} -k gid\n\
              -a always,exit -F arch=b64 -S openat -F uid>={other} -F uid<={other} -F a2=0 -k other\n\
@@ -56,12 +56,12 @@ pub(crate) fn ids_choose_tasks() {
             gid: other,
             ..Who::is(one)
         },
-        ..place.workload()
+        ..test_dir.workload()
     };
     for (workload, name) in [
-        (place.workload(), "same"),
+        (test_dir.workload(), "same"),
         (mixed, "mixed"),
-        (Workload::new(other, &place.work), "other"),
+        (Workload::new(other, &test_dir.work), "other"),
     ] {
         workload.run(&[
             open(name),
@@ -73,22 +73,22 @@ pub(crate) fn ids_choose_tasks() {
     let unset = std::fs::read_to_string("/proc/self/loginuid").unwrap() == "4294967295";
     let mut expected = vec![
         ("parent", "same"),
-        ("unset", place.work.to_str().unwrap()),
+        ("unset", test_dir.work.to_str().unwrap()),
         ("gid", "mixed"),
         ("parent", "mixed"),
-        ("unset", place.work.to_str().unwrap()),
+        ("unset", test_dir.work.to_str().unwrap()),
         ("other", "other"),
     ];
     expected.retain(|(key, _)| unset || *key != "unset");
     check(&stopped, &expected);
 }
 
-pub(crate) fn outcome_chooses_events() {
-    let place = Place::new();
-    place.file("there", "");
-    let id = place.id;
+pub(crate) fn outcome_selects_events() {
+    let test_dir = TestDir::new();
+    test_dir.file("there", "");
+    let id = test_dir.id;
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -S openat -F uid={id} -F exit=-EACCES -k denied\n\
              -a always,exit -F arch=b64 -S openat -F uid={id} -F success=1 -F a2=0 -k found\n\
@@ -96,7 +96,7 @@ pub(crate) fn outcome_chooses_events() {
              -a always,exit -F arch=b64 -S truncate -F uid={id} -F exit>=0 -k done\n"
         ),
     );
-    place.workload().run(&[
+    test_dir.workload().run(&[
         open("/etc/shadow"),
         open("there"),
         open("missing"),
@@ -111,17 +111,17 @@ pub(crate) fn outcome_chooses_events() {
             ("found", "there"),
             ("rest", "there/below"),
             ("done", "there"),
-            // The kernel compares without sign: every exit is at least 0.
+            // The kernel compares unsigned numbers: every exit is at least 0.
             ("done", "missing"),
         ],
     );
 }
 
-pub(crate) fn arguments_choose_events() {
-    let place = Place::new();
-    let id = place.id;
+pub(crate) fn arguments_select_events() {
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -S mkdir -F uid={id} -F a1=0751 -k exact\n\
              -a always,exit -F arch=b64 -S mkdir -F uid={id} -F a1&0xc00 -k bits\n\
@@ -129,7 +129,7 @@ pub(crate) fn arguments_choose_events() {
              -a always,exit -F arch=b64 -S mkdirat -F uid={id} -F a0=0xffffff9c -F a2>0700 -k at\n"
         ),
     );
-    place.workload().run(&[
+    test_dir.workload().run(&[
         step!("mkdir", "a", 0o751),
         step!("mkdir", "b", 0o4000),
         step!("mkdir", "c", 0o755),
@@ -144,10 +144,10 @@ pub(crate) fn arguments_choose_events() {
 }
 
 pub(crate) fn ids_are_compared_with_each_other() {
-    let place = Place::new();
-    let id = place.id;
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -S rmdir -F uid={id} -C uid!=euid -k raised\n\
              -a always,exit -F arch=b64 -S rmdir -F uid={id} -C uid=suid -k same\n"
@@ -165,7 +165,7 @@ pub(crate) fn ids_are_compared_with_each_other() {
     for who in [raised, half, Who::is(id)] {
         Workload {
             who,
-            ..place.workload()
+            ..test_dir.workload()
         }
         .run(&rmdir);
     }
@@ -173,10 +173,10 @@ pub(crate) fn ids_are_compared_with_each_other() {
 }
 
 pub(crate) fn supplementary_groups_count() {
-    let place = Place::new();
-    let (id, group) = (place.id, place.id + 300_000);
+    let test_dir = TestDir::new();
+    let (id, group) = (test_dir.id, test_dir.id + 300_000);
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -S openat -F uid={id} -F gid={group} -k member\n\
              -a always,exit -F arch=b64 -S openat -F uid={id} -F a2=0 -F egid!={group} -k stranger\n\
@@ -188,7 +188,7 @@ pub(crate) fn supplementary_groups_count() {
             groups: groups.to_vec(),
             ..Who::is(id)
         },
-        ..place.workload()
+        ..test_dir.workload()
     };
     let steps = |name| [open(name), step!("chmod", name, 0o600)];
     groups(&[1, 5, group, group + 1]).run(&steps("in"));
@@ -196,40 +196,40 @@ pub(crate) fn supplementary_groups_count() {
     check(&daemon.stop(), &[("member", "in"), ("stranger", "out")]);
 }
 
-pub(crate) fn the_program_chooses_events() {
-    let place = Place::new();
-    let program = place.program("touch", "/usr/bin/touch");
-    let (path, id) = (program.display(), place.id);
+pub(crate) fn exe_selects_events() {
+    let test_dir = TestDir::new();
+    let program = test_dir.program("touch", "/usr/bin/touch");
+    let (path, id) = (program.display(), test_dir.id);
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -S openat -F uid={id} -F a2&0x40 -F exe={path} -k this\n\
              -a always,exit -F arch=b64 -S openat -F uid={id} -F a2&0x40 -F exe!={path} -k others\n"
         ),
     );
-    let workload = place.workload();
+    let workload = test_dir.workload();
     workload.program(&[program.to_str().unwrap(), "one"]);
     workload.program(&["touch", "two"]);
     check(&daemon.stop(), &[("this", "one"), ("others", "two")]);
 }
 
-pub(crate) fn access_modes_choose_opens() {
-    let place = Place::new();
-    place.file("file", "");
-    let (work, id) = (place.work.display(), place.id);
+pub(crate) fn perm_selects_opens() {
+    let test_dir = TestDir::new();
+    test_dir.file("file", "");
+    let (work, id) = (test_dir.work.display(), test_dir.id);
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -F dir={work} -F uid={id} -F perm=w -k write\n\
              -a always,exit -F arch=b64 -F dir={work} -F uid={id} -F perm=r -k read\n\
              -a always,exit -F arch=b64 -F dir={work} -F uid={id} -F perm=a -k attribute\n"
         ),
     );
-    let done = place.workload().run(&[
+    let done = test_dir.workload().run(&[
         open("file"),
         step!("openat", CWD, "file", libc::O_WRONLY),
         step!("openat", CWD, "file", libc::O_RDWR),
-        // Making and cutting a file are no access mode: the kernel takes these for reading.
+        // O_CREAT and O_TRUNC are not access modes: the kernel treats these opens as reads.
         step!("openat", CWD, "new", libc::O_CREAT, 0o600),
         step!("open", "file", libc::O_TRUNC),
         step!("chmod", "file", 0o644),
@@ -254,10 +254,10 @@ pub(crate) fn access_modes_choose_opens() {
 }
 
 pub(crate) fn the_first_match_decides() {
-    let place = Place::new();
-    let id = place.id;
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a never,exit -F arch=b64 -S rmdir -F uid={id} -F a1=7\n\
              -a always,exit -F arch=b64 -S rmdir,chmod -F uid={id} -F a1=8 -k first\n\
@@ -266,7 +266,7 @@ pub(crate) fn the_first_match_decides() {
              -a always,exit -F arch=b64 -S chmod -F uid={id} -F a1=9 -F success=0 -k late\n"
         ),
     );
-    place.workload().run(&[
+    test_dir.workload().run(&[
         step!("rmdir", "/etc/missing", 7),
         step!("rmdir", "/etc/missing", 8),
         step!("rmdir", "/etc/missing", 9),
@@ -288,13 +288,13 @@ pub(crate) fn the_first_match_decides() {
 }
 
 pub(crate) fn several_keys_are_all_found() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let rule = format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k one -k two\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    place.workload().run(&[step!("rmdir", "/etc/missing")]);
+    let daemon = Daemon::start(&test_dir, &rule);
+    test_dir.workload().run(&[step!("rmdir", "/etc/missing")]);
     let stopped = daemon.stop();
     check(&stopped, &[("one\u{1}two", "/etc/")]);
     for key in ["one", "two"] {
@@ -303,14 +303,14 @@ pub(crate) fn several_keys_are_all_found() {
 }
 
 pub(crate) fn sixty_fields_are_one_rule() {
-    let place = Place::new();
-    let mut rule = format!("-a always,exit -F arch=b64 -S chmod -F uid={}", place.id);
+    let test_dir = TestDir::new();
+    let mut rule = format!("-a always,exit -F arch=b64 -S chmod -F uid={}", test_dir.id);
     for mode in 1..=58 {
         write!(rule, " -F a1!={mode}").unwrap();
     }
     rule.push_str(" -k sixty\n");
-    let daemon = Daemon::start(&place, &rule);
-    place.workload().run(&[
+    let daemon = Daemon::start(&test_dir, &rule);
+    test_dir.workload().run(&[
         step!("chmod", "first", 1),
         step!("chmod", "last", 58),
         step!("chmod", "none", 59),

@@ -18,10 +18,10 @@ use support::wait;
 
 use super::workload;
 
-/// A test: its name and its function, which fails by panicking.
+/// A test: its name, and its function, which panics on failure.
 pub(crate) type Test = (&'static str, fn());
 
-/// Makes the table of tests, so that no name is written twice.
+/// Builds the table of tests from their paths.
 macro_rules! tests {
     ($($module:ident :: $test:ident),* $(,)?) => {
         &[$((concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*]
@@ -29,15 +29,15 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// The panic payload of a test that the machine lacks something for.
+/// The panic payload of a skipped test: the missing requirement.
 struct Missing(String);
 
-/// Place and text of the last panic.
+/// Location and text of the last panic.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 /// Duration of each test that ran.
 static DURATIONS: Mutex<Vec<(Duration, &str)>> = Mutex::new(Vec::new());
 
-/// How many of the slowest tests are listed at the end.
+/// Number of slowest tests listed at the end.
 const SLOWEST: usize = 10;
 
 /// Runs the tests that the command line selects, or the workload of a test.
@@ -88,12 +88,12 @@ fn run(name: &'static str, test: fn()) -> Result<Completion, Failed> {
     }
 }
 
-/// What was missing, if that is why a test ended.
+/// The missing requirement, if the test was skipped.
 fn missing(payload: Box<dyn Any + Send>) -> Option<String> {
     payload.downcast::<Missing>().ok().map(|missing| missing.0)
 }
 
-/// Skips the test unless the machine has what it needs.
+/// Skips the test unless a requirement is met.
 pub(crate) fn needs(present: bool, what: &str) {
     if !present {
         panic::panic_any(Missing(what.to_owned()));
@@ -108,7 +108,7 @@ pub(crate) fn needs_auparse() {
     );
 }
 
-/// Polls until there is an answer; panics after [`wait::PATIENCE`].
+/// Polls until `ask` returns a value; panics after [`wait::PATIENCE`].
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     match wait::wait_for(what, || Ok(ask())) {

@@ -1,4 +1,4 @@
-//! Bytes that would break a line, a field or a terminal: they come back as they were.
+//! Bytes that could break a line, a field or a terminal are decoded unchanged.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,10 +9,10 @@ use bstr::{BString, ByteSlice as _};
 
 use super::daemon::Daemon;
 use super::event::{ausearch, with_key};
-use super::place::Place;
 use super::step::{Arg, CWD, Step, step};
+use super::test_dir::TestDir;
 
-/// Names and arguments made to deceive.
+/// Hostile names and arguments.
 fn texts() -> Vec<Vec<u8>> {
     let mut texts: Vec<Vec<u8>> = [
         b"line\nbreak".as_slice(),
@@ -41,7 +41,7 @@ fn texts() -> Vec<Vec<u8>> {
     texts
 }
 
-/// SYSCALL records in what `ausearch -i` shows.
+/// SYSCALL records in the output of `ausearch -i`.
 fn calls(shown: &[u8]) -> usize {
     shown
         .lines()
@@ -50,12 +50,12 @@ fn calls(shown: &[u8]) -> usize {
 }
 
 pub(crate) fn hostile_bytes_decode_back() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let rule = format!(
         "-a always,exit -F arch=b64 -S openat,unlink,symlink -F uid={} -F a3!=1 -k hostile\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
+    let daemon = Daemon::start(&test_dir, &rule);
     let mut steps = Vec::new();
     for text in texts() {
         let flags = libc::O_CREAT | libc::O_WRONLY;
@@ -64,7 +64,7 @@ pub(crate) fn hostile_bytes_decode_back() {
         steps.push(step!("symlink", text.as_slice(), "link"));
         steps.push(step!("unlink", "link"));
     }
-    let done = place.workload().run(&steps);
+    let done = test_dir.workload().run(&steps);
     assert!(
         done.made.iter().all(|made| made.result.unwrap() >= 0),
         "{done:?}"
@@ -91,14 +91,14 @@ pub(crate) fn hostile_bytes_decode_back() {
 }
 
 pub(crate) fn hostile_arguments_decode_back() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let rule = format!(
         "-a always,exit -F arch=b64 -S execve -F uid={} -k hostile\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
+    let daemon = Daemon::start(&test_dir, &rule);
     let args = texts();
-    let program = place.program("a \"b\"\n\u{1}", "/usr/bin/true");
+    let program = test_dir.program("a \"b\"\n\u{1}", "/usr/bin/true");
     let step = Step {
         args: vec![
             program.as_os_str().into(),
@@ -107,7 +107,7 @@ pub(crate) fn hostile_arguments_decode_back() {
         ],
         ..step!("execve")
     };
-    place.workload().run(&[step]);
+    test_dir.workload().run(&[step]);
     let stopped = daemon.stop();
     assert_eq!(stopped.events.len(), 1);
     let event = &stopped.events[0];
@@ -132,28 +132,28 @@ pub(crate) fn hostile_arguments_decode_back() {
     assert_eq!(calls(&shown), 1, "{}", shown.as_bstr());
 }
 
-pub(crate) fn the_longest_path_is_whole() {
+pub(crate) fn longest_path_is_complete() {
     const PATH_MAX: usize = 4096;
-    let place = Place::new();
-    let mut path = place.work.as_os_str().as_bytes().to_vec();
+    let test_dir = TestDir::new();
+    let mut path = test_dir.work.as_os_str().as_bytes().to_vec();
     let mut letters = (b'a'..=b'z').cycle();
     while path.len() + 257 < PATH_MAX {
         path.push(b'/');
         path.extend_from_slice(&vec![letters.next().unwrap(); 255]);
         let directory = OsStr::from_bytes(&path);
         fs::create_dir(directory).unwrap();
-        chown(directory, Some(place.id), Some(place.id)).unwrap();
+        chown(directory, Some(test_dir.id), Some(test_dir.id)).unwrap();
     }
     let directory = path.clone();
     path.push(b'/');
     path.resize(PATH_MAX - 1, b'\xff');
     let rule = format!(
         "-a always,exit -F arch=b64 -S openat,unlink -F uid={} -F dir={} -k long\n",
-        place.id,
-        place.work.display()
+        test_dir.id,
+        test_dir.work.display()
     );
-    let daemon = Daemon::start(&place, &rule);
-    let mut workload = place.workload();
+    let daemon = Daemon::start(&test_dir, &rule);
+    let mut workload = test_dir.workload();
     workload.directory = OsStr::from_bytes(&directory).into();
     let done = workload.run(&[
         step!(
@@ -192,15 +192,15 @@ pub(crate) fn the_longest_path_is_whole() {
     assert_eq!(found.len(), 3);
 }
 
-pub(crate) fn a_hostile_key_is_found() {
-    let place = Place::new();
+pub(crate) fn hostile_key_is_found() {
+    let test_dir = TestDir::new();
     let key = "a'b(c)=é";
     let rule = format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -F key={key}\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    place.workload().run(&[step!("rmdir", "/etc/missing")]);
+    let daemon = Daemon::start(&test_dir, &rule);
+    test_dir.workload().run(&[step!("rmdir", "/etc/missing")]);
     let stopped = daemon.stop();
     assert_eq!(stopped.events.len(), 1);
     assert_eq!(stopped.events[0].key().unwrap(), key);

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::daemon::{CommandOutput, Daemon, program};
 use super::event::{self, Event};
 use super::harness::wait_for;
-use super::keeping::{Small, told};
-use super::place::Place;
+use super::log_settings::{Small, told};
 use super::step::{Step, step};
+use super::test_dir::TestDir;
 
-fn rule(place: &Place) -> String {
+fn rule(test_dir: &TestDir) -> String {
     format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k json\n",
-        place.id
+        test_dir.id
     )
 }
 
@@ -25,22 +25,22 @@ fn rmdirs(count: usize) -> Vec<Step> {
     vec![step!("rmdir", "/etc/missing"); count]
 }
 
-/// The log has every event once, with what no record holds: where an opened object lies, the parent's name
-/// and the control group.
-pub(crate) fn the_json_log_tells_more_than_records() {
-    let place = Place::new();
-    let secret = place.file("secret", "x");
-    symlink("secret", place.work.join("soft")).unwrap();
+/// The log has every event once, with fields that no record has: the path of an opened object, the parent's
+/// name and the control group.
+pub(crate) fn json_log_has_more_than_records() {
+    let test_dir = TestDir::new();
+    let secret = test_dir.file("secret", "x");
+    symlink("secret", test_dir.work.join("soft")).unwrap();
     let rules = format!(
         "-a always,exit -F arch=b64 -S openat,rmdir -F uid={} -k json\n",
-        place.id
+        test_dir.id
     );
-    let log = place.own.join("json/events.json");
+    let log = test_dir.own.join("json/events.json");
     let settings = format!("[json]\nfile = \"{}\"\n", log.display());
-    let daemon = Daemon::start_with_settings(&place, &rules, &settings);
+    let daemon = Daemon::start_with_settings(&test_dir, &rules, &settings);
     let mut steps = vec![step!("openat", libc::AT_FDCWD, "soft", libc::O_RDONLY, 0)];
     steps.extend(vec![step!("rmdir", "/etc/missing"); 200]);
-    place.workload().run(&steps);
+    test_dir.workload().run(&steps);
     assert_eq!(daemon.status()["json"]["left_out"], 0);
     let stopped = daemon.stop();
 
@@ -71,22 +71,22 @@ pub(crate) fn the_json_log_tells_more_than_records() {
     let group = group.lines().find_map(|line| line.strip_prefix("0::"));
     assert_eq!(opened["cgroup"].as_str(), group.or(Some("/")));
     assert!(opened["parent"]["comm"].is_string(), "{opened}");
-    // Nothing of this is in the log, nor anywhere else.
+    // Neither the log nor another file has these.
     let records = fs::read_to_string(&stopped.log).unwrap();
     assert!(!records.contains("UNKNOWN[") && !text.contains("UNKNOWN["));
 }
 
-/// Each event is in the old log or in the new one.
-pub(crate) fn the_json_log_is_rotated_when_somebody_asks() {
-    let place = Place::new();
-    let rules = rule(&place);
-    let log = place.own.join("json/events.json");
-    let old = place.own.join("json/events.json.1");
+/// Each event is in exactly one of the old and the new log.
+pub(crate) fn json_log_is_rotated_on_request() {
+    let test_dir = TestDir::new();
+    let rules = rule(&test_dir);
+    let log = test_dir.own.join("json/events.json");
+    let old = test_dir.own.join("json/events.json.1");
     let settings = format!("[json]\nfile = \"{}\"\nkeep = 1\n", log.display());
-    let daemon = Daemon::start_with_settings(&place, &rules, &settings);
+    let daemon = Daemon::start_with_settings(&test_dir, &rules, &settings);
     let serials = |path| -> Vec<u64> {
         let text = fs::read_to_string(path).unwrap_or_default();
-        // The last line may be under way.
+        // The last line may be incomplete.
         let events = text
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -94,25 +94,25 @@ pub(crate) fn the_json_log_is_rotated_when_somebody_asks() {
             .map(|event| event["serial"].as_u64().unwrap())
             .collect()
     };
-    place.workload().run(&rmdirs(7));
+    test_dir.workload().run(&rmdirs(7));
     wait_for("the events", || (serials(&log).len() == 7).then_some(()));
     daemon.signal(Signal::SIGUSR1);
     wait_for("the new log", || (serials(&old).len() == 7).then_some(()));
-    place.workload().run(&rmdirs(5));
+    test_dir.workload().run(&rmdirs(5));
     drop(daemon.stop());
     let all = [serials(&old), serials(&log)];
     assert_eq!([all[0].len(), all[1].len()], [7, 5]);
     assert!(all.concat().is_sorted_by(|a, b| a + 1 == *b), "{all:?}");
 }
 
-/// Who asks for it finds what has happened before in both logs.
-pub(crate) fn a_flush_waits_for_the_json_log() {
-    let place = Place::new();
-    let log = place.own.join("json/events.json");
+/// After a flush, both logs have all earlier events.
+pub(crate) fn flush_waits_for_the_json_log() {
+    let test_dir = TestDir::new();
+    let log = test_dir.own.join("json/events.json");
     let settings = format!("[json]\nfile = \"{}\"\n", log.display());
-    let daemon = Daemon::start_with_settings(&place, &rule(&place), &settings);
+    let daemon = Daemon::start_with_settings(&test_dir, &rule(&test_dir), &settings);
     for round in 1..=20 {
-        place.workload().run(&rmdirs(1));
+        test_dir.workload().run(&rmdirs(1));
         assert_eq!(daemon.flush(), "\"done\"\n");
         let text = fs::read_to_string(&log).unwrap();
         assert_eq!(text.lines().count(), 2 * round - 1, "the event");
@@ -124,19 +124,19 @@ pub(crate) fn a_flush_waits_for_the_json_log() {
     drop(daemon);
 }
 
-/// What the JSON log lacks stands in the log and in the status, and a flush says that something is missing.
-pub(crate) fn what_the_json_log_lacks_is_told_in_the_log() {
-    let place = Place::new();
-    let path = place.own.join("small");
+/// Losses of the JSON log are in the log and in the status, and a flush reports them.
+pub(crate) fn json_log_losses_are_reported_in_the_log() {
+    let test_dir = TestDir::new();
+    let path = test_dir.own.join("small");
     let small = Small::mount(&path, "64k");
     let log = small.0.join("events.json");
     let settings = format!("[json]\nfile = \"{}\"\n", log.display());
-    let daemon = Daemon::start_with_settings(&place, &rule(&place), &settings);
+    let daemon = Daemon::start_with_settings(&test_dir, &rule(&test_dir), &settings);
     let ballast = small.0.join("ballast");
     fs::write(&ballast, vec![0; 64 << 10]).unwrap();
     let left_out = || daemon.status()["json"]["left_out"].as_u64().unwrap();
     for run in 1..=3 {
-        place.workload().run(&rmdirs(100));
+        test_dir.workload().run(&rmdirs(100));
         let answer = daemon.flush();
         assert!(answer.contains("the JSON log cannot be written to: No space"));
         assert_eq!(left_out(), run * 100);
@@ -145,15 +145,15 @@ pub(crate) fn what_the_json_log_lacks_is_told_in_the_log() {
         (told_of_json(&daemon.events()) == 300).then_some(())
     });
     fs::remove_file(&ballast).unwrap();
-    place.workload().run(&rmdirs(20));
+    test_dir.workload().run(&rmdirs(20));
     assert_eq!(daemon.flush(), "\"done\"\n");
     assert_eq!(left_out(), 300);
-    // No page is left; at the end of the last one an event may have room.
+    // No page is left; an event may still fit at the end of the last page.
     fs::write(&ballast, vec![0; 64 << 10]).unwrap_err();
-    place.workload().run(&rmdirs(100));
+    test_dir.workload().run(&rmdirs(100));
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (420, 0));
-    let before = "left out of the JSON log: ";
+    let before = "missing in the JSON log: ";
     let counted = ended.output.iter().find_map(|line| {
         let (_, rest) = line.split_once(before)?;
         rest.split(' ').next()?.parse::<u64>().ok()
@@ -165,7 +165,7 @@ pub(crate) fn what_the_json_log_lacks_is_told_in_the_log() {
     assert_eq!(u64::try_from(written).unwrap() + told, 420);
 }
 
-/// Events that records say are not in the JSON log.
+/// Losses of the JSON log according to records.
 fn told_of_json(events: &[Event]) -> u64 {
     let own: Vec<&Event> = events
         .iter()

@@ -1,5 +1,4 @@
-//! The kernel's own audit: its state, the lock around it, and a running `auditd` that is put away
-//! whatever happens.
+//! The kernel's audit: its state, its lock, and an `auditd` that is always stopped.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,22 +13,22 @@ use support::event;
 
 use super::event::Event;
 use super::harness::{needs, wait_for};
-use super::place::Place;
+use super::test_dir::TestDir;
 
 const AUDITCTL: &str = "/usr/sbin/auditctl";
 const AUDITD: &str = "/usr/sbin/auditd";
 
-/// Lines as the kernel gives them.
+/// `auditd.conf` for records as the kernel sends them.
 const RAW: &str = "log_format = RAW\nname_format = NONE\n";
 
-/// Whoever changes the kernel's audit on this machine holds this.
+/// The machine-wide lock for changes of the kernel's audit.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: Flock<File>,
 }
 
 impl Lock {
-    /// Waits for the lock, and takes it.
+    /// Waits for the lock and takes it.
     pub(crate) fn take() -> Self {
         let path = Path::new("/tmp/tollgate-machine.lock");
         let file = File::options()
@@ -43,7 +42,7 @@ impl Lock {
     }
 }
 
-/// What `auditctl` tells of the kernel's audit.
+/// The state of the kernel's audit, from `auditctl`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) status: Vec<String>,
@@ -51,7 +50,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Asks for all that does not change by itself.
+    /// Queries the state without counters that change by themselves.
     #[track_caller]
     pub(crate) fn ask() -> Self {
         needs(
@@ -68,7 +67,7 @@ impl State {
         }
     }
 
-    /// Asks, and sees that nobody uses the kernel's audit.
+    /// Queries the state; skips the test if the kernel's audit is in use.
     #[track_caller]
     pub(crate) fn unused(_: &Lock) -> Self {
         let state = Self::ask();
@@ -83,7 +82,7 @@ impl State {
         state
     }
 
-    /// A number that `auditctl -s` shows.
+    /// A number in the output of `auditctl -s`.
     #[track_caller]
     pub(crate) fn number(&self, name: &str) -> u32 {
         let line = self
@@ -94,7 +93,7 @@ impl State {
     }
 }
 
-/// Runs `auditctl`; gives back what it printed.
+/// Runs `auditctl`; returns its output.
 #[track_caller]
 pub(crate) fn auditctl(arguments: &[&str]) -> String {
     let output = Command::new(AUDITCTL)
@@ -111,7 +110,7 @@ pub(crate) fn auditctl(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The kernel's audit with rules and an `auditd` that writes what it is sent.
+/// The kernel's audit with rules and a running `auditd`.
 #[derive(Debug)]
 pub(crate) struct KernelAudit {
     child: Child,
@@ -120,20 +119,20 @@ pub(crate) struct KernelAudit {
 }
 
 impl KernelAudit {
-    /// Loads the rules and starts `auditd`. Only who holds the lock may.
+    /// Loads the rules and starts `auditd`. The caller must hold the lock.
     #[track_caller]
-    pub(crate) fn start(lock: &Lock, place: &Place, rules: &str) -> Self {
-        Self::start_with(lock, place, rules, RAW)
+    pub(crate) fn start(lock: &Lock, test_dir: &TestDir, rules: &str) -> Self {
+        Self::start_with(lock, test_dir, rules, RAW)
     }
 
     /// The same, with these lines of `auditd.conf` about the format of the log.
     #[track_caller]
-    pub(crate) fn start_with(lock: &Lock, place: &Place, rules: &str, format: &str) -> Self {
+    pub(crate) fn start_with(lock: &Lock, test_dir: &TestDir, rules: &str, format: &str) -> Self {
         let before = State::unused(lock);
-        let rule_file = place.own.join("rules-of-kernel");
+        let rule_file = test_dir.own.join("rules-of-kernel");
         fs::write(&rule_file, rules).unwrap();
         let backlog = before.number("backlog_limit");
-        let (mut auditd, log) = auditd(place, format);
+        let (mut auditd, log) = auditd(test_dir, format);
         let child = auditd.stdin(Stdio::null()).spawn().unwrap();
         let audit = Self {
             child,
@@ -149,14 +148,14 @@ impl KernelAudit {
         audit
     }
 
-    /// The log of `auditd`, as it is now.
+    /// The current log of `auditd`.
     #[track_caller]
     pub(crate) fn text(&self) -> Vec<u8> {
         fs::read(&self.log).unwrap()
     }
 
-    /// Waits until the kernel has handed over all events so far. `last` is a command whose calls the rules
-    /// record, with this text in its records: they come last. Gives back its process id.
+    /// Waits until `auditd` has all events so far. `last` is a command that the rules record, with this text in its
+    /// records, which come last. Returns its process id.
     #[track_caller]
     pub(crate) fn settle(&self, last: &mut Command, text: &str) -> u32 {
         let mut child = last
@@ -174,7 +173,7 @@ impl KernelAudit {
         child.id()
     }
 
-    /// Ends it; gives back the events of the rules, by serial.
+    /// Stops `auditd`; returns the events of the rules by serial.
     #[track_caller]
     pub(crate) fn stop(self) -> Vec<Event> {
         let log = self.log.clone();
@@ -187,7 +186,7 @@ impl KernelAudit {
 
 impl Drop for KernelAudit {
     fn drop(&mut self) {
-        // Whatever fails here must not keep the rest from being put back.
+        // A failure here must not keep the rest from being restored.
         let quietly = |arguments: &[&str]| {
             let _status = Command::new(AUDITCTL)
                 .args(arguments)
@@ -207,14 +206,14 @@ impl Drop for KernelAudit {
     }
 }
 
-/// An `auditd` that is to write lines in this format, and its log.
+/// The command that runs `auditd` with this log format, and its log.
 #[track_caller]
-pub(crate) fn auditd(place: &Place, format: &str) -> (Command, PathBuf) {
+pub(crate) fn auditd(test_dir: &TestDir, format: &str) -> (Command, PathBuf) {
     needs(
         Path::new(AUDITD).exists(),
         "auditd, of Debian's package auditd",
     );
-    let directory = place.own.join("auditd");
+    let directory = test_dir.own.join("auditd");
     let plugins = directory.join("plugins.d");
     fs::create_dir_all(&plugins).unwrap();
     let log = directory.join("audit.log");

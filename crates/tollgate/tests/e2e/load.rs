@@ -1,4 +1,4 @@
-//! Many events: none is lost while there is room, and what is lost is counted.
+//! High event rates: nothing is lost while the ring has room, and losses are counted.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -11,20 +11,20 @@ use nix::sys::signal::Signal;
 
 use super::daemon::{Account, Daemon};
 use super::event::{ausearch, events};
-use super::place::Place;
 use super::step::step;
+use super::test_dir::TestDir;
 
-pub(crate) fn a_burst_loses_nothing() {
+pub(crate) fn burst_loses_nothing() {
     const PAIRS: u32 = 50_000;
     const PART_EVENTS: usize = 2500;
-    let place = Place::new();
-    let file = place.file("file", "");
+    let test_dir = TestDir::new();
+    let file = test_dir.file("file", "");
     let rule = format!(
         "-a always,exit -F arch=b64 -S open,openat,close -F uid={} -k burst\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    place.workload().burst(&file, PAIRS);
+    let daemon = Daemon::start(&test_dir, &rule);
+    test_dir.workload().burst(&file, PAIRS);
     let Account {
         summary,
         code,
@@ -44,11 +44,11 @@ pub(crate) fn a_burst_loses_nothing() {
     assert!(count(&log, " syscall=3 ") >= pairs, "closes in the log");
     assert_eq!(count(&log, "type=SYSCALL "), written, "events in the log");
 
-    // For each record ausearch looks at all events of the last two seconds: minutes for the whole
-    // burst, seconds for its parts.
+    // For each record ausearch searches all events of the last two seconds: minutes for the whole burst, seconds
+    // for its parts.
     let mut found = 0;
     let mut rest = log.as_slice();
-    let part = place.own.join("part.log");
+    let part = test_dir.own.join("part.log");
     while !rest.is_empty() {
         let at = rest
             .find_iter("\ntype=SYSCALL ")
@@ -61,28 +61,28 @@ pub(crate) fn a_burst_loses_nothing() {
     assert_eq!(found, written, "events that ausearch finds");
 }
 
-pub(crate) fn what_a_full_ring_loses_is_counted() {
-    // Each event holds a name of 4,000 bytes, and the ring 64 MiB.
+pub(crate) fn full_ring_losses_are_counted() {
+    // Each event has a name of 4,000 bytes, and the ring has 64 MiB.
     const OPENS: u32 = 20_000;
-    let place = Place::new();
-    let mut path = place.work.clone();
+    let test_dir = TestDir::new();
+    let mut path = test_dir.work.clone();
     while path.as_os_str().len() < 3900 {
         path.push("x".repeat(250).as_str());
         fs::create_dir(&path).unwrap();
-        chown(&path, Some(place.id), Some(place.id)).unwrap();
+        chown(&path, Some(test_dir.id), Some(test_dir.id)).unwrap();
     }
     path.push("file");
     fs::write(&path, "").unwrap();
     let rule = format!(
         "-a always,exit -F arch=b64 -S openat -F uid={} -k full\n\
          -a always,exit -F arch=b64 -S rmdir -F uid={} -k after\n",
-        place.id, place.id
+        test_dir.id, test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
+    let daemon = Daemon::start(&test_dir, &rule);
     daemon.signal(Signal::SIGSTOP);
-    place.workload().burst(&path, OPENS);
+    test_dir.workload().burst(&path, OPENS);
     daemon.signal(Signal::SIGCONT);
-    place.workload().run(&[step!("rmdir", "/etc/missing")]);
+    test_dir.workload().run(&[step!("rmdir", "/etc/missing")]);
     daemon.flush();
     let rules = by_rule(&daemon);
     let Account {
@@ -110,7 +110,7 @@ pub(crate) fn what_a_full_ring_loses_is_counted() {
     assert_eq!(told(&log, "ring-full"), summary.lost, "the log says so");
 }
 
-/// Rules by their text, with how many events they have matched and lost.
+/// Matched and lost events of each rule, by its text.
 #[track_caller]
 fn by_rule(daemon: &Daemon) -> Vec<(String, (u64, u64))> {
     let status: serde_json::Value = serde_json::from_str(&daemon.ask("status")).unwrap();
@@ -128,7 +128,7 @@ fn by_rule(daemon: &Daemon) -> Vec<(String, (u64, u64))> {
     rules
 }
 
-/// Events that the log says were lost for this reason, as the stock reader finds it.
+/// Events lost for this reason according to the log, as read by the stock reader.
 #[track_caller]
 fn told(log: &Path, reason: &str) -> u64 {
     let found = events(&ausearch(log, &["--raw", "-m", "DAEMON_ERR"]));
@@ -139,7 +139,7 @@ fn told(log: &Path, reason: &str) -> u64 {
         .sum()
 }
 
-/// What is written to the kernel's log from now on.
+/// New lines of the kernel log.
 fn kernel_log() -> File {
     let mut file = File::options()
         .read(true)
@@ -150,36 +150,36 @@ fn kernel_log() -> File {
     file
 }
 
-/// Lines that have come since; one read gives one.
+/// Lines written since; each read returns one.
 fn since(mut file: File) -> Vec<String> {
     let mut lines = Vec::new();
     let mut buffer = [0; 8192];
     loop {
         match file.read(&mut buffer) {
             Ok(len) => lines.push(String::from_utf8_lossy(&buffer[..len]).into_owned()),
-            // What was not read in time was overwritten.
+            // Unread lines were overwritten.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             Err(_none) => return lines,
         }
     }
 }
 
-pub(crate) fn a_rate_limit_loses_what_is_above_it_and_says_so() {
+pub(crate) fn rate_limit_losses_are_counted_and_reported() {
     const CALLS: u64 = 2000;
     for (mode, told_by_kernel) in [(0, false), (1, true)] {
-        let place = Place::new();
+        let test_dir = TestDir::new();
         let rules = format!(
             "-r 8\n-f {}\n-a always,exit -F arch=b64 -S rmdir -F uid={} -k rate\n",
             1 - mode,
-            place.id
+            test_dir.id
         );
-        let daemon = Daemon::start(&place, &rules);
-        // By now it has given up the right to open what the mode needs.
+        let daemon = Daemon::start(&test_dir, &rules);
+        // The daemon has dropped the capability to open the file.
         let set = daemon.auditctl(&["-f", &mode.to_string()]);
         assert_eq!(set.code, Some(0), "{set:?}");
         let kernel = kernel_log();
         let steps = vec![step!("rmdir", "/etc/missing"); usize::try_from(CALLS).unwrap()];
-        place.workload().run(&steps);
+        test_dir.workload().run(&steps);
         daemon.flush();
         let status = daemon.auditctl(&["-s"]).stdout;
         assert!(!status.contains("\nlost 0\n"), "{status}");
@@ -189,7 +189,7 @@ pub(crate) fn a_rate_limit_loses_what_is_above_it_and_says_so() {
         } = daemon.end(Signal::SIGTERM);
         assert_eq!(summary.matched, CALLS);
         assert_eq!(summary.written + summary.lost, CALLS, "{summary:?}");
-        // Two events of four records each second; the calls take far less than a hundred seconds.
+        // Two events of four records per second; the calls take far less than a hundred seconds.
         assert!((2..200).contains(&summary.written), "{summary:?}");
         assert_eq!(told(&log, "rate-limit"), summary.lost);
         assert_eq!(code, Some(3));

@@ -1,6 +1,6 @@
-//! What `-e 2` has locked, and daemons that are started with something else in mind.
+//! Rules locked with `-e 2`, and later daemons with other settings.
 //!
-//! Where programs can refuse calls nobody takes away what a test has locked: `tests/vm` has those kernels.
+//! On kernels where BPF programs can deny calls, a test cannot remove its locked state: `tests/vm` tests those.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,40 +10,43 @@ use std::process::Command;
 use bstr::ByteSlice as _;
 use nix::sys::signal::Signal;
 
-use super::calls;
 use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event;
+use super::handover::{self, Bpf, each_once, needs_no_guard, opens};
 use super::harness::wait_for;
-use super::place::Place;
-use super::survive::{self, Bpf, each_once, needs_no_guard, opens};
+use super::raw_syscalls;
+use super::test_dir::TestDir;
 
-/// Settings of somebody who would like to see less.
+/// Settings that would record less.
 const OTHERS: &str = "engine = \"fentry\"\nio_uring = false\nkernel_messages = \"multicast\"\n";
 
-/// What is pinned and stays: each daemon has programs of its own.
+/// Pinned objects that stay: each daemon has its own programs.
 fn names(pins: &Path) -> Vec<String> {
-    let mut names = survive::names(pins);
+    let mut names = handover::names(pins);
     names.retain(|name| !name.starts_with("prog-"));
     names.sort();
     names
 }
 
-/// Rules about the opens of a place, locked.
-fn locked(place: &Place) -> String {
-    format!("{}-e 2\n", opens(place, "locked"))
+/// Locked rules for opens in a test directory.
+fn locked(test_dir: &TestDir) -> String {
+    format!("{}-e 2\n", opens(test_dir, "locked"))
 }
 
-pub(crate) fn other_settings_change_nothing() {
+pub(crate) fn settings_cannot_change_while_locked() {
     needs_no_guard();
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
     let pins = bpf.pins();
-    Daemon::start_pinned(&place, &locked(&place), &pins).end(Signal::SIGTERM);
+    Daemon::start_pinned(&test_dir, &locked(&test_dir), &pins).end(Signal::SIGTERM);
     let before = names(&pins);
     assert!(before.contains(&"locked".to_owned()), "{before:?}");
-    let conf = place.own.join("tollgate.toml");
-    let json = format!("[json]\nfile = \"{}\"\n", place.own.join("json").display());
+    let conf = test_dir.own.join("tollgate.toml");
+    let json = format!(
+        "[json]\nfile = \"{}\"\n",
+        test_dir.own.join("json").display()
+    );
     let deny = "[on_loss]\ndeny = [\"locked\"]\n";
     let mut bursts = 0;
     for (settings, told) in [
@@ -55,7 +58,7 @@ pub(crate) fn other_settings_change_nothing() {
         (json, &["[json]"]),
         (String::new(), &[]),
     ] {
-        place.workload().burst(&file, 10);
+        test_dir.workload().burst(&file, 10);
         fs::write(&conf, settings).unwrap();
         let options = [
             "--pins".as_ref(),
@@ -63,32 +66,36 @@ pub(crate) fn other_settings_change_nothing() {
             "--config".as_ref(),
             conf.as_os_str(),
         ];
-        let daemon = Daemon::start_with_options(&place, &program(), "", &locked(&place), &options);
-        assert!(daemon.has_printed("goes on where the daemon before this one has ended"));
-        let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
+        let daemon =
+            Daemon::start_with_options(&test_dir, &program(), "", &locked(&test_dir), &options);
+        assert!(daemon.has_printed("took over the BPF programs of the previous daemon"));
+        let not_taken = "settings ignored because `-e 2` locked them: ";
         assert_eq!(daemon.has_printed(not_taken), !told.is_empty());
         for told in told {
             assert!(daemon.has_printed(told), "not told: {told}");
         }
-        place.workload().burst(&file, 10);
+        test_dir.workload().burst(&file, 10);
         bursts += 2;
         let Account { summary, code, .. } = daemon.end(Signal::SIGTERM);
         assert_eq!((summary.lost, code), (0, Some(0)), "{summary:?}");
         assert_eq!(names(&pins), before);
     }
-    each_once(&place.own.join("audit.log"), &file, bursts * 10);
+    each_once(&test_dir.own.join("audit.log"), &file, bursts * 10);
 }
 
-/// What the log says of how it is kept, and what others would like: elsewhere, nowhere, or shortened.
-pub(crate) fn a_restart_moves_stops_and_shortens_no_log() {
+/// Settings of the log in force, and other settings: another path, no log, or a shorter log.
+pub(crate) fn restart_keeps_the_locked_log() {
     const KEPT: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nwrite_logs = yes\n\
                         num_logs = 5\nmax_log_file = 99\nmax_log_file_action = KEEP_LOGS\n";
-    let place = Place::new();
-    let file = place.file("file", "");
-    let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
-    let rules = opens(&place, "other");
-    Daemon::start_configured(&place, &locked(&place), &log, KEPT).end(Signal::SIGTERM);
-    // More than a MiB, after which a log of others is rotated.
+    let test_dir = TestDir::new();
+    let file = test_dir.file("file", "");
+    let (log, other) = (
+        test_dir.own.join("audit.log"),
+        test_dir.own.join("other.log"),
+    );
+    let rules = opens(&test_dir, "other");
+    Daemon::start_configured(&test_dir, &locked(&test_dir), &log, KEPT).end(Signal::SIGTERM);
+    // More than the 1 MiB at which an unlocked log is rotated.
     let old = "type=USER msg=audit(1.000:1): pid=1 uid=0 auid=0 ses=1 msg='old'\n".repeat(1 << 15);
     fs::write(&log, &old).unwrap();
 
@@ -117,10 +124,10 @@ pub(crate) fn a_restart_moves_stops_and_shortens_no_log() {
     let mut bursts = 0;
     for (conf, told) in [only_written].into_iter().chain(starts) {
         let daemon = match conf {
-            Some((log, conf)) => Daemon::start_configured(&place, &rules, log, conf),
-            None => Daemon::start_with_options(&place, &program(), "", &rules, &[]),
+            Some((log, conf)) => Daemon::start_configured(&test_dir, &rules, log, conf),
+            None => Daemon::start_with_options(&test_dir, &program(), "", &rules, &[]),
         };
-        let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
+        let not_taken = "settings ignored because `-e 2` locked them: ";
         assert_eq!(daemon.has_printed(not_taken), !told.is_empty(), "{told:?}");
         for told in told {
             assert!(daemon.has_printed(told), "not told: {told}");
@@ -131,7 +138,7 @@ pub(crate) fn a_restart_moves_stops_and_shortens_no_log() {
             daemon.signal(Signal::SIGHUP);
             daemon.wait_for_line(&format!("`{key}` stays as it is"));
         }
-        place.workload().burst(&file, 10);
+        test_dir.workload().burst(&file, 10);
         bursts += 1;
         assert_eq!(daemon.end(Signal::SIGTERM).code, Some(0));
         let text = fs::read(&log).unwrap();
@@ -142,13 +149,13 @@ pub(crate) fn a_restart_moves_stops_and_shortens_no_log() {
         let name = format!(" name=\"{}\" ", file.display());
         assert_eq!(text.find_iter(&name).count(), bursts * 10, "{told:?}");
     }
-    let old_log = place.own.join("audit.log.1");
+    let old_log = test_dir.own.join("audit.log.1");
     assert!(!other.exists() && !old_log.exists(), "it was moved");
 }
 
-/// The same command line, ended when it does not end by itself.
-fn start_with_limit(place: &Place, pins: &Path, limit: &str) -> CommandOutput {
-    let own = |name: &str| place.own.join(name);
+/// The same command line, with a time limit.
+fn start_with_limit(test_dir: &TestDir, pins: &Path, limit: &str) -> CommandOutput {
+    let own = |name: &str| test_dir.own.join(name);
     let mut command = Command::new("bash");
     command
         .args([
@@ -169,25 +176,25 @@ fn start_with_limit(place: &Place, pins: &Path, limit: &str) -> CommandOutput {
     CommandOutput::of(&mut command)
 }
 
-pub(crate) fn what_cannot_be_gone_on_with_stays() {
-    // Where the header has the version of what is in the ring, and the hash of the programs.
+pub(crate) fn unusable_pinned_state_is_kept() {
+    // Offsets of the ring's format version and of the programs' hash in the header.
     const WIRE: usize = 12;
     const OBJECT: usize = 16;
     needs_no_guard();
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
     let pins = bpf.pins();
-    let daemon = Daemon::start_pinned(&place, &locked(&place), &pins);
+    let daemon = Daemon::start_pinned(&test_dir, &locked(&test_dir), &pins);
     daemon.wait_for_line("rules and settings are locked");
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
-    place.workload().burst(&file, 10);
+    test_dir.workload().burst(&file, 10);
     let before = names(&pins);
     let refused = |limit: &str, why: &str| {
-        let asked = start_with_limit(&place, &pins, limit);
+        let asked = start_with_limit(&test_dir, &pins, limit);
         assert_eq!(asked.code, Some(1), "{why}: {asked:?}");
-        for part in [why, "is locked until the machine starts again"] {
+        for part in [why, "locked until reboot"] {
             assert!(asked.stderr.contains(part), "{why}: {asked:?}");
         }
     };
@@ -197,9 +204,9 @@ pub(crate) fn what_cannot_be_gone_on_with_stays() {
         (WIRE, "its events are in format 4711"),
         (OBJECT, "another build"),
     ] {
-        let word = calls::poke(&pins.join("header"), offset, 4711);
+        let word = raw_syscalls::poke(&pins.join("header"), offset, 4711);
         refused("-n1024", why);
-        calls::poke(&pins.join("header"), offset, word);
+        raw_syscalls::poke(&pins.join("header"), offset, word);
         assert_eq!(names(&pins), before);
     }
     let (header, away) = (pins.join("header"), pins.join("away"));
@@ -208,27 +215,33 @@ pub(crate) fn what_cannot_be_gone_on_with_stays() {
     fs::rename(&away, &header).unwrap();
     assert_eq!(names(&pins), before);
 
-    // What programs and links need, the daemon takes where it may.
-    place.workload().burst(&file, 10);
-    let left = start_with_limit(&place, &pins, "-Sn40");
-    assert!(left.stderr.contains("goes on where the daemon"), "{left:?}");
-    assert!(left.stderr.contains("what audits goes on"), "{left:?}");
+    // The daemon opens pinned programs and links if it can.
+    test_dir.workload().burst(&file, 10);
+    let left = start_with_limit(&test_dir, &pins, "-Sn40");
+    assert!(
+        left.stderr.contains("took over the BPF programs"),
+        "{left:?}"
+    );
+    assert!(
+        left.stderr.contains("BPF programs stay attached"),
+        "{left:?}"
+    );
     assert_eq!(names(&pins), before);
-    each_once(&place.own.join("audit.log"), &file, 20);
+    each_once(&test_dir.own.join("audit.log"), &file, 20);
 }
 
 pub(crate) fn failed_lock_leaves_nothing_half_applied() {
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
-    let daemon = Daemon::start_pinned(&place, &opens(&place, "first"), &bpf.pins());
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let daemon = Daemon::start_pinned(&test_dir, &opens(&test_dir, "first"), &bpf.pins());
     let listed = daemon.auditctl(&["-l"]);
     let lock = daemon.control.with_file_name("locked");
     fs::create_dir(&lock).unwrap();
-    let change = place.own.join("change");
+    let change = test_dir.own.join("change");
     fs::write(
         &change,
-        format!("-D\n-f 0\n{}-e 2\n", opens(&place, "second")),
+        format!("-D\n-f 0\n{}-e 2\n", opens(&test_dir, "second")),
     )
     .unwrap();
     let change: &OsStr = change.as_os_str();
@@ -244,7 +257,7 @@ pub(crate) fn failed_lock_leaves_nothing_half_applied() {
     let left = fs::read_dir(lock.parent().unwrap()).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["control"]);
-    place.workload().burst(&file, 10);
+    test_dir.workload().burst(&file, 10);
     daemon.flush();
     let opened = wait_for("the events", || {
         let log = fs::read(&daemon.log).unwrap();

@@ -1,30 +1,34 @@
-//! What is installed beside the program: the unit that systemd starts it by, a drop-in for journald, and what
-//! shells complete command lines with.
+//! Installed files: the systemd unit, the drop-in for journald, and shell completions.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
-use std::io::ErrorKind;
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use bstr::ByteSlice as _;
+use std::process::{Command, Stdio};
 
 use super::daemon::{CommandOutput, program};
+use super::handover::Bpf;
 use super::harness::needs;
-use super::place::Place;
-use super::survive::Bpf;
+use super::test_dir::TestDir;
 
 const ANALYZE: &str = "/usr/bin/systemd-analyze";
 const JOURNALD: &str = "/lib/systemd/systemd-journald";
+/// Ends the configuration that journald reads in a test.
+const LAST_UNKNOWN_KEY: &str = "LastUnknownKey";
+/// Starts journald, `$2`, with the configuration `$1`, on an empty `/run`; it ends after 30 seconds.
+const START_JOURNALD: &str = r#"
+mount -t tmpfs none /run && mkdir -p /run/systemd/journal &&
+mount --bind "$1" /etc/systemd/journald.conf && exec timeout 30 "$2"
+"#;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const UNIT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../packaging/tollgate.service"
 );
 
-/// What bash runs to complete a command line: the function that the script has registered for the program,
-/// with the words of the line. The last word is the one to complete.
+/// Completes a command line as bash does: calls the function that the script has registered for the program,
+/// with the words of the line. The last word is completed.
 const COMPLETE: &str = r#"
 source "$1" && shift || exit
 [[ $(complete -p tollgate) =~ -F\ ([^\ ]+)\ tollgate$ ]] || exit
@@ -33,39 +37,39 @@ COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
-pub(crate) fn the_unit_is_right() {
+pub(crate) fn unit_file_is_valid() {
     needs(
         Path::new(ANALYZE).exists(),
         "systemd-analyze, of Debian's package systemd",
     );
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let unit = fs::read_to_string(UNIT).unwrap();
-    // The program need not be installed here.
+    // The test does not need an installed program.
     let installed = "/usr/sbin/tollgate";
     assert!(unit.contains(installed));
-    let here = place.own.join("tollgate.service");
+    let here = test_dir.own.join("tollgate.service");
     fs::write(&here, unit.replace(installed, program().to_str().unwrap())).unwrap();
     let mut verify = Command::new(ANALYZE);
     let verified = CommandOutput::of(verify.args(["verify", "--man=no"]).arg(&here));
-    // What is wrong with other units of this machine is said as well.
+    // systemd-analyze also reports errors of other units.
     let about: Vec<&str> = verified
         .stderr
         .lines()
         .filter(|line| line.contains("tollgate"))
         .collect();
     assert!(about.is_empty(), "{about:?}");
-    // A mistake would have been found.
+    // systemd-analyze reports a mistake.
     fs::write(&here, unit.replace("Type=notify", "Type=notice")).unwrap();
     let mut verify = Command::new(ANALYZE);
     let verified = CommandOutput::of(verify.args(["verify", "--man=no"]).arg(&here));
     assert!(verified.stderr.contains("tollgate.service"), "{verified:?}");
 }
 
-/// What locks may be beside the usual socket, or among what is pinned somewhere.
-pub(crate) fn an_upgrade_restarts_no_daemon_that_has_locked() {
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let own = |name: &str| place.own.join(name).to_str().unwrap().to_owned();
+/// The lock is a file beside the default socket, or in a directory of pins.
+pub(crate) fn upgrade_does_not_restart_a_locked_daemon() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let own = |name: &str| test_dir.own.join(name).to_str().unwrap().to_owned();
     let script = fs::read_to_string(Path::new(ROOT).join("packaging/deb/postinst")).unwrap();
     let mut here = script;
     for (there, name) in [
@@ -83,7 +87,7 @@ pub(crate) fn an_upgrade_restarts_no_daemon_that_has_locked() {
     let stubs =
         "systemd-tmpfiles() { :; }; systemctl() { :; }; deb-systemd-invoke() { echo \"$@\"; }";
     let restarts = || {
-        // Only bash takes such names of functions.
+        // Only bash accepts such function names.
         let text = format!("{stubs}; set -- configure 1.0; . {}", own("postinst"));
         let asked = CommandOutput::of(Command::new("bash").args(["-c", &text]));
         assert_eq!(
@@ -103,15 +107,15 @@ pub(crate) fn an_upgrade_restarts_no_daemon_that_has_locked() {
     assert!(restarts());
 }
 
-/// The drop-in is found where it is installed, has the last word, and says what journald understands.
-pub(crate) fn journald_leaves_the_kernels_audit_as_it_is() {
+/// The drop-in is found where it is installed, overrides other settings, and has only keys that journald knows.
+pub(crate) fn journald_drop_in_keeps_kernel_audit() {
     needs(
         Path::new(ANALYZE).exists() && Path::new(JOURNALD).exists(),
         "systemd-analyze and journald, of Debian's package systemd",
     );
     for prefix in ["/usr", "/usr/local"] {
-        let place = Place::new();
-        let root = install(&place, prefix);
+        let test_dir = TestDir::new();
+        let root = install(&test_dir, prefix);
         let main = root.join("etc/systemd/journald.conf");
         fs::create_dir_all(main.parent().unwrap()).unwrap();
         fs::write(main, "[Journal]\nAudit=yes\n").unwrap();
@@ -130,15 +134,64 @@ pub(crate) fn journald_leaves_the_kernels_audit_as_it_is() {
             "{prefix}"
         );
     }
-    // Sections and keys that it knows, as it has them.
-    let journald = fs::read(JOURNALD).unwrap();
-    let knows = |key: &str| journald.contains_str(format!("\0{key}\0"));
-    assert!(knows("Journal.Audit") && !knows("Journal.Audits"));
+    let drop_in = fs::read_to_string(Path::new(ROOT).join("packaging/journald.conf")).unwrap();
+    assert_eq!(journald_unknown_keys(&drop_in), Vec::<String>::new());
+    let misspelt = drop_in.replace("\nAudit=", "\nAudits=");
+    assert_eq!(journald_unknown_keys(&misspelt), ["Audits"]);
+}
+
+/// Keys of a configuration that journald reports as unknown. It reads the configuration at its start, here in
+/// namespaces where it reaches neither the running journald nor the kernel's audit. The last key must be
+/// unknown.
+#[track_caller]
+fn journald_unknown_keys(config: &str) -> Vec<String> {
+    let test_dir = TestDir::new();
+    let file = test_dir.own.join("journald.conf");
+    fs::write(&file, format!("{config}[Journal]\n{LAST_UNKNOWN_KEY}=\n")).unwrap();
+    let mut child = Command::new("unshare")
+        .args([
+            "--mount",
+            "--net",
+            "--ipc",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ])
+        .args(["sh", "-c", START_JOURNALD, "sh"])
+        .arg(&file)
+        .arg(JOURNALD)
+        .env("SYSTEMD_LOG_TARGET", "console")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let keys = lines.map_while(Result::ok).filter_map(|line| {
+        let (_, key) = line.split_once("Unknown key '")?;
+        Some(key.split_once('\'')?.0.to_owned())
+    });
+    let mut found = Vec::new();
+    let mut is_complete = false;
+    for key in keys {
+        is_complete = key == LAST_UNKNOWN_KEY;
+        if is_complete {
+            break;
+        }
+        found.push(key);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        is_complete,
+        "journald has not read its configuration: {found:?}"
+    );
+    found
 }
 
 pub(crate) fn shells_complete_the_commands() {
-    let place = Place::new();
-    let root = install(&place, "/usr");
+    let test_dir = TestDir::new();
+    let root = install(&test_dir, "/usr");
     let bash = root.join("usr/share/bash-completion/completions/tollgate");
     let complete = |words: &[&str]| {
         let mut command = Command::new("bash");
@@ -188,7 +241,7 @@ pub(crate) fn shells_complete_the_commands() {
     }
 
     let zsh = root.join("usr/share/zsh/vendor-completions/_tollgate");
-    // What offers is asked for the words and not for a menu.
+    // The completion function prints its words instead of a menu.
     let script = "autoload -U compinit && compinit -D && source $1 && print $_comps[tollgate]\n\
                   _describe() { print -l ${(P)4} }\n_tollgate_commands";
     let arguments = [
@@ -213,7 +266,7 @@ pub(crate) fn shells_complete_the_commands() {
     }
 }
 
-/// What a shell answers, where there is this shell.
+/// The output of a shell, if it is installed.
 fn if_installed(shell: &str, arguments: &[&OsStr]) -> Option<CommandOutput> {
     match Command::new(shell).arg("-c").arg("exit").status() {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -221,7 +274,7 @@ fn if_installed(shell: &str, arguments: &[&OsStr]) -> Option<CommandOutput> {
     }
 }
 
-/// First words of the lines of help under a heading.
+/// The first word of each help line under a heading.
 fn shown_by_help(heading: &str) -> Vec<String> {
     let help = CommandOutput::of(Command::new(program()).arg("--help"));
     help.stdout
@@ -233,12 +286,12 @@ fn shown_by_help(heading: &str) -> Vec<String> {
         .collect()
 }
 
-/// Installs the program below a root of its own, as `make install` does.
-fn install(place: &Place, prefix: &str) -> PathBuf {
-    let root = place.own.join("root");
-    // The programs with all that helps to debug them need not be copied.
+/// Installs the program below another root, as `make install` does.
+fn install(test_dir: &TestDir, prefix: &str) -> PathBuf {
+    let root = test_dir.own.join("root");
+    // Scripts replace the programs, which are large with debug information.
     for name in ["tollgate", "tollgate-bench"] {
-        let binary = place.own.join(name);
+        let binary = test_dir.own.join(name);
         let program = program().with_file_name(name);
         let text = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display());
         fs::write(&binary, text).unwrap();
@@ -246,7 +299,13 @@ fn install(place: &Place, prefix: &str) -> PathBuf {
     }
     let script = Path::new(ROOT).join("scripts/install.sh");
     let mut command = Command::new("sh");
-    let installed = CommandOutput::of(command.arg(script).arg(&place.own).arg(&root).arg(prefix));
+    let installed = CommandOutput::of(
+        command
+            .arg(script)
+            .arg(&test_dir.own)
+            .arg(&root)
+            .arg(prefix),
+    );
     assert_eq!((installed.code, installed.stderr.as_str()), (Some(0), ""));
     root
 }

@@ -1,4 +1,4 @@
-//! Plugins: real programs that are given events as `auditd` gives them.
+//! Plugins: real programs that get events as from `auditd`.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -14,19 +14,19 @@ use support::wait::PATIENCE;
 use super::daemon::Daemon;
 use super::event::{self, Event};
 use super::harness::{needs, needs_auparse, wait_for};
-use super::keeping::told;
-use super::place::Place;
+use super::log_settings::told;
 use super::step::{Step, step};
+use super::test_dir::TestDir;
 
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nmax_restarts = 3\n";
 
-/// Room for some 250 events, and for what a step has.
+/// Queue size: some 250 events, and the events of one step.
 const SHORT_QUEUE: &str = "q_depth = 30\n";
 
-fn rule(place: &Place) -> String {
+fn rule(test_dir: &TestDir) -> String {
     format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k plugin\n",
-        place.id
+        test_dir.id
     )
 }
 
@@ -34,9 +34,9 @@ fn rmdirs(count: usize) -> Vec<Step> {
     vec![step!("rmdir", "/etc/missing"); count]
 }
 
-/// Configures a plugin of these lines.
-fn configure(place: &Place, name: &str, lines: &str) {
-    let directory = place.own.join("plugins.d");
+/// Configures a plugin with these lines.
+fn configure(test_dir: &TestDir, name: &str, lines: &str) {
+    let directory = test_dir.own.join("plugins.d");
     fs::create_dir_all(&directory).unwrap();
     fs::write(
         directory.join(format!("{name}.conf")),
@@ -45,27 +45,27 @@ fn configure(place: &Place, name: &str, lines: &str) {
     .unwrap();
 }
 
-/// Writes a script that a plugin runs; the shell that runs it is what is executed.
-fn script(place: &Place, name: &str, text: &str) -> String {
-    let path = place.own.join(name);
+/// Writes a script for a plugin; the plugin executes the shell.
+fn script(test_dir: &TestDir, name: &str, text: &str) -> String {
+    let path = test_dir.own.join(name);
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o750)).unwrap();
     path.display().to_string()
 }
 
-/// Runs 2000 events; in steps that any reader can follow, each until this many are counted.
+/// Makes 2000 events, in steps small enough for any reader; each step waits until its events are counted.
 #[track_caller]
-fn in_steps(place: &Place, steps: usize, counted: impl Fn() -> usize) {
+fn in_steps(test_dir: &TestDir, steps: usize, counted: impl Fn() -> usize) {
     let step = 2000 / steps;
     for done in 1..=steps {
-        place.workload().run(&rmdirs(step));
+        test_dir.workload().run(&rmdirs(step));
         wait_for("the events of a step", || {
             (counted() == done * step).then_some(())
         });
     }
 }
 
-/// Events that the daemon says a plugin did not get.
+/// Events that a plugin did not get, according to the status.
 fn not_given(said: &[String], plugin: &str) -> usize {
     let before = format!("plugin {plugin} did not get ");
     said.iter()
@@ -80,7 +80,7 @@ fn not_given(said: &[String], plugin: &str) -> usize {
         .sum()
 }
 
-/// Events that records say a plugin did not get.
+/// Events that a plugin did not get, according to records.
 fn told_of_plugins(events: &[Event]) -> u64 {
     let own: Vec<&Event> = events
         .iter()
@@ -89,27 +89,27 @@ fn told_of_plugins(events: &[Event]) -> u64 {
     told(&own)
 }
 
-/// Number of lines of a file that hold a text.
+/// Number of lines of a file that contain a text.
 fn lines_with(path: &Path, text: &str) -> usize {
     let all = fs::read_to_string(path).unwrap_or_default();
     all.lines().filter(|line| line.contains(text)).count()
 }
 
-pub(crate) fn a_plugin_is_given_every_line_and_the_end_of_each_event() {
-    let place = Place::new();
-    let (out, blocked) = (place.own.join("out"), place.own.join("blocked"));
+pub(crate) fn plugin_gets_every_record_and_eoe() {
+    let test_dir = TestDir::new();
+    let (out, blocked) = (test_dir.own.join("out"), test_dir.own.join("blocked"));
     let text = format!(
         "grep SigBlk /proc/self/status > {}\nexec cat >> {}\n",
         blocked.display(),
         out.display()
     );
-    let shell = script(&place, "copy", &text);
+    let shell = script(&test_dir, "copy", &text);
     let lines = format!("path = /bin/sh\nargs = {shell}\nformat = string\n");
-    configure(&place, "copy", &lines);
-    let log = place.own.join("audit.log");
+    configure(&test_dir, "copy", &lines);
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{CONF}log_format = ENRICHED\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    place.workload().run(&rmdirs(200));
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    test_dir.workload().run(&rmdirs(200));
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (200, 0));
     let blocked = fs::read_to_string(&blocked).unwrap();
@@ -126,25 +126,25 @@ pub(crate) fn a_plugin_is_given_every_line_and_the_end_of_each_event() {
     );
 }
 
-pub(crate) fn a_plugin_that_ends_is_started_again_and_no_line_is_cut() {
-    let place = Place::new();
-    let out = place.own.join("out");
-    // Takes five lines, each with its own read, and ends.
+pub(crate) fn ended_plugin_is_restarted_at_a_line_boundary() {
+    let test_dir = TestDir::new();
+    let out = test_dir.own.join("out");
+    // Reads five lines, each with its own read, and exits.
     let text = format!(
         "for i in 1 2 3 4 5; do read -r line && printf '%s\\n' \"$line\" >> {}; done\n",
         out.display()
     );
-    let shell = script(&place, "short", &text);
+    let shell = script(&test_dir, "short", &text);
     configure(
-        &place,
+        &test_dir,
         "short",
         &format!("path = /bin/sh\nargs = {shell}\n"),
     );
-    let log = place.own.join("audit.log");
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{CONF}log_format = RAW\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
     for started in 1..=3 {
-        place.workload().run(&rmdirs(10));
+        test_dir.workload().run(&rmdirs(10));
         wait_for("lines from the plugin", || {
             (lines_with(&out, "") >= 5 * started).then_some(())
         });
@@ -158,18 +158,30 @@ pub(crate) fn a_plugin_that_ends_is_started_again_and_no_line_is_cut() {
     }
 }
 
-pub(crate) fn a_plugin_that_never_reads_loses_only_its_own_events() {
-    let place = Place::new();
-    let out = place.own.join("out");
-    let copy = script(&place, "copy", &format!("exec cat >> {}\n", out.display()));
-    let idle = script(&place, "idle", "exec sleep 1000\n");
-    configure(&place, "copy", &format!("path = /bin/sh\nargs = {copy}\n"));
-    configure(&place, "idle", &format!("path = /bin/sh\nargs = {idle}\n"));
-    let log = place.own.join("audit.log");
+pub(crate) fn blocked_plugin_loses_only_its_own_events() {
+    let test_dir = TestDir::new();
+    let out = test_dir.own.join("out");
+    let copy = script(
+        &test_dir,
+        "copy",
+        &format!("exec cat >> {}\n", out.display()),
+    );
+    let idle = script(&test_dir, "idle", "exec sleep 1000\n");
+    configure(
+        &test_dir,
+        "copy",
+        &format!("path = /bin/sh\nargs = {copy}\n"),
+    );
+    configure(
+        &test_dir,
+        "idle",
+        &format!("path = /bin/sh\nargs = {idle}\n"),
+    );
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{CONF}log_format = RAW\n{SHORT_QUEUE}");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    in_steps(&place, 10, || lines_with(&out, "type=SYSCALL "));
-    // A second later nothing more is lost, and all is told, though nothing has happened since.
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    in_steps(&test_dir, 10, || lines_with(&out, "type=SYSCALL "));
+    // A second later no more events are lost and all losses are reported, without new events.
     wait_for("the losses in the log", || {
         let counted = daemon.status()["plugins"]["idle.conf"].as_u64().unwrap();
         (counted != 0 && told_of_plugins(&daemon.events()) == counted).then_some(())
@@ -178,7 +190,7 @@ pub(crate) fn a_plugin_that_never_reads_loses_only_its_own_events() {
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (2000, 0));
     assert_eq!(lines_with(&out, "type=SYSCALL "), 2000);
-    // What still lay in the queue has come to it.
+    // It has got the events that were still in the queue.
     let events = event::events(&fs::read(&log).unwrap());
     let told = usize::try_from(told_of_plugins(&events)).unwrap();
     assert_eq!(told, not_given(&ended.output, "idle.conf"));
@@ -195,21 +207,25 @@ pub(crate) fn a_plugin_that_never_reads_loses_only_its_own_events() {
     assert_eq!(not_given(&ended.output, "copy.conf"), 0);
 }
 
-pub(crate) fn what_a_slow_plugin_loses_is_counted_exactly() {
-    let place = Place::new();
-    let (out, go) = (place.own.join("out"), place.own.join("go"));
+pub(crate) fn slow_plugin_losses_are_counted_exactly() {
+    let test_dir = TestDir::new();
+    let (out, go) = (test_dir.own.join("out"), test_dir.own.join("go"));
     mkfifo(&go, Mode::S_IRWXU).unwrap();
     let text = format!(
         "read -r _ < {}\nexec cat >> {}\n",
         go.display(),
         out.display()
     );
-    let slow = script(&place, "slow", &text);
-    configure(&place, "slow", &format!("path = /bin/sh\nargs = {slow}\n"));
-    let log = place.own.join("audit.log");
+    let slow = script(&test_dir, "slow", &text);
+    configure(
+        &test_dir,
+        "slow",
+        &format!("path = /bin/sh\nargs = {slow}\n"),
+    );
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{CONF}log_format = RAW\n{SHORT_QUEUE}");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    in_steps(&place, 10, || lines_with(&log, "type=SYSCALL "));
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    in_steps(&test_dir, 10, || lines_with(&log, "type=SYSCALL "));
     fs::write(&go, "go\n").unwrap();
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (2000, 0));
@@ -222,65 +238,65 @@ pub(crate) fn what_a_slow_plugin_loses_is_counted_exactly() {
     assert_eq!(lines_with(&out, "type=PROCTITLE "), given, "whole events");
 }
 
-pub(crate) fn a_plugin_that_crashes_is_given_up_until_hup() {
-    let place = Place::new();
-    let starts = place.own.join("starts");
+pub(crate) fn crashing_plugin_is_disabled_until_hup() {
+    let test_dir = TestDir::new();
+    let starts = test_dir.own.join("starts");
     let text = format!("echo started >> {}\nkill -SEGV $$\n", starts.display());
-    let crash = script(&place, "crash", &text);
+    let crash = script(&test_dir, "crash", &text);
     configure(
-        &place,
+        &test_dir,
         "crash",
         &format!("path = /bin/sh\nargs = {crash}\n"),
     );
-    let log = place.own.join("audit.log");
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{CONF}log_format = RAW\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
     let mut events = 0;
     wait_for("the daemon to give up", || {
-        place.workload().run(&rmdirs(1));
+        test_dir.workload().run(&rmdirs(1));
         events += 1;
         daemon
-            .has_printed("plugin crash.conf has ended too often")
+            .has_printed("plugin crash.conf ended too often")
             .then_some(())
     });
     assert_eq!(lines_with(&starts, "started"), 4, "and three times again");
-    let file = place.own.join("auditd.conf");
+    let file = test_dir.own.join("auditd.conf");
     let other = fs::read_to_string(&file).unwrap();
     let other = other.replace("max_restarts = 3", "max_restarts = 1");
     fs::write(&file, other).unwrap();
-    daemon.replace(&rule(&place));
+    daemon.replace(&rule(&test_dir));
     wait_for("another two starts", || {
-        place.workload().run(&rmdirs(1));
+        test_dir.workload().run(&rmdirs(1));
         events += 1;
         daemon
-            .has_printed("plugin crash.conf has ended, and was started again: 1 of 1 times")
+            .has_printed("plugin crash.conf ended and was restarted (1 of 1 times)")
             .then_some(())
     });
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (events, 0));
 }
 
-pub(crate) fn stock_audisp_syslog_passes_events_on() {
+pub(crate) fn stock_audisp_syslog_forwards_events() {
     const STOCK: &str = "/sbin/audisp-syslog";
     needs(
         Path::new(STOCK).exists(),
         "audisp-syslog, of Debian's package auditd",
     );
-    let place = Place::new();
-    let syslog = place.own.join("log");
+    let test_dir = TestDir::new();
+    let syslog = test_dir.own.join("log");
     let socket = UnixDatagram::bind(&syslog).unwrap();
-    // A /dev of its own, in which syslog is the test.
+    // A private /dev, in which the test is syslog.
     let text = format!(
         "mount -t tmpfs tmpfs /dev && ln -s {} /dev/log && exec {STOCK} LOG_INFO LOG_LOCAL3\n",
         syslog.display()
     );
-    let inside = script(&place, "inside", &text);
+    let inside = script(&test_dir, "inside", &text);
     let lines = format!("path = /usr/bin/unshare\nargs = --mount /bin/sh {inside}\n");
-    configure(&place, "syslog", &lines);
-    let log = place.own.join("audit.log");
+    configure(&test_dir, "syslog", &lines);
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{CONF}log_format = RAW\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    place.workload().run(&rmdirs(1));
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    test_dir.workload().run(&rmdirs(1));
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut buffer = vec![0; 1 << 16];
     let told = loop {
@@ -298,18 +314,18 @@ pub(crate) fn stock_audisp_syslog_passes_events_on() {
     assert!(told.contains(line.unwrap()), "{told}");
 }
 
-pub(crate) fn a_plugin_that_feeds_auparse_sees_every_event() {
+pub(crate) fn auparse_plugin_gets_every_event() {
     needs_auparse();
-    let place = Place::new();
-    let plugin = place.compiled("plugin", include_str!("auparse_plugin.c"), &["-lauparse"]);
+    let test_dir = TestDir::new();
+    let plugin = test_dir.compiled("plugin", include_str!("auparse_plugin.c"), &["-lauparse"]);
     for format in ["RAW", "ENRICHED"] {
-        let out = place.own.join(format);
+        let out = test_dir.own.join(format);
         let lines = format!("path = {}\nargs = {}\n", plugin.display(), out.display());
-        configure(&place, "auparse", &lines);
-        let log = place.own.join(format!("{format}.log"));
+        configure(&test_dir, "auparse", &lines);
+        let log = test_dir.own.join(format!("{format}.log"));
         let conf = format!("{CONF}log_format = {format}\n");
-        let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-        place.workload().run(&rmdirs(200));
+        let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+        test_dir.workload().run(&rmdirs(200));
         let stopped = daemon.stop_with(Signal::SIGTERM);
         assert_eq!((stopped.summary.written, stopped.summary.lost), (200, 0));
         let seen = fs::read_to_string(&out).unwrap();
@@ -333,24 +349,24 @@ pub(crate) fn a_plugin_that_feeds_auparse_sees_every_event() {
     }
 }
 
-pub(crate) fn the_builtin_socket_serves_both_formats() {
-    let place = Place::new();
+pub(crate) fn builtin_socket_serves_both_formats() {
+    let test_dir = TestDir::new();
     let sockets = ["string", "binary"].map(|format| {
-        let path = place.own.join(format);
+        let path = test_dir.own.join(format);
         let lines = format!(
             "path = builtin_af_unix\nargs = 0640 {}\nformat = {format}\n",
             path.display()
         );
-        configure(&place, format, &lines);
+        configure(&test_dir, format, &lines);
         path
     });
-    let log = place.own.join("audit.log");
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{CONF}log_format = RAW\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
     let [text, mut binary] = sockets
         .clone()
         .map(|path| UnixStream::connect(path).unwrap());
-    place.workload().run(&rmdirs(1));
+    test_dir.workload().run(&rmdirs(1));
     let mut first = String::new();
     let mut text = BufReader::new(text);
     text.read_line(&mut first).unwrap();

@@ -1,4 +1,4 @@
-//! What a running daemon may do, what it refuses, and what it tells systemd.
+//! Capabilities of a running daemon, refused directories, and notifications to systemd.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -16,27 +16,27 @@ use support::wait::PATIENCE;
 
 use super::daemon::{CommandOutput, Daemon, program};
 use super::harness::wait_for;
-use super::place::Place;
 use super::step::{Step, step};
+use super::test_dir::TestDir;
 
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nnum_logs = 3\n\
                     max_log_file = 8\nmax_log_file_action = ROTATE\n";
 /// `CAP_CHOWN`, `CAP_DAC_READ_SEARCH`, `CAP_SYS_NICE`, `CAP_AUDIT_CONTROL`, `CAP_SYSLOG`, `CAP_AUDIT_READ`,
 /// `CAP_PERFMON` and `CAP_BPF`.
 const KEPT: [u32; 8] = [0, 2, 23, 30, 34, 37, 38, 39];
-/// Kept as well where it is what tracepoints are opened by.
+/// Kept too if opening tracepoints needs it.
 const SYS_ADMIN: u32 = 21;
 
-/// Kernels of Debian have a level of this setting beyond those of others.
+/// Debian's kernels have one more level of this sysctl.
 fn opens_tracepoints_by_perfmon() -> bool {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
     level.trim().parse::<i32>().unwrap() <= 2
 }
 
-fn rule(place: &Place, call: &str) -> String {
+fn rule(test_dir: &TestDir, call: &str) -> String {
     format!(
         "-a always,exit -F arch=b64 -S {call} -F uid={} -k privilege\n",
-        place.id
+        test_dir.id
     )
 }
 
@@ -44,7 +44,7 @@ fn rmdir() -> Step {
     step!("rmdir", "/etc/missing")
 }
 
-/// How many files a process may open, and may have itself allowed.
+/// The soft and hard limit of open files of a process.
 #[track_caller]
 fn open_files(pid: u32) -> (u64, u64) {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
@@ -57,7 +57,7 @@ fn open_files(pid: u32) -> (u64, u64) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// A line of a `status` file in `/proc`.
+/// A line of `/proc/PID/status`.
 #[track_caller]
 fn field(status: &str, name: &str) -> String {
     let line = status
@@ -67,7 +67,7 @@ fn field(status: &str, name: &str) -> String {
         .to_owned()
 }
 
-/// Processes that this one has started.
+/// Child processes.
 fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_task = tasks.flat_map(|task| {
@@ -79,13 +79,13 @@ fn children(pid: u32) -> Vec<u32> {
     of_task.collect()
 }
 
-pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
-    let place = Place::new();
-    let plugins = place.own.join("plugins.d");
+pub(crate) fn running_daemon_has_few_capabilities() {
+    let test_dir = TestDir::new();
+    let plugins = test_dir.own.join("plugins.d");
     fs::create_dir(&plugins).unwrap();
-    // What a plugin has, and where it writes, is not the daemon's.
-    let (out, had) = (place.work.join("out"), place.work.join("had"));
-    let script = place.own.join("copy");
+    // A plugin has capabilities and writable paths that the daemon lacks.
+    let (out, had) = (test_dir.work.join("out"), test_dir.work.join("had"));
+    let script = test_dir.own.join("copy");
     let text = format!(
         "trap '' HUP\ncat /proc/self/status > {}\nexec cat >> {}\n",
         had.display(),
@@ -98,11 +98,11 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
         script.display()
     );
     fs::write(plugins.join("copy.conf"), lines).unwrap();
-    let log = place.own.join("log/audit.log");
+    let log = test_dir.own.join("log/audit.log");
     let (usual, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let few = most / 2;
     setrlimit(Resource::RLIMIT_NOFILE, few, most).unwrap();
-    let daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir, "rmdir"), &log, CONF);
     setrlimit(Resource::RLIMIT_NOFILE, usual, most).unwrap();
 
     let admin = (!opens_tracepoints_by_perfmon()).then_some(&SYS_ADMIN);
@@ -137,21 +137,21 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
     let [launcher] = children(daemon.pid())[..] else {
         panic!("one child, the launcher");
     };
-    // The daemon opens as many files as it may; what it starts has the limit that it was started with.
+    // The daemon raises its file limit; its child processes keep the original limit.
     assert_eq!(open_files(daemon.pid()), (most, most));
     assert_eq!(open_files(launcher), (few, most));
     let launcher = fs::read_to_string(format!("/proc/{launcher}/status")).unwrap();
     assert_eq!(field(&launcher, "CapEff"), field(&own, "CapEff"));
 
-    // Rules, the log, the socket and plugins work as before.
-    place.workload().run(&[rmdir()]);
-    assert!(daemon.replace(&(rule(&place, "rmdir") + &rule(&place, "unlink"))));
-    place
+    // Rules, log, socket and plugins work.
+    test_dir.workload().run(&[rmdir()]);
+    assert!(daemon.replace(&(rule(&test_dir, "rmdir") + &rule(&test_dir, "unlink"))));
+    test_dir
         .workload()
         .run(&[rmdir(), step!("unlink", "/etc/missing")]);
     daemon.flush();
     daemon.signal(Signal::SIGUSR1);
-    let old = place.own.join("log/audit.log.1");
+    let old = test_dir.own.join("log/audit.log.1");
     wait_for("the new log", || {
         (old.exists() && log.exists()).then_some(())
     });
@@ -180,9 +180,9 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
     );
     assert!(status.stdout.contains(&confined), "{}", status.stdout);
 
-    // It has given up to write where it did not write at its start, and says so.
+    // It has dropped write access to other directories, and reports that.
     if !status.stdout.contains("Landlock not") {
-        let elsewhere = place.work.join("socket");
+        let elsewhere = test_dir.work.join("socket");
         let lines = format!(
             "active = yes\npath = builtin_af_unix\nargs = 0600 {}\n",
             elsewhere.display()
@@ -191,7 +191,7 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
         daemon.signal(Signal::SIGHUP);
         wait_for("the refusal", || {
             daemon
-                .has_printed("plugin late.conf is left out: cannot listen on")
+                .has_printed("plugin late.conf is not started: cannot listen on")
                 .then_some(())
         });
         assert!(daemon.has_printed("when it started: restart it"));
@@ -207,16 +207,16 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
     assert_eq!(given.matches("type=SYSCALL ").count(), 3);
 }
 
-pub(crate) fn a_log_directory_that_becomes_a_link_is_refused() {
-    let place = Place::new();
-    let (directory, moved) = (place.own.join("log"), place.own.join("moved"));
-    let elsewhere = place.own.join("elsewhere");
+pub(crate) fn symlinked_log_directory_is_refused() {
+    let test_dir = TestDir::new();
+    let (directory, moved) = (test_dir.own.join("log"), test_dir.own.join("moved"));
+    let elsewhere = test_dir.own.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let log = directory.join("audit.log");
-    let daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir, "rmdir"), &log, CONF);
     fs::rename(&directory, &moved).unwrap();
     symlink(&elsewhere, &directory).unwrap();
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     daemon.flush();
     daemon.signal(Signal::SIGUSR1);
     let rotated = moved.join("audit.log.1");
@@ -227,17 +227,17 @@ pub(crate) fn a_log_directory_that_becomes_a_link_is_refused() {
     wait_for("the refusal", || {
         daemon.has_printed("is a symbolic link").then_some(())
     });
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (2, 0));
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     let text = fs::read_to_string(moved.join("audit.log")).unwrap();
     assert_eq!(text.matches("type=SYSCALL ").count(), 1);
-    // And nobody starts there.
+    // No daemon starts there.
     let mut again = Command::new(program());
     again
         .args(["daemon", "--foreground", "--no-control", "--rules"])
-        .arg(place.own.join("rules"))
+        .arg(test_dir.own.join("rules"))
         .arg("--log")
         .arg(&log);
     let refused = CommandOutput::of(&mut again);
@@ -249,9 +249,9 @@ pub(crate) fn a_log_directory_that_becomes_a_link_is_refused() {
     );
 }
 
-pub(crate) fn systemd_is_told_of_each_state() {
-    let place = Place::new();
-    let path = place.own.join("notify");
+pub(crate) fn systemd_is_notified_of_each_state() {
+    let test_dir = TestDir::new();
+    let path = test_dir.own.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let hear = |expected: &str| {
@@ -264,12 +264,18 @@ pub(crate) fn systemd_is_told_of_each_state() {
             }
         }
     };
-    let log = place.own.join("audit.log");
+    let log = test_dir.own.join("audit.log");
     let environment: [(&str, OsString); 2] = [
         ("NOTIFY_SOCKET", path.into()),
         ("WATCHDOG_USEC", "100000".into()),
     ];
-    let daemon = Daemon::start_in(&place, &rule(&place, "rmdir"), &log, CONF, &environment);
+    let daemon = Daemon::start_in(
+        &test_dir,
+        &rule(&test_dir, "rmdir"),
+        &log,
+        CONF,
+        &environment,
+    );
     let ready = hear("READY=1");
     assert!(
         ready.contains("STATUS=auditing with the engine "),
@@ -284,12 +290,12 @@ pub(crate) fn systemd_is_told_of_each_state() {
     hear("STOPPING=1");
 }
 
-pub(crate) fn the_journal_is_given_priorities() {
-    let place = Place::new();
-    let conf = place.own.join("auditd.conf");
+pub(crate) fn journal_messages_have_priorities() {
+    let test_dir = TestDir::new();
+    let conf = test_dir.own.join("auditd.conf");
     fs::write(&conf, "flush = often\n").unwrap();
-    let rules = place.own.join("rules");
-    fs::write(&rules, rule(&place, "rmdir")).unwrap();
+    let rules = test_dir.own.join("rules");
+    fs::write(&rules, rule(&test_dir, "rmdir")).unwrap();
     let (reads, writes) = pipe().unwrap();
     let about = fstat(writes.as_fd()).unwrap();
     let mut child = Command::new(program())

@@ -1,8 +1,8 @@
-//! What `auditd` writes of recorded messages: the stock program, given them in place of the kernel's.
+//! The log that stock `auditd` writes for recorded messages instead of the kernel's.
 //!
-//! `tests/golden/auditd` has the messages, one a line, the number of the type and the text, and what
-//! `auditd` 3.0.9 made of them, which [`what_auditd_makes_of_messages_is_kept`] holds to be true. What
-//! tollgate makes of them is compared by a unit test of its log.
+//! `tests/golden/auditd` has the messages, one per line with the number of the type and the text, and the logs
+//! of `auditd` 3.0.9, which [`auditd_logs_match_golden_files`] checks; `make golden` rewrites them. A unit test
+//! of tollgate's log compares its output with them.
 
 use std::env;
 use std::fs;
@@ -16,11 +16,11 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, sendmsg, soc
 
 use super::harness::needs;
 use super::kernel_audit::{Lock, auditctl, auditd};
-use super::place::Place;
+use super::test_dir::TestDir;
 
 const MESSAGES: &str = include_str!("../../../../tests/golden/auditd/messages.txt");
 
-/// The logs that are kept, and lines of `auditd.conf` that they are written with.
+/// The golden logs, and the lines of `auditd.conf` for each.
 const LOGS: [(&str, &str); 4] = [
     ("raw.log", "log_format = RAW\nname_format = NONE\n"),
     (
@@ -37,7 +37,7 @@ const LOGS: [(&str, &str); 4] = [
     ),
 ];
 
-/// A message as the kernel sends it: the length in its header leaves out the header.
+/// A message as the kernel sends it: the length in the header does not include the header.
 fn packet(line: &str) -> Vec<u8> {
     let (kind, text) = line.split_once(' ').unwrap();
     let kind: u16 = kind.parse().unwrap();
@@ -50,10 +50,10 @@ fn packet(line: &str) -> Vec<u8> {
     packet
 }
 
-/// The lines that `auditd` writes, but for those about itself.
+/// The lines that `auditd` writes, without those about itself.
 #[track_caller]
-fn written(place: &Place, preloaded: &Path, format: &str) -> BString {
-    let (mut auditd, log) = auditd(place, format);
+fn written(test_dir: &TestDir, preloaded: &Path, format: &str) -> BString {
+    let (mut auditd, log) = auditd(test_dir, format);
     let _gone = fs::remove_file(&log);
     let flags = SockFlag::SOCK_CLOEXEC;
     let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
@@ -77,22 +77,22 @@ fn written(place: &Place, preloaded: &Path, format: &str) -> BString {
     bstr::concat(of_kernel).into()
 }
 
-pub(crate) fn what_auditd_makes_of_messages_is_kept() {
+pub(crate) fn auditd_logs_match_golden_files() {
     let version = auditctl(&["-v"]);
     needs(
         version.contains(" 3.0.9"),
         "auditd 3.0.9, that of Debian 12",
     );
-    // It is not the kernel's audit that is used here, but the file with auditd's process id.
+    // The lock protects auditd's PID file; the kernel's audit is not used.
     let _lock = Lock::take();
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let options = ["-shared", "-fPIC"];
-    let preloaded = place.compiled("recorded.so", include_str!("recorded.c"), &options);
+    let preloaded = test_dir.compiled("recorded.so", include_str!("recorded.c"), &options);
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditd");
     for (name, format) in LOGS {
-        let written = written(&place, &preloaded, format);
+        let written = written(&test_dir, &preloaded, format);
         let path = kept.join(name);
-        if env::var_os("SNAPSHOTS").is_some_and(|what| what == "overwrite") {
+        if env::var_os("TOLLGATE_GOLDEN").is_some_and(|value| value == "write") {
             fs::write(&path, &written).unwrap();
         }
         let kept = BString::from(fs::read(&path).unwrap());

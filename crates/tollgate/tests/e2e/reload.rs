@@ -1,4 +1,4 @@
-//! Rules that change while events flow.
+//! Rule changes under load.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -7,18 +7,18 @@ use std::thread;
 use bstr::ByteSlice as _;
 use nix::sys::signal::Signal;
 
-use super::calls;
 use super::daemon::{Account, Daemon};
 use super::event;
 use super::harness::wait_for;
-use super::place::Place;
+use super::raw_syscalls;
 use super::step::{CWD, step};
+use super::test_dir::TestDir;
 
-/// What a daemon holds of BPF: lines of its descriptors' infos that name a program, a map or a link.
+/// BPF objects of a daemon: lines of its fdinfo files that name a program, a map or a link.
 pub(crate) fn held(pid: u32) -> usize {
     let mut held = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {
-        // A descriptor may be closed in between.
+        // A descriptor may have been closed since.
         let info = fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
         let names = ["prog_id:", "map_id:", "link_id:"];
         let is_held = |line: &&str| names.iter().any(|name| line.starts_with(name));
@@ -27,9 +27,9 @@ pub(crate) fn held(pid: u32) -> usize {
     held
 }
 
-/// Rules that all record the opens of a place, each in another way; the last two with other hooks.
-pub(crate) fn lists(place: &Place) -> [String; 5] {
-    let (id, work) = (place.id, place.work.display());
+/// Different rules that all record opens in a test directory; the last two need other hooks.
+pub(crate) fn lists(test_dir: &TestDir) -> [String; 5] {
+    let (id, work) = (test_dir.id, test_dir.work.display());
     [
         format!("-a always,exit -F arch=b64 -S open,openat -F uid={id} -k plain\n"),
         format!("-a always,exit -F arch=b64 -S open,openat -F dir={work} -F uid={id} -k below\n"),
@@ -45,17 +45,17 @@ pub(crate) fn lists(place: &Place) -> [String; 5] {
     ]
 }
 
-pub(crate) fn no_event_is_lost_or_doubled() {
+pub(crate) fn no_event_is_lost_or_duplicated() {
     const REPLACED: usize = 300;
     const OPENS: u32 = 25;
-    let place = Place::new();
-    let file = place.file("file", "");
-    let lists = lists(&place);
-    let daemon = Daemon::start(&place, &lists[0]);
-    let attached = calls::attached(daemon.pid());
+    let test_dir = TestDir::new();
+    let file = test_dir.file("file", "");
+    let lists = lists(&test_dir);
+    let daemon = Daemon::start(&test_dir, &lists[0]);
+    let attached = raw_syscalls::attached(daemon.pid());
     let settled = |daemon: &Daemon| {
         wait_for("only the first hooks to be attached", || {
-            (calls::attached(daemon.pid()) == attached).then(|| held(daemon.pid()))
+            (raw_syscalls::attached(daemon.pid()) == attached).then(|| held(daemon.pid()))
         })
     };
     for list in lists.iter().rev() {
@@ -68,13 +68,13 @@ pub(crate) fn no_event_is_lost_or_doubled() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    place.workload().burst(&file, OPENS);
+                    test_dir.workload().burst(&file, OPENS);
                     made.fetch_add(OPENS, Ordering::Relaxed);
                 }
             });
         }
         for round in 1..=REPLACED {
-            // To change hooks takes the kernel longer than the rest together.
+            // Attaching and detaching hooks takes most of the time.
             let list = match round % 30 {
                 10 => 3,
                 20 => 4,
@@ -103,10 +103,10 @@ pub(crate) fn no_event_is_lost_or_doubled() {
 }
 
 pub(crate) fn hooks_follow_the_rules() {
-    let place = Place::new();
-    let id = place.id;
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let rule = |calls: &str| format!("-a always,exit -F arch=b64 -S {calls} -F uid={id} -k now\n");
-    let daemon = Daemon::start(&place, &rule("rmdir,mkdir"));
+    let daemon = Daemon::start(&test_dir, &rule("rmdir,mkdir"));
     for (rules, expected) in [
         (
             rule("mkdir,unlink"),
@@ -124,27 +124,27 @@ pub(crate) fn hooks_follow_the_rules() {
     ] {
         assert!(daemon.replace(&rules));
         wait_for("the hooks of the rules in force, and no other", || {
-            (calls::attached(daemon.pid()) == expected).then_some(())
+            (raw_syscalls::attached(daemon.pid()) == expected).then_some(())
         });
     }
-    place
+    test_dir
         .workload()
         .run(&[step!("rmdir", "missing"), step!("mkdir", "made", 0o755)]);
     let stopped = daemon.stop();
     assert_eq!(stopped.events.len(), 1, "only mkdir is named");
 }
 
-pub(crate) fn rules_that_cannot_be_loaded_leave_the_old_ones() {
-    let place = Place::new();
-    let id = place.id;
+pub(crate) fn invalid_rules_keep_the_old_ones() {
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let old = format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k old\n");
-    // More tests than there is room for.
+    // More rule tests than the map holds.
     let fields: String = (0..60).map(|value| format!(" -F a1!={value}")).collect();
     let too_many: String = (0..1200)
         .map(|number| format!("-a always,exit -F arch=b64 -S rmdir -F a0={number}{fields}\n"))
         .collect();
-    let daemon = Daemon::start(&place, &old);
-    let attached = calls::attached(daemon.pid());
+    let daemon = Daemon::start(&test_dir, &old);
+    let attached = raw_syscalls::attached(daemon.pid());
     for (number, (rules, why)) in [
         (
             "-a always,exit -F arch=b64 -S nosuch -k bad\n",
@@ -158,31 +158,31 @@ pub(crate) fn rules_that_cannot_be_loaded_leave_the_old_ones() {
     {
         assert!(!daemon.replace(rules), "{why}");
         assert!(daemon.has_printed(why), "{why}");
-        place.workload().run(&[
+        test_dir.workload().run(&[
             step!("rmdir", "missing"),
             step!("openat", CWD, "missing", 0),
         ]);
         wait_for("an event of the old rules", || {
             (daemon.events().len() == number + 1).then_some(())
         });
-        assert_eq!(calls::attached(daemon.pid()), attached);
+        assert_eq!(raw_syscalls::attached(daemon.pid()), attached);
     }
     assert!(daemon.replace(&old.replace("old", "new")));
-    place.workload().run(&[step!("rmdir", "missing")]);
+    test_dir.workload().run(&[step!("rmdir", "missing")]);
     let stopped = daemon.stop();
     let keys: Vec<_> = stopped.events.iter().map(event::Event::key).collect();
     let expected = ["old", "old", "old", "new"].map(|key| Some(key.into()));
     assert_eq!(keys, expected);
 }
 
-pub(crate) fn settings_of_rules_are_read_with_them() {
-    let place = Place::new();
-    let id = place.id;
+pub(crate) fn reload_applies_settings_in_rule_files() {
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let rule = |key: &str| format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k {key}\n");
-    let settings = place.own.join("tollgate.toml");
+    let settings = test_dir.own.join("tollgate.toml");
     let set = |text: &str| fs::write(&settings, text).unwrap();
-    let daemon = Daemon::start_with_settings(&place, &rule("first"), "");
-    // What is known only when a call has ended cannot be denied, and this engine denies nothing.
+    let daemon = Daemon::start_with_settings(&test_dir, &rule("first"), "");
+    // A rule about results cannot deny, and this engine cannot deny at all.
     let late = "-a always,exit -F arch=b64 -S mkdir -F exit=0 -k late\n";
     let rules = format!("{}{late}", rule("second"));
     for (settings, why) in [
@@ -202,17 +202,17 @@ pub(crate) fn settings_of_rules_are_read_with_them() {
     assert!(!daemon.replace(&rule("wrong")));
     let told = "what else has changed";
     assert!(!daemon.has_printed(told));
-    place.workload().run(&[step!("rmdir", "missing")]);
+    test_dir.workload().run(&[step!("rmdir", "missing")]);
     set("delay_ms = 500\n");
     assert!(daemon.replace(&rule("last")));
     assert!(daemon.has_printed(told));
-    place.workload().run(&[step!("rmdir", "missing")]);
+    test_dir.workload().run(&[step!("rmdir", "missing")]);
     let stopped = daemon.stop();
     let keys: Vec<_> = stopped.events.iter().map(event::Event::key).collect();
     assert_eq!(keys, ["second", "last"].map(|key| Some(key.into())));
 }
 
-/// Texts of the changes that the log tells of, once all are there, without who has asked, who is the same.
+/// Texts of the `CONFIG_CHANGE` records in the log, once all are there, without the sender's fields.
 #[track_caller]
 fn changes(daemon: &Daemon) -> Vec<String> {
     daemon.flush();
@@ -235,11 +235,11 @@ fn changes(daemon: &Daemon) -> Vec<String> {
         .collect()
 }
 
-pub(crate) fn rule_files_set_and_record_what_auditctl_does() {
-    let place = Place::new();
-    let id = place.id;
+pub(crate) fn rule_file_settings_match_auditctl() {
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let rule = |key: &str| format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k {key}\n");
-    let daemon = Daemon::start(&place, &format!("-r 2000\n-f 0\n-e 0\n{}", rule("old")));
+    let daemon = Daemon::start(&test_dir, &format!("-r 2000\n-f 0\n-e 0\n{}", rule("old")));
     assert!(daemon.has_printed("auditing nothing: `-e 0` is in force, and 1 rules are loaded"));
     let is_set = |daemon: &Daemon, expected: &[&str]| {
         let status = daemon.auditctl(&["-s"]).stdout;
@@ -270,7 +270,7 @@ pub(crate) fn rule_files_set_and_record_what_auditctl_does() {
     );
     let told = changes(&daemon).len();
 
-    // Nothing of it.
+    // None of the file's rules.
     let wrong = format!("-r 7\n{}-a always,exit -S nosuch\n", rule("wrong"));
     assert!(!daemon.replace(&wrong));
     is_set(&daemon, &set);
@@ -284,7 +284,7 @@ pub(crate) fn rule_files_set_and_record_what_auditctl_does() {
     assert_eq!(last.as_deref(), Some("op=add_rule audit_enabled=2 res=0"));
     let back = daemon.auditctl(&["-e", "1"]);
     assert_eq!(back.code, Some(255), "{back:?}");
-    place.workload().run(&[step!("rmdir", "missing")]);
+    test_dir.workload().run(&[step!("rmdir", "missing")]);
     let Account { log, .. } = daemon.end(Signal::SIGTERM);
     let events = event::without_changes(&fs::read(log).unwrap());
     let keys: Vec<_> = events.iter().map(event::Event::key).collect();

@@ -1,4 +1,4 @@
-//! `tollgate run`, by a user without rights: the command behaves as without it, and its calls are recorded.
+//! `tollgate run` without root: the command behaves as without it, and its syscalls are recorded.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,18 +14,18 @@ use nix::unistd::Pid;
 use super::daemon::program;
 use super::event::{Event, events};
 use super::harness::wait_for;
-use super::place::Place;
+use super::test_dir::TestDir;
 
-/// `tollgate run` in a place, as the id of its workloads.
+/// `tollgate run` in a test directory, as the workloads' id.
 pub(crate) struct Run<'a> {
-    place: &'a Place,
+    test_dir: &'a TestDir,
     tollgate: PathBuf,
     rules: PathBuf,
-    /// Where it writes.
+    /// Its log.
     pub(crate) log: PathBuf,
 }
 
-/// A command that has ended, and what was recorded of it.
+/// The result of a command, and its events.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) output: Output,
@@ -33,29 +33,29 @@ pub(crate) struct Ran {
 }
 
 impl<'a> Run<'a> {
-    /// Ready to run with these rules. The program is copied to where the id can reach it.
-    pub(crate) fn new(place: &'a Place, rules: &str) -> Self {
+    /// Prepares runs with these rules. The program is copied to a directory that the id can enter.
+    pub(crate) fn new(test_dir: &'a TestDir, rules: &str) -> Self {
         let from = program();
         Self {
-            place,
-            tollgate: place.program("tollgate", from.to_str().unwrap()),
-            rules: place.file("run.rules", rules),
-            log: place.work.join("run.log"),
+            test_dir,
+            tollgate: test_dir.program("tollgate", from.to_str().unwrap()),
+            rules: test_dir.file("run.rules", rules),
+            log: test_dir.work.join("run.log"),
         }
     }
 
-    /// The program under test, as the kernel's records name it.
+    /// The path of the program under test in the kernel's records.
     pub(crate) fn exe(&self) -> &str {
         self.tollgate.to_str().unwrap()
     }
 
-    /// A command under tollgate, with options of tollgate, that logs to [`Self::log`].
+    /// A command under `tollgate run` with these options, logged to [`Self::log`].
     pub(crate) fn command(&self, options: &[&str], words: &[&str]) -> Command {
         let words: Vec<OsString> = words.iter().map(Into::into).collect();
         self.command_of(options, &words)
     }
 
-    /// The same, with any bytes as arguments.
+    /// The same with arguments of any bytes.
     pub(crate) fn command_of(&self, options: &[&str], words: &[OsString]) -> Command {
         let mut command = Command::new(&self.tollgate);
         command.arg("run").arg("--rules").arg(&self.rules);
@@ -77,27 +77,27 @@ impl<'a> Run<'a> {
         command
     }
 
-    /// Makes a command that of the place's id, in its directory.
+    /// Sets the workloads' id and directory for a command.
     pub(crate) fn as_user(&self, command: &mut Command) {
         command
-            .uid(self.place.id)
-            .gid(self.place.id)
-            .current_dir(&self.place.work)
-            .env("HOME", &self.place.work)
-            // Cargo's, which leads where this user may not go.
+            .uid(self.test_dir.id)
+            .gid(self.test_dir.id)
+            .current_dir(&self.test_dir.work)
+            .env("HOME", &self.test_dir.work)
+            // Cargo's value names directories that this user cannot enter.
             .env_remove("LD_LIBRARY_PATH")
             .env("LC_ALL", "C")
             .stdin(Stdio::null());
     }
 
-    /// Runs it to its end.
+    /// Runs a command to its end.
     #[track_caller]
     pub(crate) fn run(&self, options: &[&str], words: &[&str]) -> Ran {
         let output = self.command(options, words).output().unwrap();
         self.ran(output)
     }
 
-    /// What was recorded until now; the log starts anew.
+    /// The events so far; removes the log.
     #[track_caller]
     pub(crate) fn ran(&self, output: Output) -> Ran {
         let log = fs::read(&self.log).unwrap_or_default();
@@ -129,10 +129,10 @@ impl Ran {
     }
 }
 
-pub(crate) fn every_step_of_a_command_is_seen() {
-    let place = Place::new();
+pub(crate) fn every_syscall_of_a_command_is_recorded() {
+    let test_dir = TestDir::new();
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/first.rules");
-    let run = Run::new(&place, &fs::read_to_string(example).unwrap());
+    let run = Run::new(&test_dir, &fs::read_to_string(example).unwrap());
     let words = [
         "sh",
         "-c",
@@ -176,9 +176,12 @@ pub(crate) fn every_step_of_a_command_is_seen() {
     }
 }
 
-pub(crate) fn status_streams_and_signals_are_the_commands_own() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S execve,openat -k x\n");
+pub(crate) fn status_streams_and_signals_pass_through() {
+    let test_dir = TestDir::new();
+    let run = Run::new(
+        &test_dir,
+        "-a always,exit -F arch=b64 -S execve,openat -k x\n",
+    );
     for options in [&[][..], &["--no-result"]] {
         for (script, code, signal) in [
             ("exit 0", Some(0), None),
@@ -201,14 +204,14 @@ pub(crate) fn status_streams_and_signals_are_the_commands_own() {
             Some(126)
         );
 
-        // What is sent to tollgate reaches the command, which decides.
+        // Signals to tollgate are forwarded to the command.
         let script = "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
         let mut child = run
             .command(options, &["sh", "-c", script])
-            .stdout(fs::File::create(place.work.join("out")).unwrap())
+            .stdout(fs::File::create(test_dir.work.join("out")).unwrap())
             .spawn()
             .unwrap();
-        let out = || fs::read_to_string(place.work.join("out")).unwrap();
+        let out = || fs::read_to_string(test_dir.work.join("out")).unwrap();
         wait_for("the script", || out().contains("ready").then_some(()));
         kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
         let status = wait_for("the end", || child.try_wait().unwrap());
@@ -220,9 +223,12 @@ pub(crate) fn status_streams_and_signals_are_the_commands_own() {
     }
 }
 
-pub(crate) fn results_are_left_out_where_no_rule_asks() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S openat,execve -k x\n");
+pub(crate) fn results_are_omitted_unless_rules_need_them() {
+    let test_dir = TestDir::new();
+    let run = Run::new(
+        &test_dir,
+        "-a always,exit -F arch=b64 -S openat,execve -k x\n",
+    );
     let ran = run.run(&["--no-result"], &["cat", "/etc/hostname"]);
     ran.succeeded();
     let opened = ran
@@ -246,7 +252,7 @@ pub(crate) fn results_are_left_out_where_no_rule_asks() {
 
     let asks = "-a always,exit -F arch=b64 -S openat -F success=0 -k failed\n\
                 -a always,exit -F arch=b64 -S execve -k x\n";
-    let run = Run::new(&place, asks);
+    let run = Run::new(&test_dir, asks);
     let ran = run.run(&["--no-result"], &["cat", "/etc/hostname", "/etc/missing"]);
     let failed = |event: &Event| event.paths() == ["UNKNOWN /etc/missing"];
     assert_eq!(
@@ -263,9 +269,9 @@ pub(crate) fn results_are_left_out_where_no_rule_asks() {
     );
 }
 
-pub(crate) fn events_are_json_when_asked_for() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S mkdir -k made\n");
+pub(crate) fn json_option_prints_json() {
+    let test_dir = TestDir::new();
+    let run = Run::new(&test_dir, "-a always,exit -F arch=b64 -S mkdir -k made\n");
     let mut command = run.command(&["--json"], &["mkdir", "a b"]);
     assert!(command.status().unwrap().success());
     let text = fs::read_to_string(&run.log).unwrap();
@@ -276,13 +282,16 @@ pub(crate) fn events_are_json_when_asked_for() {
     );
     assert_eq!(event["path"][1]["name"], "a b");
     assert_eq!(event["key"][0], "made");
-    assert_eq!(event["task"]["uid"], place.id);
+    assert_eq!(event["task"]["uid"], test_dir.id);
 }
 
-pub(crate) fn a_command_with_a_filter_of_its_own_is_followed() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S mkdir,openat -k x\n");
-    // Refuses mkdir with EPERM, whatever the outer filter says.
+pub(crate) fn command_with_its_own_seccomp_filter_is_followed() {
+    let test_dir = TestDir::new();
+    let run = Run::new(
+        &test_dir,
+        "-a always,exit -F arch=b64 -S mkdir,openat -k x\n",
+    );
+    // Fails mkdir with EPERM, regardless of the outer filter.
     let script = "\
 import ctypes, os, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -311,13 +320,13 @@ open('/etc/hostname').close()
         };
         assert_eq!((named("CREATE before"), named("CREATE refused")), (1, 0));
         assert_eq!(named("NORMAL /etc/hostname"), 1);
-        fs::remove_dir(place.work.join("before")).unwrap();
+        fs::remove_dir(test_dir.work.join("before")).unwrap();
     }
 }
 
-pub(crate) fn a_tracer_inside_works_or_is_told_why_not() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S openat -k x\n");
+pub(crate) fn nested_tracer_works_or_is_refused() {
+    let test_dir = TestDir::new();
+    let run = Run::new(&test_dir, "-a always,exit -F arch=b64 -S openat -k x\n");
     let words = ["strace", "-o", "trace", "true"];
     let refused = run.run(&[], &words);
     assert!(!refused.output.status.success());
@@ -328,7 +337,7 @@ pub(crate) fn a_tracer_inside_works_or_is_told_why_not() {
     );
     let ran = run.run(&["--no-result"], &words);
     ran.succeeded();
-    let trace = fs::read_to_string(place.work.join("trace")).unwrap();
+    let trace = fs::read_to_string(test_dir.work.join("trace")).unwrap();
     assert!(trace.contains("exited with 0"), "{trace}");
     assert!(
         ran.events
@@ -337,9 +346,9 @@ pub(crate) fn a_tracer_inside_works_or_is_told_why_not() {
     );
 }
 
-pub(crate) fn who_loses_rights_is_told_why() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S openat -k x\n");
+pub(crate) fn lost_privileges_are_reported() {
+    let test_dir = TestDir::new();
+    let run = Run::new(&test_dir, "-a always,exit -F arch=b64 -S openat -k x\n");
     for options in [&[][..], &["--no-result"]] {
         let ran = run.run(options, &["sh", "-c", "su --version; su --version"]);
         let said = ran.succeeded().output.stderr.as_bstr();
@@ -349,14 +358,14 @@ pub(crate) fn who_loses_rights_is_told_why() {
 }
 
 pub(crate) fn addresses_and_names_behind_descriptors_are_recorded() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let run = Run::new(
-        &place,
+        &test_dir,
         "-a always,exit -F arch=b64 -S connect,bind,sendto,accept4 -k net\n\
          -a always,exit -F arch=b64 -S openat -F dir=/etc -F perm=w -k etc\n\
          -a always,exit -F arch=b64 -S chmod,fchmod -k mode\n",
     );
-    symlink("/etc", place.work.join("link")).unwrap();
+    symlink("/etc", test_dir.work.join("link")).unwrap();
     let script = "\
 import os, socket
 a = socket.socket(socket.AF_UNIX)
@@ -396,19 +405,19 @@ os.fchmod(fd, 0o640)
     );
 }
 
-/// Words for a workload of this binary, copied to where the place's id can reach it.
-pub(crate) fn workload_words(place: &Place, steps: &[super::step::Step]) -> Vec<OsString> {
+/// The command line of a workload of this binary, copied to a directory that the id can enter.
+pub(crate) fn workload_words(test_dir: &TestDir, steps: &[super::step::Step]) -> Vec<OsString> {
     let own = std::env::current_exe().unwrap();
-    let copy = place.work.join("workload");
+    let copy = test_dir.work.join("workload");
     if !copy.exists() {
-        place.program("workload", own.to_str().unwrap());
+        test_dir.program("workload", own.to_str().unwrap());
     }
-    let id = place.id.to_string();
+    let id = test_dir.id.to_string();
     let mut words: Vec<OsString> = vec![copy.into()];
     for word in ["workload", "calls", &id, &id, "g", "/"] {
         words.push(word.into());
     }
-    words.push(OsStr::new(&place.work).to_owned());
+    words.push(OsStr::new(&test_dir.work).to_owned());
     words.extend(steps.iter().flat_map(super::step::Step::words));
     words
 }

@@ -1,5 +1,5 @@
-//! One command, two auditors: what `tollgate run` writes of it is what the kernel's own audit writes, but
-//! for the differences in `tests/differential/known.toml`.
+//! The records of `tollgate run` equal those of the kernel's audit, except for the differences in
+//! `tests/differential/known.toml`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,12 +12,12 @@ use super::event::Event;
 use super::exec::execve;
 use super::harness::needs;
 use super::kernel_audit::{KernelAudit, Lock};
-use super::place::Place;
 use super::run::{Run, workload_words};
 use super::step::{CWD, Step, step};
+use super::test_dir::TestDir;
 
-fn rules(place: &Place, steps: &[Step]) -> String {
-    let (id, work) = (place.id, place.work.display());
+fn rules(test_dir: &TestDir, steps: &[Step]) -> String {
+    let (id, work) = (test_dir.id, test_dir.work.display());
     let names = names(steps);
     format!(
         "-a never,exit -F arch=b64 -S chmod -F uid={id} -F a1=0644\n\
@@ -32,10 +32,10 @@ fn rules(place: &Place, steps: &[Step]) -> String {
 
 pub(crate) fn kernel_and_run_agree() {
     let lock = Lock::take();
-    let place = Place::new();
-    place.directory("tree");
-    place.file("tree/old", "");
-    place.file("over", "");
+    let test_dir = TestDir::new();
+    test_dir.directory("tree");
+    test_dir.file("tree/old", "");
+    test_dir.file("over", "");
     let mut steps: Vec<Step> = cases().into_iter().map(|case| case.step).collect();
     steps.extend(failing());
     steps.extend([
@@ -61,16 +61,16 @@ pub(crate) fn kernel_and_run_agree() {
         step!("mkdir", "narrow", 0o700).in_32_bits(),
         step!("open", "missing", 0).in_32_bits(),
     ]);
-    let rules = rules(&place, &steps);
-    let run = Run::new(&place, &rules);
-    let script = place.program("script", "/usr/bin/true");
+    let rules = rules(&test_dir, &steps);
+    let run = Run::new(&test_dir, &rules);
+    let script = test_dir.program("script", "/usr/bin/true");
     fs::write(script, "#!/bin/sh -e\nexit 0\n").unwrap();
-    let calls = workload_words(&place, &steps);
+    let calls = workload_words(&test_dir, &steps);
     let exec = workload_words(
-        &place,
+        &test_dir,
         &[execve("./script", &[b"script", b"two words", b"\xff"])],
     );
-    let fails = workload_words(&place, &[execve("missing", &[b"missing"])]);
+    let fails = workload_words(&test_dir, &[execve("missing", &[b"missing"])]);
     let shell: Vec<OsString> = [
         "sh",
         "-c",
@@ -80,7 +80,7 @@ pub(crate) fn kernel_and_run_agree() {
     .to_vec();
     let python: Vec<OsString> = ["/usr/bin/python3", "-c", NETWORK].map(Into::into).to_vec();
 
-    let kernel = KernelAudit::start(&lock, &place, &rules);
+    let kernel = KernelAudit::start(&lock, &test_dir, &rules);
     let mut ours = Vec::new();
     for words in [calls, exec, fails, shell, python] {
         let output = run.command_of(&[], &words).output().unwrap();
@@ -94,7 +94,7 @@ pub(crate) fn kernel_and_run_agree() {
         .to_string();
     let mut theirs = kernel.stop();
     drop(lock);
-    let (uid, exe) = (place.id.to_string(), format!("\"{}\"", run.exe()));
+    let (uid, exe) = (test_dir.id.to_string(), format!("\"{}\"", run.exe()));
     let is_command = |event: &Event| {
         let others = event.syscall("exe") == exe || event.syscall("pid") == last;
         event.syscall("uid") == uid && !others
@@ -106,7 +106,7 @@ pub(crate) fn kernel_and_run_agree() {
     expect_permitted("run", &theirs, &ours);
 }
 
-/// Addresses given and got.
+/// Socket addresses passed to and returned by syscalls.
 const NETWORK: &str = "\
 import socket
 server = socket.socket(socket.AF_UNIX)

@@ -1,5 +1,5 @@
-//! Real programs under `tollgate run`: they do what they do without it, and every call that the kernel's
-//! own audit sees of them is recorded.
+//! Real programs under `tollgate run`: they work as without it, and every syscall that the kernel's audit
+//! records is recorded.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,14 +13,14 @@ use bstr::ByteSlice as _;
 use super::event::Event;
 use super::harness::needs;
 use super::kernel_audit::{KernelAudit, Lock};
-use super::place::Place;
 use super::run::Run;
+use super::test_dir::TestDir;
 
-/// What both auditors count; `-F` and who it is come behind.
+/// The rules of both auditors, to which `-F` and the user are appended.
 const CALLS: &str = "-a always,exit -F arch=b64 \
                      -S execve,openat,unlink,unlinkat,rename,renameat,renameat2,mkdir,chmod,connect,bind";
 
-/// How often each call came to each outcome.
+/// Number of calls by syscall and outcome.
 type Counts = BTreeMap<(String, String), usize>;
 
 fn counts<'a>(events: impl Iterator<Item = &'a Event>) -> Counts {
@@ -35,19 +35,19 @@ fn counts<'a>(events: impl Iterator<Item = &'a Event>) -> Counts {
     counts
 }
 
-/// Runs a command while the kernel's audit watches the same calls, and compares the counts. `who` is the
-/// field that tells the command's tasks from all others.
+/// Runs a command while the kernel's audit records the same syscalls, and compares the counts. `who` is the
+/// field that distinguishes the command's tasks from all others.
 #[track_caller]
-fn audited(place: &Place, who: &str, make: impl FnOnce(&Run<'_>) -> Command) -> Output {
-    let rules = format!("{CALLS} -F {who}={} -k program\n", place.id);
-    let mut run = Run::new(place, &rules);
-    run.log = place.own.join("run.log");
+fn audited(test_dir: &TestDir, who: &str, make: impl FnOnce(&Run<'_>) -> Command) -> Output {
+    let rules = format!("{CALLS} -F {who}={} -k program\n", test_dir.id);
+    let mut run = Run::new(test_dir, &rules);
+    run.log = test_dir.own.join("run.log");
     if who == "uid" {
-        run.log = place.work.join("run.log");
+        run.log = test_dir.work.join("run.log");
     }
     let command = &mut make(&run);
     let lock = Lock::take();
-    let kernel = KernelAudit::start(&lock, place, &rules);
+    let kernel = KernelAudit::start(&lock, test_dir, &rules);
     let output = command.output().unwrap();
     let mut last = run.plain(&["cat", "/the-end-of-the-program"]);
     if who == "gid" {
@@ -64,7 +64,7 @@ fn audited(place: &Place, who: &str, make: impl FnOnce(&Run<'_>) -> Command) -> 
     let field = |event: &Event| event.syscall(who).to_owned();
     let theirs = theirs.iter().filter(|event| {
         let of_command = event.syscall("exe") != exe && event.syscall("pid") != last;
-        of_command && field(event) == place.id.to_string()
+        of_command && field(event) == test_dir.id.to_string()
     });
     let theirs = counts(theirs);
     needs(!theirs.is_empty(), "a kernel audit that sends events");
@@ -76,22 +76,22 @@ fn audited(place: &Place, who: &str, make: impl FnOnce(&Run<'_>) -> Command) -> 
     ran.output
 }
 
-fn write(place: &Place, name: &str, text: &str) {
+fn write(test_dir: &TestDir, name: &str, text: &str) {
     if let Some((directory, _)) = name.rsplit_once('/') {
         let mut path = String::new();
         for part in directory.split('/') {
             path.push_str(part);
-            place.directory(&path);
+            test_dir.directory(&path);
             path.push('/');
         }
     }
-    place.file(name, text);
+    test_dir.file(name, text);
 }
 
 pub(crate) fn a_c_build() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     write(
-        &place,
+        &test_dir,
         "c/Makefile",
         "program: a.o b.o c.o d.o\n\tcc -o $@ $^\n%.o: %.c\n\tcc -O1 -c -o $@ $<\n",
     );
@@ -100,17 +100,19 @@ pub(crate) fn a_c_build() {
             "#include <stdlib.h>\nint {name}(void) {{ return abs(-{}); }}\n",
             name.as_bytes()[0]
         );
-        write(&place, &format!("c/{name}.c"), &text);
+        write(&test_dir, &format!("c/{name}.c"), &text);
     }
     write(
-        &place,
+        &test_dir,
         "c/a.c",
         "#include <stdio.h>\nint b(void), c(void), d(void);\nint main(void) { printf(\"%d\\n\", b() + c() + d()); }\n",
     );
-    audited(&place, "uid", |run| {
+    audited(&test_dir, "uid", |run| {
         run.command(&[], &["make", "-C", "c", "-j2"])
     });
-    let program = Command::new(place.work.join("c/program")).output().unwrap();
+    let program = Command::new(test_dir.work.join("c/program"))
+        .output()
+        .unwrap();
     assert_eq!(program.stdout, b"297\n");
 }
 
@@ -120,12 +122,12 @@ pub(crate) fn a_rust_build() {
         Path::new(&cargo).is_file(),
         "cargo, which has started this test",
     );
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let manifest = |name: &str, more: &str| {
         format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{more}\n")
     };
     write(
-        &place,
+        &test_dir,
         "r/Cargo.toml",
         &manifest(
             "sum",
@@ -133,41 +135,41 @@ pub(crate) fn a_rust_build() {
         ),
     );
     write(
-        &place,
+        &test_dir,
         "r/src/main.rs",
         "fn main() { println!(\"{}\", one::one() + 1); }\n",
     );
-    write(&place, "r/one/Cargo.toml", &manifest("one", ""));
-    write(&place, "r/one/src/lib.rs", "pub fn one() -> u32 { 1 }\n");
-    // The toolchain may be one that only root can reach: here the group tells the command.
-    audited(&place, "gid", |run| {
+    write(&test_dir, "r/one/Cargo.toml", &manifest("one", ""));
+    write(&test_dir, "r/one/src/lib.rs", "pub fn one() -> u32 { 1 }\n");
+    // Only root may be able to run the toolchain: the group distinguishes the command.
+    audited(&test_dir, "gid", |run| {
         let mut command = run.command(&[], &[&cargo, "build", "-j2", "--offline", "--quiet"]);
         command
             .uid(0)
-            .current_dir(place.work.join("r"))
+            .current_dir(test_dir.work.join("r"))
             .env("HOME", std::env::var_os("HOME").unwrap_or_default())
-            .env("CARGO_TARGET_DIR", place.work.join("r/target"));
+            .env("CARGO_TARGET_DIR", test_dir.work.join("r/target"));
         command
     });
-    let program = Command::new(place.work.join("r/target/debug/sum"))
+    let program = Command::new(test_dir.work.join("r/target/debug/sum"))
         .output()
         .unwrap();
     assert_eq!(program.stdout, b"2\n");
 }
 
 pub(crate) fn a_git_clone() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     needs(Path::new("/usr/bin/git").exists(), "git");
     let prepare = "git init -q from && cd from && git config user.name n && git config user.email e && \
                    for n in 1 2 3 4 5; do echo $n >file$n; git add .; git commit -qm $n; done";
-    let run = Run::new(&place, "");
+    let run = Run::new(&test_dir, "");
     assert!(
         run.plain(&["sh", "-c", prepare])
             .status()
             .unwrap()
             .success()
     );
-    audited(&place, "uid", |run| {
+    audited(&test_dir, "uid", |run| {
         run.command(
             &[],
             &[
@@ -188,9 +190,9 @@ pub(crate) fn a_git_clone() {
 }
 
 pub(crate) fn a_python_test_run() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     write(
-        &place,
+        &test_dir,
         "test_all.py",
         "\
 import concurrent.futures, os, subprocess, tempfile, unittest
@@ -210,7 +212,7 @@ class All(unittest.TestCase):
         with self.assertRaises(PermissionError): open('/etc/shadow')
 ",
     );
-    let output = audited(&place, "uid", |run| {
+    let output = audited(&test_dir, "uid", |run| {
         run.command(
             &[],
             &["/usr/bin/python3", "-m", "unittest", "-v", "test_all"],
@@ -224,14 +226,14 @@ class All(unittest.TestCase):
 }
 
 pub(crate) fn a_go_test_run() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     needs(
         Path::new("/usr/bin/go").exists(),
         "go, of Debian's package golang-go",
     );
-    write(&place, "g/go.mod", "module g\n\ngo 1.19\n");
+    write(&test_dir, "g/go.mod", "module g\n\ngo 1.19\n");
     write(
-        &place,
+        &test_dir,
         "g/g_test.go",
         "\
 package g
@@ -251,10 +253,10 @@ func TestThreads(t *testing.T) {
 }
 ",
     );
-    let output = audited(&place, "uid", |run| {
+    let output = audited(&test_dir, "uid", |run| {
         let mut command = run.command(&[], &["/usr/bin/go", "test", "./..."]);
         command
-            .current_dir(place.work.join("g"))
+            .current_dir(test_dir.work.join("g"))
             .env("GOPROXY", "off")
             .env("GOFLAGS", "-mod=mod")
             .env("GOTOOLCHAIN", "local")
@@ -269,25 +271,27 @@ func TestThreads(t *testing.T) {
 }
 
 pub(crate) fn a_redis_server_and_its_benchmark() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let server = "/usr/bin/redis-check-rdb";
     needs(
         Path::new(server).exists(),
         "redis, of Debian's package redis-tools",
     );
-    // One program under two names; only this one serves.
+    // The server and redis-check-rdb are one program; only this name serves.
     symlink(
         fs::canonicalize(server).unwrap(),
-        place.work.join("redis-server"),
+        test_dir.work.join("redis-server"),
     )
     .unwrap();
     let script = "./redis-server --port 0 --unixsocket ./s --save '' --appendonly no >server.log & \
                   until redis-cli -s ./s ping >/dev/null 2>&1; do sleep 0.02; done; \
                   redis-benchmark -s ./s -n 20000 -c 20 -q -t set,get >benchmark.log && \
                   redis-cli -s ./s dbsize && redis-cli -s ./s shutdown nosave; wait";
-    let output = audited(&place, "uid", |run| run.command(&[], &["sh", "-c", script]));
+    let output = audited(&test_dir, "uid", |run| {
+        run.command(&[], &["sh", "-c", script])
+    });
     assert_eq!(output.stdout, b"1\n");
-    let figures = fs::read_to_string(place.work.join("benchmark.log")).unwrap();
+    let figures = fs::read_to_string(test_dir.work.join("benchmark.log")).unwrap();
     assert!(
         figures.contains("SET:") && figures.contains("GET:"),
         "{figures}"

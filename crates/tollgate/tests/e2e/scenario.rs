@@ -1,4 +1,4 @@
-//! What both auditors watch: calls of every shape, programs, failures, watches and 32-bit calls.
+//! The workload of differential tests: syscalls of all kinds, programs, failures, watches and 32-bit calls.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -6,31 +6,31 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use super::cases::{cases, failing, names};
 use super::event::Event;
 use super::exec::execve;
-use super::place::Place;
 use super::step::{Arg, CWD, step};
+use super::test_dir::TestDir;
 use super::workload::{Who, Workload};
 
-/// Number that tells the ids of the watches' workload from those of the others.
+/// Offset of the id of the watches' workload.
 const WATCHED: u32 = 400_000;
 
-/// Whether an event is one of the scenario's: the kernel adds records of its own to calls that change
-/// its audit or load BPF programs.
-pub(crate) fn holds(place: &Place, event: &Event) -> bool {
+/// Whether an event belongs to the scenario: the kernel also records syscalls that change its audit or load BPF
+/// programs.
+pub(crate) fn holds(test_dir: &TestDir, event: &Event) -> bool {
     let uid = event.syscall("uid");
-    [place.id, place.id + WATCHED]
+    [test_dir.id, test_dir.id + WATCHED]
         .iter()
         .any(|id| uid == id.to_string())
 }
 
-/// Rules for both.
-pub(crate) fn rules(place: &Place) -> String {
-    let (id, watched) = (place.id, place.id + WATCHED);
+/// The rules of both auditors.
+pub(crate) fn rules(test_dir: &TestDir) -> String {
+    let (id, watched) = (test_dir.id, test_dir.id + WATCHED);
     let steps: Vec<_> = cases()
         .into_iter()
         .map(|case| case.step)
         .chain(failing())
         .collect();
-    let work = place.work.display();
+    let work = test_dir.work.display();
     format!(
         "-a never,exit -F arch=b64 -S chmod -F uid={id} -F a1=0644\n\
          -a always,exit -F arch=b64 -S {} -F uid={id} -F success=1 -k calls\n\
@@ -44,9 +44,9 @@ pub(crate) fn rules(place: &Place) -> String {
     )
 }
 
-/// Does what the rules are about.
-pub(crate) fn run(place: &Place) {
-    let workload = place.workload();
+/// Runs the workload.
+pub(crate) fn run(test_dir: &TestDir) {
+    let workload = test_dir.workload();
     let mut steps: Vec<_> = cases().into_iter().map(|case| case.step).collect();
     steps.extend(failing());
     steps.push(step!("chmod", "p", 0o644));
@@ -63,8 +63,8 @@ pub(crate) fn run(place: &Place) {
     steps.push(step!("open", "missing", 0).in_32_bits());
     workload.run(&steps);
 
-    let program = place.program("program", "/usr/bin/true");
-    let script = place.program("script", "/usr/bin/true");
+    let program = test_dir.program("program", "/usr/bin/true");
+    let script = test_dir.program("script", "/usr/bin/true");
     fs::write(script, "#!/bin/sh -e\nexit 0\n").unwrap();
     let long = vec![b'x'; 9000];
     for step in [
@@ -94,17 +94,17 @@ pub(crate) fn run(place: &Place) {
         "-c",
         "ls -l /nonexistent; cat /etc/hostname; wc -l /etc/hostname",
     ]);
-    watched(place);
+    watched(test_dir);
 }
 
-/// Names of a watched file and of what is in a watched directory.
-fn watched(place: &Place) {
-    let id = place.id + WATCHED;
+/// Opens and changes of a watched file and in a watched directory.
+fn watched(test_dir: &TestDir) {
+    let id = test_dir.id + WATCHED;
     let workload = Workload {
         who: Who::is(id),
-        ..place.workload()
+        ..test_dir.workload()
     };
-    let tree = place.work.join("tree");
+    let tree = test_dir.work.join("tree");
     let open = |name: &str, flags: i32| step!("openat", CWD, name, flags, 0o600);
     workload.run(&[
         open("tree/secret", libc::O_RDONLY),
@@ -133,20 +133,20 @@ fn watched(place: &Place) {
     ]);
 }
 
-/// Makes what the watches of the rules are on: the kernel wants it before it takes the rules.
-pub(crate) fn prepare(place: &Place) {
-    // Two ids work here.
-    fs::set_permissions(&place.work, fs::Permissions::from_mode(0o777)).unwrap();
-    place.directory("tree");
-    place.directory("tree/sub");
-    let secret = place.file("tree/secret", "");
-    place.file("tree/other", "");
-    place.file("outside", "");
-    fs::hard_link(&secret, place.work.join("hard")).unwrap();
-    symlink("tree/secret", place.work.join("soft")).unwrap();
+/// Creates the watched files: the kernel needs them when it loads the rules.
+pub(crate) fn prepare(test_dir: &TestDir) {
+    // Two users work here.
+    fs::set_permissions(&test_dir.work, fs::Permissions::from_mode(0o777)).unwrap();
+    test_dir.directory("tree");
+    test_dir.directory("tree/sub");
+    let secret = test_dir.file("tree/secret", "");
+    test_dir.file("tree/other", "");
+    test_dir.file("outside", "");
+    fs::hard_link(&secret, test_dir.work.join("hard")).unwrap();
+    symlink("tree/secret", test_dir.work.join("soft")).unwrap();
     let chown = |name: &str| {
-        let id = Some(place.id + WATCHED);
-        std::os::unix::fs::chown(place.work.join(name), id, id).unwrap();
+        let id = Some(test_dir.id + WATCHED);
+        std::os::unix::fs::chown(test_dir.work.join(name), id, id).unwrap();
     };
     for name in ["tree", "tree/sub", "tree/secret", "tree/other", "outside"] {
         chown(name);

@@ -1,14 +1,14 @@
-//! What a workload is told to do: system calls in order, as words on its command line.
+//! Steps of a workload: syscalls in order, as words on its command line.
 //!
-//! A step is its ABI and name, then one word for each argument, then [`END`]. The first byte of an
-//! argument's word says what it is.
+//! A step is its ABI and name, a word for each argument, and [`END`]. The first byte of an argument's word is its
+//! kind.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use audit::ids::Arch;
 
-use super::calls::Arena;
+use super::raw_syscalls::Arena;
 
 /// `AT_FDCWD`: names are relative to the working directory.
 pub(crate) const CWD: i32 = libc::AT_FDCWD;
@@ -16,7 +16,7 @@ pub(crate) const CWD: i32 = libc::AT_FDCWD;
 /// Ends a step.
 const END: &str = ";";
 
-/// One system call to make.
+/// A syscall.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) arch: Arch,
@@ -24,7 +24,7 @@ pub(crate) struct Step {
     pub(crate) args: Vec<Arg>,
 }
 
-/// An argument of a call.
+/// An argument of a syscall.
 #[derive(Clone, Debug)]
 pub(crate) enum Arg {
     /// A number.
@@ -33,9 +33,9 @@ pub(crate) enum Arg {
     Text(Vec<u8>),
     /// Address of an array of strings.
     Texts(Vec<Vec<u8>>),
-    /// What an earlier step returned: a descriptor.
+    /// The result of an earlier step: a descriptor.
     Result(usize),
-    /// Address of numbers of 64 bits: a `struct open_how`.
+    /// Address of an array of 64-bit numbers, such as a `struct open_how`.
     Words(Vec<u64>),
 }
 
@@ -69,7 +69,7 @@ impl From<&OsStr> for Arg {
     }
 }
 
-/// A 64-bit call: its name, then its arguments.
+/// A 64-bit syscall: its name, then its arguments.
 macro_rules! step {
     ($name:expr $(, $arg:expr)* $(,)?) => {
         $crate::e2e::step::Step {
@@ -82,7 +82,7 @@ macro_rules! step {
 pub(crate) use step;
 
 impl Step {
-    /// The same call through the 32-bit entry.
+    /// The same syscall through the 32-bit entry.
     pub(crate) fn in_32_bits(self) -> Self {
         Self {
             arch: Arch::I386,
@@ -90,7 +90,7 @@ impl Step {
         }
     }
 
-    /// Words for the command line.
+    /// The words for the command line.
     pub(crate) fn words(&self) -> Vec<OsString> {
         let abi = if self.arch == Arch::I386 { "32" } else { "64" };
         let mut words = vec![abi.into(), self.name.as_str().into()];
@@ -101,7 +101,7 @@ impl Step {
         words
     }
 
-    /// Reads the steps that `words` hold.
+    /// Parses the steps in `words`.
     pub(crate) fn read_all(words: &[OsString]) -> Vec<Self> {
         let mut words = words.iter().map(OsString::as_os_str);
         let mut steps = Vec::new();
@@ -166,7 +166,7 @@ impl Arg {
         }
     }
 
-    /// The value that a call of this ABI gets.
+    /// The value for a syscall of this ABI.
     pub(crate) fn value(&self, arch: Arch, arena: &mut Arena, results: &[i64]) -> u64 {
         match self {
             Self::Number(number) => number.cast_unsigned(),
@@ -189,7 +189,7 @@ impl Arg {
     }
 }
 
-/// Size of an address; the first bytes of one are its low ones.
+/// Size of an address, in little-endian order.
 fn pointer_bytes(arch: Arch) -> usize {
     if arch == Arch::I386 { 4 } else { 8 }
 }

@@ -1,21 +1,21 @@
-//! Every call that names an object, made once and found once, with the fields that it must have.
+//! Each syscall that names an object is recorded once, with the expected fields.
 
 use bstr::{BString, ByteSlice as _};
 
-use super::calls;
 use super::cases::{cases, failing, names};
 use super::daemon::Daemon;
 use super::event::{Event, Record, ausearch, with_key};
-use super::place::Place;
+use super::raw_syscalls;
 use super::step::{CWD, Step, step};
+use super::test_dir::TestDir;
 use super::workload::{Done, Facts, Made};
 
-/// Checks everything about an event that does not depend on its objects.
+/// Checks all fields of an event that do not depend on its objects.
 #[track_caller]
-fn check_call(event: &Event, made: &Made, place: &Place, pid: u32, key: &str) {
+fn check_call(event: &Event, made: &Made, test_dir: &TestDir, pid: u32, key: &str) {
     let call = event.one("SYSCALL");
     let (id, exit) = (
-        place.id.to_string(),
+        test_dir.id.to_string(),
         made.result.map(|result| result.to_string()),
     );
     let mut expected = vec![
@@ -62,7 +62,7 @@ fn check_call(event: &Event, made: &Made, place: &Place, pid: u32, key: &str) {
         "{event}"
     );
     let title = event.one("PROCTITLE").text("proctitle").unwrap();
-    assert!(title.starts_with(&proctitle(place)), "{event}");
+    assert!(title.starts_with(&proctitle(test_dir)), "{event}");
     let kinds: Vec<&str> = event
         .records
         .iter()
@@ -81,7 +81,7 @@ fn check_call(event: &Event, made: &Made, place: &Place, pid: u32, key: &str) {
         ordered.push("CWD");
         assert_eq!(
             event.one("CWD").text("cwd").unwrap(),
-            place.work.as_os_str().as_encoded_bytes()
+            test_dir.work.as_os_str().as_encoded_bytes()
         );
     }
     ordered.extend(vec!["PATH"; items]);
@@ -92,7 +92,7 @@ fn check_call(event: &Event, made: &Made, place: &Place, pid: u32, key: &str) {
     }
 }
 
-/// Name of the workload's task: its program's, cut by the kernel.
+/// The workload's `comm`: its program's name, truncated by the kernel.
 fn comm() -> String {
     let exe = std::env::current_exe().unwrap();
     exe.file_name()
@@ -104,11 +104,11 @@ fn comm() -> String {
         .collect()
 }
 
-/// Words of the workload's command line that all workloads of a place have, as far as they are kept.
-fn proctitle(place: &Place) -> BString {
+/// Words of the command line that all workloads of a test directory share, as far as PROCTITLE has them.
+fn proctitle(test_dir: &TestDir) -> BString {
     let exe = std::env::current_exe().unwrap();
-    let id = place.id;
-    let work = place.work.display();
+    let id = test_dir.id;
+    let work = test_dir.work.display();
     let mut title = BString::from(format!(
         "{}\0workload\0calls\0{id},{id},{id}\0{id}\0g\0/\0{work}\0",
         exe.display()
@@ -119,8 +119,8 @@ fn proctitle(place: &Place) -> BString {
 
 /// Checks the PATH records of an event against the file system as the workload saw it.
 #[track_caller]
-fn check_paths(event: &Event, made: &Made, place: &Place, expected: &[&str]) {
-    let work = place.work.to_str().unwrap();
+fn check_paths(event: &Event, made: &Made, test_dir: &TestDir, expected: &[&str]) {
+    let work = test_dir.work.to_str().unwrap();
     let names: Vec<BString> = expected
         .iter()
         .map(|path| path.trim_end_matches('*').replace("CWD", work).into())
@@ -162,18 +162,18 @@ fn check_inode(event: &Event, path: &Record, facts: &[Facts]) {
     assert_eq!(path.value("rdev"), "00:00", "{event}");
 }
 
-/// What a workload made is in the log: each call once, in order, and found by the stock `ausearch`.
+/// Each syscall of a workload is in the log once, in order, and stock `ausearch` finds it.
 #[track_caller]
-fn check_all(events: &[Event], done: &Done, place: &Place, key: &str, paths: &[&[&str]]) {
+fn check_all(events: &[Event], done: &Done, test_dir: &TestDir, key: &str, paths: &[&[&str]]) {
     assert_eq!(events.len(), done.made.len(), "events for calls");
     for ((event, made), paths) in events.iter().zip(&done.made).zip(paths) {
-        check_call(event, made, place, done.pid, key);
-        check_paths(event, made, place, paths);
+        check_call(event, made, test_dir, done.pid, key);
+        check_paths(event, made, test_dir, paths);
     }
 }
 
 pub(crate) fn every_event_is_found_once() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let (steps, paths): (Vec<Step>, Vec<_>) = cases()
         .into_iter()
         .map(|case| (case.step, case.paths))
@@ -181,19 +181,19 @@ pub(crate) fn every_event_is_found_once() {
     let rule = format!(
         "-a always,exit -F arch=b64 -S {} -F uid={} -k all\n",
         names(&steps),
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    let done = place.workload().run(&steps);
+    let daemon = Daemon::start(&test_dir, &rule);
+    let done = test_dir.workload().run(&steps);
     let stopped = daemon.stop();
     for (made, step) in done.made.iter().zip(&steps) {
         assert!(made.result.unwrap() >= 0, "{step:?} gave {made:?}");
     }
-    // The workload's own calls that the rule names: it drops its last root right before the first step
-    // and reads its facts by calls that are not named.
+    // The rule also names calls of the workload itself: it drops its last privilege right before the first step,
+    // and reads its facts with other calls.
     let mine = |events: Vec<Event>| -> Vec<Event> {
         let first = events.iter().position(|event| {
-            event.syscall("syscall") == calls::number(steps[0].arch, "creat").to_string()
+            event.syscall("syscall") == raw_syscalls::number(steps[0].arch, "creat").to_string()
         });
         events
             .into_iter()
@@ -201,13 +201,19 @@ pub(crate) fn every_event_is_found_once() {
             .take(steps.len())
             .collect()
     };
-    check_all(&mine(stopped.events.clone()), &done, &place, "all", &paths);
+    check_all(
+        &mine(stopped.events.clone()),
+        &done,
+        &test_dir,
+        "all",
+        &paths,
+    );
     let found = with_key(&stopped.log, "all");
     assert_eq!(found, stopped.events, "the log and what ausearch finds");
     check_interpreted(&stopped.log, &stopped.events);
 }
 
-/// The stock reader shows every event with its names.
+/// Stock `ausearch` prints every event with its names.
 #[track_caller]
 fn check_interpreted(log: &std::path::Path, events: &[Event]) {
     let shown = ausearch(log, &["-i"]);
@@ -229,7 +235,7 @@ fn check_interpreted(log: &std::path::Path, events: &[Event]) {
 }
 
 pub(crate) fn failed_calls_are_found_once() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let steps = failing();
     let errors = [2, 2, 13, 13, 2, 13, 13, 2, 1, 13, 17, 9, 14];
     let paths: [&[&str]; 13] = [
@@ -250,15 +256,15 @@ pub(crate) fn failed_calls_are_found_once() {
     let rule = format!(
         "-a always,exit -F arch=b64 -S {} -F uid={} -F success=0 -k failed\n",
         names(&steps),
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    let done = place.workload().run(&steps);
+    let daemon = Daemon::start(&test_dir, &rule);
+    let done = test_dir.workload().run(&steps);
     let stopped = daemon.stop();
     for (made, error) in done.made.iter().zip(errors) {
         assert_eq!(made.result, Some(-error), "{made:?}");
     }
-    check_all(&stopped.events, &done, &place, "failed", &paths);
+    check_all(&stopped.events, &done, &test_dir, "failed", &paths);
     assert_eq!(with_key(&stopped.log, "failed"), stopped.events);
     let shown = ausearch(&stopped.log, &["-i"]);
     assert!(shown.contains_str("exit=ENOENT(No such file or directory)"));
@@ -266,16 +272,16 @@ pub(crate) fn failed_calls_are_found_once() {
 }
 
 pub(crate) fn records_of_an_event_are_contiguous() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let steps: Vec<Step> = (0..300)
         .map(|_| step!("openat", CWD, "/etc/passwd", 0))
         .collect();
     let rule = format!(
         "-a always,exit -F arch=b64 -S openat -F uid={} -F a2=0 -k open\n",
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start(&place, &rule);
-    let started: Vec<_> = (0..4).map(|_| place.workload().start(&steps)).collect();
+    let daemon = Daemon::start(&test_dir, &rule);
+    let started: Vec<_> = (0..4).map(|_| test_dir.workload().start(&steps)).collect();
     let pids: Vec<u32> = started
         .into_iter()
         .map(|started| started.finish().pid)
@@ -288,7 +294,7 @@ pub(crate) fn records_of_an_event_are_contiguous() {
             .filter(|event| event.syscall("pid") == pid.to_string());
         assert_eq!(made.count(), steps.len(), "events of {pid}");
     }
-    // Events are taken apart where the serial changes: a torn event would be two, and lack records.
+    // Events are split where the serial changes: a split event would be two events with missing records.
     for (event, expected) in stopped.events.iter().zip(stopped.events[0].serial..) {
         assert_eq!(event.serial, expected, "serials are dense");
         let kinds: Vec<&str> = event
@@ -300,17 +306,17 @@ pub(crate) fn records_of_an_event_are_contiguous() {
     }
 }
 
-pub(crate) fn calls_of_both_abis_are_told_apart() {
-    let place = Place::new();
-    let id = place.id;
+pub(crate) fn abis_are_distinguished() {
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -S mkdir -F uid={id} -k wide\n\
              -a always,exit -F arch=b32 -S mkdir,open -F uid={id} -k narrow\n"
         ),
     );
-    let done = place.workload().run(&[
+    let done = test_dir.workload().run(&[
         step!("mkdir", "wide", 0o700),
         step!("mkdir", "narrow", 0o700).in_32_bits(),
         // 39 is mkdir to a 32-bit program and getpid to others; 83 is symlink, and mkdir to others.
@@ -338,18 +344,24 @@ pub(crate) fn calls_of_both_abis_are_told_apart() {
             ("40000003", "5", "UNKNOWN missing".into()),
         ]
     );
-    check_call(&stopped.events[0], &done.made[0], &place, done.pid, "wide");
+    check_call(
+        &stopped.events[0],
+        &done.made[0],
+        &test_dir,
+        done.pid,
+        "wide",
+    );
     check_call(
         &stopped.events[1],
         &done.made[1],
-        &place,
+        &test_dir,
         done.pid,
         "narrow",
     );
     check_call(
         &stopped.events[2],
         &done.made[4],
-        &place,
+        &test_dir,
         done.pid,
         "narrow",
     );
@@ -357,17 +369,17 @@ pub(crate) fn calls_of_both_abis_are_told_apart() {
 }
 
 pub(crate) fn stock_programs_are_seen() {
-    let place = Place::new();
-    place.file("script", "touch one && mv one two && ln two three && chmod 600 two\nls -l >/dev/null\nrm two three missing\n");
+    let test_dir = TestDir::new();
+    test_dir.file("script", "touch one && mv one two && ln two three && chmod 600 two\nls -l >/dev/null\nrm two three missing\n");
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F dir={} -F perm=wa -F uid={} -k change\n",
-            place.work.display(),
-            place.id
+            test_dir.work.display(),
+            test_dir.id
         ),
     );
-    place.workload().program(&["sh", "script"]);
+    test_dir.workload().program(&["sh", "script"]);
     let stopped = daemon.stop();
     let found: Vec<(BString, &str)> = stopped
         .events

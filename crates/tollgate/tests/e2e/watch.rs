@@ -1,4 +1,4 @@
-//! Watches: `path=`, `dir=` and `-w`, under every name that an object can have.
+//! Watches with `path=`, `dir=` and `-w`, under every name of an object.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,11 +7,11 @@ use std::os::unix::fs::symlink;
 use bstr::BString;
 
 use super::daemon::{Daemon, Stopped};
-use super::place::Place;
 use super::step::{CWD, Step, step};
+use super::test_dir::TestDir;
 use super::workload::Workload;
 
-/// Of each event the syscall's success and the name of its last object.
+/// The syscall's success and the last object's name of each event.
 fn seen(stopped: &Stopped) -> Vec<(String, BString)> {
     let name = |path: BString| {
         let at = path.iter().position(|&byte| byte == b' ').unwrap();
@@ -46,19 +46,19 @@ fn write(name: &str) -> Step {
     step!("openat", CWD, name, libc::O_WRONLY)
 }
 
-pub(crate) fn a_watched_file_is_seen_under_every_name() {
-    let place = Place::new();
-    let secret = place.file("secret", "");
-    place.directory("sub");
-    fs::hard_link(&secret, place.work.join("hard")).unwrap();
-    symlink("secret", place.work.join("soft")).unwrap();
-    symlink(&place.work, place.work.join("sub/up")).unwrap();
+pub(crate) fn watched_file_is_recorded_under_every_name() {
+    let test_dir = TestDir::new();
+    let secret = test_dir.file("secret", "");
+    test_dir.directory("sub");
+    fs::hard_link(&secret, test_dir.work.join("hard")).unwrap();
+    symlink("secret", test_dir.work.join("soft")).unwrap();
+    symlink(&test_dir.work, test_dir.work.join("sub/up")).unwrap();
     let absolute = secret.to_str().unwrap();
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -F path={absolute} -F perm=rwa -F uid={} -k secret\n",
-            place.id
+            test_dir.id
         ),
     );
     let names = [
@@ -84,7 +84,7 @@ pub(crate) fn a_watched_file_is_seen_under_every_name() {
         step!("open", "secret", libc::O_PATH),
         step!("access", "secret", 4),
     ]);
-    let done = place.workload().run(&steps);
+    let done = test_dir.workload().run(&steps);
     for (made, step) in done.made.iter().zip(&steps) {
         assert!(made.result.unwrap() >= 0, "{step:?}: {made:?}");
     }
@@ -100,13 +100,13 @@ pub(crate) fn a_watched_file_is_seen_under_every_name() {
     check(&stopped, &expected);
 }
 
-pub(crate) fn a_watched_name_outlives_its_file() {
-    let place = Place::new();
-    let secret = place.file("secret", "");
-    place.file("next", "");
+pub(crate) fn watch_outlives_its_file() {
+    let test_dir = TestDir::new();
+    let secret = test_dir.file("secret", "");
+    test_dir.file("next", "");
     let rule = format!("-w {} -p wa -k secret\n", secret.display());
-    let daemon = Daemon::start(&place, &rule);
-    place.workload().run(&[
+    let daemon = Daemon::start(&test_dir, &rule);
+    test_dir.workload().run(&[
         step!("rename", "next", "secret"),
         write("secret"),
         step!("unlink", "secret"),
@@ -136,23 +136,23 @@ pub(crate) fn a_watched_name_outlives_its_file() {
     );
 }
 
-pub(crate) fn a_watched_directory_covers_what_is_below() {
-    let place = Place::new();
-    let tree = place.directory("tree");
-    place.directory("tree/old");
-    place.file("tree/old/file", "");
-    place.file("outside", "");
-    symlink("tree/old/file", place.work.join("link")).unwrap();
-    symlink(place.work.join("outside"), tree.join("away")).unwrap();
+pub(crate) fn watched_directory_covers_its_subtree() {
+    let test_dir = TestDir::new();
+    let tree = test_dir.directory("tree");
+    test_dir.directory("tree/old");
+    test_dir.file("tree/old/file", "");
+    test_dir.file("outside", "");
+    symlink("tree/old/file", test_dir.work.join("link")).unwrap();
+    symlink(test_dir.work.join("outside"), tree.join("away")).unwrap();
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -F dir={} -F perm=wa -F uid={} -k tree\n",
             tree.display(),
-            place.id
+            test_dir.id
         ),
     );
-    place.workload().run(&[
+    test_dir.workload().run(&[
         write("tree/old/file"),
         write("link"),
         read("tree/old/file"),
@@ -188,17 +188,17 @@ pub(crate) fn a_watched_directory_covers_what_is_below() {
     );
 }
 
-pub(crate) fn what_is_not_watched_is_not_seen() {
-    let place = Place::new();
-    place.file("secret", "");
-    place.file("secrets", "");
-    place.directory("sub");
-    place.file("sub/secret", "");
+pub(crate) fn unwatched_files_are_not_recorded() {
+    let test_dir = TestDir::new();
+    test_dir.file("secret", "");
+    test_dir.file("secrets", "");
+    test_dir.directory("sub");
+    test_dir.file("sub/secret", "");
     let daemon = Daemon::start(
-        &place,
-        &format!("-w {}/secret -p rwxa -k secret\n", place.work.display()),
+        &test_dir,
+        &format!("-w {}/secret -p rwxa -k secret\n", test_dir.work.display()),
     );
-    place.workload().run(&[
+    test_dir.workload().run(&[
         write("secrets"),
         write("sub/secret"),
         step!("unlink", "sub/secret"),
@@ -209,26 +209,26 @@ pub(crate) fn what_is_not_watched_is_not_seen() {
     check(&daemon.stop(), &[]);
 }
 
-pub(crate) fn chroot_does_not_confuse() {
-    let place = Place::new();
-    let secret = place.file("secret", "");
-    let inner = format!("jail{}", place.work.display());
-    place.directory("jail");
-    place.directory(&inner);
-    place.file(&format!("{inner}/secret"), "");
+pub(crate) fn watches_hold_in_a_chroot() {
+    let test_dir = TestDir::new();
+    let secret = test_dir.file("secret", "");
+    let inner = format!("jail{}", test_dir.work.display());
+    test_dir.directory("jail");
+    test_dir.directory(&inner);
+    test_dir.file(&format!("{inner}/secret"), "");
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,exit -F arch=b64 -F path={} -F perm=rwa -F uid={} -k secret\n",
             secret.display(),
-            place.id
+            test_dir.id
         ),
     );
     let (absolute, missing) = (secret.to_str().unwrap(), format!("{inner}/missing"));
     let jailed = Workload {
-        root: place.work.join("jail"),
-        directory: place.work.clone(),
-        ..place.workload()
+        root: test_dir.work.join("jail"),
+        directory: test_dir.work.clone(),
+        ..test_dir.workload()
     };
     jailed.run(&[
         write(absolute),
@@ -238,9 +238,9 @@ pub(crate) fn chroot_does_not_confuse() {
         write(&missing),
     ]);
     let above = Workload {
-        root: place.work.clone(),
+        root: test_dir.work.clone(),
         directory: "/".into(),
-        ..place.workload()
+        ..test_dir.workload()
     };
     above.run(&[
         write("/secret"),
@@ -260,14 +260,14 @@ pub(crate) fn chroot_does_not_confuse() {
 }
 
 pub(crate) fn five_hundred_watches() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let mut rules = String::new();
     for number in 0..500 {
-        let path = place.file(&format!("file{number}"), "");
+        let path = test_dir.file(&format!("file{number}"), "");
         writeln!(rules, "-w {} -p wa -k watch{number}", path.display()).unwrap();
     }
-    let daemon = Daemon::start(&place, &rules);
-    place.workload().run(&[
+    let daemon = Daemon::start(&test_dir, &rules);
+    test_dir.workload().run(&[
         write("file0"),
         write("file250"),
         write("file499"),

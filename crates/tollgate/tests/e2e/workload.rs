@@ -1,7 +1,7 @@
-//! Programs that do what is to be audited: this binary, started again under another identity.
+//! Workloads: this binary, started under another identity.
 //!
-//! The workload tells on standard output what it did, so that the test knows what must be in the log:
-//! for each step the call as it was made, the facts of the objects that it names, and its result.
+//! A workload prints its calls, from which the test knows the expected log: for each step the syscall, the facts
+//! of the objects that it names, and the result.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -16,13 +16,13 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, chdir, chroot, geteuid, setgroups, setresgid, setresuid};
 
-use super::calls::{self, Arena};
+use super::raw_syscalls::{self, Arena};
 use super::step::{Arg, Step};
 
-/// Strings and arrays of a workload fit into this.
+/// Size of the arena for strings and arrays.
 const ARENA_BYTES: usize = 4 << 20;
 
-/// Who a workload is.
+/// The identity of a workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Who {
     /// Real, effective and saved uid.
@@ -33,7 +33,7 @@ pub(crate) struct Who {
 }
 
 impl Who {
-    /// One number for all ids, no other groups.
+    /// The same number for all ids, and no supplementary groups.
     pub(crate) fn is(id: u32) -> Self {
         Self {
             uids: [id; 3],
@@ -43,28 +43,28 @@ impl Who {
     }
 }
 
-/// A workload to be run.
+/// A workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) who: Who,
-    /// Where it works: below `root`, when there is one.
+    /// Its working directory, below `root` if set.
     pub(crate) directory: PathBuf,
-    /// What it takes for `/`.
+    /// Its root directory.
     pub(crate) root: PathBuf,
 }
 
-/// A call that a workload made.
+/// A syscall made by a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) arch: u32,
     pub(crate) number: u32,
     pub(crate) args: [u64; 4],
-    /// `None` when the call did not return.
+    /// `None` if the syscall did not return.
     pub(crate) result: Option<i64>,
     pub(crate) facts: Vec<Facts>,
 }
 
-/// Facts of an object that a call named, before or after it.
+/// Facts of an object named by a syscall, before or after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// `object`, or `directory` of it.
@@ -76,7 +76,7 @@ pub(crate) struct Facts {
     pub(crate) gid: u32,
 }
 
-/// What a workload did.
+/// The calls of a workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) pid: u32,
@@ -119,20 +119,20 @@ impl Workload {
         command
     }
 
-    /// Makes the calls and waits for the end.
+    /// Runs the steps and waits for the end.
     #[track_caller]
     pub(crate) fn run(&self, steps: &[Step]) -> Done {
         self.start(steps).finish()
     }
 
-    /// Starts to make the calls.
+    /// Starts the steps.
     pub(crate) fn start(&self, steps: &[Step]) -> Started {
         let mut command = self.command("calls");
         command.args(steps.iter().flat_map(Step::words));
         Started(command.spawn().unwrap())
     }
 
-    /// Opens and closes a file so many times.
+    /// Opens and closes a file repeatedly.
     #[track_caller]
     pub(crate) fn burst(&self, file: &Path, pairs: u32) {
         let mut command = self.command("burst");
@@ -140,7 +140,7 @@ impl Workload {
         assert!(status.success(), "the burst ended with {status}");
     }
 
-    /// Starts a program so many times, one after the other.
+    /// Starts a program repeatedly, one after another.
     #[track_caller]
     pub(crate) fn spawn(&self, program: &Path, times: u32) {
         let mut command = self.command("spawn");
@@ -148,7 +148,7 @@ impl Workload {
         assert!(status.unwrap().success(), "the programs were not started");
     }
 
-    /// Runs a program of the system as this workload; gives back its process id.
+    /// Runs a program with this workload's identity; returns its process id.
     #[track_caller]
     pub(crate) fn program(&self, words: &[&str]) -> u32 {
         let mut command = Command::new("setpriv");
@@ -168,7 +168,7 @@ impl Workload {
     }
 }
 
-/// A workload that runs.
+/// A running workload.
 #[derive(Debug)]
 pub(crate) struct Started(Child);
 
@@ -214,7 +214,7 @@ impl Started {
     }
 }
 
-/// The other side: becomes who it is to be, and does what it is told.
+/// The workload process: sets its identity and runs its steps.
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
     let text = |index: usize| words[index].to_str().unwrap();
     let numbers = |text: &str| -> Vec<u32> {
@@ -233,7 +233,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
         chroot(words[4].as_os_str()).unwrap();
     }
     chdir(words[5].as_os_str()).unwrap();
-    // Under `tollgate run` it is already who it is to be, and could not become it.
+    // Under `tollgate run` it already has its identity and could not set it.
     if geteuid().is_root() {
         setgroups(&groups).unwrap();
         setresgid(gid, gid, gid).unwrap();
@@ -252,12 +252,12 @@ fn make(steps: &[Step]) {
     let mut arena = Arena::new(ARENA_BYTES);
     let mut results = Vec::new();
     for step in steps {
-        let number = calls::number(step.arch, &step.name);
+        let number = raw_syscalls::number(step.arch, &step.name);
         let mut args = [0; 6];
         for (to, arg) in args.iter_mut().zip(&step.args) {
             *to = arg.value(step.arch, &mut arena, &results);
         }
-        // All that is printed leaves at once: the call may be the last one.
+        // Output is flushed at once: the syscall may be the last one.
         let mut said = format!("call {} {number}", step.arch.0);
         for arg in args.iter().take(4) {
             write!(said, " {arg}").unwrap();
@@ -266,7 +266,7 @@ fn make(steps: &[Step]) {
         said.push_str(&facts(step));
         io::stdout().write_all(said.as_bytes()).unwrap();
         io::stdout().flush().unwrap();
-        let result = calls::call(step.arch, number, args);
+        let result = raw_syscalls::call(step.arch, number, args);
         results.push(result);
         let said = format!("{}result {result}\n", facts(step));
         io::stdout().write_all(said.as_bytes()).unwrap();
@@ -274,7 +274,7 @@ fn make(steps: &[Step]) {
     }
 }
 
-/// Facts of what the strings of a step lead to, each with and without following a link at its end.
+/// Facts of the objects named by a step's strings, with and without following a final symlink.
 fn facts(step: &Step) -> String {
     let mut said = String::new();
     for arg in &step.args {

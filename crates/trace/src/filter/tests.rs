@@ -1,4 +1,4 @@
-//! Filters, run by a machine of the tests' own and held against the plan.
+//! Tests that interpret filters and compare them with the plan.
 
 use std::fmt::Write as _;
 
@@ -40,7 +40,7 @@ fn plan(rules: &str) -> Plan {
     Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386])
 }
 
-/// What the filter answers; checks on the way what the kernel checks of a program.
+/// Interprets a filter and returns its result.
 #[track_caller]
 fn run(code: &[sock_filter], arch: u32, number: u32, args: [u64; 4]) -> u32 {
     assert!(code.len() <= MAX_INSTRUCTIONS);
@@ -197,8 +197,7 @@ fn a_rule() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// What the plan keeps the filter stops, and with rules that ask only for arguments it stops
-    /// nothing else.
+    /// The filter stops every syscall that the plan records; with rules that test only arguments, no other.
     #[test]
     fn filter_stops_every_syscall_the_plan_records(
         rules in prop::collection::vec(a_rule(), 1..6),

@@ -1,4 +1,4 @@
-//! Programs that were started: who else was opened for them, and their arguments.
+//! Execs: the arguments and interpreters of the new program, and warnings about set-uid bits.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -62,7 +62,7 @@ impl<O: Observer> Recorder<'_, O> {
     }
 }
 
-/// A file that the kernel opened to start another one.
+/// A file that the kernel opened to execute another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Interpreter {
     pub(crate) name: Vec<u8>,
@@ -70,17 +70,17 @@ pub(crate) struct Interpreter {
     pub(crate) inode: Option<Inode>,
 }
 
-/// Arguments of a program: how many, and all of them, each with its NUL.
+/// Arguments of a program: their number, and their bytes, each with its NUL.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExecArgs {
     pub(crate) count: u32,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Most bytes of arguments that are read before an exec whose result nobody waits for.
+/// Maximum size of the arguments that are read before an exec whose result is not awaited.
 const MAX_ARGV_BYTES: usize = 4 << 20;
 
-/// The arguments with which a program has started, from where only the kernel has written.
+/// The arguments of a program that has just started, from its stack, which only the kernel has written.
 pub(crate) fn args_from_process(thread: &Thread, stack: u64, arch: Arch) -> Option<ExecArgs> {
     let bytes = thread.arguments()?;
     let count = Memory(thread.tid).pointer(stack, arch)?;
@@ -91,14 +91,14 @@ pub(crate) fn args_from_process(thread: &Thread, stack: u64, arch: Arch) -> Opti
     })
 }
 
-/// The arguments that an exec was given, from the memory of the caller.
+/// The arguments of an exec that is about to start, from the memory of the caller.
 pub(crate) fn args_from_caller(memory: Memory, array: u64, arch: Arch) -> Option<ExecArgs> {
     let (count, bytes) = memory.strings(array, arch, MAX_ARGV_BYTES)?;
     Some(ExecArgs { count, bytes })
 }
 
-/// What the kernel opened after the file that was named: the interpreter of a script, and the loader of a
-/// program that is linked dynamically.
+/// Files that the kernel opened after the named file: the interpreter of a script, and the ELF interpreter of a
+/// dynamically linked program.
 pub(crate) fn interpreters(
     thread: &Thread,
     named: &NamedObject,
@@ -111,7 +111,7 @@ pub(crate) fn interpreters(
         _ => true,
     };
     if !same(running, named.inode) {
-        // A script's first argument is its interpreter, as the script spelt it.
+        // The first argument is the interpreter as written in the script.
         let name = arguments.bytes.split(|&byte| byte == 0).next();
         found.push(Interpreter {
             name: name.unwrap_or_default().to_vec(),
@@ -130,7 +130,7 @@ pub(crate) fn interpreters(
     found
 }
 
-/// The loader that a running program asks for in its ELF header.
+/// The ELF interpreter (`PT_INTERP`) of a running program.
 ///
 /// # Source
 /// `elf(5)`.

@@ -1,8 +1,7 @@
-//! Objects that a call names, looked up for its task: below its `/proc` root, working directory and
-//! descriptors.
+//! Objects that a syscall names, looked up through the `/proc` directory of its task: `root`, `cwd` and `fd`.
 //!
-//! What a call makes, removes or changes is looked at before the call; what it opens, after it, through the
-//! descriptor that it returned.
+//! Objects that the syscall creates, deletes or changes are looked up at entry; opened objects at exit, through
+//! the returned descriptor.
 
 use std::ffi::OsStr;
 use std::os::fd::AsRawFd as _;
@@ -18,41 +17,40 @@ use nix::sys::stat::{Mode, major, minor};
 use crate::task::Thread;
 use crate::task::memory::Memory;
 
-/// One object of a call.
+/// One object of a syscall.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedObject {
     pub(crate) object: ObjectArg,
-    /// Name as given; `None` for a descriptor, and where no name could be read.
+    /// Name as given; `None` for a descriptor.
     pub(crate) name: Option<Vec<u8>>,
-    /// Where it is, from the task's directory in `/proc`.
+    /// Path relative to `/proc/TID`.
     proc_path: Vec<u8>,
     follow_symlink: bool,
-    /// It, as far as it was found.
+    /// Its inode, if found.
     pub(crate) inode: Option<Inode>,
-    /// Its directory, where the call makes or removes it.
+    /// Inode of its parent directory, if the syscall creates or deletes the object.
     pub(crate) parent: Option<Inode>,
-    /// Where it is, absolute and without links; empty when not asked for or not known.
+    /// Absolute resolved path; empty when not needed or not known.
     pub(crate) path: Vec<u8>,
-    /// The same of its directory.
+    /// Absolute resolved path of the parent directory; empty likewise.
     pub(crate) parent_path: Vec<u8>,
-    /// An open may make it.
+    /// The syscall is an open that can create it.
     pub(crate) may_create: bool,
 }
 
-/// What is looked up of objects.
+/// Whether paths of objects are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathLookup {
-    /// Their paths too: a rule compares them.
+    /// A rule tests paths.
     Wanted,
     /// Inodes only.
     Unneeded,
 }
 
-/// Reads the names of a call's objects. A name that cannot be read is an error only when the memory may
-/// not be looked at: a call with a wrong address names nothing.
+/// Reads the names of the objects of a syscall. Objects whose name is at an invalid address are omitted.
 ///
 /// # Errors
-/// `EPERM`, `ESRCH`.
+/// `EPERM`, `ESRCH`: the memory of the task cannot be read.
 pub(crate) fn named_objects(
     shapes: &'static [ObjectArg],
     call: &str,
@@ -91,7 +89,7 @@ pub(crate) fn named_objects(
     Ok(all)
 }
 
-/// The socket in the file system that an address names.
+/// The object of a Unix socket address with a path.
 pub(crate) fn socket(name: &[u8], effect: ObjectEffect) -> NamedObject {
     let object = ObjectArg {
         place: ObjectRef::Path(1),
@@ -120,8 +118,8 @@ impl NamedObject {
         }
     }
 
-    /// Looks at it before the call. What is opened is left for later, unless it may have to be made or
-    /// the result will not be seen.
+    /// Looks the object up at syscall entry. An object to be opened is left to [`Self::look_up_opened`], unless
+    /// the open can create it or the exit is not awaited.
     pub(crate) fn look_up_before(
         &mut self,
         thread: &Thread,
@@ -135,13 +133,13 @@ impl NamedObject {
         }
     }
 
-    /// Looks at what the call has made.
+    /// Looks up an object that the syscall created.
     pub(crate) fn look_up_created(&mut self, thread: &Thread) {
         let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
         self.inode = thread.stat(&self.proc_path, flags).ok().map(inode);
     }
 
-    /// Looks at what was opened, through its descriptor, or at what could not be opened.
+    /// Looks up an opened object through its descriptor, or by name when the open failed.
     pub(crate) fn look_up_opened(&mut self, thread: &Thread, exit: i64, paths: PathLookup) {
         let Ok(fd) = u64::try_from(exit) else {
             if !self.may_create && exit != -i64::from(libc::ENOENT) {
@@ -190,9 +188,9 @@ impl NamedObject {
     }
 }
 
-/// Where a name is, seen from the task's directory in `/proc`.
+/// Path of a name relative to `/proc/TID`.
 fn proc_path(dir: Option<u64>, name: &[u8]) -> Vec<u8> {
-    // These lead to whoever looks: here they must lead to the task.
+    // These paths depend on the task that resolves them.
     for (own, of_task) in [
         (b"/proc/self/".as_slice(), b"".as_slice()),
         (b"/proc/thread-self/", b""),
@@ -223,13 +221,13 @@ fn fd_path(fd: u64) -> Vec<u8> {
     format!("fd/{}", fd_number(fd)).into_bytes()
 }
 
-/// A descriptor, as the kernel takes it from a register.
+/// A descriptor from a register, truncated as in the kernel.
 const fn fd_number(register: u64) -> i32 {
     let [a, b, c, d, ..] = register.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])
 }
 
-/// Directory and last component.
+/// Splits a path into directory and last component.
 fn split_path(proc_path: &[u8]) -> (&[u8], &[u8]) {
     let end = proc_path
         .iter()
@@ -237,7 +235,7 @@ fn split_path(proc_path: &[u8]) -> (&[u8], &[u8]) {
         .map_or(0, |at| at + 1);
     let trimmed = proc_path.get(..end).unwrap_or_default();
     match trimmed.iter().rposition(|&byte| byte == b'/') {
-        // With its slash: `cwd/` is the directory, `cwd` the link to it.
+        // Keep the slash: `cwd/` is the directory, `cwd` a link to it.
         Some(at) => trimmed.split_at(at + 1),
         None => (trimmed, b""),
     }
@@ -251,7 +249,7 @@ fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The path by which the kernel knows a place.
+/// The absolute path that the kernel shows for a path relative to `/proc/TID`.
 fn resolved_path(thread: &Thread, proc_path: &[u8], follow_symlink: bool) -> Option<Vec<u8>> {
     let mut flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     if !follow_symlink {
@@ -268,7 +266,7 @@ fn resolved_path(thread: &Thread, proc_path: &[u8], follow_symlink: bool) -> Opt
     Some(link.into_vec())
 }
 
-/// Whether a link at the end of the name is followed.
+/// Whether the syscall follows a symbolic link in the last component.
 fn follow_symlink(call: &str, object: ObjectArg, args: &[u64; 6]) -> bool {
     let flag = |index: usize, bit: i32| {
         args.get(index)
@@ -294,15 +292,15 @@ fn follow_symlink(call: &str, object: ObjectArg, args: &[u64; 6]) -> bool {
     }
 }
 
-/// Facts of an inode, with device numbers as the kernel keeps them.
-pub(crate) fn inode(about: libc::stat) -> Inode {
+/// An inode from the result of `stat(2)`, with device numbers in the kernel's encoding.
+pub(crate) fn inode(stat: libc::stat) -> Inode {
     Inode {
-        ino: about.st_ino,
-        dev: device(about.st_dev),
-        mode: about.st_mode,
-        uid: about.st_uid,
-        gid: about.st_gid,
-        rdev: device(about.st_rdev),
+        ino: stat.st_ino,
+        dev: device(stat.st_dev),
+        mode: stat.st_mode,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: device(stat.st_rdev),
     }
 }
 

@@ -1,7 +1,7 @@
-//! PATH items of a call: its objects in the roles and the order in which the kernel's audit lists them.
+//! PATH items of a syscall: its objects, with the name types and in the order of the kernel's audit.
 //!
-//! Unlike the BPF engines, this module knows what was there before the call: directories, what a rename
-//! replaces, and whether a failed call had found its object.
+//! Unlike the BPF engines, this module knows the objects before the syscall: parent directories, the object that
+//! a rename replaces, and whether the object of a failed syscall existed.
 
 use audit::event::{Inode, NameSource, NameType, PathItem, parent_name, succeeded};
 use audit::plan::objects::{ObjectEffect, ObjectRef};
@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 use super::exec::Interpreter;
 use super::object::NamedObject;
 
-/// A call and how it ended.
+/// A syscall at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ItemBuilder<'a> {
     pub(crate) objects: &'a [NamedObject],
     pub(crate) cwd: &'a [u8],
     /// `None` when the result is not known.
     pub(crate) exit: Option<i64>,
-    /// Interpreters of a program that was started, in the order in which the kernel opened them.
+    /// Interpreters of an executed program, in the order in which the kernel opened them.
     pub(crate) interpreters: &'a [Interpreter],
 }
 
@@ -54,7 +54,7 @@ impl<'a> ItemBuilder<'a> {
         self.exit.is_none_or(succeeded)
     }
 
-    /// What the call removes, then what it makes.
+    /// Appends deleted objects, then created ones.
     fn append_changed_items(&self, items: &mut Items<'a>) {
         let removed = |object: &&NamedObject| object.object.effect == ObjectEffect::Delete;
         let made = |object: &&NamedObject| object.object.effect == ObjectEffect::Create;
@@ -62,7 +62,7 @@ impl<'a> ItemBuilder<'a> {
             .exit
             .is_some_and(|exit| -exit == i64::from(libc::ENOENT));
         for object in self.objects.iter().filter(removed) {
-            // Without the result, what was there before the call tells whether it can succeed.
+            // Without the result, the syscall can succeed only if the object existed at entry.
             let succeeded_or_unknown = self.exit.is_some() && self.succeeded_or_unknown();
             if succeeded_or_unknown || (!failed_early && object.inode.is_some()) {
                 items.push(item(object, NameType::Delete, object.inode));

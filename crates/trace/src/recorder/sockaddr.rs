@@ -1,18 +1,18 @@
-//! Socket addresses that a call gives or gets, as the kernel's audit keeps them.
+//! Socket addresses that a syscall passes or returns.
 
 use audit::ids::Arch;
 use audit::plan::sockaddr::{self, SockaddrDirection, SockaddrSource, SyscallSockaddr};
 
 use crate::task::memory::Memory;
 
-/// `struct sockaddr_storage`: no address is longer.
+/// `sizeof(struct sockaddr_storage)`; no address is longer.
 const SOCKADDR_STORAGE_BYTES: usize = 128;
 
-/// Bytes of a `struct mmsghdr`.
+/// `sizeof(struct mmsghdr)`.
 const MMSGHDR_BYTES: u64 = 64;
 const COMPAT_MMSGHDR_BYTES: u64 = 32;
 
-/// A call that may have an address.
+/// A syscall that can have a socket address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SockaddrArgs {
     pub(crate) address: SyscallSockaddr,
@@ -22,7 +22,7 @@ pub(crate) struct SockaddrArgs {
 }
 
 impl SockaddrArgs {
-    /// The address that it is given. That of several messages is known when they are sent.
+    /// The address that is passed to the kernel. The address of `sendmmsg` is read at exit.
     pub(crate) fn read_given(self) -> Option<Vec<u8>> {
         match self.resolved()? {
             (call, SockaddrDirection::Given, SockaddrSource::Argument(at)) => {
@@ -33,7 +33,7 @@ impl SockaddrArgs {
         }
     }
 
-    /// The address that it has filled in, or that of the last message which it has sent.
+    /// The address that the kernel returned, or that of the last message sent.
     pub(crate) fn read_result(self, result: i64) -> Option<Vec<u8>> {
         let result = u64::try_from(result).ok()?;
         match self.resolved()? {
@@ -46,7 +46,7 @@ impl SockaddrArgs {
         }
     }
 
-    /// Where the address is; of `socketcall`, in the call that it makes.
+    /// Location of the address. For `socketcall`, replaces the arguments by those of the socket operation.
     fn resolved(mut self) -> Option<(Self, SockaddrDirection, SockaddrSource)> {
         if let SyscallSockaddr::At(way, place) = self.address {
             return Some((self, way, place));
@@ -89,7 +89,7 @@ impl SockaddrArgs {
         }
     }
 
-    /// The address in one of the headers that the second argument points to.
+    /// The address in the message header at `index` of the array that the second argument points to.
     fn message(&self, index: u64) -> Option<Vec<u8>> {
         let (size, after) = if self.arch == Arch::I386 {
             (COMPAT_MMSGHDR_BYTES, 4)
@@ -119,7 +119,7 @@ pub(crate) fn family(address: &[u8]) -> Option<u32> {
     family.map(u32::from)
 }
 
-/// The name of a socket in the file system that is in an address.
+/// The path in a Unix socket address.
 ///
 /// # Source
 /// `unix(7)`.

@@ -1,5 +1,5 @@
-//! Stops by notification: the kernel holds a call until the supervisor says that it may be made. Nobody is
-//! traced, and nobody learns what the call returned.
+//! Backend `Notify`: the kernel stops a syscall at entry until the supervisor continues it. The result is not
+//! known.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::thread;
@@ -16,7 +16,7 @@ use crate::ptrace::{StopEvent, wait};
 use crate::recorder::Observer;
 use crate::recorder::{Recorder, SyscallEntry, SyscallResult, call};
 
-/// Follows the command until nobody is left whom the filter could stop.
+/// Handles notifications until no task uses the filter any more.
 pub(crate) fn follow<O: Observer>(
     started: TracedCommand,
     mut recorder: Recorder<'_, O>,
@@ -74,7 +74,8 @@ fn handle<O: Observer>(
     }
 }
 
-/// Whether receiving fails when nobody is left: since v6.11; before, it waits for ever.
+/// Whether `SECCOMP_IOCTL_NOTIF_RECV` fails when no task uses the filter any more: since v6.11. Before, it
+/// blocks forever.
 fn receive_reports_end() -> bool {
     let release = nix::sys::utsname::uname().ok();
     let release = release.as_ref().and_then(|name| name.release().to_str());
@@ -85,15 +86,15 @@ fn receive_reports_end() -> bool {
     (numbers.next(), numbers.next()) >= (Some(6), Some(11))
 }
 
-/// The next call that is stopped; `None` when the filter has no user any more.
+/// The next notification; `None` when no task uses the filter any more.
 fn receive(listener: &OwnedFd, polls: bool) -> Result<Option<libc::seccomp_notif>, Errno> {
     loop {
         if polls && !wait_for_call(listener)? {
             return Ok(None);
         }
-        // SAFETY: all zeroes is a value of this struct of numbers, and the only one the kernel takes.
+        // SAFETY: all members are integers; the kernel requires all of them to be 0.
         let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-        // SAFETY: the request writes a struct of this type.
+        // SAFETY: the request writes a `struct seccomp_notif` to the address, which is writable.
         let answer = unsafe {
             libc::ioctl(
                 listener.as_raw_fd(),
@@ -103,7 +104,7 @@ fn receive(listener: &OwnedFd, polls: bool) -> Result<Option<libc::seccomp_notif
         };
         match Errno::result(answer) {
             Ok(_) => return Ok(Some(notification)),
-            // Whoever made the call has been killed since, or nobody is left.
+            // The stopped task was killed, or no task uses the filter any more.
             Err(Errno::ENOENT) if polls || wait_for_call(listener)? => {}
             Err(Errno::ENOENT) => return Ok(None),
             Err(Errno::EINTR) => {}
@@ -112,7 +113,7 @@ fn receive(listener: &OwnedFd, polls: bool) -> Result<Option<libc::seccomp_notif
     }
 }
 
-/// Waits until a call is stopped; false when the filter has no user any more.
+/// Waits for a notification; false when no task uses the filter any more.
 fn wait_for_call(listener: &OwnedFd) -> Result<bool, Errno> {
     loop {
         let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
@@ -131,7 +132,7 @@ fn wait_for_call(listener: &OwnedFd) -> Result<bool, Errno> {
     }
 }
 
-/// Has the kernel make the call; false when its task has been killed since.
+/// Continues a stopped syscall; false when its task was killed.
 fn continue_syscall(listener: &OwnedFd, id: u64) -> bool {
     const SECCOMP_USER_NOTIF_FLAG_CONTINUE: u32 = 1;
     let mut response = libc::seccomp_notif_resp {
@@ -140,7 +141,7 @@ fn continue_syscall(listener: &OwnedFd, id: u64) -> bool {
         error: 0,
         flags: SECCOMP_USER_NOTIF_FLAG_CONTINUE,
     };
-    // SAFETY: the request reads a struct of this type.
+    // SAFETY: the request reads a `struct seccomp_notif_resp` from the address.
     let answer = unsafe {
         libc::ioctl(
             listener.as_raw_fd(),
@@ -151,7 +152,8 @@ fn continue_syscall(listener: &OwnedFd, id: u64) -> bool {
     answer == 0
 }
 
-/// Waits for the end of the first process, and stops with it where it is of our own process group.
+/// Waits for the end of the first process. Stops this process when a job-control signal stops it and both are
+/// in the same process group.
 fn wait_for_exit(child: Pid, early_stop: Option<StopEvent>) -> CommandStatus {
     let mut known = early_stop;
     loop {

@@ -1,5 +1,5 @@
-//! Stops by ptrace: one before each call that the filter stops, and one at its end where its result is
-//! wanted. New processes and threads are tracees from their start.
+//! Backend `Ptrace`: a stop at the entry of each syscall that the filter selects, and one at its exit when the
+//! result is needed. New processes and threads are traced from their start.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,13 +20,14 @@ use crate::ptrace::{ResumeMode, StopEvent, SyscallInfo, previous_tid, resume, sy
 use crate::recorder::Observer;
 use crate::recorder::{PendingSyscall, Recorder, SyscallEntry, SyscallResult, call};
 
-/// How long the next stop is waited for without sleeping: going to sleep and being woken, often on
-/// another CPU, takes longer than most calls do.
+/// How long to poll for the next stop before sleeping. Sleeping and waking, often on another CPU, takes longer
+/// than most syscalls.
 const SPIN: Duration = Duration::from_micros(30);
-/// A process group is stopped signal by signal: how long none may come before we stop with it.
+/// A process group is stopped one process at a time: how long no stop may arrive before the group counts as
+/// stopped.
 const GROUP_STOP_QUIET_MS: u16 = 10;
 
-/// Follows the command until nobody of it is left.
+/// Handles stops until all tasks of the command have ended.
 pub(crate) fn follow<O: Observer>(
     started: TracedCommand,
     mut recorder: Recorder<'_, O>,
@@ -70,14 +71,14 @@ struct Tracer<'a, O> {
     root: Pid,
     shared: SharedPage,
     status: Option<CommandStatus>,
-    /// Calls whose end is waited for, by thread.
+    /// Syscalls in progress whose exit stops, by thread.
     pending: HashMap<i32, PendingSyscall>,
-    /// The first process has been stopped as one of our own process group.
+    /// The first process was stopped with the process group of this process.
     group_stopped: bool,
-    /// A call was let go a moment ago: the next stop may be near.
+    /// A task was resumed just now; the next stop may follow soon.
     spin: bool,
     is_smp: bool,
-    /// `ptrace`, which fails for who is traced.
+    /// `ptrace(2)` of both ABIs, which fails for tasks that are traced already.
     ptrace_syscalls: Vec<SyscallId>,
     warned_ptrace: bool,
 }
@@ -87,7 +88,7 @@ impl<O: Observer> Tracer<'_, O> {
         if self.group_stopped {
             self.stop_with_group();
         }
-        // On one CPU, whoever stays awake keeps the others from coming to a stop.
+        // With one CPU, polling would keep the tracees from running.
         if std::mem::take(&mut self.spin) && self.is_smp {
             let until = Instant::now() + SPIN;
             loop {
@@ -107,7 +108,7 @@ impl<O: Observer> Tracer<'_, O> {
         match change {
             StopEvent::Exited(code) => self.handle_end(pid, CommandStatus::Exited(code)),
             StopEvent::Signaled(signal) => {
-                // The numbers above are real-time signals, which have no name.
+                // Real-time signals are not in `Signal`.
                 let status = Signal::try_from(signal)
                     .map_or(CommandStatus::Exited(128 + signal), CommandStatus::Signaled);
                 self.handle_end(pid, status);
@@ -177,7 +178,7 @@ impl<O: Observer> Tracer<'_, O> {
         self.spin = true;
     }
 
-    /// A thread that execs becomes the leader of its process; all others have ended.
+    /// A thread that execs becomes the thread group leader; all other threads have ended.
     fn handle_exec(&mut self, pid: Pid) {
         if let Some(former) = previous_tid(pid).filter(|&former| former != pid) {
             self.end_pending(pid);
@@ -213,8 +214,8 @@ impl<O: Observer> Tracer<'_, O> {
         resume(pid, request, signal);
     }
 
-    /// Stops as the command did, so that the shell which waits for us takes the terminal back. First,
-    /// every process of the group gets its own signal, which only we can pass on.
+    /// Stops this process as the command was stopped, so that the shell takes the terminal back. First passes
+    /// the stop signal to every process of the group, which only the tracer can do.
     fn stop_with_group(&mut self) {
         self.group_stopped = false;
         loop {
@@ -233,16 +234,15 @@ impl<O: Observer> Tracer<'_, O> {
             }
         }
         self.group_stopped = false;
-        // We go on when the shell says so, and so does the command.
+        // SIGCONT from the shell continues this process and the command.
         let _stopped = raise(Signal::SIGSTOP);
     }
 
     fn warn_ptrace(&mut self) {
         if !std::mem::replace(&mut self.warned_ptrace, true) {
             self.recorder.warn(
-                "a process of the command uses ptrace, which is refused: a task can have one tracer, \
-                 and that is tollgate; with --no-result and rules that do not ask for exit or success \
-                 it is none",
+                "ptrace(2) fails in this command: a task can have one tracer, and tollgate traces it; \
+                 --no-result, with rules that do not test exit or success, needs no tracer",
             );
         }
     }

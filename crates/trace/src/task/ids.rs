@@ -1,4 +1,4 @@
-//! Ids of a task, from its pidfd or from `/proc`.
+//! User, group and process ids of a task, from its pidfd or from `/proc`.
 
 use std::fs::File;
 use std::io;
@@ -14,25 +14,25 @@ use nix::unistd::Pid;
 pub(crate) struct Ids {
     pub(crate) tgid: u32,
     pub(crate) ppid: u32,
-    /// Real, effective, saved, file system.
+    /// Real, effective, saved and file system id.
     pub(crate) uid: [u32; 4],
     pub(crate) gid: [u32; 4],
 }
 
-/// Where ids are read.
+/// Source of ids.
 #[derive(Debug)]
 pub(crate) enum IdSource {
-    /// By `PIDFD_GET_INFO`, since v6.13.
+    /// `PIDFD_GET_INFO`, v6.13.
     Pidfd(OwnedFd),
-    /// In `/proc/TID/status`.
+    /// `/proc/TID/status`.
     Status(File),
 }
 
 impl IdSource {
-    /// The best source that this kernel has, and what it says now. `status` opens the other one.
+    /// Opens the fastest source that the kernel supports, and reads it. `status` opens `/proc/TID/status`.
     ///
     /// # Errors
-    /// When the task has gone.
+    /// When the task has ended.
     pub(crate) fn open(
         tid: Pid,
         status: impl FnOnce() -> io::Result<File>,
@@ -48,10 +48,10 @@ impl IdSource {
     }
 }
 
-/// A pidfd of a thread; of one that leads no process since v6.9.
+/// Opens a pidfd of a thread. For threads other than the group leader this needs v6.9.
 fn pidfd(tid: Pid) -> io::Result<OwnedFd> {
     const PIDFD_THREAD: libc::c_ulong = 0o200; // O_EXCL
-    // SAFETY: the call takes two numbers.
+    // SAFETY: the arguments are integers.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_pidfd_open,
@@ -61,7 +61,7 @@ fn pidfd(tid: Pid) -> io::Result<OwnedFd> {
     };
     let fd = Errno::result(fd)?;
     let fd = i32::try_from(fd).map_err(|_wide| Errno::EMFILE)?;
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the system call has opened this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -86,10 +86,10 @@ struct PidfdInfo {
 }
 
 impl IdSource {
-    /// What it says now.
+    /// Reads the current ids.
     ///
     /// # Errors
-    /// When the task has gone.
+    /// When the task has ended.
     pub(crate) fn read(&self) -> io::Result<Ids> {
         match self {
             Self::Pidfd(fd) => {
@@ -102,7 +102,7 @@ impl IdSource {
                     mask: PID_AND_CREDS,
                     ..PidfdInfo::default()
                 };
-                // SAFETY: the request writes at most the 64 bytes that its number says.
+                // SAFETY: the request number encodes 64 bytes, the size of `info`; the kernel writes no more.
                 let answer = unsafe { libc::ioctl(fd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
                 Errno::result(answer)?;
                 if info.mask & PID_AND_CREDS != PID_AND_CREDS {
@@ -142,7 +142,7 @@ fn parse_status(status: &[u8]) -> Option<Ids> {
     })
 }
 
-/// All of a file of `/proc`.
+/// Reads a file of `/proc` from its start.
 pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 4096];
     let mut used = 0;

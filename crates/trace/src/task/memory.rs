@@ -1,4 +1,4 @@
-//! The memory of a stopped task. What it holds may be anything, and may change while it is read.
+//! Memory of a stopped task. Its contents are untrusted and can change while they are read.
 
 use std::io::IoSliceMut;
 
@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 
 use audit::ids::Arch;
 
-/// `PATH_MAX`: no longer name is a name.
+/// `PATH_MAX` of `include/uapi/linux/limits.h`.
 const PATH_MAX: usize = 4096;
 const PAGE: usize = 4096;
-/// Most names are shorter.
+/// Length of the first read of a string; most names are shorter.
 const FIRST_READ: usize = 256;
 /// `MAX_ARG_STRLEN` of `include/uapi/linux/binfmts.h`.
 const MAX_ARG_STRLEN: usize = 32 * PAGE;
@@ -21,10 +21,10 @@ const MAX_ARG_STRLEN: usize = 32 * PAGE;
 pub(crate) struct Memory(pub(crate) Pid);
 
 impl Memory {
-    /// Bytes at an address: at most as many as fit, fewer where the memory ends.
+    /// Reads bytes at an address; fewer than requested when the mapping ends before.
     ///
     /// # Errors
-    /// When not one byte can be read.
+    /// As `process_vm_readv(2)`, when no byte can be read.
     pub(crate) fn read(self, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
         let base = usize::try_from(at).map_err(|_wide| Errno::EFAULT)?;
         let remote = RemoteIoVec {
@@ -37,7 +37,7 @@ impl Memory {
     /// Appends the string at an address, without its NUL.
     ///
     /// # Errors
-    /// When it cannot be read, or has more than `longest` bytes.
+    /// As [`Self::read`]; `ENAMETOOLONG` when the string has more than `longest` bytes.
     fn string(self, at: u64, longest: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
         let start = into.len();
         let mut wanted = FIRST_READ;
@@ -70,24 +70,24 @@ impl Memory {
         }
     }
 
-    /// The name at an address.
+    /// Reads the path name at an address.
     ///
     /// # Errors
-    /// When there is none, or it is longer than a name can be.
+    /// As [`Self::read`]; `ENAMETOOLONG` when it has more than `PATH_MAX` bytes.
     pub(crate) fn name(self, at: u64) -> Result<Vec<u8>, Errno> {
         let mut name = Vec::new();
         self.string(at, PATH_MAX, &mut name)?;
         Ok(name)
     }
 
-    /// A number of 64 bits.
+    /// Reads a 64-bit word.
     pub(crate) fn word(self, at: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         let read = self.read(at, &mut bytes).ok()?;
         (read == bytes.len()).then(|| u64::from_ne_bytes(bytes))
     }
 
-    /// An address as this ABI has it.
+    /// Reads a pointer of an ABI.
     pub(crate) fn pointer(self, at: u64, arch: Arch) -> Option<u64> {
         let mut bytes = [0; 8];
         let size = pointer_bytes(arch);
@@ -96,8 +96,8 @@ impl Memory {
         (read == size).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// Strings of an array that ends with a null address, each with its NUL, and how many there are.
-    /// `None` when they cannot be read, or take more than `longest` bytes.
+    /// Reads the strings of a null-terminated array of pointers: their number, and their bytes, each with its
+    /// NUL. `None` when they cannot be read, or have more than `longest` bytes.
     pub(crate) fn strings(self, array: u64, arch: Arch, longest: usize) -> Option<(u32, Vec<u8>)> {
         let mut all = Vec::new();
         let mut count = 0;

@@ -1,27 +1,26 @@
-//! Answers of stock programs, in which serial numbers and times of day are put out of the way: serial numbers
-//! are the events that they stand for, and all times of day are one.
+//! Normalized output of stock programs: serials are replaced with event numbers, and all times of day with one.
 
 use std::collections::BTreeMap;
 
-/// What stands for any time of day.
+/// Replacement of each time of day.
 const TIME: &str = "TIME";
 
-/// Which event a serial number stands for.
+/// Event numbers by serial.
 #[derive(Debug, Default)]
 pub(super) struct Labels(BTreeMap<u32, String>);
 
 impl Labels {
-    /// Has a number stand for an event; says whether it did not before.
+    /// Maps a serial to an event; returns whether the serial is new.
     pub(super) fn add(&mut self, serial: u32, event: usize) -> bool {
         self.0.insert(serial, format!("EVENT-{event}")).is_none()
     }
 
-    /// An answer in which serial numbers are events, and times of day only that.
+    /// The normalized output.
     pub(super) fn put_in(&self, answer: &str) -> String {
         let mut text = String::new();
         for line in answer.lines() {
             let line = self.in_line(line);
-            // A row of a report ends with the number of the event.
+            // A row of a report ends with the serial.
             let of_report = line.starts_with(|first: char| first.is_ascii_digit());
             match line.rsplit_once(' ') {
                 Some((row, serial)) if of_report && row.contains(TIME) => {
@@ -39,7 +38,7 @@ impl Labels {
     fn in_line(&self, line: &str) -> String {
         let mut text = String::new();
         let mut rest = line;
-        // A colon is in every time of day, and before every serial of a stamp.
+        // Each time of day contains a colon, and each serial of a stamp follows one.
         while let Some(colon) = rest.find(':') {
             let before = rest.get(..colon).unwrap_or_default();
             let seconds = before.rsplit_once("audit(").map(|(_, seconds)| seconds);
@@ -65,7 +64,7 @@ impl Labels {
         text + rest
     }
 
-    /// Takes what follows a time, `:SERIAL` in a stamp or `,SERIAL` in a table; returns the rest.
+    /// Parses the serial after a time, `:SERIAL` in a stamp or `,SERIAL` in a table; returns the rest.
     fn serial<'a>(&self, rest: &'a str, text: &mut String) -> &'a str {
         if !rest.starts_with([':', ',']) {
             return rest;
@@ -78,7 +77,7 @@ impl Labels {
         after
     }
 
-    /// Writes the event that a number stands for. Messages have the kernel's number in both logs.
+    /// Writes the event of a serial. The kernel's own records have the same serial in both logs.
     fn event(&self, serial: &str, text: &mut String) {
         let known = serial.parse().ok().and_then(|serial| self.0.get(&serial));
         *text += known.map_or(serial, String::as_str);

@@ -1,4 +1,4 @@
-//! Calls that look at what a name stands for, change its attributes, or take it as a place.
+//! Syscalls that read or change the attributes of an object, or use it as a directory or mount point.
 
 use super::steps::{CWD, Run, Step, Who, numbers, step};
 use crate::program::{Arg, Entry};
@@ -26,7 +26,7 @@ pub(super) fn runs(entry: Entry) -> Vec<Run> {
     steps.extend(sizes_and_times());
     steps.extend(extended());
     steps.extend(looks());
-    // A program of 32 bits has no other call for some of these.
+    // A 32-bit program has no other syscall for some of these.
     if entry == Entry::Syscall {
         steps.extend(looks_of_64_bits());
     }
@@ -206,7 +206,7 @@ fn places() -> Vec<Step> {
         step!("chdir", "/tmp/w"),
         step!("mount", "source", "/tmp/w/sub", "tmpfs", 0, 0),
         step!("open", "sub/new", 0o100 | O_RDWR, 0o600),
-        // What is open keeps it from being unmounted.
+        // An open file prevents the unmount.
         step!("close", Arg::Result),
         step!("mount", "source", "sub", "tmpfs", MS_REMOUNT, 0),
         step!("umount2", "/tmp/w/sub", 0),

@@ -1,4 +1,4 @@
-//! Calls that start programs. Each that succeeds is the last of its own program.
+//! Syscalls that execute programs. A successful one is the last of its program.
 
 use super::steps::{CWD, Run, Step, Who, numbers, step};
 use crate::program::{Arg, Entry};
@@ -25,7 +25,7 @@ pub(super) fn runs(entry: Entry) -> Vec<Run> {
     runs
 }
 
-/// A list of arguments.
+/// An argument vector.
 fn words(words: &[&[u8]]) -> Arg {
     let bytes = |word: &&[u8]| Arg::Bytes([*word, b"\0"].concat());
     let mut list: Vec<Arg> = words.iter().map(bytes).collect();
@@ -126,7 +126,7 @@ fn failing() -> Vec<Step> {
     ]
 }
 
-/// Gives a program capabilities, for who starts it later.
+/// Sets file capabilities of a program that is executed later.
 fn capable() -> Vec<Step> {
     // `struct vfs_cap_data` of version 2, effective: CAP_CHOWN and CAP_NET_RAW permitted.
     let capabilities = numbers([0x0200_0001_u32, 0x2001, 0, 0, 0].map(u32::to_ne_bytes));

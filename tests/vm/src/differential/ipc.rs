@@ -1,4 +1,4 @@
-//! Calls of System V IPC and of message queues, of 64 bits.
+//! Syscalls of System V IPC and of message queues, 64-bit.
 
 use super::steps::{Run, Step, Who, numbers, step};
 use crate::program::{Arg, Entry};
@@ -34,7 +34,7 @@ pub(super) fn runs() -> Vec<Run> {
     ]
 }
 
-/// A `struct ipc64_perm` and what follows it: owner 1001, group 4242, mode 0640.
+/// A `struct ipc64_perm` and the fields after it: owner 1001, group 4242, mode 0640.
 fn owner(words_after: &[u64]) -> Arg {
     let mut bytes: Vec<u8> = [0_u32, 1001, 4242, 0, 0, 0o640]
         .into_iter()
@@ -66,7 +66,7 @@ fn system_v() -> Vec<Step> {
         step!("msgrcv", messages(), room(), 4, 0, 0),
         step!("msgrcv", messages(), room(), 4, 0, 0o4000),
         step!("msgctl", messages(), IPC_STAT, room()),
-        // Room for messages is the word behind three times and two counts.
+        // `msg_qbytes` is the word after three times and two counts.
         step!("msgctl", messages(), IPC_SET, owner(&[0, 0, 0, 0, 0, 4096])),
         step!("msgctl", messages(), IPC_SET, 1),
         step!("msgctl", 999, IPC_STAT, room()),
@@ -90,7 +90,7 @@ fn system_v() -> Vec<Step> {
     ]
 }
 
-/// The same of the 32-bit table: through the multiplexer `ipc`, and directly.
+/// The same in the 32-bit table: through `ipc`, and directly.
 pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
     let (semget, semctl, msgsnd, msgget, msgctl, shmget, shmctl) = (2, 3, 11, 13, 14, 23, 24);
     let ipc_64 = 0x100;

@@ -1,4 +1,4 @@
-//! The kernel's own audit, and what it sends to whoever has registered as its daemon.
+//! The kernel's audit, and the records that it sends to its registered daemon.
 //!
 //! There is no `auditd` in the machine: this is its part, on the same socket and with the same text.
 //! The kernel sends records in order, so that a record of our own behind all others tells when the

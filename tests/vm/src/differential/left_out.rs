@@ -1,4 +1,4 @@
-//! Calls on a file system that the filesystem list leaves out, and on one that it does not.
+//! Syscalls on a file system that the filesystem list excludes, and on one that it does not.
 
 use super::steps::{CWD, Run, Who, step};
 use crate::program::{Arg, Entry};

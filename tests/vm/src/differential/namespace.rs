@@ -1,4 +1,4 @@
-//! Calls that make, remove and rename.
+//! Syscalls that create, remove and rename names.
 
 use nix::libc::{S_IFCHR, S_IFIFO, S_IFREG};
 

@@ -1,4 +1,4 @@
-//! Calls about descriptors, processes, memory, capabilities, modules and clocks, of 64 bits.
+//! Syscalls on descriptors, processes, memory, capabilities, modules and clocks, 64-bit.
 
 use nix::libc::{AF_UNIX, SOCK_STREAM};
 
@@ -94,7 +94,7 @@ fn modules() -> Vec<Step> {
     ]
 }
 
-/// A `struct timex` with these of its members.
+/// A `struct timex` with these members.
 fn timex(modes: u32, words: &[(usize, i64)]) -> Arg {
     let mut bytes = vec![0; 208];
     let mut put = |at: usize, value: &[u8]| {
@@ -153,7 +153,7 @@ fn clocks() -> Vec<Step> {
     ]
 }
 
-/// The same of the 32-bit table, and `openat2`.
+/// The same in the 32-bit table, and `openat2`.
 pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
     let two = || Arg::Bytes(vec![0; 8]);
     let info = || Arg::Bytes(vec![0; 128]);
@@ -166,7 +166,7 @@ pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
         (words[0], words[2]) = (modes, frequency);
         numbers(words.map(u32::to_ne_bytes))
     };
-    // The first descriptor that is free: a list of arguments has no results in it.
+    // The first free descriptor: an array of arguments cannot contain results.
     let old = |flags, fd: i32, offset: i32| {
         Arg::Words(crate::program::args![0, 4096, read, flags, fd, offset])
     };

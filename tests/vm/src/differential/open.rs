@@ -1,4 +1,4 @@
-//! Calls that open.
+//! Syscalls that open files.
 
 use nix::libc::{
     O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC,
@@ -28,7 +28,7 @@ fn openat(name: &'static str, flags: i32) -> Step {
     step!("openat", CWD, name, flags, 0o640)
 }
 
-/// A name that is too long as a whole, and one with a component that is.
+/// A name that is too long, and a name with a component that is too long.
 fn too_long() -> [Arg; 2] {
     [5000, 300].map(|length| {
         let mut name = vec![b'x'; length];
@@ -138,7 +138,7 @@ fn other_calls() -> Vec<Step> {
     let how = |flags: i32, mode: u64, resolve: u64| {
         numbers([i64::from(flags).cast_unsigned(), mode, resolve].map(u64::to_ne_bytes))
     };
-    // Says how much room there is; the kernel writes the handle.
+    // The size of the handle; the kernel writes the handle.
     let handle = || {
         let mut bytes = 128_u32.to_ne_bytes().to_vec();
         bytes.resize(136, 0);

@@ -1,4 +1,4 @@
-//! Calls that take or give addresses of sockets.
+//! Syscalls with socket addresses.
 
 use nix::libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
 
@@ -15,9 +15,9 @@ pub(super) fn runs(entry: Entry) -> Vec<Run> {
     ]
 }
 
-/// Through the call that all calls about sockets once were.
+/// Through `socketcall`.
 pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
-    // The first descriptor that is free; a list of arguments has no results in it.
+    // The first free descriptor: an array of arguments cannot contain results.
     let socket = || Arg::Number(3);
     let call = |number: i32, args: Vec<Arg>| step!("socketcall", number, Arg::Words(args));
     let (bind, connect, listen, sendto) = (2, 3, 4, 11);
@@ -185,7 +185,7 @@ fn header(address: Arg, size: i32) -> Arg {
         0.into(),
         0.into(),
         0.into(),
-        // A `struct mmsghdr` goes on with a length.
+        // A `struct mmsghdr` continues with a length.
         0.into(),
     ])
 }

@@ -1,4 +1,4 @@
-//! What a workload is told to do: programs one after the other, each with its calls by name.
+//! Workloads: programs in order, each with its syscalls by name.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -15,22 +15,22 @@ use super::GROUP;
 use crate::machine::{PROGRAMS, USER};
 use crate::program::{Arg, Entry, Program};
 
-/// Where workloads work. Its absolute name is in many calls.
+/// The directory of workloads. Many syscalls have its absolute name.
 pub(crate) const PLACE: &str = "/tmp/w";
 
 /// `AT_FDCWD`: names are relative to the working directory.
 pub(crate) const CWD: i32 = -100;
 
-/// Who a program is.
+/// The user of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// May do everything.
+    /// Root.
     Root,
     /// [`USER`].
     User,
 }
 
-/// One program.
+/// A program.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) who: Who,
@@ -38,17 +38,17 @@ pub(crate) struct Run {
     pub(crate) steps: Vec<Step>,
 }
 
-/// One call.
+/// A syscall.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) args: Vec<Arg>,
     pub(crate) saved: Option<&'static str>,
-    /// What is written to memory before the call.
+    /// Words that are written to memory before the syscall.
     pub(crate) stores: Vec<Store>,
 }
 
-/// A word to be written, so many bytes behind what a call has returned.
+/// A word, and its address as an offset from the result of a syscall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
     pub(crate) base: &'static str,
@@ -56,7 +56,7 @@ pub(crate) struct Store {
     pub(crate) word: u64,
 }
 
-/// A call: its name, then its arguments.
+/// A syscall: its name, then its arguments.
 macro_rules! step {
     ($name:literal $(, $arg:expr)* $(,)?) => {
         $crate::differential::steps::Step {
@@ -70,32 +70,32 @@ macro_rules! step {
 pub(crate) use step;
 
 impl Step {
-    /// Keeps what the call returns, for [`Arg::Saved`].
+    /// Saves the result for [`Arg::Saved`].
     pub(crate) const fn save(mut self, name: &'static str) -> Self {
         self.saved = Some(name);
         self
     }
 
-    /// Writes words to memory before the call.
+    /// Writes words to memory before the syscall.
     pub(crate) fn storing(mut self, stores: Vec<Store>) -> Self {
         self.stores = stores;
         self
     }
 }
 
-/// Bytes of numbers, one after the other.
+/// The concatenated bytes of numbers.
 pub(crate) fn numbers<const N: usize>(numbers: impl IntoIterator<Item = [u8; N]>) -> Arg {
     Arg::Bytes(numbers.into_iter().flatten().collect())
 }
 
-/// A program that makes these calls, in the table of its entry.
+/// A program that makes these syscalls, in the table of its entry.
 ///
 /// # Errors
-/// When the table has no such call.
+/// If the table has no such syscall.
 pub(crate) fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
     let arch = match entry {
         Entry::Syscall => Arch::X86_64,
-        Entry::Interrupt | Entry::Narrow => Arch::I386,
+        Entry::Int80 | Entry::I386 => Arch::I386,
     };
     let mut program = Program::new(entry);
     for step in steps {
@@ -112,10 +112,10 @@ pub(crate) fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
     Ok(program)
 }
 
-/// Runs the programs in a fresh place; returns their process ids.
+/// Runs the programs in a new directory; returns their process ids.
 ///
 /// # Errors
-/// When one cannot be made or started, or does not end well.
+/// If one cannot be written or started, or fails.
 pub(crate) fn run(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
     make_place().context("cannot make a place to work in")?;
     let pids = run_in_place(test, runs);
@@ -123,8 +123,8 @@ pub(crate) fn run(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
     pids
 }
 
-/// Each program has our working directory: no rule names a call that is made before its `execve`. The
-/// kernel would keep our own command line for it.
+/// Each program inherits the working directory: no rule may match a syscall before its `execve`, or the kernel
+/// would keep this process's command line for it.
 fn run_in_place(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
     let mut pids = Vec::new();
     for (number, run) in runs.iter().enumerate() {
@@ -147,7 +147,7 @@ fn run_in_place(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// What workloads find. Calls of ours are not audited: we are of another group.
+/// Creates the files of workloads. This process has another group and is not audited.
 fn make_place() -> std::io::Result<()> {
     match fs::remove_dir_all(PLACE) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

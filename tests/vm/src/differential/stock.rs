@@ -1,4 +1,4 @@
-//! What stock programs answer of both logs of one run: `tests/differential/answers.rs`.
+//! Stock readers of both logs of one run: `tests/support/src/answers.rs`.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -24,26 +24,26 @@ const WALK: &str = "/bin/walk";
 const SAY: &str = "/bin/say";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
 
-/// The group of those who log in.
+/// The group of login tasks.
 const LOGIN: u32 = 4343;
-/// No login uid.
+/// The unset login uid.
 const UNSET: u32 = u32::MAX;
 
 const LOGGED_IN: &str = include_str!("../../../differential/session.txt");
 const REFUSED: &str = include_str!("../../../differential/refused.txt");
 
-/// Has the daemon read messages beside whoever the kernel sends them to.
+/// The daemon's setting to read the kernel's records from the multicast group.
 pub(super) fn prepare() -> anyhow::Result<()> {
     let settings = "kernel_messages = \"multicast\"\n";
     fs::write("/tmp/differential.toml", settings).context("cannot write the settings")
 }
 
-/// Asks all questions.
-pub(super) fn programs_answer_the_same(daemon: &Daemon) -> anyhow::Result<()> {
+/// Runs all questions.
+pub(super) fn stock_readers_agree(daemon: &Daemon) -> anyhow::Result<()> {
     let line = line_of_kernel()?;
     let mut audit = KernelAudit::start(daemon.rules())?;
-    // A message of a task with an audit context comes with records of its call, and none has a context where
-    // messages are all that the kernel's audit is used for.
+    // The message of a task with an audit context comes with records of its syscall; no task has a context where the
+    // kernel's audit is used for messages only.
     audit.add(&format!("-a never,task -F gid={LOGIN}"))?;
     mark(daemon, "begin-of-run")?;
     login(UNSET, REFUSED)?;
@@ -105,7 +105,7 @@ pub(super) fn programs_answer_the_same(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The families that have most of what the programs look at.
+/// The families with most of the data that the readers evaluate.
 fn families_of_calls() -> [(&'static str, Vec<Run>); 3] {
     [
         ("open", open::runs(B64)),
@@ -114,7 +114,7 @@ fn families_of_calls() -> [(&'static str, Vec<Run>); 3] {
     ]
 }
 
-/// Writes a message and waits until tollgate has it; all events before it are in its log then.
+/// Sends a message and waits until it is in tollgate's log, and so all earlier events.
 fn mark(daemon: &Daemon, text: &str) -> anyhow::Result<()> {
     let mut command = Command::new(AUDITCTL);
     let status = command.args(["-m", text]).status();
@@ -127,7 +127,7 @@ fn mark(daemon: &Daemon, text: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Messages of one who logs in.
+/// The messages of a login.
 fn login(auid: u32, text: &str) -> anyhow::Result<()> {
     fs::write("/tmp/messages", text).context("cannot write messages")?;
     let mut command = Command::new(SAY);
@@ -138,7 +138,7 @@ fn login(auid: u32, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for a second in which nothing has happened yet.
+/// Waits for the start of a second without events.
 fn next_second() -> anyhow::Result<u64> {
     let now = || {
         SystemTime::now()
@@ -151,7 +151,7 @@ fn next_second() -> anyhow::Result<u64> {
     })
 }
 
-/// What the words of the questions stand for.
+/// Values of the words in braces in the questions.
 fn values(events: &[Both], log: &[u8], middle: u64) -> anyhow::Result<Vec<(&'static str, String)>> {
     let value = |line: &[u8], name: &str| -> anyhow::Result<String> {
         let record = decode::line(line).with_context(|| line.as_bstr().to_string())?;

@@ -1,9 +1,8 @@
-//! The same operations through `io_uring`: by the submitter, by its workers, and by the thread that polls
-//! the queue; and by the submitter on its way out of another call, where what an operation waited for is there.
+//! Operations through `io_uring`: by the submitter, by its workers, by the polling thread, and by the submitter at
+//! the end of another syscall after which an operation is ready.
 //!
-//! One operation is under way at a time, and its completion is waited for, so that both auditors see
-//! them in one order. All entries of the queue are the first one: the kernel's list of them is full of
-//! zeros. Those of a chain are the first two, in turn.
+//! One operation runs at a time and its completion is awaited: both auditors see the same order. All entries of the
+//! queue are the first one, because the index array is all zeros; those of a chain are the first two in turn.
 //!
 //! # Source
 //! `struct io_uring_sqe` in `include/uapi/linux/io_uring.h`, `struct io_rings` in
@@ -18,13 +17,13 @@ use super::steps::{self, Run, Step, Store, Who, numbers, step};
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program};
 
-/// Mappings of the queues and of the entries; the kernel chooses where they are.
+/// Names of the mappings of the queues and of the entries, whose addresses the kernel chooses.
 const RINGS: &str = "rings";
 const ENTRY: &str = "entries";
-/// What entries point to is where we want it.
+/// Address of the memory that entries point to.
 const DATA: &str = "data";
 const DATA_AT: u64 = 0x1020_0000;
-/// Places for two names and a structure.
+/// Addresses of two names and a structure.
 const OLD: u64 = 0;
 const NEW: u64 = 0x400;
 const HOW: u64 = 0x800;
@@ -53,37 +52,37 @@ const AT_REMOVEDIR: u64 = 0x200;
 const SETUP_SQPOLL: u32 = 1 << 1;
 const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
 const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
-/// Milliseconds after which the thread that polls sleeps.
+/// Milliseconds after which the polling thread sleeps.
 const PATIENCE: u32 = 1;
-/// Flags of an entry, where they lie in its first word.
+/// Flags of an entry, at their position in its first word.
 const LINKED: u64 = 1 << 10;
 const BY_WORKER: u64 = 1 << 12;
 const ENTRY_BYTES: u64 = 64;
 const POLLIN: u64 = 1;
 const IN_OPEN: i32 = 0x20;
-/// Descriptors behind that of the queues.
+/// Descriptors after that of the queues.
 const SOCKET: u64 = 4;
 const EVENTS: u64 = 5;
 const NOTES: u64 = 6;
 const ENTER_GETEVENTS: i32 = 1;
 const ENTER_SQ_WAKEUP: i32 = 2;
 
-/// Where in the queues the kernel keeps what a program writes.
+/// Offsets in the queues of the fields that a program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// How many entries have been submitted.
+    /// Tail of the submission queue.
     pub(crate) submitted: u64,
-    /// How many completions have been taken.
+    /// Head of the completion queue.
     reaped: u64,
-    /// Which entry is the first, which the second and so on.
+    /// The index array of entries.
     list: u64,
 }
 
 impl Layout {
-    /// Has a program in this directory ask the kernel.
+    /// Queries the kernel with a program in this directory.
     ///
     /// # Errors
-    /// When the kernel has no `io_uring`.
+    /// If the kernel lacks `io_uring`.
     pub(crate) fn ask(directory: &Path) -> anyhow::Result<Self> {
         let parameters = || Arg::Shared("parameters", vec![0; 120]);
         let path = directory.join("layout");
@@ -105,7 +104,7 @@ impl Layout {
         })
     }
 
-    /// Writes both counts. They may lie in one word, and are written as a whole.
+    /// Writes head and tail, as a whole: they may share a word.
     fn counts(self, submitted: u64, reaped: u64) -> Vec<Store> {
         let place = |at, word| Store {
             base: RINGS,
@@ -120,32 +119,30 @@ impl Layout {
     }
 }
 
-/// Who does the work.
+/// The task that runs operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worker {
-    /// The task that submits, where it need not wait.
+    /// The submitting task, which does not wait.
     Submitter,
     /// A worker of that task.
     Pool,
-    /// The thread that polls the queue. It sleeps after a millisecond without work, and each call of
-    /// ours wakes it.
+    /// The polling thread. It sleeps after a millisecond without work; each submission wakes it.
     Poller,
-    /// The task that submits, on its way out of another call: a chain begins with waiting for what that call
-    /// brings about.
+    /// The submitting task, at the end of another syscall: a chain starts with a poll for an effect of that syscall.
     Chain,
 }
 
-/// One operation.
+/// An operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     code: u64,
     fd: u64,
-    /// Words from the second on: another address, address, length and flags.
+    /// Words 2 to 4: second address, address, length and flags.
     words: [u64; 3],
     data: Vec<Store>,
 }
 
-/// Words in a mapping, from a place on.
+/// Words in a mapping from an offset.
 fn words(base: &'static str, at: u64, words: impl IntoIterator<Item = u64>) -> Vec<Store> {
     let places = (at..).step_by(8).zip(words);
     places.map(|(at, word)| Store { base, at, word }).collect()
@@ -190,7 +187,7 @@ fn openat2(name: &str, flags: u64) -> Operation {
     }
 }
 
-/// One about a descriptor alone.
+/// An operation with only a descriptor.
 fn of_descriptor(code: u64, fd: u64, address: u64, length: u64) -> Operation {
     Operation {
         code,
@@ -238,7 +235,7 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Operations on what a list of rules finds in its directory.
+/// Operations on the files in a list's directory.
 pub(crate) fn on_files() -> Vec<Operation> {
     vec![
         operation(op::OPENAT, "file", 0, 0),
@@ -262,7 +259,7 @@ pub(crate) fn on_files() -> Vec<Operation> {
     ]
 }
 
-/// The queue of a program, polled by a thread or not, and the operations that it has been given so far.
+/// The queue of a program, with or without a polling thread, and its operations so far.
 #[derive(Debug)]
 pub(crate) struct Queue {
     layout: Layout,
@@ -279,7 +276,7 @@ impl Queue {
         }
     }
 
-    /// Steps that make it.
+    /// Steps that set it up.
     pub(crate) fn made(&self) -> Vec<Step> {
         self.made_with(if self.polled { SETUP_SQPOLL } else { 0 })
     }
@@ -301,7 +298,7 @@ impl Queue {
         ]
     }
 
-    /// Has an operation done, by a worker or by whoever can, and waits for it.
+    /// Submits an operation, with or without a worker, and waits for it.
     pub(crate) fn give(&mut self, operation: Operation, by_worker: bool) -> Step {
         let flags = if by_worker { BY_WORKER } else { 0 };
         let mut data = entry(0, operation, flags);
@@ -312,7 +309,7 @@ impl Queue {
         step!("io_uring_enter", Arg::Saved("ring"), 1, 1, flags, 0, 0).storing(data)
     }
 
-    /// Steps that make chains of two possible.
+    /// Steps that set up chains of two.
     fn chains(&self) -> Vec<Step> {
         let pairs = words(RINGS, self.layout.list, [1 << 32; 4]);
         vec![
@@ -322,7 +319,7 @@ impl Queue {
         ]
     }
 
-    /// Has an operation done when a call has made a descriptor ready to read, and waits for it.
+    /// Submits an operation that runs when a syscall has made a descriptor readable, and waits for it.
     fn give_chain(&mut self, operation: Operation, fd: u64, call: Step) -> [Step; 3] {
         let mut wait = of_descriptor(op::POLL_ADD, fd, 0, 0);
         wait.words[2] = POLLIN << 32;
@@ -355,7 +352,7 @@ fn entry(at: u64, operation: Operation, flags: u64) -> Vec<Store> {
     data
 }
 
-/// Each operation when a call that no rule names lets it go on, and one when a call does that rules name.
+/// Runs each operation after a syscall that no rule names, and one after a syscall that rules name.
 fn chained(queue: &mut Queue) -> Vec<Step> {
     let number = || Arg::Bytes(1_u64.to_ne_bytes().to_vec());
     let events = EVENTS.cast_signed();
@@ -371,11 +368,11 @@ fn chained(queue: &mut Queue) -> Vec<Step> {
     steps
 }
 
-/// Steps after which an open of `file` may go on, and does not before the kernel is asked for completions, or
-/// takes back what there is to do.
+/// Steps after which an open of `file` is ready, but runs only when the kernel is asked for completions or cancels
+/// pending operations.
 ///
 /// # Errors
-/// When the kernel has no `io_uring`.
+/// If the kernel lacks `io_uring`.
 pub(super) fn open_that_waits() -> anyhow::Result<Vec<Step>> {
     let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
     let mut steps = queue.made_with(SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN);
@@ -389,10 +386,10 @@ pub(super) fn open_that_waits() -> anyhow::Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// A program that has the worker do everything, and then makes one call of its own.
+/// A program that submits all operations to the worker, then makes one syscall.
 ///
 /// # Errors
-/// When the kernel has no `io_uring`.
+/// If the kernel lacks `io_uring`.
 pub(super) fn runs(worker: Worker) -> anyhow::Result<Vec<Run>> {
     let layout = Layout::ask(Path::new(PROGRAMS))?;
     let mut queue = Queue::new(layout, worker == Worker::Poller);

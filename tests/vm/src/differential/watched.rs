@@ -1,7 +1,7 @@
-//! Rules that need a watch, and what could keep an object from them: operations of `io_uring` that are done
-//! in the middle of a call or on the way out of it, and what a call before has left.
+//! Rules with watches, and cases in which they could miss an object: `io_uring` operations that run within a
+//! syscall or at its end, and state of an earlier syscall.
 //!
-//! Without the object there is no event at all, so that these are looked for in tollgate's log.
+//! Without the object there is no event: the tests expect the events in tollgate's log.
 
 use anyhow::ensure;
 use support::event::{self, Event};
@@ -32,7 +32,7 @@ const RULES: &str = "\
 -a always,exit -F arch=b64 -S exit,exit_group -F gid=4242 -k watched
 ";
 
-/// Runs a program of these steps; returns its events, but for its end.
+/// Runs a program of these steps; returns its events without its exit.
 fn logged(daemon: &Daemon, test: &str, runs: &[Run]) -> anyhow::Result<Vec<Event>> {
     let mut logged = Vec::new();
     for pid in steps::run(test, runs)? {
@@ -54,7 +54,7 @@ fn logged(daemon: &Daemon, test: &str, runs: &[Run]) -> anyhow::Result<Vec<Event
     Ok(logged)
 }
 
-/// Operations among events: which, how they ended, and the objects.
+/// The operations among events: name, result and objects.
 fn operations(events: &[Event]) -> Vec<(String, String, Vec<String>)> {
     let operation = |event: &Event| {
         let field = |name| event.field("URINGOP", name);
@@ -66,8 +66,8 @@ fn operations(events: &[Event]) -> Vec<(String, String, Vec<String>)> {
     operations
 }
 
-/// What the submitter does in `io_uring_enter` is what it does on its way out of `write`, and of a call that
-/// rules name.
+/// The submitter runs the same operations in `io_uring_enter` as at the end of `write` and of a syscall that rules
+/// name.
 fn operations_on_the_way_out(daemon: &Daemon) -> anyhow::Result<()> {
     let done = |test, worker| -> anyhow::Result<_> {
         Ok(operations(&logged(daemon, test, &uring::runs(worker)?)?))
@@ -88,7 +88,7 @@ fn run(steps: Vec<Step>) -> [Run; 1] {
     }]
 }
 
-/// An exec has what `io_uring` still has to do done or taken back, when its program has been found.
+/// An exec runs or cancels pending `io_uring` operations after it has found its program.
 fn an_operation_inside_an_exec(daemon: &Daemon) -> anyhow::Result<()> {
     let argv = Arg::Words(vec![Arg::Bytes(b"true\0".to_vec()), 0.into()]);
     let mut steps = uring::open_that_waits()?;
@@ -106,7 +106,7 @@ fn an_operation_inside_an_exec(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The process has started by an exec of which there is no event: nothing of it is in that of one which fails.
+/// The process started with an exec without event: the event of a later failed exec contains nothing of it.
 fn an_exec_behind_another(daemon: &Daemon) -> anyhow::Result<()> {
     let events = logged(
         daemon,

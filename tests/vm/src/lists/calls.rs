@@ -1,4 +1,4 @@
-//! The calls that tasks of a scene make, in either ABI.
+//! The syscalls that the tasks of a list make, in both ABIs.
 
 use super::workload::Scene;
 use crate::differential::steps::{CWD, Step, numbers, step};
@@ -20,7 +20,7 @@ fn open_how(flags: i32) -> Arg {
     numbers([u64::from(flags.cast_unsigned()), 0, 0].map(u64::to_ne_bytes))
 }
 
-/// Calls of 64 bits.
+/// 64-bit syscalls.
 pub(super) fn wide(scene: &Scene) -> Vec<Step> {
     let room = || Arg::Bytes(vec![0; 256]);
     let group = || i64::from(scene.group());
@@ -119,7 +119,7 @@ pub(super) fn wide(scene: &Scene) -> Vec<Step> {
     steps
 }
 
-/// Calls that give an address, or are given one.
+/// Syscalls with socket addresses.
 fn on_sockets() -> Vec<Step> {
     let room = || Arg::Bytes(vec![0; 256]);
     vec![
@@ -173,14 +173,14 @@ fn inet() -> Arg {
     Arg::Bytes(bytes)
 }
 
-/// A `struct msghdr` with nothing but an address.
+/// A `struct msghdr` with an address only.
 fn message() -> Arg {
     let mut words = vec![inet(), 16.into()];
     words.resize(7, 0.into());
     Arg::Words(words)
 }
 
-/// Calls through the 32-bit entry.
+/// Syscalls through the 32-bit entry.
 pub(super) fn narrow(scene: &Scene) -> Vec<Step> {
     vec![
         step!("getpid"),

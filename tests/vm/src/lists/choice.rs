@@ -1,4 +1,4 @@
-//! What an auditor chose: of each event what was called, with which arguments and result, and the key.
+//! The choices of an auditor: the syscall, arguments, result and key of each event.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,41 +10,41 @@ use audit::table;
 use bstr::ByteSlice as _;
 use serde::Deserialize;
 
-/// What the function of an operation returns that is to be tried again.
+/// Result of an operation that is to be retried.
 const AGAIN: &str = "-11";
 
-/// What an auditor chose of each process, in the order of its log.
+/// The choices of an auditor by process, in the order of its log.
 #[derive(Debug, Default)]
 pub(super) struct Choices(BTreeMap<u32, Vec<Choice>>);
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Name of the call, with `32:` before those of the 32-bit table.
+    /// Name of the syscall, with prefix `32:` for the 32-bit table.
     pub(super) call: String,
     args: [String; 4],
-    /// Nothing where the call did not return.
+    /// `None` if the syscall did not return.
     pub(super) exit: Option<String>,
-    /// As it is written.
+    /// As in the record.
     key: String,
 }
 
-/// Who has chosen what the other has not.
+/// The auditor that recorded the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Side {
     Kernel,
     Tollgate,
-    /// Both have, by different rules.
+    /// Both, by different rules.
     Key,
 }
 
-/// Something that one has chosen and the other has not, or by another rule.
+/// An event that only one auditor recorded, or that both recorded by different rules.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
     pub(super) side: Side,
     pub(super) choice: Choice,
-    /// The key that tollgate gives, where both have chosen.
+    /// Tollgate's key, if both recorded the event.
     pub(super) key: String,
 }
 
@@ -56,10 +56,10 @@ impl fmt::Display for Difference {
 }
 
 impl Choices {
-    /// Reads a log.
+    /// Parses a log.
     ///
     /// # Errors
-    /// When a record of a call lacks what each must have.
+    /// If a SYSCALL or URINGOP record lacks a mandatory field.
     pub(super) fn read(log: &[u8]) -> anyhow::Result<Self> {
         let mut choices = Self::default();
         let is_head =
@@ -73,7 +73,7 @@ impl Choices {
         Ok(choices)
     }
 
-    /// Those of one process.
+    /// The choices of one process.
     pub(super) fn of(&self, pid: u32) -> &[Choice] {
         self.0.get(&pid).map_or(&[], Vec::as_slice)
     }
@@ -99,7 +99,7 @@ impl Choice {
             let choice = Self {
                 call: format!("uring:{}", name.unwrap_or(number)),
                 args: Default::default(),
-                // The kernel has what its own function returned, and it tries again what would have to wait.
+                // The kernel records the result of its function, and retries operations that would wait.
                 exit: fields.get("exit").cloned().filter(|exit| exit == AGAIN),
                 key: field("key")?.clone(),
             };
@@ -119,8 +119,8 @@ impl Choice {
         Ok((pid, choice))
     }
 
-    /// Whether it is recorded whatever the rules are, or for something else: that a login uid is set, a first
-    /// try of an operation, and the call in which operations are done.
+    /// Whether the event does not depend on the rules: the setting of a login uid, the first try of an operation, and
+    /// the syscall that runs operations.
     fn is_by_the_way(&self) -> bool {
         let is_tried_again = self.call.starts_with("uring:") && self.exit.as_deref() == Some(AGAIN);
         is_tried_again || ["write", "32:write", "io_uring_enter"].contains(&self.call.as_str())
@@ -144,7 +144,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// What they do not agree about. Events of one process come in one order.
+/// The differences. Events of one process are in the same order.
 pub(super) fn differences(theirs: &[Choice], ours: &[Choice]) -> Vec<Difference> {
     let difference = |side, choice: &Choice, key: &str| Difference {
         side,

@@ -1,4 +1,4 @@
-//! Random rule lists: what the parsers of both auditors take, of every kind of condition.
+//! Random rule lists that the parsers of both auditors accept, with all kinds of conditions.
 
 mod words;
 
@@ -11,7 +11,7 @@ use words::{
     PAIRS, PERMS, WIDE,
 };
 
-/// The lines of the filesystem list, of which half of the runs have some.
+/// The lines of the filesystem list; half of the runs have some.
 pub(super) fn filesystems(random: &mut Random) -> Vec<String> {
     if random.once_in(2) {
         return Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn filesystems(random: &mut Random) -> Vec<String> {
     lines.collect()
 }
 
-/// What a list is about: the first choice that is made for it.
+/// The subject of a list: its first random choice.
 pub(super) fn about(random: &mut Random) -> About {
     if random.once_in(6) {
         About::Operations
@@ -46,7 +46,7 @@ pub(super) fn list(random: &mut Random, scene: &Scene) -> Vec<String> {
         has_place: false,
     };
     let count = 1 + writer.random.below(6);
-    // The kernel refuses a rule that is loaded already.
+    // The kernel rejects a duplicate rule.
     let mut known = BTreeSet::new();
     let mut lines = Vec::new();
     for number in 0..count {
@@ -68,16 +68,16 @@ pub(super) fn list(random: &mut Random, scene: &Scene) -> Vec<String> {
 }
 
 struct Writer<'a> {
-    /// What only the list's task has.
+    /// A condition that only the list's task meets.
     scope: String,
     scene: &'a Scene,
     random: &'a mut Random,
-    /// Whether the rule has a program already: the kernel takes one of them in a rule.
+    /// Whether the rule has an `exe` field: the kernel accepts one per rule.
     has_program: bool,
-    /// Whether the rule has a path, directory or inode already: the kernel takes one of them in a rule.
+    /// Whether the rule has a path, directory or inode: the kernel accepts one per rule.
     has_place: bool,
-    /// Whether a rule is about one object already. The kernel asks rules about the objects of an event
-    /// object by object, and stops at the first one that some rule is about.
+    /// Whether a rule names an object. The kernel evaluates rules with objects object by object, and stops at the first
+    /// object that a rule names.
     has_object: bool,
 }
 
@@ -143,7 +143,7 @@ impl Writer<'_> {
         format!("{action},io_uring -S {operations}{fields} -F {scope}")
     }
 
-    /// What the list of `io_uring` takes and a worker has as the program has it.
+    /// Fields that the `io_uring` list accepts and that are equal for a worker and the program.
     fn of_worker(&mut self) -> String {
         let place = &self.scene.place;
         match self.random.below(6) {
@@ -172,8 +172,8 @@ impl Writer<'_> {
         format!("-w {place}/{name} -p {perm}")
     }
 
-    /// A rule about objects. A perm stands before the arch: behind it, one `auditctl` would add calls to the
-    /// rule and another would not.
+    /// A rule with an object. `perm` precedes `arch`: after it, one version of `auditctl` would add syscalls to the
+    /// rule and the other would not.
     fn about_objects(&mut self, action: &str, object: &str) -> String {
         let perm = if self.random.once_in(3) {
             String::new()
@@ -197,7 +197,7 @@ impl Writer<'_> {
             .to_owned()
     }
 
-    /// Arch and calls; without an arch the numbers are those of 64 bits and stand for calls of both ABIs.
+    /// Arch and syscalls; without an arch the numbers are those of the 64-bit table and apply to both ABIs.
     fn calls(&mut self) -> (String, String) {
         let arch = if self.random.once_in(6) {
             String::new()
@@ -271,7 +271,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What no security module of a test machine compares.
+    /// Fields that no LSM of a test machine compares.
     fn of_labels(&mut self) -> String {
         let field =
             self.random

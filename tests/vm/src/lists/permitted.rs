@@ -1,5 +1,5 @@
-//! Permitted differences between what the kernel's audit and tollgate choose to record:
-//! `tests/differential/lists.toml`, which explains the fields.
+//! Permitted differences between the events that the kernel's audit and tollgate record:
+//! `tests/differential/lists.toml`, which documents the fields.
 
 use serde::Deserialize;
 use support::permitted::Permitted;
@@ -18,11 +18,11 @@ pub(super) struct ChoiceEntry {
     sides: Option<Vec<Side>>,
     key: Option<String>,
     rules: Vec<String>,
-    /// Why they differ.
+    /// The reason.
     pub(super) reason: String,
 }
 
-/// The entries for one engine. No run needs every entry.
+/// The entries for one engine. A run need not use every entry.
 ///
 /// # Errors
 /// The file is malformed.

@@ -1,11 +1,11 @@
-//! Random choices that can be made again: a seed and a number give the same ones everywhere.
+//! Reproducible random choices: a seed and a number determine them.
 
-/// A source of choices.
+/// A random number generator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The source of one list.
+    /// The generator of one list.
     pub(super) fn of(seed: u64, number: u32) -> Self {
         let mut mixed = Self(seed);
         let seed = mixed.next();
@@ -21,23 +21,23 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below another.
+    /// A number below a limit.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end.max(1)).unwrap_or(1);
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 
-    /// Once in so many times.
+    /// True once in so many times.
     pub(super) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// One of these.
+    /// Chooses one.
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    /// Some of these, in their order; at least one.
+    /// Chooses some in their order; at least one.
     pub(super) fn some<T: Copy>(&mut self, from: &[T], most: usize) -> Vec<T> {
         let count = 1 + self.below(most);
         let mut at: Vec<usize> = (0..count).map(|_| self.below(from.len())).collect();

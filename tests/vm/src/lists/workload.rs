@@ -1,4 +1,4 @@
-//! The workload of a list: the same calls for each, by a task and in a directory that are the list's own.
+//! The workload of a list: the same syscalls for each list, by its own task in its own directory.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -14,19 +14,19 @@ use crate::differential::steps::{Step, numbers, program, step};
 use crate::differential::uring::{Layout, Queue, on_files};
 use crate::program::{Arg, Entry, Program, args};
 
-/// Below it are the directories of the lists.
+/// Parent of the lists' directories.
 pub(super) const PLACES: &str = "/tmp/tollgate-lists";
 
-/// Ids of the first list; each takes [`IDS`] of them. No user of a machine has them.
+/// First id of the first list; each list has [`IDS`] ids, which no user has.
 const FIRST_ID: u32 = 600_000;
 const IDS: u32 = 16;
 
-/// What a list has to itself.
+/// The ids and the directory of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     /// Its number.
     pub(super) number: u32,
-    /// Its ids start here; the methods below say which is which.
+    /// Its first id; the methods below name the others.
     pub(super) ids: u32,
     /// Its directory.
     pub(super) place: String,
@@ -74,7 +74,7 @@ impl Scene {
         self.ids + 10
     }
 
-    /// What only the list's own task has, each as a condition.
+    /// Conditions that only the list's task meets.
     pub(super) fn scopes(&self) -> [String; 7] {
         [
             format!("uid={}", self.uid()),
@@ -87,13 +87,13 @@ impl Scene {
         ]
     }
 
-    /// Inode number and device of a file that stays.
+    /// Inode number and device of a permanent file.
     pub(super) fn kept(&self) -> Option<(u64, u64)> {
         let kept = fs::metadata(format!("{}/kept", self.place)).ok()?;
         Some((kept.ino(), kept.dev()))
     }
 
-    /// Makes the directory and what is in it.
+    /// Creates the directory and its files.
     pub(super) fn prepare(&self, layout: Layout) -> anyhow::Result<()> {
         self.make()
             .with_context(|| format!("cannot make what is in {}", self.place))?;
@@ -147,7 +147,7 @@ impl Scene {
         end.write(&self.at("end"))
     }
 
-    /// Runs the programs that a list is about; gives their process ids.
+    /// Runs the programs of a list; returns their process ids.
     pub(super) fn run(&self, about: About) -> anyhow::Result<Vec<u32>> {
         let names: &[&str] = match about {
             About::Calls => &PROGRAMS.map(|(name, _)| name),
@@ -184,7 +184,7 @@ impl Scene {
         steps
     }
 
-    /// Operations of `io_uring`, by the program and then by a worker.
+    /// `io_uring` operations, run by the program and then by a worker.
     fn ring(&self, layout: Layout) -> Vec<Step> {
         let mut steps = self.become_user(Entry::Syscall);
         let mut queue = Queue::new(layout, false);
@@ -197,7 +197,7 @@ impl Scene {
         steps
     }
 
-    /// Gives up all rights for the ids of the list.
+    /// Drops all privileges and takes the ids of the list.
     fn become_user(&self, entry: Entry) -> Vec<Step> {
         let groups = || numbers([7, self.group(), self.group() + 1].map(u32::to_ne_bytes));
         let ids = |[real, effective, saved]: [u32; 3]| {
@@ -229,20 +229,20 @@ impl Scene {
     }
 }
 
-/// What the rules of a list are about.
+/// The subject of a list's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     Calls,
     Operations,
 }
 
-/// The program that has operations of `io_uring` done.
+/// The program that submits `io_uring` operations.
 const RING: &str = "ring";
 
-/// The programs of a list that make calls.
-const PROGRAMS: [(&str, Entry); 2] = [("wide", Entry::Syscall), ("narrow", Entry::Interrupt)];
+/// The programs of a list that make syscalls.
+const PROGRAMS: [(&str, Entry); 2] = [("wide", Entry::Syscall), ("narrow", Entry::Int80)];
 
-/// The last event of a run, by a task of its own.
+/// The last event of a run, by its own task.
 pub(crate) struct Last;
 
 impl Last {
@@ -272,7 +272,7 @@ impl Last {
     }
 }
 
-/// Empties the directory of all lists.
+/// Removes the lists' directories.
 pub(super) fn clear() -> anyhow::Result<()> {
     match fs::remove_dir_all(PLACES) {
         Err(error) if error.kind() != ErrorKind::NotFound => {

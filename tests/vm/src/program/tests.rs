@@ -1,4 +1,4 @@
-//! Programs that run on this machine and show what they do.
+//! Tests of programs on the host.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 
-/// Held from writing a program until it runs. What another thread starts meanwhile has, until its
-/// own `execve`, this program's file open for writing, and the kernel refuses to run such a file
-/// (`ETXTBSY`, `deny_write_access()` in fs/exec.c).
+/// Held from writing a program until it runs. A child that another thread forks meanwhile has this program's file
+/// open for writing until its own `execve`, and the kernel refuses to run such a file (`ETXTBSY`,
+/// `deny_write_access()` in fs/exec.c).
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]
@@ -32,7 +32,7 @@ fn each_round_makes_the_calls_in_order() {
 }
 
 #[test]
-fn a_result_is_the_next_calls_argument() {
+fn result_is_an_argument_of_the_next_call() {
     let program = Program::new(Entry::Syscall)
         .call(32, args![1]) // dup
         .call(1, vec![Arg::Result, "x".into(), 1.into()]);
@@ -40,7 +40,7 @@ fn a_result_is_the_next_calls_argument() {
 }
 
 #[test]
-fn a_program_that_counts_writes_one_word_for_each_round() {
+fn counting_program_writes_one_word_per_round() {
     let program = Program::new(Entry::Syscall)
         .call(257, args![-100, "/proc/self/stat", 0]) // openat
         .call(5, vec![Arg::Result, Arg::Buffer]) // fstat
@@ -55,7 +55,7 @@ fn a_program_that_counts_writes_one_word_for_each_round() {
 }
 
 #[test]
-fn a_program_that_counts_tells_of_a_failure() {
+fn counting_program_reports_a_failure() {
     let failing = Program::new(Entry::Syscall).call(3, args![-1]).counting(); // close
     assert_eq!(run(&failing).status.code(), Some(1));
     let idle = Program::new(Entry::Syscall).counting();
@@ -63,11 +63,11 @@ fn a_program_that_counts_tells_of_a_failure() {
 }
 
 #[test]
-fn a_saved_result_is_an_argument_of_any_later_call() {
+fn saved_result_is_an_argument_of_later_calls() {
     for (entry, [dup, close, write]) in [
         (Entry::Syscall, [32, 3, 1]),
-        (Entry::Interrupt, [41, 6, 4]),
-        (Entry::Narrow, [41, 6, 4]),
+        (Entry::Int80, [41, 6, 4]),
+        (Entry::I386, [41, 6, 4]),
     ] {
         let program = Program::new(entry)
             .call(dup, args![1])
@@ -82,7 +82,7 @@ fn a_saved_result_is_an_argument_of_any_later_call() {
 }
 
 #[test]
-fn what_the_kernel_writes_under_a_name_is_read_there() {
+fn named_bytes_are_shared() {
     let name = || Arg::Shared("name", vec![0; 256]);
     let list = Arg::Words(vec![Arg::Bytes(b"two".into()), 3.into()]);
     let program = Program::new(Entry::Syscall)
@@ -93,20 +93,20 @@ fn what_the_kernel_writes_under_a_name_is_read_there() {
 }
 
 #[test]
-fn a_list_of_strings_becomes_arguments() {
+fn array_of_strings_becomes_arguments() {
     let words = Arg::Texts(&["sh", "-c", "echo $0", "there"]);
     let program = Program::new(Entry::Syscall).call(59, vec!["/bin/sh".into(), words, 0.into()]);
     assert_eq!(run(&program).stdout, b"there\n");
 }
 
 #[test]
-fn a_program_reads_its_own_arguments() {
+fn program_reads_its_own_arguments() {
     let program = Program::new(Entry::Syscall).call(1, vec![1.into(), Arg::Argument(0), 1.into()]);
     assert_eq!(run(&program).stdout, b"/");
 }
 
 #[test]
-fn what_is_stored_is_what_a_call_reads() {
+fn stored_word_is_read_by_a_call() {
     let (at, anonymous, read_write) = (0x1000_0000, 0x32, 3);
     let memory = i64::try_from(at).unwrap();
     let program = Program::new(Entry::Syscall)
@@ -119,7 +119,7 @@ fn what_is_stored_is_what_a_call_reads() {
 }
 
 #[test]
-fn rounds_in_which_a_word_changes_are_counted() {
+fn changes_of_a_watched_word_are_counted() {
     let (at, anonymous, read_write) = (0x1000_0000, 0x32, 3);
     let memory = i64::try_from(at).unwrap();
     let program = |call| {

@@ -1,4 +1,4 @@
-//! One call by its name, with arguments by which it ends as a rule asks.
+//! A syscall by its name, with arguments that give the result that a rule requires.
 
 use audit::rule::{Field, Rule, Value, perm};
 use bstr::ByteSlice as _;
@@ -9,20 +9,20 @@ use crate::program::{Arg, args};
 
 pub(super) const O_WRONLY: i64 = 1;
 
-/// How a call must end.
+/// The required result of a syscall.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Any,
     Success,
-    /// Refused because of the mode of something.
+    /// EACCES because of a mode.
     Denied,
-    /// Refused to everybody.
+    /// EPERM, also for root.
     Forbidden,
-    /// Refused because of its arguments.
+    /// EINVAL because of its arguments.
     Invalid,
 }
 
-/// What a call is given.
+/// The object of a syscall.
 pub(super) struct Target {
     pub(super) path: Vec<u8>,
     pub(super) outcome: Outcome,
@@ -33,7 +33,7 @@ impl Target {
         text(&self.path)
     }
 
-    /// A name beside it.
+    /// A name in its directory.
     fn beside(&self, name: &str) -> Arg {
         let end = self.path.rfind_byte(b'/').map_or(0, |slash| slash + 1);
         let directory = self.path.get(..end).unwrap_or_default();
@@ -45,8 +45,8 @@ fn text(path: &[u8]) -> Arg {
     Arg::Bytes([path, b"\0"].concat())
 }
 
-/// The calls that make one of this name, which is the last of them. One whose end does not count gets no
-/// arguments that would make it do anything.
+/// The steps that make a syscall of this name, the last of them. A syscall whose result does not matter gets
+/// arguments without effect.
 pub(super) fn calls(name: &'static str, rule: &Rule, target: &Target) -> Vec<Step> {
     let id = i64::from(ID);
     let open = if target.outcome == Outcome::Forbidden || writes_only(rule) {
@@ -56,7 +56,7 @@ pub(super) fn calls(name: &'static str, rule: &Rule, target: &Target) -> Vec<Ste
     };
     let (path, victim) = (|| target.path(), || target.beside("victim"));
     let made = || target.beside("made");
-    // What is to be removed is made before, where that is possible.
+    // Creates the object of a removal first, if possible.
     let doomed = || match target.outcome {
         Outcome::Any | Outcome::Success | Outcome::Invalid => victim(),
         Outcome::Denied | Outcome::Forbidden => path(),
@@ -127,7 +127,7 @@ pub(super) fn calls(name: &'static str, rule: &Rule, target: &Target) -> Vec<Ste
     steps
 }
 
-/// A connection to the socket itself, by an address as long as the rule asks.
+/// A connection to the socket itself, with an address of the required length.
 fn connect(name: &'static str, rule: &Rule) -> Vec<Step> {
     let asked = rule.fields.iter().find_map(|test| match test.value {
         Value::Number(length) if test.field == Field::A2 => Some(length),
@@ -152,7 +152,7 @@ fn is_about_objects(rule: &Rule) -> bool {
     fields.any(|field| matches!(field, Field::Path | Field::Dir))
 }
 
-/// Whether only writing satisfies the rule.
+/// Whether the rule requires write access.
 fn writes_only(rule: &Rule) -> bool {
     rule.fields.iter().any(|test| {
         matches!((test.field, &test.value), (Field::Perm, Value::Number(bits))
@@ -160,7 +160,7 @@ fn writes_only(rule: &Rule) -> bool {
     })
 }
 
-/// A call.
+/// A step.
 pub(super) const fn named(name: &'static str, args: Vec<Arg>) -> Step {
     Step {
         name,

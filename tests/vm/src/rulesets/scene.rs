@@ -1,5 +1,4 @@
-//! The machine as the rules want it: what they watch is there, and so are places where calls succeed, are
-//! refused by mode, and are refused to everybody.
+//! Files for the rules: watched paths, and files whose access succeeds, is denied by mode, and is denied to all.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -16,32 +15,31 @@ use crate::differential::steps::{numbers, program, step};
 use crate::lists::Last;
 use crate::program::{Arg, Entry, Program};
 
-/// User, group and login uid of a task where a rule asks for none.
+/// User, group and login uid of a task if a rule requires none.
 pub(super) const ID: u32 = 1000;
 
-/// Where programs and files of no rule are.
+/// Directory of programs and files that no rule names.
 pub(super) const PLACE: &str = "/tmp/rulesets";
-/// A file that its owner may do anything with.
+/// A file that its owner may access.
 pub(super) const FREE: &str = "/tmp/rulesets/free/file";
 /// A file below a directory that only root may enter.
 pub(super) const LOCKED: &str = "/tmp/rulesets/locked/file";
-/// A file that nobody may change, in a directory that nobody may change.
+/// An immutable file in an immutable directory.
 pub(super) const FIXED: &str = "/tmp/rulesets/fixed/file";
-/// A program that ends.
+/// A program that exits.
 pub(super) const END: &str = "/tmp/rulesets/end";
-/// Names of a file that everybody may change, and of one that only root may open, in each directory that
-/// a rule watches.
+/// Names of a file that everybody may change and of a file that only root may open, in each watched directory.
 pub(super) const OPEN_NAME: &str = "tollgate-open";
 pub(super) const CLOSED_NAME: &str = "tollgate-closed";
 
-/// Where `cargo xtask vm` packs rule files.
+/// Directories into which `cargo xtask vm` packs rule files.
 const OWN: &str = "/rulesets/own";
 const PUBLIC: &str = "/rulesets/public";
 
-/// What rules are read for.
+/// The host for which rules are parsed.
 pub(super) struct Machine;
 
-/// Users that rules name. The rules that are loaded have their numbers.
+/// Users in rules. Loaded rules have their numbers.
 const USERS: [(&str, u32); 3] = [("root", 0), ("chrony", 990), ("ntp", 991)];
 
 impl RuleHost for Machine {
@@ -63,14 +61,14 @@ impl RuleHost for Machine {
     }
 }
 
-/// Rule files of this repository.
+/// Rule files of the repository.
 pub(super) fn own() -> anyhow::Result<Vec<PathBuf>> {
     let files = rule_files(Path::new(OWN))?;
     ensure!(!files.is_empty(), "no rule file is packed");
     Ok(files)
 }
 
-/// Rule files of public sets; none where they were not packed.
+/// Rule files of public sets; none if they were not packed.
 pub(super) fn public() -> anyhow::Result<Vec<PathBuf>> {
     rule_files(Path::new(PUBLIC))
 }
@@ -98,7 +96,7 @@ fn rule_files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Makes what the rules of all files are about.
+/// Creates the files that the rules of all files name.
 pub(super) fn prepare() -> anyhow::Result<()> {
     Last::prepare()?;
     if Path::new(FIXED).exists() {
@@ -116,7 +114,7 @@ pub(super) fn prepare() -> anyhow::Result<()> {
             }
         }
     }
-    // A directory of one rule may lie above a file of another.
+    // A directory of one rule may contain a file of another.
     for path in &directories {
         directory(path).with_context(|| format!("cannot make {}", path.display()))?;
     }
@@ -126,7 +124,7 @@ pub(super) fn prepare() -> anyhow::Result<()> {
     fix().context("cannot make a file that nobody may change")
 }
 
-/// Paths that rules watch, and whether they are meant as directories: those that end with a slash.
+/// Paths in rules, and whether they are directories: those that end with a slash.
 fn watched(text: &[u8]) -> Vec<(PathBuf, bool)> {
     let (lines, _) = parse_file(text, &Machine);
     let mut paths = Vec::new();
@@ -148,14 +146,14 @@ fn watched(text: &[u8]) -> Vec<(PathBuf, bool)> {
     paths
 }
 
-/// A directory with a file that everybody may change, and one that only root may open.
+/// Creates a directory with a file that everybody may change and a file that only root may open.
 fn directory(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)?;
     file(&path.join(OPEN_NAME), 0o777)?;
     file(&path.join(CLOSED_NAME), 0o600)
 }
 
-/// A file that is a program and ends at once, unless there is something of that name.
+/// Creates a program that exits at once, unless the path exists.
 fn file(path: &Path, mode: u32) -> io::Result<()> {
     if path.exists() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! From a rule to programs that it records: who must call, what, and how the call must end.
+//! Programs that match a rule: their identity, syscalls and results.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,23 +20,23 @@ const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 
-/// A program that a rule should record.
+/// A program that a rule should match.
 pub(super) struct Workload {
     program: Program,
     path: PathBuf,
-    /// The calls that the rule is about.
+    /// The rule's syscalls.
     pub(super) calls: Vec<SyscallId>,
 }
 
 impl Workload {
-    /// Writes the program; gives its path.
+    /// Writes the program; returns its path.
     pub(super) fn write(&self) -> io::Result<PathBuf> {
         self.program.write(&self.path)?;
         Ok(self.path.clone())
     }
 }
 
-/// Who calls.
+/// The identity of a task.
 #[derive(Clone, Copy)]
 struct Who {
     auid: u32,
@@ -46,10 +46,10 @@ struct Who {
     egid: u32,
 }
 
-/// The programs that trigger a rule: one for each login uid that it allows, a user's and none.
+/// The programs that trigger a rule: one for each login uid that it allows, set and unset.
 ///
 /// # Errors
-/// Why there is none.
+/// Why no program can trigger it.
 pub(super) fn workloads(rule: &Rule) -> Result<Vec<Workload>, String> {
     if rule.action == Action::Never {
         return Err("it suppresses, and makes no record".into());
@@ -97,7 +97,7 @@ pub(super) fn workloads(rule: &Rule) -> Result<Vec<Workload>, String> {
     made.collect()
 }
 
-/// The program that makes the calls of a rule.
+/// The program that makes the syscalls of a rule.
 fn workload(
     rule: &Rule,
     entry: Entry,
@@ -108,7 +108,7 @@ fn workload(
     let mut steps = become_user(entry, who);
     let mut about = Vec::new();
     let mut names = names(rule, entry, target.outcome);
-    // A program that another one replaces makes no more calls.
+    // After an exec the program makes no more syscalls.
     names.sort_by_key(|name| name.starts_with("exec"));
     for name in names {
         let mut calls = calls(name, rule, target);
@@ -136,18 +136,18 @@ fn workload(
 const fn arch(entry: Entry) -> Arch {
     match entry {
         Entry::Syscall => Arch::X86_64,
-        Entry::Interrupt | Entry::Narrow => Arch::I386,
+        Entry::Int80 | Entry::I386 => Arch::I386,
     }
 }
 
 fn entry(rule: &Rule) -> Result<Entry, String> {
-    [Entry::Syscall, Entry::Interrupt]
+    [Entry::Syscall, Entry::Int80]
         .into_iter()
         .find(|&entry| holds_for(rule, &[Field::Arch], |_| arch(entry).0))
         .ok_or_else(|| "it is about calls of another architecture".into())
 }
 
-/// Names of the calls to be made: those that the rule names, or one for each way of access.
+/// Names of the syscalls to make: those in the rule, or one for each access mode.
 fn names(rule: &Rule, entry: Entry, outcome: Outcome) -> Vec<&'static str> {
     if !rule.syscalls.is_all() {
         let numbers = rule.syscalls.iter();
@@ -157,7 +157,7 @@ fn names(rule: &Rule, entry: Entry, outcome: Outcome) -> Vec<&'static str> {
             .collect();
     }
     let Some(wanted) = rule.fields.iter().find(|test| test.field == Field::Perm) else {
-        // Without arguments it duplicates a descriptor to itself, which is wrong.
+        // Without arguments it duplicates a descriptor to itself, which fails.
         let invalid = outcome == Outcome::Invalid;
         return vec![if invalid { "dup3" } else { "open" }];
     };
@@ -175,7 +175,7 @@ fn names(rule: &Rule, entry: Entry, outcome: Outcome) -> Vec<&'static str> {
         .collect()
 }
 
-/// Calls that do not come back, or not soon.
+/// Syscalls that do not return, or not soon.
 const ENDLESS: [&str; 8] = [
     "exit",
     "exit_group",
@@ -212,8 +212,7 @@ fn outcome(rule: &Rule) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Tasks of which all conditions about ids hold: one for each login uid, with as few differences between
-/// its ids as the conditions allow.
+/// Tasks that meet all conditions on ids: one for each login uid, with as few different ids as possible.
 fn tasks(rule: &Rule) -> Vec<Who> {
     let mut ids = vec![ID, 0];
     for test in &rule.fields {
@@ -280,7 +279,7 @@ impl Who {
     }
 }
 
-/// Whether all conditions about some fields hold.
+/// Whether all conditions on some fields hold.
 fn holds_for(rule: &Rule, fields: &[Field], value: impl Fn(Field) -> u32) -> bool {
     rule.fields
         .iter()
@@ -331,7 +330,7 @@ fn become_user(entry: Entry, who: Who) -> Vec<Step> {
     steps
 }
 
-/// Makes arguments what the rule asks of them; of flags as little as is asked.
+/// Sets arguments to the values that the rule requires, with as few flags as possible.
 fn satisfy(rule: &Rule, args: &mut Vec<Arg>) {
     for test in &rule.fields {
         let index = match test.field {

@@ -1,4 +1,4 @@
-//! `-F` and `-C`: a field, an operator, and what it is compared with.
+//! Parses the conditions of `-F` and `-C`: a field, an operator and a value.
 
 use super::super::diagnostic::{Findings, escape_text};
 use super::super::field::{self, FieldSpec, ListSet, OPERATORS, OpSet, ValueKind};
@@ -6,7 +6,7 @@ use super::super::lexer::Word;
 use super::super::{Dialect, Field, FieldTest, List, Op, RuleHost, Value, field_pairs};
 use super::{number, value};
 
-/// Text before and after an operator.
+/// A condition split at its operator.
 pub(super) struct SplitCondition {
     pub(super) left: Word,
     pub(super) op: Op,
@@ -14,11 +14,11 @@ pub(super) struct SplitCondition {
     pub(super) right: Word,
 }
 
-/// What version 3 says of most fields on the exclude list.
+/// Message of version 3 for most fields on the exclude list.
 pub(super) const NOT_ON_EXCLUDE: &[u8] =
     b"Only msgtype, *uid, *gid, pid, and subj* fields can be used with exclude filter";
 
-/// The option that a condition was given with.
+/// The option of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConditionOption {
     /// `-F`
@@ -86,7 +86,7 @@ pub(super) fn split(
     Some(split)
 }
 
-/// `auditctl` looks in a `-C` for `!=` and `=` only, so that `uid>=gid` has a field `uid>`.
+/// `auditctl` searches a `-C` for `!=` and `=` only: `uid>=gid` has a field `uid>`.
 fn refuse_pair_text(
     word: &Word,
     find: &impl Fn(&str, Op) -> Option<(usize, usize, Op)>,
@@ -108,9 +108,9 @@ fn is_field(name: &[u8]) -> bool {
         || name.eq_ignore_ascii_case(b"field_compare")
 }
 
-/// Reads a condition other than a key; `None` after an error that leaves nothing to go on with.
+/// Parses a condition other than a key; `None` after an error that leaves no value.
 ///
-/// What is checked comes in the order of `auditctl`, which stops at the first thing it refuses.
+/// The order of checks is that of `auditctl`, which stops at the first error.
 pub(super) fn read(
     split: &SplitCondition,
     list: List,
@@ -145,7 +145,7 @@ pub(super) fn read(
     })
 }
 
-/// Version 3 lets few fields onto the exclude list.
+/// Version 3 accepts few fields on the exclude list.
 fn refuse_on_exclude(
     split: &SplitCondition,
     spec: Option<FieldSpec>,
@@ -160,7 +160,7 @@ fn refuse_on_exclude(
             "field-on-list",
             &split.left.span,
             format!(
-                "`{}` is not for the exclude list",
+                "`{}` is not valid on the exclude list",
                 escape_text(&split.left.text)
             ),
             "auditctl 3 takes msgtype, uid, gid, auid, pid, exe and subj_* there",
@@ -168,7 +168,7 @@ fn refuse_on_exclude(
     }
 }
 
-/// Reads an inter-field comparison, `-C`; `None` after an error.
+/// Parses an inter-field comparison, `-C`; `None` after an error.
 pub(super) fn read_pair(
     split: &SplitCondition,
     list: Option<List>,
@@ -210,7 +210,7 @@ pub(super) fn read_pair(
                 field::name(left),
                 field::name(right)
             ),
-            "compare two different fields of one family: user ids, or group ids",
+            "compare two different fields of the same kind: user ids, or group ids",
         );
         return None;
     };
@@ -221,7 +221,7 @@ pub(super) fn read_pair(
     })
 }
 
-/// `-F field_compare=NUMBER`: a pair by its number in the kernel ABI.
+/// Parses `-F field_compare=NUMBER`: a pair by its number in the kernel ABI.
 fn raw_pair(split: &SplitCondition, list: List, findings: &mut Findings<'_>) -> Option<FieldTest> {
     check_pair(split, Some(list), ConditionOption::Field, findings);
     if split.right.text.is_empty() {
@@ -238,7 +238,7 @@ fn raw_pair(split: &SplitCondition, list: List, findings: &mut Findings<'_>) -> 
             &split.right.span,
             format!("no comparison has number {number}"),
             format!(
-                "the kernel knows 1 to {}: better write `-C`",
+                "the kernel has comparisons 1 to {}; `-C` is clearer",
                 field_pairs::ALL.len()
             ),
         );
@@ -251,7 +251,7 @@ fn raw_pair(split: &SplitCondition, list: List, findings: &mut Findings<'_>) -> 
     })
 }
 
-/// `auditctl` looks at the list and the operator of a `-C`, and leaves the raw form to the kernel.
+/// Checks the list and the operator. `auditctl` checks those of `-C` and leaves the raw form to the kernel.
 fn check_pair(
     split: &SplitCondition,
     list: Option<List>,
@@ -261,12 +261,15 @@ fn check_pair(
     if list != Some(List::Exit) && given == ConditionOption::Pair {
         findings.auditctl_fails(&[&split.left.text, b" can only be used with exit filter list"]);
     }
-    // That there is no list was said already.
+    // A missing list is already reported.
     if let Some(list) = list.filter(|&list| list != List::Exit) {
         findings.error(
             "field-on-list",
             &split.left.span,
-            format!("the {} list takes no comparison of fields", list.name()),
+            format!(
+                "the {} list does not accept comparisons of fields",
+                list.name()
+            ),
             "use the exit list",
         );
     }
@@ -281,8 +284,7 @@ fn check_pair(
     }
 }
 
-/// Says when the kernel does not take `field` on a list. `auditctl` does not look at the list of a
-/// `-p`.
+/// Reports a list on which the kernel refuses `perm`. `auditctl` does not check the list of `-p`.
 pub(super) fn check_perm_list(list: List, at: &Word, findings: &mut Findings<'_>) {
     if let Some(spec) = field::spec(Field::Perm)
         && !spec.lists.contains(list)
@@ -325,19 +327,19 @@ fn check_list(
             "never-matches",
             &at.span,
             format!(
-                "`{}` is not looked at on the {} list",
+                "the kernel does not evaluate `{}` on the {} list",
                 spec.name,
                 list.name()
             ),
-            "the kernel stops at this rule and keeps the message: rules after it count for nothing",
+            "the kernel stops at this rule and keeps the record: the rules after it have no effect",
         );
     }
     if list == List::Task && spec.field == Field::Exe {
         findings.warning(
             "never-matches",
             &at.span,
-            "`exe` on the task list looks at no program",
-            "`=` never holds there and `!=` always does: use the exit list",
+            "`exe` on the task list is compared with no program",
+            "`=` never matches there and `!=` always does: use the exit list",
         );
     }
 }
@@ -346,11 +348,11 @@ fn not_on_list(spec: FieldSpec, list: List, at: &Word, findings: &mut Findings<'
     findings.error(
         "field-on-list",
         &at.span,
-        format!("`{}` is not for the {} list", spec.name, list.name()),
+        format!("`{}` is not valid on the {} list", spec.name, list.name()),
         if spec.lists == ListSet::NotFilesystem {
-            "the kernel takes only `fstype` and a key there".to_owned()
+            "the kernel accepts only `fstype` and a key there".to_owned()
         } else {
-            format!("it is for {}", spec.lists.describe())
+            format!("it is valid on {}", spec.lists.describe())
         },
     );
 }
@@ -385,8 +387,11 @@ fn bad_operator(
     findings.error(
         "bad-operator",
         &split.operator.span,
-        format!("operator `{}` is not for {what}", field::operator(split.op)),
-        format!("{who} takes only {}", ops.describe()),
+        format!(
+            "operator `{}` is not valid for {what}",
+            field::operator(split.op)
+        ),
+        format!("{who} accepts only {}", ops.describe()),
     );
 }
 

@@ -1,15 +1,15 @@
-//! Conditions of a rule, in the order given.
+//! The conditions of a rule, in order.
 
 use std::ops::Range;
 
 use super::super::diagnostic::Findings;
 use super::super::{Field, FieldTest, Value, field};
 
-/// Conditions that a rule can hold, the key included.
+/// Maximum number of conditions of a rule, including the key.
 ///
 /// # Source
-/// `audit_rule_fieldpair_data()` in `lib/libaudit.c` of audit-userspace 4.2, which keeps the last
-/// of the kernel's `AUDIT_MAX_FIELDS` free.
+/// `audit_rule_fieldpair_data()` in `lib/libaudit.c` of audit-userspace 4.2, which leaves the last of the kernel's
+/// `AUDIT_MAX_FIELDS` unused.
 const LIMIT: usize = 63;
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl FieldTests {
                         field::name(test.field),
                         field::name(other.field)
                     ),
-                    "the kernel answers EINVAL: it takes one of path, dir and inode, and one exe; \
+                    "the kernel answers EINVAL: it accepts one of path, dir and inode, and one exe; \
                      write a rule for each",
                 );
             }
@@ -48,7 +48,7 @@ impl FieldTests {
         self.0.push(test);
     }
 
-    /// Gives the first condition on `field` another value; whether there is one.
+    /// Replaces the value of the first condition on `field`. Returns whether there is one.
     pub(super) fn replace_value(&mut self, field: Field, value: &Value) -> bool {
         let found = self.0.iter_mut().find(|test| test.field == field);
         if let Some(test) = found {
@@ -71,7 +71,7 @@ impl FieldTests {
     }
 }
 
-/// Reports a condition for which there is no room.
+/// Reports a condition above the limit.
 pub(super) fn report_too_many(span: &Range<usize>, findings: &mut Findings<'_>) {
     findings.error(
         "too-many-fields",

@@ -1,4 +1,4 @@
-//! Keys of a rule, in the order given.
+//! The keys of a rule, in order.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::super::Dialect;
 use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 
-/// Bytes of all keys of a rule with one byte between them: `AUDIT_MAX_KEY_LEN`.
+/// Maximum length of all keys of a rule with one separator between them: `AUDIT_MAX_KEY_LEN`.
 const LIMIT_BYTES: usize = 256;
 
 /// Separates keys in the kernel ABI: `AUDIT_KEY_SEPARATOR`.
@@ -24,7 +24,7 @@ impl Keys {
                 "empty-key",
                 &word.span,
                 "the key is empty",
-                "the rule gets no key: leave `key=` out",
+                "the rule gets no key: remove it",
             );
             return;
         }
@@ -36,7 +36,7 @@ impl Keys {
                 "key-too-long",
                 &word.span,
                 format!("the keys of the rule have {bytes} bytes"),
-                format!("they may have {LIMIT_BYTES} together, one between each two included"),
+                format!("the limit is {LIMIT_BYTES}, including one separator between keys"),
             );
         }
         if word.text.contains(&SEPARATOR) {
@@ -48,7 +48,7 @@ impl Keys {
             findings.error(
                 "bad-key",
                 &word.span,
-                format!("key `{}` holds the byte 0x01", escape_text(&word.text)),
+                format!("key `{}` contains the byte 0x01", escape_text(&word.text)),
                 "that byte separates keys: write several `-k`",
             );
         }
@@ -59,7 +59,7 @@ impl Keys {
         self.0.first()
     }
 
-    /// All of them, as the kernel keeps them.
+    /// All keys in the kernel's format.
     pub(super) fn joined(&self) -> Vec<u8> {
         bstr::join([SEPARATOR], self.0.iter().map(|key| key.text.as_slice()))
     }
@@ -69,12 +69,12 @@ impl Keys {
     }
 }
 
-/// Reports a key that has nothing to label.
+/// Reports a key without anything to label.
 pub(super) fn report_unlabelled(span: &Range<usize>, findings: &mut Findings<'_>) {
     findings.error(
         "key-first",
         span,
-        "nothing before the key that it could label",
+        "the key has nothing before it to label",
         "put `-S`, `-w`, `perm`, `path`, `dir`, `exe` or `fstype` before it",
     );
 }

@@ -1,4 +1,4 @@
-//! The value of `-a`, `-A` and `-d`: a list and an action, in either order.
+//! Parses the value of `-a`, `-A` and `-d`: a list and an action, in either order.
 
 use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
@@ -6,18 +6,17 @@ use super::super::{Action, Dialect, List};
 
 const ADVICE: &str = "write a list and an action with a comma between them, such as `always,exit`";
 
-/// What came of it.
+/// Result of parsing.
 pub(super) enum ParsedList {
     /// The list and the action.
     Valid(List, Action),
     /// An error was reported.
     Invalid,
-    /// The action is one that `auditctl` passes over, with the rule.
+    /// The action is deprecated, and `auditctl` skips the rule.
     Deprecated,
 }
 
-/// Reads `list,action` or `action,list`. Lists are read in any case by version 4, actions only as
-/// they are spelled here.
+/// Parses `list,action` or `action,list`. Version 4 ignores the case of lists. Actions are case-sensitive.
 pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -> ParsedList {
     let comma = word.text.iter().position(|&byte| byte == b',');
     let Some(comma) = comma.filter(|&at| !word.tail(at + 1).text.contains(&b',')) else {
@@ -33,7 +32,7 @@ pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -
                     "deprecated-action",
                     &part.span,
                     "action `possible` is deprecated",
-                    "the rule is left out, as auditctl does: write `always`",
+                    "the rule is skipped, as by auditctl: write `always`",
                 );
                 return ParsedList::Deprecated;
             }
@@ -41,8 +40,8 @@ pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -
                 findings.error(
                     "bad-list",
                     &part.span,
-                    "the entry list is gone",
-                    "use the exit list: no other is for syscalls",
+                    "the entry list no longer exists",
+                    "use the exit list",
                 );
                 return ParsedList::Invalid;
             }
@@ -71,7 +70,7 @@ fn by_name(name: &[u8], dialect: Dialect) -> Option<List> {
     })
 }
 
-/// Version 3 does not know the list of `io_uring`.
+/// Lists of a version. Version 3 does not have `io_uring`.
 fn lists(dialect: Dialect) -> impl Iterator<Item = List> {
     List::ALL
         .into_iter()

@@ -1,5 +1,4 @@
-//! Numbers as C reads them: `0x` for hex, a leading `0` for octal, and an end at the first byte
-//! that is no digit.
+//! Parses numbers as C does: `0x` for hex, a leading `0` for octal, up to the first byte that is not a digit.
 
 use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
@@ -7,29 +6,29 @@ use super::super::lexer::Word;
 /// A number at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rule) struct Scanned {
-    /// The number; `None` when it takes more than 64 bits.
+    /// The number; `None` if it has more than 64 bits.
     pub(super) value: Option<u64>,
-    /// Bytes that it is made of.
+    /// Number of bytes parsed.
     pub(super) used: usize,
 }
 
 impl Scanned {
-    /// What C keeps of it in 32 bits; `None` when not even 64 can hold it.
+    /// The low 32 bits, as C truncates; `None` if the number has more than 64 bits.
     pub(in crate::rule) fn low_bits(self) -> Option<u32> {
         u32::try_from(self.value? & u64::from(u32::MAX)).ok()
     }
 }
 
-/// What to do with a number that 32 bits cannot hold.
+/// Handling of a number of more than 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wide {
-    /// It is an error.
+    /// Report an error.
     Refuse,
-    /// Keep the low 32 bits, as the kernel does, and warn.
+    /// Truncate to the low 32 bits, as the kernel does, and warn.
     Cut,
 }
 
-/// Reads a number that must begin with a digit, as `strtoul(3)` does with base 0.
+/// Parses a number that begins with a digit, as `strtoul(3)` does with base 0.
 pub(in crate::rule) fn scan(text: &[u8]) -> Option<Scanned> {
     if !text.first()?.is_ascii_digit() {
         return None;
@@ -54,7 +53,7 @@ pub(in crate::rule) fn scan(text: &[u8]) -> Option<Scanned> {
     Some(Scanned { value, used })
 }
 
-/// As [`unsigned`], for a field of which `auditctl` wants a number.
+/// As [`unsigned`], for a field for which `auditctl` requires a digit first.
 pub(super) fn field(
     what: &str,
     word: &Word,
@@ -67,14 +66,13 @@ pub(super) fn field(
     unsigned(what, word, wide, findings)
 }
 
-/// What `auditctl` says of a field without a number.
+/// Adds the message of `auditctl` for a field without a number.
 pub(super) fn refuse_field(what: &str, findings: &mut Findings<'_>) {
     findings.auditctl_fails(&[b"-F value should be number for ", what.as_bytes()]);
 }
 
-/// Reads `word` as 32 bits; `None` when it is no number. Bytes after the number only earn a
-/// warning, because `auditctl` passes over them; of a number that is too large it takes the low
-/// bits, and so it is still given here, after the error.
+/// Parses 32 bits; `None` if `word` is not a number. Bytes after the number give a warning, because `auditctl`
+/// ignores them. A number that is too large gives an error and its low bits, which `auditctl` uses.
 pub(super) fn unsigned(
     what: &str,
     word: &Word,
@@ -95,7 +93,7 @@ pub(super) fn unsigned(
     Some(value)
 }
 
-/// As [`unsigned`], or the negative of it after a minus, in two's complement.
+/// As [`unsigned`], with an optional minus; negative numbers in two's complement.
 pub(super) fn signed(
     what: &str,
     word: &Word,
@@ -121,7 +119,7 @@ fn to_32_bits(
         return value;
     }
     let message = format!("`{}` is too large for `{what}`", escape_text(&word.text));
-    // What C makes of a number that not even 64 bits can hold has all of its low bits set.
+    // C saturates a number of more than 64 bits: all low bits are set.
     let low = scanned.low_bits().unwrap_or(u32::MAX);
     match (wide, scanned.value) {
         (Wide::Cut, Some(_)) => findings.warning(
@@ -140,7 +138,7 @@ fn to_32_bits(
     low
 }
 
-/// Says that `auditctl` passes over what follows a number.
+/// Warns that `auditctl` ignores the text after a number.
 pub(super) fn warn_of_rest(word: &Word, used: usize, findings: &mut Findings<'_>) {
     if used < word.text.len() {
         let read = word.text.get(..used).unwrap_or_default();
@@ -152,7 +150,7 @@ pub(super) fn warn_of_rest(word: &Word, used: usize, findings: &mut Findings<'_>
                 escape_text(&word.text),
                 escape_text(read)
             ),
-            "leave out what follows the number",
+            "remove the text after the number",
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Words to options, by the rules of `getopt_long(3)`: arguments may be joined to their letter,
-//! letters without argument may be joined to each other, long names may be cut short.
+//! Parses words into options by the rules of `getopt_long(3)`: arguments may be joined to their letter, letters
+//! without argument may be joined, and long names may be abbreviated.
 
 mod table;
 
@@ -13,9 +13,9 @@ pub(in crate::rule) use table::{Flag, spellings};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::rule) struct ParsedOption {
     pub(in crate::rule) flag: Flag,
-    /// The option as written, for pointing at.
+    /// The option as written.
     pub(in crate::rule) name: Word,
-    /// Empty when the option takes none.
+    /// The argument; empty if the option takes none.
     pub(in crate::rule) value: Word,
 }
 
@@ -26,29 +26,28 @@ impl ParsedOption {
     }
 }
 
-/// Reads the options of a line one by one.
+/// Iterates over the options of a line.
 ///
-/// Words that belong to no option are passed over and kept for the end, where `getopt_long(3)`
-/// would have moved them.
+/// Words that belong to no option are collected as strays; `getopt_long(3)` moves them to the end.
 pub(in crate::rule) struct Options {
     words: Vec<Word>,
-    /// First word that was not used up.
+    /// Index of the next word.
     next: usize,
-    /// Place of the next letter in that word, while it is read letter by letter.
+    /// Index of the next letter in a word of joined letters.
     letter: Option<usize>,
     strays: Vec<Word>,
     /// The `--` after which words belong to no option.
     separator: Option<Word>,
-    /// Whether the end was met.
+    /// Whether the end was reached.
     ended: bool,
 }
 
-/// What stands next on a line.
+/// Result of [`Options::next_option`].
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::rule) enum NextOption {
-    /// An option.
+    /// A valid option.
     Valid(ParsedOption),
-    /// Something that is no option; it was reported. `auditctl` calls it by this name.
+    /// An invalid option, already reported. `auditctl` uses this name for it.
     Invalid(Vec<u8>),
 }
 
@@ -64,7 +63,7 @@ impl Options {
         }
     }
 
-    /// The next option; `None` at the end.
+    /// Returns the next option; `None` at the end.
     pub(in crate::rule) fn next_option(
         &mut self,
         findings: &mut Findings<'_>,
@@ -95,7 +94,7 @@ impl Options {
         }
     }
 
-    /// The words after what was read last, whatever they are.
+    /// The words after the last option.
     pub(in crate::rule) fn unread(&self) -> impl Iterator<Item = &[u8]> {
         let behind = usize::from(self.letter.is_some());
         self.words
@@ -104,12 +103,12 @@ impl Options {
             .map(|word| word.text.as_slice())
     }
 
-    /// The first of them.
+    /// The next word.
     pub(in crate::rule) fn peek(&self) -> Option<&[u8]> {
         self.unread().next()
     }
 
-    /// Number of words that are left; at the end, of those that belong to no option.
+    /// Number of remaining words; at the end, number of stray words.
     pub(in crate::rule) fn remaining(&self) -> usize {
         match self.words.len() - self.next {
             0 if self.ended => self.strays.len(),
@@ -117,17 +116,17 @@ impl Options {
         }
     }
 
-    /// Whether no word was used up by an option.
+    /// Whether no word belongs to an option.
     pub(in crate::rule) fn consumed_none(&self) -> bool {
         self.next == self.strays.len()
     }
 
-    /// The first word that belongs to no option.
+    /// The first stray word.
     pub(super) fn stray(&self) -> Option<&Word> {
         self.strays.first()
     }
 
-    /// A letter of a word; the last one may take the rest of the word or the next word.
+    /// Parses a letter of a word. Its argument is the rest of the word or the next word.
     fn short(&mut self, word: &Word, at: usize, findings: &mut Findings<'_>) -> NextOption {
         let letter = word.text.get(at).copied().unwrap_or_default();
         let name = Word {
@@ -146,7 +145,7 @@ impl Options {
                 format!("unknown option `-{}`", escape_text(&[letter])),
                 "see auditctl(8) for the options of a rule",
             );
-            // Before the end of its word a bad letter is called by the word before.
+            // `getopt` names the previous word for an unknown letter that is not the last of its word.
             let name_at = if is_last { self.next + 1 } else { self.next };
             self.end_word();
             return NextOption::Invalid(self.name_at(name_at));
@@ -179,7 +178,7 @@ impl Options {
                     "unwanted-value",
                     &word.span,
                     format!("option `--{known}` takes no value"),
-                    "leave the `=` and what follows it out",
+                    "remove the `=` and the text after it",
                 );
                 NextOption::Invalid(self.name_at(self.next))
             }
@@ -222,17 +221,16 @@ impl Options {
         self.letter = None;
     }
 
-    /// The word before `end`; one blank where there is none.
+    /// Returns the word before `end`; a space if there is none.
     fn name_at(&self, end: usize) -> Vec<u8> {
         let word = end.checked_sub(1).and_then(|index| self.words.get(index));
         word.map_or_else(|| b" ".to_vec(), |word| word.text.clone())
     }
 }
 
-/// The options of a line, in order.
+/// Parses the options of a line.
 ///
-/// Of the words that belong to no option only the first is reported: the others are mostly the
-/// rest of the same value.
+/// Only the first stray word is reported: the others are usually parts of the same value.
 pub(super) fn options(words: Vec<Word>, findings: &mut Findings<'_>) -> Vec<ParsedOption> {
     let mut options = Options::new(words);
     let mut given = Vec::new();
@@ -247,7 +245,7 @@ pub(super) fn options(words: Vec<Word>, findings: &mut Findings<'_>) -> Vec<Pars
     given
 }
 
-/// The long option that `name` is, or begins.
+/// Returns the long option that `name` names or abbreviates.
 fn long_option(name: &Word, findings: &mut Findings<'_>) -> Option<(&'static str, Flag, Takes)> {
     let typed = name.text.get(2..).unwrap_or_default();
     let exact = LONG.iter().find(|&&(known, ..)| known.as_bytes() == typed);

@@ -1,7 +1,7 @@
 //! Syscalls that version 4 of `auditctl` adds to a rule with `perm` and an arch.
 //!
-//! Without them the rule would be asked about every syscall. The table is wider than the classes by
-//! which the kernel then decides (see [`crate::plan::perm`]): it holds what looks at files, too.
+//! Without them the kernel would evaluate the rule for every syscall. The table has more syscalls than the
+//! kernel's `perm` classes (see [`crate::plan::perm`]), such as `stat`.
 
 use super::super::{SyscallMask, perm};
 use crate::ids::Arch;
@@ -84,7 +84,7 @@ const ATTR: &[&str] = &[
     "setxattrat",
 ];
 
-/// Adds the syscalls of the perm bits that the arch has.
+/// Adds the syscalls of the perm bits that exist on the arch.
 ///
 /// # Source
 /// `lib/permtab.h` and `audit_add_perm_syscalls()` in `lib/libaudit.c` of audit-userspace 4.2.

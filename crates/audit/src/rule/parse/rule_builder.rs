@@ -1,4 +1,4 @@
-//! A rule while its options are read, in order: list, conditions; arch, syscalls; key last.
+//! Builds a rule from its options, in order: list, conditions; arch, syscalls; key last.
 
 use std::ops::Range;
 
@@ -16,29 +16,29 @@ use super::{condition, list, perm_syscalls, syscalls, value, watch};
 use crate::ids::Arch;
 use crate::table;
 
-/// What `auditctl` says of a key that labels nothing.
+/// Message of `auditctl` for a key without anything to label.
 const KEY_DEPENDS: &[u8] = b"Key field needs a watch, syscall or exe path given prior to it";
 
 pub(in crate::rule) struct RuleBuilder<'h> {
     host: &'h dyn RuleHost,
     dialect: Dialect,
     target: Option<Target>,
-    /// Whether a condition without a list was reported: once is enough.
+    /// Whether a condition without a list was reported.
     missing_list_reported: bool,
     fields: FieldTests,
     mask: Option<SyscallMask>,
-    /// The first `-S`, while no list says whether it may be there.
+    /// The first `-S` before the list is known.
     early_syscall: Option<Word>,
-    /// Whether the mask is settled, by `-S`, `-w` or `perm`, and an arch comes too late.
+    /// Whether `-S`, `-w` or `perm` set the mask. An arch after that is an error.
     has_syscalls: bool,
     /// Whether `perm` adds syscalls to the mask (`auditctl` 4).
     add_perm_syscalls: bool,
-    /// Where names of syscalls are looked up: as the rule states, or as its first `-S` assumed.
+    /// Arch of syscall names: stated by the rule, or assumed by its first `-S`.
     arch: Option<Arch>,
     keys: Keys,
-    /// Whether there is something that a key may label.
+    /// Whether the rule has something that a key may label.
     key_allowed: bool,
-    /// The line is to be left out without an error.
+    /// Whether the line is skipped without an error.
     skipped: bool,
 }
 
@@ -61,17 +61,17 @@ impl<'h> RuleBuilder<'h> {
         }
     }
 
-    /// Whether the line is to be left out without an error.
+    /// Whether the line is skipped without an error.
     pub(in crate::rule) fn is_skipped(&self) -> bool {
         self.skipped
     }
 
-    /// Whether there is a list to put the rule on.
+    /// Whether the rule has a list.
     pub(in crate::rule) fn has_rule(&self) -> bool {
         self.target.is_some()
     }
 
-    /// Whether it has syscalls of its own.
+    /// Whether the mask is set.
     pub(in crate::rule) fn has_syscalls(&self) -> bool {
         self.has_syscalls
     }
@@ -98,7 +98,7 @@ impl<'h> RuleBuilder<'h> {
         }
     }
 
-    /// The command, as far as it could be read.
+    /// Returns the command, if its list is known.
     pub(in crate::rule) fn finish(
         mut self,
         whole: &Range<usize>,
@@ -112,7 +112,7 @@ impl<'h> RuleBuilder<'h> {
                 "missing-list",
                 whole,
                 "the rule names no list",
-                "begin with `-a always,exit`, or with `-w` and a path",
+                "begin with `-a always,exit`, or with `-w PATH`",
             );
         }
         self.check_keys(findings);
@@ -128,7 +128,7 @@ impl<'h> RuleBuilder<'h> {
         let rule = Rule {
             list,
             action,
-            // Naming every number is the same as saying `all`.
+            // A mask of every number is the same as `all`.
             syscalls: if mask.is_all() {
                 SyscallMask::all()
             } else {
@@ -143,7 +143,7 @@ impl<'h> RuleBuilder<'h> {
         })
     }
 
-    /// Keys become the last field of the rule when all else is read.
+    /// Checks the keys, which become the last field of the rule.
     fn check_keys(&self, findings: &mut Findings<'_>) {
         let Some(first) = self.keys.first() else {
             return;
@@ -176,7 +176,7 @@ impl<'h> RuleBuilder<'h> {
         }
         let (list, action) = match list::read(word, self.dialect, findings) {
             list::ParsedList::Valid(list, action) => (list, action),
-            // What follows is still worth reading, as the commonest kind of rule.
+            // Parse the rest as the most common kind of rule.
             list::ParsedList::Invalid => {
                 findings.auditctl_fails(&[operation.name(), b" rule - bad keyword ", &word.text]);
                 (List::Exit, Action::Always)
@@ -210,7 +210,7 @@ impl<'h> RuleBuilder<'h> {
                     "list-first",
                     &early.span,
                     "`-S` before the io_uring list",
-                    "put the list first: its operations are not syscalls",
+                    "put `-a` before `-S`: io_uring operations are not syscalls",
                 );
             }
         }
@@ -245,7 +245,7 @@ impl<'h> RuleBuilder<'h> {
                 "syscall-with-watch",
                 &early.span,
                 "`-S` before a watch",
-                "a watch is for all syscalls: write `-a always,exit` with `-F path=` instead",
+                "a watch covers all syscalls: write `-a always,exit` with `-F path=` instead",
             );
         }
         if matches!(operation, Operation::Add(_)) {
@@ -334,7 +334,7 @@ impl<'h> RuleBuilder<'h> {
         let Some(list) = self.list(given, findings) else {
             return;
         };
-        // A key is taken before operators are looked for: it may hold some.
+        // A key may contain operators, so it is handled before the condition is split.
         if word.text.starts_with(b"key=") {
             self.keys.add(word.tail(4), self.dialect, findings);
             return;
@@ -351,7 +351,7 @@ impl<'h> RuleBuilder<'h> {
                 findings.warning(
                     "key-operator",
                     &split.operator.span,
-                    "the operator of a key counts for nothing",
+                    "the operator of a key has no effect",
                     "a key is a label: write `key=`",
                 );
             }
@@ -393,8 +393,7 @@ impl<'h> RuleBuilder<'h> {
                 "arch-after-syscall",
                 &word.span,
                 "`arch` after the syscalls",
-                "put `-F arch=` before `-S` and `perm`: it says what the names mean; a watch takes \
-                 none",
+                "put `-F arch=` before `-S` and `perm`: syscall names depend on it; a watch accepts none",
             );
         }
     }
@@ -410,18 +409,18 @@ impl<'h> RuleBuilder<'h> {
                     "arch `{}` is not an arch of this machine",
                     escape_text(&text.text)
                 ),
-                "the rule is loaded and matches nothing here; it is for other machines",
+                "the rule is loaded and matches nothing on this host",
             );
         }
     }
 
-    /// Leaves the mask as it is written: a plan needs no help from `perm`.
+    /// Does not add the syscalls of `perm` to the mask: a plan does not need them.
     pub(in crate::rule) fn without_perm_syscalls(mut self) -> Self {
         self.add_perm_syscalls = false;
         self
     }
 
-    /// Names the syscalls that `perm` is about, when it is known what they are called; no arch may follow.
+    /// Adds the syscalls of `perm` to the mask, if the arch is known. No arch may follow.
     fn perm_syscalls(&mut self, bits: u32) {
         self.has_syscalls |= self.arch.is_some() && self.dialect == Dialect::V4;
         if let (true, Some(arch)) = (self.add_perm_syscalls, self.arch) {
@@ -436,7 +435,7 @@ impl<'h> RuleBuilder<'h> {
         }
         let split = condition::split(word, condition::ConditionOption::Pair, findings);
         let list = self.target.map(|target| target.list);
-        // Without a list `auditctl` reads on, as on a list that takes no comparison.
+        // Without a list `auditctl` continues, as on a list that accepts no comparison.
         let test = split.and_then(|split| condition::read_pair(&split, list, findings));
         self.list(given, findings);
         if let (Some(test), Some(_)) = (test, list) {
@@ -444,7 +443,7 @@ impl<'h> RuleBuilder<'h> {
         }
     }
 
-    /// The list that conditions are checked against.
+    /// Returns the list of the rule, or reports that it is missing.
     fn list(&mut self, given: &ParsedOption, findings: &mut Findings<'_>) -> Option<List> {
         if self.target.is_none() {
             findings.auditctl_fails(match given.flag {
@@ -459,7 +458,7 @@ impl<'h> RuleBuilder<'h> {
                 "list-first",
                 &given.name.span,
                 format!("`{}` before a list is given", escape_text(&given.name.text)),
-                "begin the rule with `-a always,exit`, or with `-w` and a path",
+                "begin the rule with `-a always,exit`, or with `-w PATH`",
             );
         }
         self.target.map(|target| target.list)

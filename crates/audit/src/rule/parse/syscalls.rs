@@ -1,4 +1,4 @@
-//! `-S`: names, numbers and `all`, into a mask.
+//! Parses `-S`: names, numbers and `all`.
 
 use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
@@ -7,24 +7,24 @@ use super::number;
 use crate::ids::Arch;
 use crate::table;
 
-/// First number whose bit in the mask stands for a class of syscalls.
+/// First number whose bit in the mask is a class of syscalls.
 ///
 /// # Source
 /// `AUDIT_SYSCALL_CLASSES` in `include/uapi/linux/audit.h`, Linux 6.12.
 const FIRST_CLASS: u32 = SyscallMask::LIMIT - 16;
 
-/// Where names are looked up.
+/// Table for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
-    /// Syscalls of an arch that the rule states.
+    /// Syscalls of the arch that the rule states.
     Stated(Arch, Dialect),
-    /// Syscalls of this machine's arch: the rule states none.
+    /// Syscalls of the host's arch, because the rule states none.
     Native(Arch, Dialect),
     /// `io_uring` operations.
     Uring,
 }
 
-/// Adds what one `-S` names to `mask`.
+/// Adds the syscalls of one `-S` to `mask`.
 pub(super) fn read(word: &Word, names: Names, mask: &mut SyscallMask, findings: &mut Findings<'_>) {
     let mut start = 0;
     for piece in word.text.split(|&byte| byte == b',') {
@@ -57,7 +57,7 @@ pub(super) fn read(word: &Word, names: Names, mask: &mut SyscallMask, findings: 
     }
 }
 
-/// Of the `io_uring` operations `all` are those that have a name.
+/// Adds `all`. For `io_uring` these are the operations that have a name.
 fn insert_all(names: Names, mask: &mut SyscallMask) {
     if names == Names::Uring {
         table::uring_op_names()
@@ -68,8 +68,8 @@ fn insert_all(names: Names, mask: &mut SyscallMask) {
     }
 }
 
-/// Warns when the names have other numbers for 32-bit programs, which a rule without arch matches
-/// by number. `auditctl` compares what the names make for them with the whole mask so far.
+/// Warns if the names have other numbers for 32-bit programs, which a rule without arch matches by number.
+/// `auditctl` compares the mask of the 32-bit numbers with the whole mask so far.
 ///
 /// # Source
 /// `check_rule_mismatch()` in `src/auditctl.c` of audit-userspace 4.2.
@@ -123,12 +123,12 @@ fn warn_if_32_bit_numbers_differ(
             "`{}` has another number for 32-bit programs",
             escape_text(name)
         ),
-        "the rule names no arch, so that 32-bit programs match it by number: put \
-         `-F arch=b64` before `-S`, and a second rule with `arch=b32`",
+        "the rule has no arch, so 32-bit programs match it by number: add `-F arch=b64` before \
+         `-S`, and a second rule with `arch=b32`",
     );
 }
 
-/// Says that a list takes no syscalls, if so.
+/// Reports a list that does not accept syscalls.
 pub(super) fn check_list(list: List, word: &Word, findings: &mut Findings<'_>) {
     match list {
         List::Exit | List::IoUring => return,
@@ -144,8 +144,8 @@ pub(super) fn check_list(list: List, word: &Word, findings: &mut Findings<'_>) {
     findings.error(
         "syscall-on-list",
         &word.span,
-        format!("the {} list takes no syscalls", list.name()),
-        "leave `-S` out, or use the exit list",
+        format!("the {} list does not accept syscalls", list.name()),
+        "remove `-S`, or use the exit list",
     );
 }
 
@@ -178,16 +178,16 @@ fn by_name(part: &Word, names: Names, findings: &mut Findings<'_>) -> Option<u32
         };
         let otherwise = if table::syscall_number(other, &part.text).is_some() {
             format!(
-                "{} has it, {machine} has not",
+                "{} has it, {machine} does not",
                 table::arch_name(other).unwrap_or("another")
             )
         } else {
-            format!("{machine} has no such syscall: a number is fine too")
+            format!("{machine} has no such syscall; a number is also accepted")
         };
         let what = format!("{machine} syscall");
         let known = table::syscall_names(arch);
         if table::syscall_number(other, &part.text).is_some() {
-            // A name that the other arch has is no slip of the fingers.
+            // A name of the other arch is not a typing error.
             findings.unknown(
                 "unknown-syscall",
                 &what,
@@ -225,7 +225,7 @@ fn read_number(part: &Word, names: Names, mask: &mut SyscallMask, findings: &mut
             "syscall-class",
             &part.span,
             format!("{number} is a class of syscalls, not a syscall"),
-            "the rule is for all calls of the class: name those that are meant, or use `perm`",
+            "the rule covers all syscalls of the class: name the syscalls, or use `perm`",
         );
     }
     mask.insert(number);

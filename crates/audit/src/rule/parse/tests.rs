@@ -1,4 +1,4 @@
-//! What is accepted, what it means, and how mistakes are named.
+//! Accepted rules and their meaning, and findings about mistakes.
 
 use bstr::BString;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use crate::ids::Arch;
 mod arch;
 mod mistakes;
 
-/// A machine with two users, one group, and a directory.
+/// A host with two users, one group, and two directories.
 struct TestHost;
 
 impl RuleHost for TestHost {
@@ -57,7 +57,7 @@ fn numbers(line: &str) -> Vec<u32> {
     rule(line).syscalls.iter().collect()
 }
 
-/// The only condition beside an arch, under findings of any kind but errors.
+/// The last condition of a rule that has no errors.
 #[track_caller]
 fn last_test(line: &str) -> FieldTest {
     let (command, findings) = parse_line(line.as_bytes(), &TestHost);

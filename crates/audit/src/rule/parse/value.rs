@@ -1,4 +1,4 @@
-//! Right-hand sides of conditions, one function per kind of value.
+//! Parses the values of conditions, with one function per syntax.
 
 use super::super::diagnostic::{Findings, escape_text};
 use super::super::field::{FieldSpec, ValueKind};
@@ -11,10 +11,10 @@ use crate::table;
 /// `PATH_MAX` of `include/uapi/linux/limits.h`.
 pub(super) const PATH_LIMIT_BYTES: usize = 4096;
 
-/// First socket family that no kernel up to 6.12 has: `AF_MAX`.
+/// `AF_MAX` of Linux 6.12.
 const SOCKET_FAMILIES: u32 = 46;
 
-/// Reads the value of a condition; `None` after an error.
+/// Parses the value of a condition; `None` after an error.
 pub(super) fn read(
     spec: FieldSpec,
     op: Op,
@@ -50,14 +50,14 @@ pub(super) fn read(
             "never-matches",
             &word.span,
             format!("`{}<0` never matches", spec.name),
-            "the kernel compares without signs: for failed calls write `success=0` or an error, \
+            "the kernel compares unsigned numbers: for failed syscalls write `success=0` or an errno, \
              such as `exit=-EACCES`",
         );
     }
     number.map(Value::Number)
 }
 
-/// Where letters of `rwxa` were written.
+/// Option of the letters `rwxa`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PermSyntax {
     /// `-F perm=`
@@ -66,7 +66,7 @@ pub(super) enum PermSyntax {
     Option,
 }
 
-/// Reads letters of `rwxa`, in any case.
+/// Parses letters of `rwxa`, ignoring case.
 pub(super) fn perms(word: &Word, written: PermSyntax, findings: &mut Findings<'_>) -> Option<u32> {
     const ADVICE: &str = "write some of the letters `r`, `w`, `x` and `a`";
     if word.text.len() > 4 {
@@ -113,7 +113,7 @@ pub(super) fn perms(word: &Word, written: PermSyntax, findings: &mut Findings<'_
     Some(bits)
 }
 
-/// Whether the word is a number, perhaps after a minus.
+/// Whether the word is a number with an optional minus.
 fn is_signed(word: &Word) -> bool {
     matches!(
         word.text.as_slice(),
@@ -121,7 +121,7 @@ fn is_signed(word: &Word) -> bool {
     )
 }
 
-/// A label or a path. Of paths `auditctl` looks at the length only, and the kernel at the rest.
+/// Parses a label or a path. `auditctl` checks only the length of paths; the other checks are the kernel's.
 fn text(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Value {
     let name = spec.name;
     let shown = escape_text(&word.text);
@@ -132,7 +132,7 @@ fn text(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Value {
         (
             "value-too-long",
             message,
-            format!("the kernel takes at most {PATH_LIMIT_BYTES}"),
+            format!("the kernel accepts at most {PATH_LIMIT_BYTES}"),
         )
     } else if spec.kind == ValueKind::Label || word.text.starts_with(b"/") {
         if spec.kind == ValueKind::Path && word.text.ends_with(b"/") {
@@ -140,8 +140,8 @@ fn text(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Value {
                 "trailing-slash",
                 format!("`{name}` path `{shown}` ends in `/`"),
                 if spec.field == Field::Path {
-                    "the kernel answers EINVAL: leave the `/` out, or write `dir=` to watch all \
-                     that is below"
+                    "the kernel answers EINVAL: remove the `/`, or write `dir=` to watch the \
+                     directory tree"
                         .to_owned()
                 } else {
                     "the kernel answers EINVAL: name the program".to_owned()
@@ -154,7 +154,7 @@ fn text(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Value {
         (
             "relative-path",
             format!("`{name}` path `{shown}` does not begin with `/`"),
-            "the kernel answers EINVAL: write the path from the root".to_owned(),
+            "the kernel answers EINVAL: write an absolute path".to_owned(),
         )
     };
     findings.error(code, &word.span, message, advice);
@@ -178,7 +178,7 @@ fn user(
                     "unknown-user",
                     &word.span,
                     format!("unknown user `{}`", escape_text(name)),
-                    "there is no such user on this machine: write a number or correct the name",
+                    "this host has no such user: write a number or correct the name",
                 );
                 return None;
             };
@@ -196,7 +196,7 @@ fn user(
         findings.error(
             "bad-operator",
             &word.span,
-            "`auid` cannot be ordered against unset",
+            "`auid` cannot be ordered relative to unset",
             "the kernel answers EINVAL: write `auid=unset` or `auid!=unset`",
         );
     }
@@ -219,7 +219,7 @@ fn group(
             "unknown-group",
             &word.span,
             format!("unknown group `{}`", escape_text(&word.text)),
-            "there is no such group on this machine: write a number or correct the name",
+            "this host has no such group: write a number or correct the name",
         );
         return None;
     };
@@ -234,7 +234,7 @@ fn group(
     Some(id)
 }
 
-/// Records say `success=yes`; rules do not.
+/// Parses a number. Suggests one for `yes` and `no`, which only records use.
 fn success(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     let number = match word.text.as_slice() {
         b"yes" => 1,
@@ -254,7 +254,7 @@ fn success(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<
     None
 }
 
-/// Reads `b32`, `b64`, a machine, hex, or a number.
+/// Parses `b32`, `b64`, a machine name, hex, or a number.
 fn arch(word: &Word, host: &dyn RuleHost, findings: &mut Findings<'_>) -> Option<Arch> {
     let native = host.native();
     let text = word.text.as_slice();
@@ -274,7 +274,7 @@ fn arch(word: &Word, host: &dyn RuleHost, findings: &mut Findings<'_>) -> Option
     found
 }
 
-/// An ELF number: as C reads it when it begins with a digit, else in hex.
+/// Parses an ELF number: as C does if it begins with a digit, otherwise as hex.
 fn arch_number(word: &Word, findings: &mut Findings<'_>) -> Option<Arch> {
     let number = match number::scan(&word.text) {
         Some(scanned) => {
@@ -287,7 +287,7 @@ fn arch_number(word: &Word, findings: &mut Findings<'_>) -> Option<Arch> {
     table::arch_name(arch).map(|_| arch)
 }
 
-/// A record type: digits, a name, or the way in which unknown types are written.
+/// Parses a record type: digits, a name, or `UNKNOWN[N]`.
 fn msg_type(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     if word.text.first().is_some_and(u8::is_ascii_digit) {
         return number::unsigned(spec.name, word, Wide::Refuse, findings);
@@ -302,7 +302,7 @@ fn msg_type(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option
     let found = table::msg_type_number(&word.text).or(unnamed);
     if found.is_none() {
         findings.auditctl_fails(&[b"-F unknown message type - ", spec.name.as_bytes()]);
-        let otherwise = "`ausearch -m` lists the names; a number is fine too";
+        let otherwise = "`ausearch -m` lists the names; a number is also accepted";
         let known = table::msg_type_names();
         findings.unknown("unknown-msgtype", "record type", word, known, otherwise);
     }
@@ -323,7 +323,7 @@ fn exit(spec: FieldSpec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Op
             text: name.to_vec(),
             span: word.span.clone(),
         };
-        let otherwise = "write a number or an error's name with a minus, such as `-EACCES`";
+        let otherwise = "write a number, or an errno name with a minus, such as `-EACCES`";
         findings.unknown(
             "unknown-errno",
             "errno",
@@ -340,9 +340,12 @@ fn exit(spec: FieldSpec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Op
         findings.warning(
             "positive-errno",
             &word.span,
-            format!("`exit={}` does not match a failed call", escape_text(name)),
             format!(
-                "a call that fails returns the negative: write `exit=-{}`",
+                "`exit={}` does not match a failed syscall",
+                escape_text(name)
+            ),
+            format!(
+                "a failed syscall returns the negative: write `exit=-{}`",
                 escape_text(name)
             ),
         );
@@ -375,7 +378,7 @@ fn socket_family(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> O
     Some(family)
 }
 
-/// For the fields whose value `auditctl` passes to `strtoul(3)` unseen.
+/// Returns 0 with a warning, for fields whose value `auditctl` passes to `strtoul(3)` unchecked.
 fn read_as_zero(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> u32 {
     findings.warning(
         "not-a-number",
@@ -385,7 +388,7 @@ fn read_as_zero(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> u3
             escape_text(&word.text),
             spec.name
         ),
-        "auditctl reads it as 0, and so does tollgate: write the number that is meant",
+        "auditctl and tollgate read it as 0: write a number",
     );
     0
 }

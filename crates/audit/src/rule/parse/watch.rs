@@ -1,4 +1,4 @@
-//! `-w`: a path with its own short form of a rule.
+//! Parses `-w`.
 
 use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
@@ -8,7 +8,7 @@ use super::value::PATH_LIMIT_BYTES;
 /// `NAME_MAX` of `include/uapi/linux/limits.h`.
 const NAME_LIMIT_BYTES: usize = 255;
 
-/// The fields that `-w PATH` stands for; `None` after an error.
+/// Returns the fields of `-w PATH`; `None` after an error.
 pub(super) fn read(
     word: &Word,
     host: &dyn RuleHost,
@@ -25,7 +25,7 @@ pub(super) fn read(
             "value-too-long",
             b"The path passed for the watch is too big",
             format!("watch path has {} bytes", word.text.len()),
-            "the kernel takes paths below 4096 bytes",
+            "the kernel accepts paths of at most 4095 bytes",
         );
     }
     if !word.text.starts_with(b"/") {
@@ -33,11 +33,11 @@ pub(super) fn read(
             "relative-path",
             b"The path must start with '/'",
             format!("watch path `{shown}` does not begin with `/`"),
-            "write the path from the root; rules have no quotes and no `~`",
+            "write an absolute path; rules have no quotes and no `~`",
         );
     }
     let end = match word.text.as_slice() {
-        // Too short for `auditctl` to trim.
+        // `auditctl` does not trim it.
         b"//" => 2,
         text => text
             .iter()
@@ -51,7 +51,7 @@ pub(super) fn read(
             "value-too-long",
             b"The base name of the path is too big",
             format!("file name in watch path has {} bytes", name.len()),
-            "no file system has names above 255 bytes",
+            "file names have at most 255 bytes",
         );
     }
     if path.windows(2).any(|pair| pair == b"..") {
@@ -73,7 +73,7 @@ pub(super) fn read(
             "wildcard",
             &word.span,
             format!("wildcards in watch path `{shown}` are taken literally"),
-            "watch the directory instead, or list the files",
+            "watch the directory, or list the files",
         );
     }
     let field = if host.is_directory(path) {

@@ -1,4 +1,4 @@
-//! Print, then parse: the same rule.
+//! Printed rules parse to the same rule.
 
 use bstr::ByteSlice as _;
 use proptest::collection::vec;
@@ -9,7 +9,7 @@ use super::super::field::{self, FieldSpec, ValueKind};
 use super::super::{Command, Op, RuleHost, field_pairs, parse_line};
 use super::*;
 
-/// A machine where directories are the paths that say so.
+/// A host where paths that end in `.d` are directories.
 struct TestHost;
 
 impl RuleHost for TestHost {

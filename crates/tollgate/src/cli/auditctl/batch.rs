@@ -1,25 +1,24 @@
-//! The lines of a command line or a rule file as steps for the daemon, and what is said when it refuses
-//! one.
+//! Converts requests of `auditctl` to steps of the control protocol, and refusals to messages.
 
 use std::io;
 
 use audit::rule::Command;
-use audit::rule::auditctl::Request as Asked;
+use audit::rule::auditctl::Request as CliRequest;
 use bstr::BString;
 use nix::errno::Errno;
 
-use super::file::Mistakes;
+use super::file::ErrorPolicy;
 use crate::control::protocol::{Refusal, Step};
 
-/// The lines of a rule file on their way.
+/// The steps of a rule file.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// Each with its line.
+    /// Each step with its line number.
     pub(super) steps: Vec<(u32, Step)>,
     pub(super) forgive_from: Option<usize>,
-    pub(super) mistakes: Mistakes,
-    /// What is done when the change is.
-    pub(super) others: Vec<Asked>,
+    pub(super) policy: ErrorPolicy,
+    /// Requests that are not steps; they follow the change.
+    pub(super) others: Vec<CliRequest>,
 }
 
 impl Default for Batch {
@@ -27,20 +26,20 @@ impl Default for Batch {
         Self {
             steps: Vec::new(),
             forgive_from: None,
-            mistakes: Mistakes::Stop,
+            policy: ErrorPolicy::Stop,
             others: Vec::new(),
         }
     }
 }
 
 impl Batch {
-    /// Takes what a line asks for; of a line with a mistake, what stands before that.
-    pub(super) fn line(&mut self, number: u32, requests: Vec<Asked>) {
+    /// Adds the requests of a line. A line with an error has those before the error.
+    pub(super) fn add_line(&mut self, number: u32, requests: Vec<CliRequest>) {
         for request in requests {
             match &request {
-                Asked::Command(command) => {
-                    self.mistakes = self.mistakes.after(command);
-                    if self.mistakes != Mistakes::Stop && self.forgive_from.is_none() {
+                CliRequest::Command(command) => {
+                    self.policy = self.policy.after(command);
+                    if self.policy != ErrorPolicy::Stop && self.forgive_from.is_none() {
                         self.forgive_from = Some(self.steps.len());
                     }
                     match Step::of(command) {
@@ -55,10 +54,10 @@ impl Batch {
     }
 }
 
-pub(super) const fn is_setting(request: &Asked) -> bool {
+pub(super) const fn is_setting(request: &CliRequest) -> bool {
     matches!(
         request,
-        Asked::Command(
+        CliRequest::Command(
             Command::Enabled(_)
                 | Command::Failure(_)
                 | Command::Rate(_)
@@ -68,8 +67,8 @@ pub(super) const fn is_setting(request: &Asked) -> bool {
     )
 }
 
-/// What `auditctl` says of a step that was refused, and why in more words than it has.
-pub(super) fn complaint(step: &Step, refusal: &Refusal) -> Vec<BString> {
+/// Returns the message of `auditctl` about a refused step, and the reason that the daemon gives.
+pub(super) fn refusal_messages(step: &Step, refusal: &Refusal) -> Vec<BString> {
     let errno = errno(refusal);
     let text = match step {
         Step::Append(_) | Step::Prepend(_) => {
@@ -92,7 +91,7 @@ pub(super) fn with_reason(text: String, refusal: &Refusal) -> Vec<BString> {
     [text.into()].into_iter().chain(reason).collect()
 }
 
-/// The error in the words of the C library, but for the one that `auditctl` has words for.
+/// Returns the text of the C library for the error, or that of `auditctl` if it has its own.
 pub(super) fn errno(refusal: &Refusal) -> String {
     if refusal.errno == Errno::EEXIST as i32 {
         return "Rule exists".into();

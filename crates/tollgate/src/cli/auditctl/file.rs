@@ -1,4 +1,4 @@
-//! Rule files as `auditctl -R` treats them: which it reads, and what it does after a mistake.
+//! Rule files as `auditctl -R` treats them: messages, and what happens after an error.
 
 use std::io;
 use std::path::Path;
@@ -8,35 +8,35 @@ use bstr::BString;
 
 use crate::rule_files::ReadError;
 
-/// What happens to a rule file after a mistake.
+/// What to do after an error in a rule file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mistakes {
-    /// The rest is not read.
+pub(super) enum ErrorPolicy {
+    /// Do not read the rest.
     Stop,
-    /// The rest is read, and all is well: `-i`.
-    Forgiven,
-    /// The rest is read, and the status tells: `-c`.
-    Remembered,
+    /// Read the rest and succeed: `-i`.
+    Ignore,
+    /// Read the rest and fail at the end: `-c`.
+    Continue,
 }
 
-impl Mistakes {
-    /// What holds after a command.
+impl ErrorPolicy {
+    /// Returns the policy after a command.
     pub(super) fn after(self, command: &Command) -> Self {
         match (self, command) {
-            (_, Command::ContinueOnErrors) => Self::Remembered,
-            (Self::Stop, Command::IgnoreErrors) => Self::Forgiven,
+            (_, Command::ContinueOnErrors) => Self::Continue,
+            (Self::Stop, Command::IgnoreErrors) => Self::Ignore,
             _ => self,
         }
     }
 }
 
-/// Where a mistake is.
-pub(super) fn place(line: u32, path: &Path) -> BString {
+/// Returns the message with the line of an error.
+pub(super) fn error_line(line: u32, path: &Path) -> BString {
     format!("There was an error in line {line} of {}", path.display()).into()
 }
 
-/// What `auditctl` says of a file that it does not read.
-pub(super) fn unreadable(path: &Path, error: &ReadError) -> BString {
+/// Returns the message of `auditctl` about a file that cannot be read.
+pub(super) fn read_error(path: &Path, error: &ReadError) -> BString {
     let shown = path.display();
     match error {
         ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! What `-m` sends: the user's text, and who says so.
+//! The text that `-m` sends: the user's message and its sender.
 
 use std::fs;
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
@@ -8,7 +8,7 @@ use audit::record::quote;
 
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// The text with the program, the host and the terminal, as it stands in the record.
+/// Returns the text with program, host and terminal, as in the record.
 ///
 /// # Source
 /// `audit_log_user_message()` in `lib/audit_logging.c` of audit-userspace 4.2.
@@ -21,7 +21,7 @@ pub(super) fn text(text: &[u8]) -> Vec<u8> {
         Err(_) => message.push(b'?'),
     }
     message.extend(b" hostname=");
-    // A name that no host has would look like other fields.
+    // A malformed host name could imitate other fields.
     let host = fs::read(HOST_NAME).unwrap_or_default();
     let host = host.trim_ascii_end();
     message.extend_from_slice(if is_plain(host) { host } else { b"?" });
@@ -31,7 +31,7 @@ pub(super) fn text(text: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The terminal of one of the standard streams, without the directory of devices.
+/// Returns the terminal of the first standard stream that is one, without `/dev/`.
 fn terminal() -> Option<Vec<u8>> {
     let streams = [
         stdin().is_terminal(),
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_comes_first_and_the_outcome_last() {
+    fn message_starts_with_the_text_and_ends_with_the_result() {
         let message = text(b"hello there");
         assert!(
             message.starts_with(b"text=hello there exe=\"/"),

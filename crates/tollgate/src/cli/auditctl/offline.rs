@@ -1,8 +1,8 @@
-//! What `auditctl` would have loaded: its requests, put to a model of the kernel's rule lists.
+//! `--offline`: applies requests to a model of the kernel's rule lists and prints the result.
 //!
-//! The model refuses what depends on the other rules: one that exists, one to delete that does not,
-//! and any change after `-e 2`. It takes rules whose content the kernel would refuse, because
-//! `auditctl` itself takes them; `tollgate check` names those.
+//! The model refuses a rule that already exists, the deletion of a rule that does not exist, and any change
+//! after `-e 2`. It accepts rules whose content the kernel refuses, as `auditctl` does; `tollgate check`
+//! reports those.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,25 +14,25 @@ use audit::rule::auditctl::{self, Invocation, Request};
 use audit::rule::{Command, RuleHost as _, listing};
 use bstr::BString;
 
-use super::file::{self, Mistakes};
+use super::file::{self, ErrorPolicy};
 use super::{status_text, usage};
 use crate::host::ThisMachine;
 use crate::rule_files;
 
-/// Status of a rule file that was not loaded whole.
+/// Exit status if a line of a rule file failed.
 const FILE_FAILED: u8 = 1;
 
-/// The model, and what is to be shown.
+/// The model, and the output.
 #[derive(Debug)]
 pub(super) struct Offline {
     dialect: Dialect,
     rules: RuleList,
-    /// Whether the rules that were there before are gone, so that all are known.
+    /// Whether `-D` has deleted the rules that existed before, so that all rules are known.
     emptied: bool,
     immutable: bool,
-    mistakes: Mistakes,
-    /// Text to show before the rules.
-    shown: Vec<u8>,
+    policy: ErrorPolicy,
+    /// Output before the rules.
+    stdout: Vec<u8>,
 }
 
 impl Offline {
@@ -42,86 +42,85 @@ impl Offline {
             rules: RuleList::default(),
             emptied: false,
             immutable: false,
-            mistakes: Mistakes::Stop,
-            shown: Vec::new(),
+            policy: ErrorPolicy::Stop,
+            stdout: Vec::new(),
         }
     }
 
-    /// Obeys a command line. Gives the messages, and the status.
-    pub(super) fn obey(&mut self, answer: Invocation) -> (Vec<BString>, u8) {
-        let mut said = answer.messages;
+    /// Runs a command line. Returns the messages and the exit status.
+    pub(super) fn run(&mut self, answer: Invocation) -> (Vec<BString>, u8) {
+        let mut messages = answer.messages;
         let mut status = answer.status;
         for request in answer.requests {
-            if let Err(refused) = self.request(0, request, &mut said) {
-                said.push(refused);
+            if let Err(refused) = self.request(0, request, &mut messages) {
+                messages.push(refused);
                 if self.dialect == Dialect::V4 {
-                    said.push(auditctl::PARAMETER_ERROR.into());
+                    messages.push(auditctl::PARAMETER_ERROR.into());
                 }
                 status = auditctl::EXIT_FAILURE;
             }
         }
-        (said, status)
+        (messages, status)
     }
 
-    /// Obeys a rule file. Gives the messages, which a real `auditctl` sends to syslog, and the
-    /// status.
+    /// Runs a rule file. Returns the messages, which `auditctl` sends to syslog, and the exit status.
     pub(super) fn read_file(&mut self, path: &Path) -> (Vec<BString>, u8) {
         let bytes = match rule_files::read_bytes(path) {
             Ok(bytes) => bytes,
-            Err(error) => return (vec![file::unreadable(path, &error)], FILE_FAILED),
+            Err(error) => return (vec![file::read_error(path, &error)], FILE_FAILED),
         };
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let mut failed = false;
         for (number, line) in (1..).zip(auditctl::lines(&bytes)) {
             let Some(answer) = auditctl::line(line, number, self.dialect, &ThisMachine) else {
                 continue;
             };
-            if self.line(number, answer, &mut said) {
+            if self.line(number, answer, &mut messages) {
                 continue;
             }
-            said.push(file::place(number, path));
-            failed |= self.mistakes != Mistakes::Forgiven;
-            if self.mistakes == Mistakes::Stop {
+            messages.push(file::error_line(number, path));
+            failed |= self.policy != ErrorPolicy::Ignore;
+            if self.policy == ErrorPolicy::Stop {
                 break;
             }
         }
-        (said, if failed { FILE_FAILED } else { 0 })
+        (messages, if failed { FILE_FAILED } else { 0 })
     }
 
-    /// Prints what there is to show, and the rules as `auditctl -l` would.
+    /// Prints the output, and the rules as `auditctl -l` does.
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&self.shown)?;
+        out.write_all(&self.stdout)?;
         out.write_all(&listing(self.rules.listed(), native(), self.dialect))?;
         out.flush()
     }
 
-    /// Obeys one line; whether all went well.
-    fn line(&mut self, number: u32, answer: Invocation, said: &mut Vec<BString>) -> bool {
-        said.extend(answer.messages);
-        let mut well = answer.status == 0;
+    /// Runs one line. Returns whether it succeeded.
+    fn line(&mut self, number: u32, answer: Invocation, messages: &mut Vec<BString>) -> bool {
+        messages.extend(answer.messages);
+        let mut succeeded = answer.status == 0;
         for request in answer.requests {
-            if let Err(refused) = self.request(number, request, said) {
-                said.push(refused);
-                well = false;
+            if let Err(refused) = self.request(number, request, messages) {
+                messages.push(refused);
+                succeeded = false;
             }
         }
-        well
+        succeeded
     }
 
     fn request(
         &mut self,
         line: u32,
         request: Request,
-        said: &mut Vec<BString>,
+        messages: &mut Vec<BString>,
     ) -> Result<(), BString> {
         match request {
             Request::Command(command) => return self.command(line, command),
-            Request::Usage => self.shown.extend_from_slice(usage::TEXT.as_bytes()),
-            Request::Version => self.shown.extend(status_text::version(self.dialect)),
-            // Nothing is counted here.
-            Request::ResetLost => said.push("lost: 0".into()),
-            Request::ResetBacklogWait => said.push("backlog_wait_time_actual: 0".into()),
-            // What is loaded is shown in any case, and there is nobody to ask or to tell.
+            Request::Usage => self.stdout.extend_from_slice(usage::TEXT.as_bytes()),
+            Request::Version => self.stdout.extend(status_text::version(self.dialect)),
+            // The model counts nothing.
+            Request::ResetLost => messages.push("lost: 0".into()),
+            Request::ResetBacklogWait => messages.push("backlog_wait_time_actual: 0".into()),
+            // The rules are printed in any case; other requests need a daemon.
             _ => {}
         }
         Ok(())
@@ -134,7 +133,7 @@ impl Offline {
                 return Ok(());
             }
             Command::IgnoreErrors | Command::ContinueOnErrors => {
-                self.mistakes = self.mistakes.after(&command);
+                self.policy = self.policy.after(&command);
                 return Ok(());
             }
             Command::Add { .. } => "add",
@@ -156,7 +155,7 @@ impl Offline {
                 Ok(())
             }
             Err(RuleListError::Exists(_)) => refusal("Rule exists"),
-            // It may have been loaded before.
+            // The rule may exist since before the command.
             Err(RuleListError::Missing) if !self.emptied => Ok(()),
             Err(RuleListError::Missing) => refusal("No such file or directory"),
         }

@@ -1,14 +1,14 @@
-//! `auditctl` as it talks to the running daemon.
+//! Sends requests to the running daemon.
 //!
-//! A command line is sent request by request, as `auditctl` does. A rule file is one change: it takes
-//! effect at once, or when a line of it is refused, and neither `-i` nor `-c` stands above, not at all.
+//! A command line is sent request by request, as `auditctl` does. A rule file is one change: it takes effect
+//! atomically, or, if a line is refused that neither `-i` nor `-c` precedes, not at all.
 
 use std::io;
 use std::path::Path;
 
 use audit::ids::Arch;
 use audit::ids::Dialect;
-use audit::rule::auditctl::{self, DaemonSignal, Invocation as Read, Request as Asked};
+use audit::rule::auditctl::{self, DaemonSignal, Invocation, Request as CliRequest};
 use audit::rule::{Command, RuleHost as _, listing};
 use bstr::{BString, ByteSlice as _};
 use netlink::LoginuidImmutable;
@@ -16,8 +16,8 @@ use nix::errno::Errno;
 use nix::sys::signal::{self, kill};
 use nix::unistd::Pid;
 
-use super::batch::{Batch, complaint, errno, is_setting, with_reason};
-use super::file::{self, Mistakes};
+use super::batch::{Batch, errno, is_setting, refusal_messages, with_reason};
+use super::file::{self, ErrorPolicy};
 use super::{message, status_text, usage};
 use crate::control::client::Client;
 use crate::control::protocol::{Answer, AuditSettings, Request, Step, StepOutcome};
@@ -25,33 +25,31 @@ use crate::host::ThisMachine;
 use crate::json_bytes::JsonBytes;
 use crate::rule_files;
 
-/// Status when rules may not be changed, or nobody can be asked.
-const CANNOT: u8 = 1;
-/// Status when there is no daemon to signal.
+/// Exit status if the daemon cannot be reached, refuses a file or is locked.
+const FAILURE: u8 = 1;
+/// Exit status if no daemon runs that could be signalled.
 const NOT_RUNNING: u8 = 2;
 
 const IMMUTABLE: &str = "The audit system is in immutable mode, no rule changes allowed";
-const NOTHING_DONE: &str = "Nothing of it was done: rules and settings are as they were";
+const NOTHING_CHANGED: &str = "No line of the file took effect: rules and settings are unchanged";
 
-/// How it went wrong: what is said, and the status.
+/// Messages and exit status of a failed request.
 #[derive(Debug)]
-struct Failed {
-    said: Vec<BString>,
+struct Failure {
+    messages: Vec<BString>,
     status: u8,
 }
 
-type Done = Result<(), Failed>;
-
-/// A connection to the daemon, and what is to be shown.
+/// The connection to the daemon, and the output.
 #[derive(Debug)]
 pub(super) struct Online<'s> {
     dialect: Dialect,
     socket: &'s Path,
     client: Option<Client>,
-    /// What goes to standard output.
-    shown: Vec<u8>,
-    /// What goes to standard error.
-    said: Vec<BString>,
+    /// Output on standard output.
+    stdout: Vec<u8>,
+    /// Output on standard error.
+    messages: Vec<BString>,
 }
 
 impl<'s> Online<'s> {
@@ -60,87 +58,87 @@ impl<'s> Online<'s> {
             dialect,
             socket,
             client: None,
-            shown: Vec::new(),
-            said: Vec::new(),
+            stdout: Vec::new(),
+            messages: Vec::new(),
         }
     }
 
-    /// What was said, and what is to be shown.
+    /// Returns the output on standard error and on standard output.
     pub(super) fn into_output(self) -> (Vec<BString>, Vec<u8>) {
-        (self.said, self.shown)
+        (self.messages, self.stdout)
     }
 
-    /// Obeys a command line. Gives the status.
-    pub(super) fn obey(&mut self, read: Read) -> u8 {
-        let Read {
-            messages: said,
+    /// Runs a command line. Returns the exit status.
+    pub(super) fn run(&mut self, invocation: Invocation) -> u8 {
+        let Invocation {
+            messages,
             requests,
             mut status,
-        } = read;
-        self.said.extend(said);
+        } = invocation;
+        self.messages.extend(messages);
         let only_settings = requests.iter().all(is_setting);
         let mut first = None;
         for request in requests {
             match self.request(&request) {
                 Ok(settings) => first = first.or(settings),
                 Err(failed) => {
-                    self.said.extend(failed.said);
+                    self.messages.extend(failed.messages);
                     status = failed.status;
                     break;
                 }
             }
         }
         if let (Some(settings), true, 0) = (first, only_settings, status) {
-            self.show_settings(&settings, false);
+            self.print_settings(&settings, false);
         }
         status
     }
 
-    /// Obeys a rule file. Gives the status.
+    /// Runs a rule file. Returns the exit status.
     pub(super) fn read_file(&mut self, path: &Path) -> u8 {
         match self.try_file(path) {
-            Ok(mistakes) => mistakes,
+            Ok(policy) => policy,
             Err(failed) => {
-                self.said.extend(failed.said);
-                CANNOT
+                self.messages.extend(failed.messages);
+                FAILURE
             }
         }
     }
 
-    fn try_file(&mut self, path: &Path) -> Result<u8, Failed> {
+    fn try_file(&mut self, path: &Path) -> Result<u8, Failure> {
         if self.status()?.enabled == 2 {
-            return Err(Failed::with(CANNOT, IMMUTABLE));
+            return Err(Failure::with(FAILURE, IMMUTABLE));
         }
         let bytes = rule_files::read_bytes(path)
-            .map_err(|error| Failed::with(CANNOT, file::unreadable(path, &error)))?;
+            .map_err(|error| Failure::with(FAILURE, file::read_error(path, &error)))?;
         let mut batch = Batch::default();
         let mut failed = false;
         for (number, line) in (1..).zip(auditctl::lines(&bytes)) {
             let Some(read) = auditctl::line(line, number, self.dialect, &ThisMachine) else {
                 continue;
             };
-            self.said.extend(read.messages);
-            let well = read.status == 0;
-            batch.line(number, read.requests);
-            if well {
+            self.messages.extend(read.messages);
+            let succeeded = read.status == 0;
+            batch.add_line(number, read.requests);
+            if succeeded {
                 continue;
             }
-            self.said.push(file::place(number, path));
-            failed |= batch.mistakes != Mistakes::Forgiven;
-            if batch.mistakes == Mistakes::Stop {
-                self.said.push(NOTHING_DONE.into());
-                return Ok(CANNOT);
+            self.messages.push(file::error_line(number, path));
+            failed |= batch.policy != ErrorPolicy::Ignore;
+            if batch.policy == ErrorPolicy::Stop {
+                self.messages.push(NOTHING_CHANGED.into());
+                return Ok(FAILURE);
             }
         }
         failed |= self.send(&batch, path)?;
         for request in &batch.others {
             self.request(request)?;
         }
-        Ok(if failed { CANNOT } else { 0 })
+        Ok(if failed { FAILURE } else { 0 })
     }
 
-    /// Sends all steps of a file at once; whether a mistake counts.
-    fn send(&mut self, batch: &Batch, path: &Path) -> Result<bool, Failed> {
+    /// Sends all steps of a file as one change. Returns whether an error makes the command fail.
+    fn send(&mut self, batch: &Batch, path: &Path) -> Result<bool, Failure> {
         let steps: Vec<Step> = batch.steps.iter().map(|(_, step)| step.clone()).collect();
         let outcomes = match self.ask(Request::Change {
             steps,
@@ -148,28 +146,28 @@ impl<'s> Online<'s> {
         })? {
             Answer::Changed(outcomes) => outcomes,
             Answer::Refused(refusal) => {
-                let mut failed = Failed::with(CANNOT, refusal.reason);
-                failed.said.push(NOTHING_DONE.into());
+                let mut failed = Failure::with(FAILURE, refusal.reason);
+                failed.messages.push(NOTHING_CHANGED.into());
                 return Err(failed);
             }
-            _ => return Err(Failed::odd()),
+            _ => return Err(Failure::invalid_reply()),
         };
         let mut failed = false;
-        let mut told = 0;
+        let mut printed_line = 0;
         for ((line, step), outcome) in batch.steps.iter().zip(&outcomes) {
             match outcome {
                 StepOutcome::Done => {}
-                StepOutcome::Left(left) => self.show_left(*left),
-                // A line that only changes settings shows the status, once.
-                StepOutcome::Set(settings) if told != *line => {
-                    told = *line;
-                    self.show_settings(settings, false);
+                StepOutcome::Left(left) => self.print_remaining(*left),
+                // A line that only changes settings prints the status once.
+                StepOutcome::Set(settings) if printed_line != *line => {
+                    printed_line = *line;
+                    self.print_settings(settings, false);
                 }
                 StepOutcome::Set(_) => {}
                 StepOutcome::Refused(refusal) => {
-                    self.said.extend(complaint(step, refusal));
-                    self.said.push(file::place(*line, path));
-                    failed |= batch.mistakes != Mistakes::Forgiven;
+                    self.messages.extend(refusal_messages(step, refusal));
+                    self.messages.push(file::error_line(*line, path));
+                    failed |= batch.policy != ErrorPolicy::Ignore;
                 }
             }
         }
@@ -180,53 +178,53 @@ impl<'s> Online<'s> {
                     && batch.forgive_from.is_none_or(|from| last < from)
             });
         if !is_whole {
-            self.shown.clear();
-            self.said.push(NOTHING_DONE.into());
+            self.stdout.clear();
+            self.messages.push(NOTHING_CHANGED.into());
             failed = true;
         }
         Ok(failed)
     }
 
-    /// Does one thing; gives the settings when it changes one.
-    fn request(&mut self, request: &Asked) -> Result<Option<AuditSettings>, Failed> {
+    /// Sends one request. Returns the settings if it changes one.
+    fn request(&mut self, request: &CliRequest) -> Result<Option<AuditSettings>, Failure> {
         match request {
-            Asked::Command(Command::LoginuidImmutable) => lock_loginuids()?,
-            Asked::Command(command) => {
+            CliRequest::Command(Command::LoginuidImmutable) => lock_loginuids()?,
+            CliRequest::Command(command) => {
                 if let Some(step) = Step::of(command) {
                     return self.change(&step);
                 }
             }
-            Asked::List { key, interpret: _ } => self.list(key.as_ref())?,
-            Asked::Status { interpret } => {
+            CliRequest::List { key, interpret: _ } => self.list(key.as_ref())?,
+            CliRequest::Status { interpret } => {
                 let settings = self.status()?;
-                self.show_settings(&settings, *interpret);
-                self.show_feature(&settings);
+                self.print_settings(&settings, *interpret);
+                self.print_feature(&settings);
             }
-            Asked::Message(text) => {
+            CliRequest::Message(text) => {
                 let text = JsonBytes::new(&message::text(text));
-                self.plain(Request::Message(text), "user message")?;
+                self.send_request(Request::Message(text), "user message")?;
             }
-            Asked::Equivalent { mount, subtree } => {
+            CliRequest::Equivalent { mount, subtree } => {
                 let request = Request::Equivalent {
                     mount: JsonBytes::new(mount),
                     subtree: JsonBytes::new(subtree),
                 };
-                self.plain(request, "make_equivalent")?;
+                self.send_request(request, "make_equivalent")?;
             }
-            Asked::Trim => self.plain(Request::Trim, "trim subtrees")?,
-            Asked::ResetLost => self.reset(Request::ResetLost, "lost")?,
-            Asked::ResetBacklogWait => {
+            CliRequest::Trim => self.send_request(Request::Trim, "trim subtrees")?,
+            CliRequest::ResetLost => self.reset(Request::ResetLost, "lost")?,
+            CliRequest::ResetBacklogWait => {
                 self.reset(Request::ResetBacklogWait, "backlog_wait_time_actual")?;
             }
-            Asked::Signal(signal) => self.signal(*signal)?,
-            Asked::Usage => self.shown.extend_from_slice(usage::TEXT.as_bytes()),
-            Asked::Version => self.shown.extend(status_text::version(self.dialect)),
-            _ => return Err(Failed::odd()),
+            CliRequest::Signal(signal) => self.signal(*signal)?,
+            CliRequest::Usage => self.stdout.extend_from_slice(usage::TEXT.as_bytes()),
+            CliRequest::Version => self.stdout.extend(status_text::version(self.dialect)),
+            _ => return Err(Failure::invalid_reply()),
         }
         Ok(None)
     }
 
-    fn change(&mut self, step: &Step) -> Result<Option<AuditSettings>, Failed> {
+    fn change(&mut self, step: &Step) -> Result<Option<AuditSettings>, Failure> {
         let request = Request::Change {
             steps: vec![step.clone()],
             forgive_from: None,
@@ -240,76 +238,76 @@ impl<'s> Online<'s> {
             Some(StepOutcome::Done) => Ok(None),
             Some(StepOutcome::Set(settings)) => Ok(Some(*settings)),
             Some(StepOutcome::Left(left)) => {
-                self.show_left(left);
+                self.print_remaining(left);
                 Ok(None)
             }
             Some(StepOutcome::Refused(refusal)) => {
                 let is_rule = matches!(step, Step::Append(_) | Step::Prepend(_) | Step::Delete(_));
                 if is_rule && refusal.errno == Errno::EPERM as i32 {
-                    return Err(Failed::with(CANNOT, IMMUTABLE));
+                    return Err(Failure::with(FAILURE, IMMUTABLE));
                 }
-                Err(self.failed(complaint(step, &refusal)))
+                Err(self.failed(refusal_messages(step, &refusal)))
             }
-            None => Err(Failed::odd()),
+            None => Err(Failure::invalid_reply()),
         }
     }
 
-    fn list(&mut self, key: Option<&BString>) -> Done {
+    fn list(&mut self, key: Option<&BString>) -> Result<(), Failure> {
         let Answer::Rules(forms) = self.ask(Request::Rules)? else {
-            return Err(Failed::odd());
+            return Err(Failure::invalid_reply());
         };
         if forms.is_empty() {
-            self.show_left(0);
+            self.print_remaining(0);
         }
         let mut rules = Vec::with_capacity(forms.len());
         for form in forms {
-            let rule = form.rule().map_err(|why| Failed::with(CANNOT, why))?;
+            let rule = form.rule().map_err(|why| Failure::with(FAILURE, why))?;
             let keys = bstr::join([1], &rule.keys);
             if key.is_none_or(|key| keys.contains_str(key)) {
                 rules.push(rule);
             }
         }
-        self.shown.extend(listing(&rules, native(), self.dialect));
+        self.stdout.extend(listing(&rules, native(), self.dialect));
         Ok(())
     }
 
-    fn status(&mut self) -> Result<AuditSettings, Failed> {
+    fn status(&mut self) -> Result<AuditSettings, Failure> {
         match self.ask(Request::Status)? {
             Answer::Status(status) => Ok(status.settings),
-            Answer::Refused(refusal) => Err(Failed::with(CANNOT, refusal.reason)),
-            _ => Err(Failed::odd()),
+            Answer::Refused(refusal) => Err(Failure::with(FAILURE, refusal.reason)),
+            _ => Err(Failure::invalid_reply()),
         }
     }
 
-    /// A request that is done or is not.
-    fn plain(&mut self, request: Request, what: &str) -> Done {
+    /// Sends a request that succeeds without an answer.
+    fn send_request(&mut self, request: Request, what: &str) -> Result<(), Failure> {
         match self.ask(request)? {
             Answer::Done => Ok(()),
             Answer::Refused(refusal) => {
                 let text = format!("Error sending {what} command ({})", errno(&refusal));
                 Err(self.failed(with_reason(text, &refusal)))
             }
-            _ => Err(Failed::odd()),
+            _ => Err(Failure::invalid_reply()),
         }
     }
 
-    fn reset(&mut self, request: Request, name: &str) -> Done {
+    fn reset(&mut self, request: Request, name: &str) -> Result<(), Failure> {
         match self.ask(request)? {
             Answer::Was(was) => {
-                self.said.push(format!("{name}: {was}").into());
+                self.messages.push(format!("{name}: {was}").into());
                 Ok(())
             }
             Answer::Refused(refusal) => {
                 let text = format!("Error resetting {name} ({})", errno(&refusal));
                 Err(self.failed(with_reason(text, &refusal)))
             }
-            _ => Err(Failed::odd()),
+            _ => Err(Failure::invalid_reply()),
         }
     }
 
-    /// Signals the daemon; waits until it has ended when it is told to.
-    fn signal(&mut self, wanted: DaemonSignal) -> Done {
-        let not_running = Failed::with(
+    /// Signals the daemon; after `stop`, waits until it has ended.
+    fn signal(&mut self, wanted: DaemonSignal) -> Result<(), Failure> {
+        let not_running = Failure::with(
             match self.dialect {
                 Dialect::V3 => 0,
                 Dialect::V4 => NOT_RUNNING,
@@ -330,7 +328,7 @@ impl<'s> Online<'s> {
             DaemonSignal::State => signal::SIGCONT,
         };
         let failed = |why: &dyn std::fmt::Display| {
-            Failed::with(CANNOT, format!("Failed sending signal to auditd ({why})"))
+            Failure::with(FAILURE, format!("Failed sending signal to auditd ({why})"))
         };
         kill(Pid::from_raw(pid), number).map_err(|errno| failed(&errno.desc()))?;
         if wanted == DaemonSignal::Stop
@@ -341,21 +339,22 @@ impl<'s> Online<'s> {
         Ok(())
     }
 
-    fn ask(&mut self, request: Request) -> Result<Answer, Failed> {
+    fn ask(&mut self, request: Request) -> Result<Answer, Failure> {
         if self.client.is_none() {
-            let client = Client::connect(self.socket).map_err(|error| self.nobody(&error))?;
+            let client =
+                Client::connect(self.socket).map_err(|error| self.connect_failure(&error))?;
             self.client = Some(client);
         }
         let Some(client) = &mut self.client else {
-            return Err(Failed::odd());
+            return Err(Failure::invalid_reply());
         };
         client
             .ask(request)
-            .map_err(|error| Failed::with(CANNOT, format!("{error:#}")))
+            .map_err(|error| Failure::with(FAILURE, format!("{error:#}")))
     }
 
-    /// What is said when there is nobody to ask.
-    fn nobody(&self, error: &io::Error) -> Failed {
+    /// Returns the failure if no connection is possible.
+    fn connect_failure(&self, error: &io::Error) -> Failure {
         let shown = self.socket.display();
         let text = match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -363,56 +362,56 @@ impl<'s> Online<'s> {
             }
             _ => format!("Cannot open the control socket `{shown}`: {error}"),
         };
-        Failed::with(CANNOT, text)
+        Failure::with(FAILURE, text)
     }
 
-    fn show_left(&mut self, left: u64) {
+    fn print_remaining(&mut self, left: u64) {
         if left == 0 {
-            self.shown.extend(b"No rules\n");
+            self.stdout.extend(b"No rules\n");
         }
     }
 
-    fn show_settings(&mut self, settings: &AuditSettings, interpret: bool) {
-        self.shown
+    fn print_settings(&mut self, settings: &AuditSettings, interpret: bool) {
+        self.stdout
             .extend(status_text::settings(settings, interpret));
     }
 
-    fn show_feature(&mut self, settings: &AuditSettings) {
-        self.shown.extend(status_text::feature(settings));
+    fn print_feature(&mut self, settings: &AuditSettings) {
+        self.stdout.extend(status_text::feature(settings));
     }
 
-    /// A mistake on the command line.
-    fn failed(&self, said: Vec<BString>) -> Failed {
+    /// Returns the failure of a command line.
+    fn failed(&self, messages: Vec<BString>) -> Failure {
         let general = (self.dialect == Dialect::V4).then(|| auditctl::PARAMETER_ERROR.into());
-        Failed {
-            said: said.into_iter().chain(general).collect(),
+        Failure {
+            messages: messages.into_iter().chain(general).collect(),
             status: auditctl::EXIT_FAILURE,
         }
     }
 }
 
-impl Failed {
+impl Failure {
     fn with(status: u8, text: impl Into<BString>) -> Self {
         Self {
-            said: vec![text.into()],
+            messages: vec![text.into()],
             status,
         }
     }
 
-    fn odd() -> Self {
+    fn invalid_reply() -> Self {
         Self::with(
-            CANNOT,
-            "The daemon answers what was not asked: is it of another version?",
+            FAILURE,
+            "Invalid reply from the daemon: compare its version with `tollgate --version`",
         )
     }
 }
 
-/// This is the kernel's business: no daemon could keep it.
-fn lock_loginuids() -> Done {
+/// Locks login uids in the kernel; the daemon is not involved.
+fn lock_loginuids() -> Result<(), Failure> {
     LoginuidImmutable::lock().map_err(|error| {
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default();
-        Failed::with(
+        Failure::with(
             auditctl::EXIT_FAILURE,
             format!("Error setting feature ({text})"),
         )

@@ -1,10 +1,10 @@
-//! The state of the audit system, and the version, as `auditctl` shows them.
+//! Status and version in the format of `auditctl`.
 
 use audit::ids::Dialect;
 
 use crate::control::protocol::AuditSettings;
 
-/// The version of `auditctl` whose words are used, and our own.
+/// Returns the version of `auditctl` whose output is imitated, and that of tollgate.
 pub(super) fn version(dialect: Dialect) -> Vec<u8> {
     let version = match dialect {
         Dialect::V3 => "3.0.9",
@@ -14,7 +14,7 @@ pub(super) fn version(dialect: Dialect) -> Vec<u8> {
     format!("auditctl version {version} (tollgate {own})\n").into_bytes()
 }
 
-/// The lines of `-s`, with words for numbers or without; the last is [`feature`].
+/// Returns the lines of `-s`, except the last, [`feature`]. With `interpret`, names replace numbers.
 ///
 /// # Source
 /// `audit_print_reply()` in `src/auditctl-listing.c` of audit-userspace 3.0.9 and 4.2.1.
@@ -46,7 +46,7 @@ pub(super) fn settings(settings: &AuditSettings, interpret: bool) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The line about login uids; nothing where the kernel does not know the feature.
+/// Returns the line about login uids; empty if the kernel lacks the feature.
 pub(super) fn feature(settings: &AuditSettings) -> Vec<u8> {
     settings
         .loginuid_immutable
@@ -63,7 +63,7 @@ mod tests {
     use crate::control::protocol::Feature;
 
     #[test]
-    fn the_state_is_shown_as_scripts_know_it() {
+    fn status_has_the_format_of_auditctl() {
         let state = AuditSettings {
             enabled: 1,
             failure: 1,

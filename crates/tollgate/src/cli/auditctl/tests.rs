@@ -1,4 +1,4 @@
-//! What is loaded offline, and what is said meanwhile.
+//! Rules and messages of `--offline`.
 
 use std::fs;
 use std::fs::Permissions;
@@ -7,33 +7,36 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 
 /// Status, messages, and what is printed.
-type StepOutcome = (u8, Vec<String>, String);
+type TestOutcome = (u8, Vec<String>, String);
 
 #[track_caller]
-fn outcome(offline: &Offline, said: &[BString], status: u8) -> StepOutcome {
+fn outcome(offline: &Offline, messages: &[BString], status: u8) -> TestOutcome {
     let mut out = Vec::new();
     offline.print(&mut out).unwrap();
-    let said = said.iter().map(ToString::to_string).collect();
-    (status, said, String::from_utf8(out).unwrap())
+    let messages = messages.iter().map(ToString::to_string).collect();
+    (status, messages, String::from_utf8(out).unwrap())
 }
 
-fn line(line: &str, dialect: Dialect) -> StepOutcome {
+fn line(line: &str, dialect: Dialect) -> TestOutcome {
     let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
     let mut offline = Offline::new(dialect);
-    let (said, status) = offline.obey(auditctl::arguments(&words, dialect, &ThisMachine));
-    outcome(&offline, &said, status)
+    let (messages, status) = offline.run(auditctl::arguments(&words, dialect, &ThisMachine));
+    outcome(&offline, &messages, status)
 }
 
-fn file(text: &str) -> StepOutcome {
+fn file(text: &str) -> TestOutcome {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rules");
     fs::write(&path, text).unwrap();
     let mut offline = Offline::new(Dialect::V4);
-    let (said, status) = offline.read_file(&path);
+    let (messages, status) = offline.read_file(&path);
     let place = format!(" of {}", path.display());
-    let (status, said, out) = outcome(&offline, &said, status);
-    let said = said.iter().map(|text| text.replace(&place, "")).collect();
-    (status, said, out)
+    let (status, messages, out) = outcome(&offline, &messages, status);
+    let messages = messages
+        .iter()
+        .map(|text| text.replace(&place, ""))
+        .collect();
+    (status, messages, out)
 }
 
 fn own(words: &[&str]) -> anyhow::Result<(bool, Dialect, usize)> {
@@ -56,7 +59,7 @@ fn a_rule_is_listed_as_it_would_be_loaded() {
 }
 
 #[test]
-fn what_loads_nothing_prints_nothing() {
+fn requests_without_rules_print_nothing() {
     for asks in ["-l", "-D", "-s", "-e 1", "-t", "-d never,task"] {
         assert_eq!(
             line(asks, Dialect::V4),
@@ -64,9 +67,9 @@ fn what_loads_nothing_prints_nothing() {
             "{asks}"
         );
     }
-    let (status, said, out) = line("-e 7", Dialect::V3);
+    let (status, messages, out) = line("-e 7", Dialect::V3);
     assert_eq!((status, out.as_str()), (255, ""));
-    assert_eq!(said, ["Enable must be 0, 1, or 2 was 7"]);
+    assert_eq!(messages, ["Enable must be 0, 1, or 2 was 7"]);
 }
 
 #[test]
@@ -102,7 +105,7 @@ fn a_file_is_listed_list_by_list() {
 }
 
 #[test]
-fn a_file_ends_at_its_first_mistake() {
+fn reading_stops_at_the_first_error() {
     let rule = "-a always,exit -F arch=b64 -S open\n";
     assert_eq!(
         file(&format!("{rule}-z\n-a never,task\n")),
@@ -118,22 +121,22 @@ fn a_file_ends_at_its_first_mistake() {
 }
 
 #[test]
-fn mistakes_may_be_forgiven_or_remembered() {
+fn errors_are_ignored_after_i_and_fail_at_the_end_after_c() {
     for (option, status) in [("-i", 0), ("-c", 1)] {
-        let (found, said, out) = file(&format!("{option}\n-z\n-a never,task\n"));
+        let (found, messages, out) = file(&format!("{option}\n-z\n-a never,task\n"));
         assert_eq!(
             (found, out.as_str()),
             (status, "-a never,task\n"),
             "{option}"
         );
-        assert_eq!(said.len(), 2, "{option}");
+        assert_eq!(messages.len(), 2, "{option}");
     }
-    // Not those that come before.
+    // Errors before the option still fail.
     assert_eq!(file("-z\n-i\n").0, 1);
 }
 
 #[test]
-fn what_depends_on_other_rules_is_refused() {
+fn duplicate_missing_and_locked_rules_are_refused() {
     let rule = "-a never,task\n";
     for (text, message) in [
         (
@@ -149,22 +152,22 @@ fn what_depends_on_other_rules_is_refused() {
             "Error sending add rule data request (Operation not permitted)",
         ),
     ] {
-        let (status, said, out) = file(&text);
+        let (status, messages, out) = file(&text);
         assert_eq!((status, out.as_str()), (1, rule), "{text}");
-        assert_eq!(said[0], message, "{text}");
+        assert_eq!(messages[0], message, "{text}");
     }
-    // It may have been loaded before the file was.
+    // The rule may exist since before the file was loaded.
     assert_eq!(file("-d always,task\n").0, 0);
 }
 
 #[test]
-fn files_that_are_not_read_are_named() {
+fn unreadable_files_are_reported_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rules");
     let read = |path: &Path| {
-        let (said, status) = Offline::new(Dialect::V4).read_file(path);
+        let (messages, status) = Offline::new(Dialect::V4).read_file(path);
         assert_eq!(status, 1);
-        said[0].to_string()
+        messages[0].to_string()
     };
     let shown = path.display().to_string();
     assert_eq!(
@@ -179,7 +182,7 @@ fn files_that_are_not_read_are_named() {
 }
 
 #[test]
-fn our_own_options_stand_in_front() {
+fn own_options_precede_those_of_auditctl() {
     use Dialect::{V3, V4};
     assert_eq!(own(&["--offline", "-l"]).unwrap(), (true, V4, 1));
     assert_eq!(own(&["--compat", "3", "--offline"]).unwrap(), (true, V3, 0));
@@ -195,10 +198,10 @@ fn our_own_options_stand_in_front() {
 }
 
 #[test]
-fn only_questions_about_the_command_are_for_anybody() {
+fn help_and_version_need_no_daemon() {
     let needs = |line: &str| {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        !needs_nobody(&auditctl::arguments(&words, Dialect::V4, &ThisMachine))
+        !needs_no_daemon(&auditctl::arguments(&words, Dialect::V4, &ThisMachine))
     };
     assert!(!needs("-h") && !needs("-v"));
     assert!(needs("-l") && needs("-a never,task") && needs("-z"));

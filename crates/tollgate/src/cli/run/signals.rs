@@ -1,5 +1,5 @@
-//! Signals: the terminal's reach the command by themselves, and those that somebody sends to tollgate are
-//! passed on. tollgate itself stays until the command has ended.
+//! Forwards signals that another process sends to tollgate. The terminal sends its signals to the command
+//! itself. tollgate runs until the command has ended.
 
 use std::fs;
 use std::thread;
@@ -10,7 +10,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
-/// Passed on to the command.
+/// Signals forwarded to the command.
 const FORWARDED: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -21,27 +21,27 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGWINCH,
     Signal::SIGTSTP,
 ];
-/// A program in the background may write to its terminal, however that is set, if it blocks these.
-const OF_THE_TERMINAL: [Signal; 2] = [Signal::SIGTTIN, Signal::SIGTTOU];
-/// More parents than these no process has.
-const MOST_ANCESTORS: usize = 1000;
+/// A background process that blocks these may write to its terminal even with `stty tostop`.
+const TERMINAL_ACCESS: [Signal; 2] = [Signal::SIGTTIN, Signal::SIGTTOU];
+/// Limit of the walk to the parents of a process.
+const MAX_ANCESTORS: usize = 1000;
 
-/// Blocks what is passed on; gives what was blocked before.
+/// Blocks the forwarded signals. Returns the previous mask.
 pub(super) fn block() -> nix::Result<SigSet> {
-    let all: SigSet = FORWARDED.into_iter().chain(OF_THE_TERMINAL).collect();
+    let all: SigSet = FORWARDED.into_iter().chain(TERMINAL_ACCESS).collect();
     let mut before = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&all), Some(&mut before))?;
     Ok(before)
 }
 
-/// Passes signals on to the command's first process from now on.
+/// Starts the thread that forwards signals to the first process of the command.
 ///
 /// # Errors
-/// When there is no descriptor or thread for it.
+/// When the descriptor or the thread cannot be created.
 pub(super) fn forward(child: Pid) -> anyhow::Result<()> {
     let signals: SigSet = FORWARDED.into_iter().collect();
-    let signals =
-        SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("cannot watch signals")?;
+    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)
+        .context("cannot create a signalfd")?;
     thread::Builder::new()
         .name("tlg-signal".to_owned())
         .spawn(move || {
@@ -49,10 +49,10 @@ pub(super) fn forward(child: Pid) -> anyhow::Result<()> {
                 let number = i32::try_from(info.ssi_signo).unwrap_or(0);
                 let sender = i32::try_from(info.ssi_pid).unwrap_or(0);
                 if let Ok(signal) = Signal::try_from(number)
-                    && is_from_a_process(info.ssi_code)
+                    && is_sent_by_process(info.ssi_code)
                     && !is_descendant(sender)
                 {
-                    // It may have ended just now.
+                    // The command may have ended.
                     let _gone = kill(child, signal);
                 }
             }
@@ -61,19 +61,21 @@ pub(super) fn forward(child: Pid) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The kernel sends the terminal's signals, to the whole foreground group: the command has them already.
+/// Whether a process sent the signal. The kernel sends the terminal's signals to the whole foreground group, which
+/// includes the command.
 ///
 /// # Source
 /// `sigaction(2)`, `SI_USER` and below.
-const fn is_from_a_process(code: i32) -> bool {
+const fn is_sent_by_process(code: i32) -> bool {
     code <= 0
 }
 
-/// What the command sends to its own process group, which is often ours, it has sent itself.
+/// Whether a process is a descendant of this one. A descendant's signal to its process group, often the group of
+/// tollgate too, has already reached the command.
 fn is_descendant(pid: i32) -> bool {
     let own = getpid().as_raw();
     let mut at = pid;
-    for _ in 0..MOST_ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         match parent(at) {
             Some(parent) if parent == own => return true,
             Some(parent) if parent > 1 => at = parent,

@@ -1,4 +1,4 @@
-//! A state is put in force: all of it, or nothing.
+//! Applies a state: completely or not at all.
 
 use super::{DISABLED, ENABLED, PipelineControl, PlanSize, RuleStore, State, plan};
 use crate::control::protocol::AuditSettings;
@@ -12,7 +12,7 @@ impl RuleStore {
         pipeline.apply_settings(&state.settings)?;
         let before = self.plan_size;
         if let Err(error) = self.apply_plan(&state, pipeline) {
-            // They were in force a moment ago.
+            // These settings were active before, so applying them cannot fail.
             let _applied = pipeline.apply_settings(&self.state.settings);
             return Err(error);
         }
@@ -37,8 +37,8 @@ impl RuleStore {
         Ok(())
     }
 
-    /// Puts what was before in force again, because the new state could not be locked. Where that cannot be, the
-    /// new state is in force, unlocked: what is listed is what is in force.
+    /// Restores the previous plan because the new state could not be locked. If that fails, the new state stays
+    /// active, unlocked, and is listed as such.
     fn roll_back(
         &mut self,
         state: State,
@@ -63,16 +63,16 @@ impl RuleStore {
                 };
                 self.state = State { settings, ..state };
                 error.context(format!(
-                    "the change is in force without the lock, and cannot be taken back ({why:#})"
+                    "the change is active but not locked, and cannot be undone ({why:#}): repeat `auditctl -e 2`"
                 ))
             }
         };
-        // They were in force a moment ago.
+        // These settings were active before, so applying them cannot fail.
         let _applied = pipeline.apply_settings(&self.state.settings);
         error
     }
 
-    /// Whether another plan belongs to a state.
+    /// Whether the state needs another plan.
     fn needs_new_plan(&self, state: &State) -> bool {
         let recording = state.settings.enabled != DISABLED;
         let other_rules = state.rules.rules() != self.state.rules.rules()

@@ -1,4 +1,4 @@
-//! One step after another of a change, on a copy of the state.
+//! The steps of a change, on a copy of the state.
 
 use std::mem;
 
@@ -14,7 +14,7 @@ use crate::control::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
 use crate::messages::info;
 
-/// A change on its way: the state that it leads to, and what came of the steps.
+/// A change in progress: the resulting state, and the outcome of each step.
 pub(super) struct Change {
     pub(super) state: State,
     pub(super) author: Requester,
@@ -22,12 +22,12 @@ pub(super) struct Change {
     pub(super) last_number: u32,
     pub(super) outcomes: Vec<StepOutcome>,
     pub(super) records: Vec<(MsgType, Vec<u8>)>,
-    /// Rules added, by number, with the step that did.
+    /// Numbers of added rules, with the index of their step.
     pub(super) added: Vec<(u32, usize)>,
 }
 
 impl Change {
-    /// Does one step on the copy.
+    /// Executes one step on the copy.
     pub(super) fn step(&mut self, step: &Step) -> Result<StepOutcome, Refusal> {
         match step {
             Step::Append(form) => self.add(form, Insertion::Append),
@@ -129,7 +129,7 @@ impl Change {
         let key = key.map(|key| key.bytes().ok_or_else(invalid)).transpose()?;
         let before = self.state.rules.clone();
         let command = Command::DeleteAll(key);
-        // Deleting what is there is never refused.
+        // Deleting all rules is never refused.
         let _done = self.state.rules.apply(SOCKET_SOURCE, 0, command);
         let left = self.state.rules.rules();
         let gone: Vec<&Rule> = before
@@ -152,7 +152,7 @@ impl Change {
         Ok(StepOutcome::Left(left))
     }
 
-    /// Has these rules in place of all others.
+    /// Replaces all rules.
     pub(super) fn replace_rules(&mut self, rules: RuleList) {
         let before = mem::replace(&mut self.state.rules, rules);
         let after = self.state.rules.clone();
@@ -163,7 +163,7 @@ impl Change {
         }
     }
 
-    /// The rule that travelled, unless rules may not be changed or it is none.
+    /// Converts the rule, unless rules are locked or it is invalid.
     fn rule(&mut self, form: &RuleJson, op: &str) -> Result<Rule, Refusal> {
         if self.is_locked() {
             let body = change_records::locked(&self.author, op);
@@ -183,8 +183,8 @@ impl Change {
         self.state.settings.enabled == IMMUTABLE
     }
 
-    /// Takes out the rules that were added and would lose records, and refuses the steps that did; tells
-    /// the others that have no effect. The first step that is refused.
+    /// Removes added rules that would lose records and refuses their steps; reports other rules without effect.
+    /// Returns the first refused step.
     pub(super) fn reject_unsupported_rules(&mut self) -> Option<usize> {
         let (mut refused, mut first) = (Vec::new(), None);
         if self.added.is_empty() {
@@ -197,7 +197,7 @@ impl Change {
             };
             if !rule.loses_records {
                 info(&format!(
-                    "rule {number} of the control socket: {}",
+                    "rule {number} added over the control socket: {}",
                     rule.reason
                 ));
                 continue;

@@ -1,6 +1,6 @@
-//! Requests of any bytes, thrown at what reads and obeys them.
+//! Fuzz test: requests of arbitrary bytes.
 //!
-//! The corpus is in `tests/fuzz/control`, where every input that once failed is to stay.
+//! The corpus in `tests/fuzz/control` keeps every input that once failed.
 
 #[path = "../../../../audit/tests/mutate/mod.rs"]
 mod mutate;
@@ -10,7 +10,7 @@ use super::*;
 use crate::control::protocol;
 use mutate::{files, fuzz};
 
-/// Words that mean something in requests, so that they are met more often than by chance.
+/// Words of the protocol, mixed into inputs.
 const WORDS: &[&str] = &[
     "\n",
     "\"",
@@ -68,7 +68,7 @@ const WORDS: &[&str] = &[
     "\\u0001",
 ];
 
-/// Whatever is asked is answered, and what is loaded then can be listed, locked and loaded again.
+/// Each request is answered, and the loaded rules can be listed, locked and loaded again.
 fn control_request(bytes: &[u8]) {
     let mut daemon = Daemon::new();
     for line in bytes.split(|&byte| byte == b'\n') {

@@ -1,4 +1,4 @@
-//! What `-e 2` does.
+//! Locking by `-e 2`.
 
 use super::{IMMUTABLE, PipelineControl, RuleStore, State};
 use crate::control::lock_file::LockedState;
@@ -10,8 +10,8 @@ use crate::sinks::audit_log::LockedLogSettings;
 use crate::sinks::audit_log::rotate::OldLogPolicy;
 
 impl RuleStore {
-    /// A daemon that comes after this one must neither forget nor change what is locked, and root's own tools
-    /// are kept from it where that can be.
+    /// Stores the state for the next daemon, which may not change it, and protects it from root's tools where the
+    /// kernel can.
     pub(super) fn lock_if_immutable(
         &self,
         state: &State,
@@ -55,18 +55,18 @@ impl RuleStore {
             Err(error) => return Err(error),
         };
         let guard = match guard {
-            Ok(()) => "root's own tools are kept from programs, maps, pins and the log".to_owned(),
+            Ok(()) => "programs, maps, pins and the log are protected from root's tools".to_owned(),
             Err(why) => format!(
-                "no LSM program keeps root's own tools from programs, maps, pins and the log: {why}"
+                "root's tools can still change programs, maps, pins and the log: no LSM program protects them: {why}"
             ),
         };
         info(&format!(
-            "rules and settings are locked until the machine starts again; {guard}"
+            "rules and settings are locked until reboot; {guard}"
         ));
         Ok(())
     }
 
-    /// What becomes of old logs when the daemon begins: what was locked before keeps them.
+    /// Retention of old logs at the start of the daemon: a locked state keeps all.
     pub(crate) fn old_log_policy(&self) -> OldLogPolicy {
         match self.lock.read() {
             Ok(None) => OldLogPolicy::AsConfigured,
@@ -74,7 +74,7 @@ impl RuleStore {
         }
     }
 
-    /// Has the next daemon find nothing locked either.
+    /// Removes the lock file after a failed lock.
     fn discard_lock(&self, error: anyhow::Error) -> anyhow::Error {
         match self.lock.remove() {
             Ok(()) => error,
@@ -82,7 +82,7 @@ impl RuleStore {
         }
     }
 
-    /// Whether `-e 2` was given.
+    /// Whether `-e 2` is in force.
     pub(crate) fn is_locked(&self) -> bool {
         self.state.settings.enabled == IMMUTABLE
     }

@@ -1,13 +1,13 @@
-//! What the status tells of the plan in force.
+//! Size of the active plan, for the status.
 
 use audit::plan::Plan;
 
-/// How much a plan asks for.
+/// Size of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlanSize {
-    /// Calls that the rules are about.
+    /// Number of syscalls that the rules cover.
     pub(super) calls: u64,
-    /// Rules whose calls are denied when they could not be recorded.
+    /// Number of rules that deny a syscall which cannot be recorded.
     pub(super) denying: u64,
 }
 

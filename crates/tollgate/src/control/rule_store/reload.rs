@@ -1,4 +1,4 @@
-//! What rule files ask for: rules and settings to begin with, and those of a `SIGHUP`.
+//! Rule files at the start of the daemon and at `SIGHUP`.
 
 use anyhow::{anyhow, ensure};
 use audit::ids::MsgType;
@@ -14,11 +14,11 @@ use crate::control::protocol::{Refusal, Step};
 use crate::host::Planner;
 
 impl RuleStore {
-    /// Puts the rules of the rule files in force in place of those that are, compiled in this way from now
-    /// on, and the settings that the files name: all at once, or nothing.
+    /// Replaces the rules and applies the settings of the rule files, atomically. The new planner is used from now
+    /// on.
     ///
     /// # Errors
-    /// When nothing may be changed, or the new state cannot be put in force.
+    /// The rules are locked, or the new state cannot be applied.
     pub(crate) fn load(
         &mut self,
         author: Requester,
@@ -28,17 +28,17 @@ impl RuleStore {
     ) -> anyhow::Result<()> {
         ensure!(
             !self.is_locked(),
-            "rules cannot be changed before the machine starts again: `-e 2` was given"
+            "`-e 2` locked the rules: reboot to change them"
         );
         let mut change = self.begin_change(author);
         change.state.planner = planner;
-        // `-e 2` locks what stands before it: whatever the order of the files, that is all of them.
+        // `-e 2` locks the state of all files, whatever their order.
         let (enabled, others): (Vec<_>, Vec<_>) = said
             .iter()
             .filter_map(Step::of)
             .partition(|step| matches!(step, Step::Enabled(_)));
         for step in others {
-            // As at the start: the longest time, where more is asked for.
+            // As at the start, a longer wait time is reduced to the maximum.
             let step = match step {
                 Step::BacklogWaitTime(ticks) => {
                     Step::BacklogWaitTime(ticks.min(self.max_backlog_wait))
@@ -58,7 +58,7 @@ impl RuleStore {
         self.commit(change, pipeline).map(drop)
     }
 
-    /// Records that rules of the rule files were to be put in force, and were not.
+    /// Records that the rules of the rule files were not loaded.
     pub(crate) fn record_failed_load(
         &self,
         author: &Requester,
@@ -75,10 +75,14 @@ impl RuleStore {
 
 fn setting_error(refusal: &Refusal) -> anyhow::Error {
     let errno = Errno::from_raw(refusal.errno);
-    anyhow!("a setting is refused: {} {}", errno.desc(), refusal.reason)
+    anyhow!(
+        "a setting of the rule files is refused: {} {}",
+        errno.desc(),
+        refusal.reason
+    )
 }
 
-/// The settings of a kernel that has just started, changed by what rule files say.
+/// The kernel's default settings, changed by the rule files.
 pub(crate) fn initial_settings(said: &[Command], tick_hz: u32) -> AuditSettings {
     let mut initial_settings = AuditSettings {
         enabled: ENABLED,

@@ -1,4 +1,4 @@
-//! Requests to a store, with an engine that only counts.
+//! Requests to a rule store with a fake pipeline.
 
 mod reload;
 
@@ -13,28 +13,28 @@ use crate::config::capture::tests::USUAL;
 use crate::host::{Planner, ThisMachine};
 use crate::sinks::audit_log::LogConfig;
 
-/// What was ordered.
+/// Records what it was asked to do.
 #[derive(Default)]
 struct FakePipeline {
-    /// Rules of the plans that were put in force.
+    /// Number of rules of each applied plan.
     plans: Vec<usize>,
     records: Vec<String>,
-    /// What was last applied of the settings.
+    /// Settings applied last.
     applied: Option<(u8, u8)>,
-    /// Whether `-f 2` cannot be honoured.
+    /// Whether `-f 2` fails.
     cannot_panic: bool,
-    /// What was noted of what is locked.
+    /// The stored lock note.
     locked: Vec<u8>,
-    /// Whether the log stays as it is.
+    /// Whether the log is locked.
     log_is_held: bool,
-    /// Whether that cannot be noted.
+    /// Whether locking fails.
     cannot_lock: bool,
-    /// Why the next plan is refused.
+    /// Error of the next replacement.
     refuses: Option<&'static str>,
     lost: u64,
-    /// Records that were there when all had to be in the log.
+    /// Number of records at the last flush.
     flushed: usize,
-    /// Whether they never come there.
+    /// Whether flushing fails.
     slow: bool,
 }
 
@@ -73,7 +73,7 @@ impl PipelineControl for FakePipeline {
 
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
         let body = String::from_utf8(body).unwrap();
-        // Who has asked is whoever runs the tests.
+        // The author is the process that runs the tests.
         let told = body
             .split(' ')
             .filter(|word| {
@@ -121,7 +121,7 @@ impl Daemon {
         }
     }
 
-    /// A daemon that comes after this one.
+    /// The next daemon.
     fn restart(self) -> Self {
         let lock = self.store.lock.clone();
         let locked = lock.read().unwrap().unwrap();
@@ -147,7 +147,7 @@ impl Daemon {
         }
     }
 
-    /// One step; the error that it is refused with.
+    /// Executes one step and returns the errno of a refusal.
     fn step(&mut self, step: Step) -> Result<StepOutcome, Errno> {
         match self.change(&[step], None).remove(0) {
             StepOutcome::Refused(refusal) => Err(Errno::from_raw(refusal.errno)),
@@ -330,7 +330,7 @@ fn locked_rules_persist_for_the_next_daemon() {
     assert_eq!(told, "1305 op=remove_rule audit_enabled=2 res=0");
 }
 
-/// What keeps a change from being locked keeps all of it from happening.
+/// A failed lock undoes the whole change.
 #[test]
 fn failed_lock_leaves_nothing_half_applied() {
     let steps = [
@@ -365,7 +365,7 @@ fn failed_lock_leaves_nothing_half_applied() {
     assert_eq!(daemon.keys(), ["a"]);
     assert_eq!(daemon.settings().enabled, 1);
     assert_eq!(daemon.store.lock.read().unwrap(), None);
-    // The same rules are no change, and others are one.
+    // Equal rules are no change.
     daemon.step(Step::DeleteAll(None)).unwrap();
     daemon.step(Step::Append(rule("b"))).unwrap();
     assert_eq!(daemon.engine.plans, [1, 2, 1, 2, 1, 0, 1]);

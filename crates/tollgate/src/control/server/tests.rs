@@ -1,4 +1,4 @@
-//! Clients of every kind, against a server without a daemon.
+//! Clients of every kind against a server without a daemon.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use super::super::client::Client;
 use super::super::protocol::{Envelope, VERSION};
 use super::*;
 
-/// A server that answers every request with how many it has had.
+/// A server that answers each request with the number of requests so far.
 struct TestServer {
     directory: TempDir,
     stop: std::sync::Arc<EventFd>,
@@ -88,7 +88,7 @@ fn request() -> Vec<u8> {
 #[track_caller]
 fn answer(stream: &UnixStream) -> String {
     let mut line = String::new();
-    // Whoever is let go with unread bytes of its own sees a reset after the answer, or instead of it.
+    // A client with unread bytes sees a reset after the answer, or instead of it.
     let _reset = BufReader::new(stream).read_line(&mut line);
     line
 }
@@ -158,7 +158,7 @@ fn thousands_of_idle_connections_block_nobody() {
     for round in 1..=20 {
         for _ in 0..100 {
             let mut stream = server.stream();
-            // Half a request, or none, from those that are not let go yet.
+            // Half a request, or nothing, from clients that are still connected.
             let _gone = stream.write_all(&request()[..round]);
             idle.push(stream);
             if idle.len() > 200 {
@@ -204,7 +204,7 @@ fn listen_requires_a_private_directory() {
     assert!(refusal(&path("private/control")).contains("another daemon"));
     drop(server);
     assert!(!path("private/control").exists());
-    // What a killed daemon leaves behind is in nobody's way.
+    // The stale socket of a killed daemon is replaced.
     drop(UnixListener::bind(path("private/control")).unwrap());
     drop(Server::listen(&path("private/control")).unwrap());
 }

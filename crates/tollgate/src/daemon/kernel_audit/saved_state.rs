@@ -1,7 +1,7 @@
-//! What the kernel's audit was like before, kept in a file while the daemon changes it.
+//! Previous settings of the kernel's audit, stored in a file while the daemon changes them.
 //!
-//! Who has the file has it locked. It is never removed, only emptied, so that a lock is a lock on the file
-//! that the next daemon opens.
+//! The user of the file holds a lock on it. The file is emptied but never removed, so that the lock applies to the
+//! file that the next daemon opens.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -17,10 +17,10 @@ use crate::control::lock_file::boot_id;
 use crate::control::server::ensure_private_directory;
 use crate::messages::info;
 
-/// Longer files are not of ours.
+/// Longer files were not written by tollgate.
 const LIMIT_BYTES: u64 = 4096;
 
-/// What is put back.
+/// Settings to restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PreviousSettings {
     pub(super) enabled: u32,
@@ -30,7 +30,7 @@ pub(super) struct PreviousSettings {
     pub(super) never_task: bool,
 }
 
-/// The file, and what stands in it.
+/// The file and its contents.
 #[derive(Debug)]
 pub(super) struct SavedStateFile {
     path: PathBuf,
@@ -47,10 +47,10 @@ struct SavedState {
 }
 
 impl SavedStateFile {
-    /// Opens the file for this process alone; `None` when another one has it.
+    /// Opens and locks the file; `None` if another process has locked it.
     ///
     /// # Errors
-    /// When it cannot be opened, or is not ours.
+    /// The file cannot be opened, or was not written by tollgate.
     pub(super) fn take(path: &Path) -> anyhow::Result<Option<Self>> {
         let shown = path.display();
         if let Some(directory) = path.parent() {
@@ -67,10 +67,10 @@ impl SavedStateFile {
             .with_context(|| format!("cannot open `{shown}`"))?;
         let about = file
             .metadata()
-            .with_context(|| format!("cannot look at `{shown}`"))?;
+            .with_context(|| format!("cannot inspect `{shown}`"))?;
         ensure!(
             about.is_file() && about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0,
-            "`{shown}` is no file that only root can write to: it was not written by tollgate"
+            "`{shown}` is not a regular file that only root can write: it was not written by tollgate; remove it"
         );
         match file.try_lock() {
             Ok(()) => {}
@@ -92,7 +92,7 @@ impl SavedStateFile {
                 Ok(kept) => (kept.boot_id == boot).then_some(kept.before),
                 Err(error) => {
                     info(&format!(
-                        "`{shown}` says how the kernel's audit was before, and cannot be read: {error}"
+                        "cannot read the previous settings of the kernel's audit from `{shown}`: {error}; they are not restored"
                     ));
                     None
                 }
@@ -106,28 +106,28 @@ impl SavedStateFile {
         }))
     }
 
-    /// What was before, when that is not put back yet.
+    /// Previous settings that are not restored yet.
     pub(super) const fn before(&self) -> Option<PreviousSettings> {
         self.before
     }
 
-    /// Keeps what was before.
+    /// Stores the previous settings.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub(super) fn keep(&mut self, before: PreviousSettings) -> anyhow::Result<()> {
         let kept = SavedState {
             boot_id: self.boot.clone(),
             before,
         };
-        let text = serde_json::to_vec(&kept).context("cannot write JSON")?;
+        let text = serde_json::to_vec(&kept).context("cannot encode JSON")?;
         self.write(&text)
             .with_context(|| format!("cannot write `{}`", self.path.display()))?;
         self.before = Some(before);
         Ok(())
     }
 
-    /// Says that all is as before.
+    /// Empties the file: the previous settings are restored.
     pub(super) fn clear(&mut self) {
         self.before = None;
         if let Err(error) = self.write(&[]) {

@@ -1,4 +1,4 @@
-//! The line that the daemon prints when it audits.
+//! The message that auditing has started.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -8,7 +8,7 @@ use engine::{AttachedHooks, EngineKind, KernelFeatures, explain};
 
 use crate::control::rule_store::LoadedRules;
 
-/// The line that tells that auditing has begun.
+/// The message that auditing has started.
 pub(crate) struct ReadyMessage<'a> {
     pub(crate) rules: LoadedRules,
     pub(crate) calls: usize,
@@ -32,7 +32,7 @@ impl Display for ReadyMessage<'_> {
         match rules {
             LoadedRules::InForce(rules) => write!(
                 f,
-                "auditing {calls} calls for {rules} rules through {} hooks, engine {engine}; {overhead}; log {log}",
+                "auditing {calls} syscalls for {rules} rules through {} hooks, engine {engine}; {overhead}; log {log}",
                 attached.hooks.len(),
             )?,
             LoadedRules::Disabled(rules) => write!(
@@ -43,7 +43,7 @@ impl Display for ReadyMessage<'_> {
         if !attached.absent.is_empty() {
             write!(
                 f,
-                "; this kernel does not have {}",
+                "; missing in this kernel: {}",
                 attached.absent.join(", ")
             )?;
         }
@@ -51,15 +51,15 @@ impl Display for ReadyMessage<'_> {
     }
 }
 
-/// The cost of the rules in words.
+/// The overhead of the rules in words.
 pub(super) fn overhead(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> String {
     let overhead = explain(plan, engine, kernel).price;
     match overhead.paying_syscall_ns {
         Some(paying) => format!(
-            "every syscall pays about {} ns, those named about {paying} ns more",
+            "overhead about {} ns per syscall, {paying} ns more if the rules name it",
             overhead.every_syscall_ns
         ),
-        None => "syscalls that are not named pay nothing".to_owned(),
+        None => "no overhead for other syscalls".to_owned(),
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         };
         assert_eq!(
             ready.to_string(),
-            "auditing 3 calls for 2 rules through 0 hooks, engine tracepoint; it costs; log /x"
+            "auditing 3 syscalls for 2 rules through 0 hooks, engine tracepoint; it costs; log /x"
         );
         ready.rules = LoadedRules::Disabled(2);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The rules of a daemon: those to begin with, and those of a `SIGHUP`.
+//! Rules at the start of the daemon, and at `SIGHUP`.
 
 use std::time::Duration;
 
@@ -19,26 +19,28 @@ use crate::messages::{info, warn};
 use crate::rule_files;
 use crate::sinks::audit_log::LogConfig;
 
-/// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
-/// be loaded, which has been said.
+/// Creates the rule store from the state that `-e 2` locked, or from the rule files. `None` if they cannot be loaded,
+/// which has been reported.
 pub(super) fn open_rule_store(
     settings: &mut DaemonConfig,
     log_config: &mut LogConfig,
     server: Option<&Server>,
     pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Option<RuleStore>> {
-    let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
+    let tick =
+        clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot read the clock tick")?;
     let tick_ns = Duration::from(tick).as_nanos().max(1);
     let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
     if let Some(pins) = pins {
-        // What is locked is for one daemon alone: this one from now on.
-        pins.claim_guard().context("cannot use what is pinned")?;
+        // Locked objects are for one daemon: this one from now on.
+        pins.claim_guard()
+            .context("cannot claim the guard of the pinned objects")?;
     }
     let lock = LockFile::locate(server.map(Server::path), pins.map(PinDirectory::path))?;
     if let Some(locked) = lock.read()? {
         info(
-            "`-e 2` was given since the machine started: the rules that it has locked are in force, \
-             the rule files are not read",
+            "`-e 2` was given since the last reboot: the locked rules are active, the rule files \
+             are ignored",
         );
         apply_locked(&locked, settings, log_config)?;
         return RuleStore::restore(&locked, tick_hz, lock).map(Some);
@@ -63,7 +65,7 @@ pub(super) fn open_rule_store(
     )))
 }
 
-/// Has the daemon see calls, and keep its log, as the one before it did; says which settings are not taken.
+/// Applies the locked capture and log settings, and reports configured settings that differ.
 fn apply_locked(
     locked: &LockedState,
     settings: &mut DaemonConfig,
@@ -78,13 +80,13 @@ fn apply_locked(
         let (locked_settings, of_log) = log_config
             .clone()
             .apply_locked(log)
-            .context("cannot read what `-e 2` has locked of the log")?;
+            .context("cannot read the log settings that `-e 2` locked")?;
         *log_config = locked_settings;
         others.extend(of_log);
     }
     if !others.is_empty() {
         warn(&format!(
-            "not taken, because `-e 2` has locked the settings as well: {}",
+            "settings ignored because `-e 2` locked them: {}; reboot to change them",
             others.join(", ")
         ));
     }
@@ -92,8 +94,8 @@ fn apply_locked(
     Ok(())
 }
 
-/// Reads the rule files again, if it is known which, and puts them in force, with the settings that they name;
-/// says so, or why the old rules stay in force, and records it as a change over the socket.
+/// Reloads the rule files and applies rules and settings. Reports the result, and records a failure as for the
+/// control socket.
 pub(in crate::daemon) fn reload(
     source: Option<RuleSource>,
     author: Requester,
@@ -111,7 +113,7 @@ pub(in crate::daemon) fn reload(
     }
 }
 
-/// The same; whether they are in force: why they are not is said, or the error.
+/// As [`reload`]. Returns whether the rules are active; reports rules that are invalid.
 fn load(
     source: RuleSource,
     author: Requester,
@@ -130,7 +132,7 @@ fn load(
     };
     let plan = listing.plan;
     let (rules, calls) = (plan.rules.len(), plan.syscalls.len());
-    // Also where there are no rule files: those that commands have brought are not to go away.
+    // Also without rule files: rules added by commands must stay.
     ensure!(plan.records(), "the rule files record nothing");
     store.load(
         author,
@@ -151,7 +153,7 @@ fn load(
     Ok(true)
 }
 
-/// Says which rules deny what could not be recorded, and what of theirs cannot be denied.
+/// Reports rules that deny unrecorded syscalls, and which of their syscalls cannot be denied.
 pub(super) fn report_denials(plan: &Plan) {
     let denies = plan.denying();
     if denies == 0 {
@@ -159,11 +161,11 @@ pub(super) fn report_denials(plan: &Plan) {
     }
     let undeniable_syscalls = engine::undeniable_syscalls(plan);
     info(&format!(
-        "calls of {denies} rules are denied when they cannot be recorded{}{}",
+        "{denies} rules deny their syscalls when they cannot be recorded{}{}",
         if undeniable_syscalls.is_empty() {
             ""
         } else {
-            ", but for "
+            ", except "
         },
         undeniable_syscalls.join(", ")
     ));

@@ -1,9 +1,8 @@
-//! Messages that wait for what is older in the ring, and the calls that belong to some of them.
+//! Kernel records that wait for older ring events, and the syscalls that belong to some of them.
 //!
-//! The kernel's audit makes the record of a security module's refusal in the middle of a call. The call
-//! comes through the ring and says which record it belongs to. It is put into the ring before the record is
-//! sent, so it is nearly always here first. A call without a record is written alone when it has waited for
-//! long, unless the record was left out.
+//! The kernel writes the record of a security module's denial in the middle of a syscall. The syscall arrives through
+//! the ring with the stamp of that record. It is put into the ring before the record is sent, so it is nearly always
+//! here first. A syscall without a record is written alone after a timeout, unless the record was excluded.
 
 use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
@@ -20,27 +19,27 @@ use netlink::KernelRecord;
 use super::{KernelRecordCounts, SenderTask};
 use crate::pipeline::batch::Batch;
 
-/// Types of records that security modules make: from `AUDIT_FIRST_SELINUX` to `AUDIT_LAST_SELINUX`.
+/// Record types of security modules: `AUDIT_FIRST_SELINUX` to `AUDIT_LAST_SELINUX`.
 const SECURITY_MODULE_TYPES: RangeInclusive<u16> = 1400..=1499;
-/// So much younger an event is, in milliseconds, than a record whose call does not come any more before it:
-/// a task may lose its CPU between the two.
+/// A record stops waiting for its syscall when an event this much newer arrives, in milliseconds: the task may lose
+/// its CPU between the two.
 const SYSCALL_WAIT_MS: u64 = 100;
-/// So long a call waits for its record.
+/// How long a syscall waits for its record.
 const RECORD_WAIT: Duration = Duration::from_secs(5);
-/// Text of calls that may wait.
+/// Limit of waiting syscall text.
 const SYSCALLS_LIMIT_BYTES: usize = 1 << 20;
 
 type Stamp = (Timestamp, Serial);
 
-/// Lines that wait for the ring.
+/// Record lines that wait for the ring.
 #[derive(Debug, Default)]
 pub(super) struct ReorderBuffer {
     lines: Vec<u8>,
-    /// Bytes of the lines that were passed on.
+    /// Bytes of lines already passed on.
     passed: usize,
-    /// Those that were not.
+    /// Records not passed on yet.
     pending: VecDeque<PendingRecord>,
-    /// Whether calls come.
+    /// Whether syscalls arrive.
     joins_syscalls: bool,
     syscalls: PendingSyscalls,
 }
@@ -48,13 +47,13 @@ pub(super) struct ReorderBuffer {
 #[derive(Clone, Copy, Debug)]
 struct PendingRecord {
     stamp: Stamp,
-    /// Where its line ends. It begins where the one before ends: there too when it is left out.
+    /// End of its line. The line begins where the previous one ends; it is empty for an excluded record.
     end: usize,
-    /// Whether a call is to come.
+    /// Whether a syscall is expected.
     has_syscall: bool,
 }
 
-/// Calls that wait for their records.
+/// Syscalls that wait for their records.
 #[derive(Debug, Default)]
 struct PendingSyscalls {
     text: Vec<u8>,
@@ -69,7 +68,7 @@ struct PendingSyscall {
 }
 
 impl ReorderBuffer {
-    /// Bytes that it holds.
+    /// Buffered bytes.
     pub(super) fn len(&self) -> usize {
         self.lines.len()
     }
@@ -127,7 +126,7 @@ impl ReorderBuffer {
         });
     }
 
-    /// Passes on those that are not younger than an event; all when there is none.
+    /// Passes on records that are not newer than an event; all records without one.
     pub(super) fn pass(&mut self, batch: &mut Batch, until: Option<Timestamp>) {
         while let Some(&pending) = self.pending.front()
             && until.is_none_or(|until| self.is_due(pending, until))
@@ -143,7 +142,7 @@ impl ReorderBuffer {
             }
             self.passed = end;
             self.pending.pop_front();
-            // All records of one event come one after the other.
+            // All records of one event are consecutive.
             let is_last = self.pending.front().is_none_or(|next| next.stamp != stamp);
             if has_syscall && is_last {
                 self.syscalls
@@ -157,7 +156,7 @@ impl ReorderBuffer {
         self.syscalls.pass_old(batch);
     }
 
-    /// Passes on the calls whose records do not come.
+    /// Passes on syscalls whose record has not arrived.
     pub(super) fn pass_last(&mut self, batch: &mut Batch) {
         self.syscalls.pass_while(batch, |_| true);
     }
@@ -171,7 +170,7 @@ impl ReorderBuffer {
 }
 
 impl PendingSyscalls {
-    /// Adds a call, whose lines are to be appended.
+    /// Adds a syscall; `append` writes its lines.
     fn add(&mut self, stamp: Stamp, append: impl FnOnce(&mut Vec<u8>)) {
         let start = self.text.len();
         append(&mut self.text);
@@ -188,7 +187,7 @@ impl PendingSyscalls {
             .position(|syscall| syscall.stamp == stamp)
     }
 
-    /// The record of a call was passed on, or left out: so is the call.
+    /// The record was passed on or excluded: the syscall follows it.
     fn join(&mut self, stamp: Stamp, batch: Option<&mut Batch>) {
         let Some(syscall) = self.find(stamp).and_then(|at| self.pending.remove(at)) else {
             return;
@@ -415,7 +414,7 @@ mod tests {
         reorder_buffer.take(message, exclude, &user, &mut KernelRecordCounts::default());
     }
 
-    /// Types and serials of what was passed on.
+    /// Types and serials of the lines passed on.
     fn passed(batch: &Batch) -> Vec<(String, u32)> {
         let lines = batch.text.lines();
         lines
@@ -443,7 +442,7 @@ mod tests {
         );
         add_syscall(&mut reorder_buffer, 8);
         let mut batch = Batch::default();
-        // An event as old as the record may be in the ring before the call.
+        // An event as old as the record may precede the syscall in the ring.
         reorder_buffer.pass(&mut batch, Some(time(199)));
         assert!(batch.text.is_empty());
         add_syscall(&mut reorder_buffer, 7);
@@ -471,7 +470,7 @@ mod tests {
         let mut batch = Batch::default();
         reorder_buffer.pass(&mut batch, Some(time(200)));
         assert_eq!(passed(&batch), [("AVC".to_owned(), 7)]);
-        // Nor does a call for a record: it is written when it has waited, or at the end.
+        // A syscall does not wait for a record forever: it is written after a timeout, or at the end.
         add_syscall(&mut reorder_buffer, 7);
         let mut alone = Batch::default();
         reorder_buffer.pass(&mut alone, None);

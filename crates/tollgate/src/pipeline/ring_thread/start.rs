@@ -1,4 +1,4 @@
-//! How the ring thread begins: with an engine of its own, or with what a daemon before this one has left.
+//! Start of the ring thread: with a new engine, or with the state of a previous daemon.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::pipeline::handover::{self, PinSetup, Takeover};
 use crate::pipeline::loss_reporter::{LossReporter, RateLimiter};
 use crate::pipeline::rule_stats::RuleStats;
 
-/// An engine that audits, and what its events need.
+/// A running engine and its encoder.
 pub(super) struct StartedEngine<'s> {
     pub(super) engine: Engine<'s>,
     pub(super) state: RefCell<Encoder>,
@@ -49,7 +49,7 @@ impl<'s> StartedEngine<'s> {
 }
 
 impl RingThread {
-    /// Begins, with the calls of what security modules record where that can be.
+    /// Starts, with syscalls for records of security modules where possible.
     pub(super) fn start_engine<'s>(
         &mut self,
         slots: &mut ObjectSlots<'s>,
@@ -63,14 +63,14 @@ impl RingThread {
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 warn(&format!(
-                    "records of security modules, such as AVC, stand without their calls: {error:#}"
+                    "records of security modules, such as AVC, have no SYSCALL records: {error:#}"
                 ));
             }
         }
         Ok(begun)
     }
 
-    /// Goes on where another daemon has ended, or starts; pins what audits.
+    /// Takes over a previous daemon's engine or starts one, and pins it.
     fn start_or_adopt<'s>(
         &mut self,
         slots: &mut ObjectSlots<'s>,
@@ -98,15 +98,17 @@ impl RingThread {
                 }
             },
             Takeover::Events(inherited) if locked => {
-                let other = anyhow!("it was pinned by another build of tollgate");
+                let other = anyhow!("another build of tollgate pinned them");
                 return Err(handover::locked_state_error(inherited.pins(), &other));
             }
             Takeover::Events(inherited) => {
                 warn(
-                    "the daemon before this one had other programs: what they have recorded is \
-                     kept, and auditing starts anew, with a gap",
+                    "the previous daemon was another build of tollgate: its recorded events are kept, and \
+                     auditing restarts with a gap",
                 );
-                inherited.detach().context("cannot take programs off")?;
+                inherited
+                    .detach()
+                    .context("cannot detach the programs of the previous daemon")?;
                 let (engine, why_not) = self.start(slots)?;
                 let state = RefCell::new(self.drain_inherited(&engine, &inherited)?);
                 inherited.pins().clear()?;
@@ -124,7 +126,7 @@ impl RingThread {
         self.pin(engine, RefCell::new(state), why_not, pins.as_ref())
     }
 
-    /// The engine of a daemon that has ended, which goes by its last plan, and what its events need.
+    /// Adopts the engine of a previous daemon, with that daemon's last plan.
     fn adopt<'s>(
         &mut self,
         slots: &mut ObjectSlots<'s>,
@@ -137,8 +139,7 @@ impl RingThread {
         Ok((engine, state))
     }
 
-    /// Goes on with an engine that is locked: its plan is that of this daemon, and is put in force once more only
-    /// to look up what is watched.
+    /// Resumes a locked engine: its plan is equal, and is applied again only to resolve watched paths.
     fn resume_locked<'s>(
         &mut self,
         mut engine: Engine<'s>,
@@ -148,21 +149,20 @@ impl RingThread {
         let state = RefCell::new(state);
         if let Err(error) = self.replace(&mut engine, slots, &state, &self.plan) {
             warn(&format!(
-                "what `-e 2` has locked stays in force as it was found: {error:#}"
+                "the locked rules stay active, but watched paths were not resolved again: {error:#}"
             ));
         }
         if !engine.supports(self.options) {
             self.options.avc = false;
             warn(
-                "records of security modules, such as AVC, stand without their calls: `-e 2` has locked \
-                 programs that were loaded without room for them",
+                "records of security modules, such as AVC, have no SYSCALL records: `-e 2` locked \
+                 programs that were loaded without support for them",
             );
         }
         StartedEngine::new(engine, state, None, true)
     }
 
-    /// Puts the plan of this daemon in force in an engine that goes by that of another; starts anew where
-    /// that cannot be.
+    /// Applies this daemon's plan to an adopted engine. Starts a new engine if that fails.
     fn take_over<'s>(
         &self,
         mut engine: Engine<'s>,
@@ -172,19 +172,19 @@ impl RingThread {
     ) -> anyhow::Result<StartedEngine<'s>> {
         let state = RefCell::new(state);
         let replaced = if !engine.supports(self.options) {
-            Err(anyhow!("its programs were loaded with other options"))
+            Err(anyhow!("its programs were loaded with different options"))
         } else if self.engines.contains(&engine.kind()) {
             self.replace(&mut engine, slots, &state, &self.plan)
         } else {
             let name = engine.kind().name();
-            Err(anyhow!("it has audited with the engine {name}"))
+            Err(anyhow!("it used engine {name}"))
         };
         let Err(error) = replaced else {
             return Ok(StartedEngine::new(engine, state, None, true));
         };
         warn(&format!(
-            "the daemon before this one cannot be followed without a gap: {error:#}; what it has \
-             recorded is kept, and auditing starts anew"
+            "cannot take over from the previous daemon without a gap: {error:#}; its recorded events \
+             are kept, and auditing restarts",
         ));
         self.end(engine, &state)?;
         let (engine, why_not) = self.start(slots)?;
@@ -192,7 +192,7 @@ impl RingThread {
         self.pin(engine, state, why_not, pins)
     }
 
-    /// Has what programs of another build have left written; gives what comes after it.
+    /// Writes the events of another build's programs. Returns the encoder that continues after them.
     fn drain_inherited(
         &mut self,
         engine: &Engine<'_>,
@@ -208,12 +208,12 @@ impl RingThread {
         let (written, is_written) = bounded(1);
         state.batch.on_written = Some(written);
         self.send(&mut state);
-        // What cannot be written is counted where all is.
+        // Write failures are counted with all others.
         let _written = is_written.recv();
         Ok(state)
     }
 
-    /// Detaches an engine, and has all that it has recorded written.
+    /// Detaches an engine and writes everything it has recorded.
     fn end(&self, mut engine: Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<()> {
         let detaching = engine.detach();
         while self.drain(&engine, state)? != Drain::Nothing {}
@@ -221,12 +221,12 @@ impl RingThread {
         let (written, is_written) = bounded(1);
         state.borrow_mut().batch.on_written = Some(written);
         self.pass_on(&engine, state);
-        // What cannot be written is counted where all is.
+        // Write failures are counted with all others.
         let _written = is_written.recv();
         Ok(detaching.wait()?)
     }
 
-    /// Pins an engine, where that is wanted; says why it cannot be.
+    /// Pins an engine if configured; reports why it cannot be pinned.
     fn pin<'s>(
         &self,
         mut engine: Engine<'s>,
@@ -239,13 +239,13 @@ impl RingThread {
         {
             let error = anyhow::Error::from(error);
             warn(&format!(
-                "auditing ends with this daemon, however it ends: {error:#}"
+                "BPF programs are not pinned, auditing ends with this daemon: {error:#}"
             ));
         }
         Ok(StartedEngine::new(engine, state, why_not, false))
     }
 
-    /// What turns samples of an engine into text.
+    /// Creates the encoder of an engine.
     fn encoder(
         &mut self,
         engine: &Engine<'_>,
@@ -272,13 +272,13 @@ impl RingThread {
         })
     }
 
-    /// Starts the best engine that works here; says why a better one does not.
+    /// Starts the first engine that works; returns why a preferred one does not.
     fn start<'s>(
         &self,
         slots: &mut ObjectSlots<'s>,
     ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
         let [best, rest @ ..] = self.engines.as_slice() else {
-            anyhow::bail!("no engine was asked for");
+            anyhow::bail!("no engine is configured");
         };
         match (
             Engine::start(slots, &self.probe, &self.plan, *best, self.options),
@@ -300,10 +300,10 @@ impl RingThread {
     }
 }
 
-/// The serial of the first event that the daemon before this one has not written.
+/// Serial of the first event that the previous daemon has not written.
 fn serial_of(inherited: &InheritedState) -> anyhow::Result<Serial> {
     let serial = inherited.position().serial;
     u32::try_from(serial)
         .map(Serial)
-        .context("what is pinned has a serial that is none")
+        .context("pinned state has an invalid serial number")
 }

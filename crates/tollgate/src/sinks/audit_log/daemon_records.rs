@@ -1,14 +1,14 @@
-//! Records of the daemon's own: that it starts, ends, is told something, or has lost something.
+//! Records of the daemon itself: start, end, signals and losses.
 //!
-//! Their serials are apart from the kernel's and from those of events, as `auditd`'s are: they count
-//! from a number below 10,000 that differs from start to start.
+//! Their serials are separate from those of the kernel and of events, as auditd's are: they count from a number below
+//! 10,000 that differs at each start.
 
 use audit::event::Timestamp;
 use bstr::ByteSlice as _;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{getpid, getuid};
 
-/// Who has told the daemon to do something: the sender of a signal.
+/// Identity of the sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignalSender {
     auid: u32,
@@ -17,29 +17,29 @@ pub(crate) struct SignalSender {
     pid: u32,
 }
 
-/// What a record is about.
+/// Subject of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DaemonRecord<'a> {
-    /// The daemon has started, and writes this format.
+    /// The daemon has started with this log format.
     Start(&'static str),
-    /// It ends.
+    /// The daemon ends.
     End(SignalSender),
-    /// Its configuration was read again; whether it is in force.
+    /// The configuration was reloaded; whether it is active.
     Configured(SignalSender, bool),
     /// The log was rotated.
     Rotated(SignalSender),
-    /// Writing goes on.
+    /// Logging was resumed.
     Resumed(SignalSender),
-    /// Events could not be written, and the last reason.
+    /// Events could not be written; the last reason.
     Lost(u64, &'a str),
-    /// Events are not in the JSON log, and the last reason.
+    /// Events are missing in the JSON log; the last reason.
     LostToJson(u64, &'a str),
-    /// A plugin did not get events, for a reason.
+    /// A plugin lost events, for this reason.
     LostToPlugin(&'a str, u64, &'a str),
 }
 
 impl SignalSender {
-    /// Reads who a process is; what cannot be known is unset.
+    /// Reads the identity of a process; unavailable fields are unset.
     pub(crate) fn of(pid: u32, uid: u32) -> Self {
         let number = |name: &str| {
             let text = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
@@ -60,17 +60,17 @@ impl SignalSender {
     }
 }
 
-/// Counts the records.
+/// Serials of the records.
 #[derive(Debug)]
 pub(crate) struct DaemonRecords {
     serial: u32,
 }
 
 impl DaemonRecords {
-    /// The highest first serial.
+    /// Upper limit of the first serial.
     const START_BELOW: u32 = 10_000;
 
-    /// Begins at a serial that differs from start to start.
+    /// Starts at a serial that differs at each start.
     pub(crate) fn new() -> Self {
         let nanos = clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_nsec());
         let nanos = u32::try_from(nanos).unwrap_or_default();
@@ -79,7 +79,7 @@ impl DaemonRecords {
         }
     }
 
-    /// The record, as a line without its newline.
+    /// Formats a record as a line without its newline.
     ///
     /// # Source
     /// `main`, `netlink_handler` and `audit_format_signal_info` of `auditd`, audit-userspace 3.0.9.
@@ -139,7 +139,7 @@ impl DaemonRecords {
     }
 }
 
-/// As records quote what they do not know.
+/// Quotes a string as records quote untrusted ones.
 fn quoted(text: &str) -> String {
     let mut quoted = Vec::new();
     audit::record::quote::untrusted(text.as_bytes(), &mut quoted);
@@ -156,7 +156,7 @@ fn asked(op: &str, sender: SignalSender) -> String {
     format!("op={op} auid={auid} uid={uid} ses={ses} pid={pid} res=success")
 }
 
-/// The clock that records are stamped with.
+/// The clock of record stamps.
 fn now() -> Timestamp {
     let (sec, nanos) = clock_gettime(ClockId::CLOCK_REALTIME_COARSE)
         .map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec()));

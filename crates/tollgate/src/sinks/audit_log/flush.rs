@@ -1,9 +1,9 @@
-//! A thread that brings the log to the disk while others write on: as often as `flush = INCREMENTAL_ASYNC` asks,
-//! and otherwise each time it has grown by [`STEP`], and when it is closed.
+//! A thread that flushes the log while others write: as often as `flush = INCREMENTAL_ASYNC` requires, and otherwise
+//! each time the log has grown by [`STEP`], and when it is closed.
 //!
-//! What is on the disk and lies behind the newest part leaves the page cache. A log of gigabytes does not push
-//! out what others read, and is written to memory that was just in use: where a host takes idle memory of its
-//! guests, the first write to a page takes longer than all else that is done for an event.
+//! Flushed data older than the newest part is dropped from the page cache. So a log of gigabytes does not evict what
+//! others read, and is written to recently used memory: on hosts that reclaim idle guest memory, the first write to a
+//! page takes longer than the rest of an event.
 
 use std::fs::File;
 use std::io;
@@ -17,28 +17,26 @@ use anyhow::Context as _;
 use crossbeam_channel::{Sender, bounded};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
-/// How much a log grows until it is brought to the disk, whatever the policy, and how much leaves the page
-/// cache at once, at least.
+/// Growth of the log after which it is flushed, whatever the policy, and minimum amount dropped from the page cache.
 ///
 /// # Units
 /// Bytes.
 pub(super) const STEP: u64 = 8 << 20;
-/// How much of a log stays in the page cache, for who reads it soon: all of one that is rotated as by default.
+/// Amount of the log kept in the page cache for readers: a whole log of the default size.
 const KEPT: u64 = 32 << 20;
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// Flushes that have all ended well.
+/// All flushes have succeeded.
 const DONE: i32 = -1;
-/// An error without a number.
+/// An error without an errno.
 const OTHER: i32 = -2;
 
-/// Requests that wait at most, nearly all about closed logs: who closes them faster than the disk takes them
-/// waits as well.
+/// Maximum number of queued requests, nearly all for closed logs. Closing logs faster than the disk can flush waits.
 const MOST_WAITING: usize = 8;
 
-/// A running thread. One request about the open log waits at most: a flush brings all that was written before
-/// it.
+/// A running flush thread. At most one request for the open log is queued, because a flush covers everything written
+/// before it.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     to: Option<Sender<File>>,
@@ -48,16 +46,16 @@ pub(crate) struct Flusher {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// A request about the open log waits, so that no other is needed.
+    /// Whether a request for the open log is queued.
     waits: AtomicBool,
-    /// Requests that have not ended.
+    /// Number of unfinished requests.
     under_way: AtomicU32,
-    /// What has become of flushes since that was last asked for: an error, [`DONE`], or 0 for none.
+    /// Result of flushes since it was last read: an errno, [`DONE`], or 0 for none.
     outcome: AtomicI32,
 }
 
 impl Shared {
-    /// Notes what a flush has answered.
+    /// Stores the result of a flush.
     fn ended(&self, outcome: io::Result<()>) {
         match outcome {
             Err(error) => {
@@ -65,7 +63,7 @@ impl Shared {
                 self.outcome.store(errno, Ordering::Relaxed);
             }
             Ok(()) => {
-                // An error that nobody has asked for stays.
+                // An unread error is kept.
                 let order = Ordering::Relaxed;
                 let _told = self.outcome.compare_exchange(0, DONE, order, order);
             }
@@ -78,7 +76,7 @@ impl Flusher {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// The thread cannot be started.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let (to, from) = bounded::<File>(MOST_WAITING);
         let shared = Arc::<Shared>::default();
@@ -88,10 +86,10 @@ impl Flusher {
             .spawn(move || {
                 let mut cached = Cached::default();
                 for file in from {
-                    // Before it begins: what is written from now on needs another.
+                    // Before the flush: later writes need another one.
                     of_thread.waits.swap(false, Ordering::AcqRel);
                     let outcome = cached.sync(&file);
-                    // An old log that was removed leaves the disk now.
+                    // Closing the last descriptor frees the space of a removed log.
                     drop(file);
                     of_thread.ended(outcome);
                 }
@@ -104,14 +102,14 @@ impl Flusher {
         })
     }
 
-    /// Asks for a flush of the open log.
+    /// Requests a flush of the open log.
     pub(crate) fn flush(&self, file: File) {
         if !self.shared.waits.swap(true, Ordering::AcqRel) {
             self.give(file);
         }
     }
 
-    /// Asks for a flush of a log that is closed; what is asked next is about another.
+    /// Requests a flush of a closed log; the next request is for another file.
     pub(crate) fn flush_closed(&self, file: File) {
         self.shared.waits.swap(false, Ordering::AcqRel);
         self.give(file);
@@ -127,7 +125,7 @@ impl Flusher {
         }
     }
 
-    /// Waits until no flush is under way: what was removed takes no room any more.
+    /// Waits until no flush is in progress, so that removed files occupy no space.
     pub(crate) fn wait(&self) {
         let runs = || {
             let thread = self.thread.as_ref();
@@ -138,16 +136,16 @@ impl Flusher {
         }
     }
 
-    /// Whether there is, or will be, something to be learned by [`Flusher::outcome`].
+    /// Whether [`Flusher::outcome`] has or will have a result.
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.under_way.load(Ordering::Acquire) != 0
             || self.shared.outcome.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a flush has ended well since this was last called.
+    /// Whether a flush has succeeded since the last call.
     ///
     /// # Errors
-    /// What a flush answered, once.
+    /// The error of a flush, reported once.
     pub(crate) fn outcome(&self) -> io::Result<bool> {
         match self.shared.outcome.swap(0, Ordering::Relaxed) {
             0 => Ok(false),
@@ -156,7 +154,7 @@ impl Flusher {
         }
     }
 
-    /// Waits until all flushes have ended; none is done any more.
+    /// Waits for all flushes and ends the thread.
     ///
     /// # Errors
     /// As [`Flusher::outcome`].
@@ -169,31 +167,31 @@ impl Flusher {
     }
 }
 
-/// What the page cache holds of the log.
+/// The part of the log in the page cache.
 #[derive(Debug, Default)]
 struct Cached {
-    /// The device that the log is on, and its inode there.
+    /// Device and inode of the log.
     file: (u64, u64),
-    /// Where what it holds begins.
+    /// Start of that part.
     from: u64,
 }
 
 impl Cached {
-    /// Waits until everything written is on the disk, and lets go of what is old.
+    /// Flushes the file and drops its old part from the page cache.
     ///
     /// # Errors
-    /// What `fdatasync(2)` answered.
+    /// The error of `fdatasync(2)`.
     fn sync(&mut self, log: &File) -> io::Result<()> {
         let about = log.metadata()?;
         log.sync_data()?;
         if let Some((from, len)) = self.old((about.dev(), about.ino()), about.len()) {
-            // A hint: what stays is in nobody's way.
+            // Only a hint: failure does no harm.
             let _let_go = posix_fadvise(log, from, len, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
         }
         Ok(())
     }
 
-    /// Start and length of what a log of this size does not need in the page cache any more.
+    /// Start and length of the part that can leave the page cache at this size.
     fn old(&mut self, file: (u64, u64), size: u64) -> Option<(i64, i64)> {
         if self.file != file || size < self.from {
             *self = Self { file, from: 0 };
@@ -207,7 +205,7 @@ impl Cached {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        // Nobody is left who could be told.
+        // There is nobody to report to.
         let _outcome = self.end();
     }
 }
@@ -219,7 +217,7 @@ mod tests {
     #[test]
     fn a_flush_that_fails_is_told_once_and_each_file_is_asked_for() {
         let log = || tempfile::tempfile().unwrap();
-        // A pipe cannot be brought to the disk.
+        // `fdatasync` fails on a pipe.
         let pipe = || File::from(std::os::fd::OwnedFd::from(io::pipe().unwrap().1));
         let mut flusher = Flusher::start().unwrap();
         assert!(!flusher.is_busy());
@@ -231,7 +229,7 @@ mod tests {
         assert!(flusher.end().is_ok() && !flusher.is_busy());
 
         let mut flusher = Flusher::start().unwrap();
-        // As if a request about the log that is closed now were waiting.
+        // As if a request for the log closed now were queued.
         flusher.shared.waits.store(true, Ordering::Relaxed);
         flusher.flush(pipe());
         assert!(!flusher.is_busy(), "one waits already");
@@ -250,7 +248,7 @@ mod tests {
         assert_eq!(cached.old(LOG, KEPT + STEP), Some((0, step)));
         assert_eq!(cached.old(LOG, KEPT + STEP), None, "once");
         assert_eq!(cached.old(LOG, KEPT + 3 * STEP), Some((step, 2 * step)));
-        // Another file, and one that was cut.
+        // Another file, and a truncated one.
         assert_eq!(cached.old((1, 3), KEPT + STEP), Some((0, step)));
         assert_eq!(cached.old((1, 3), 0), None);
         assert_eq!(cached.old((1, 3), KEPT + STEP), Some((0, step)));

@@ -1,4 +1,4 @@
-//! How a log is kept: what `auditd.conf` says, or nothing but where it is.
+//! Settings of the log: those of `auditd.conf`, or only a path.
 
 mod locked_settings;
 
@@ -14,16 +14,16 @@ pub(crate) use locked_settings::LockedLogSettings;
 
 use crate::sinks::log_file::{LogAccess, ReadOnlyLog};
 
-/// How a log is kept.
+/// Settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogConfig {
-    /// Where it is.
+    /// Path of the log.
     pub(crate) path: PathBuf,
-    /// What the administrator wants; without it the log has events alone, as they are, and grows.
+    /// Settings of `auditd.conf`. Without them the log has unformatted events only, and grows without limit.
     pub(crate) conf: Option<Box<Settings>>,
-    /// Name of this machine in each line.
+    /// Node name of each line.
     pub(super) node: Option<BString>,
-    /// Whether the path is the configuration's own, so that its directory is the log's.
+    /// Whether the path is that of the configuration, so that its directory may be changed.
     own_path: bool,
 }
 
@@ -38,10 +38,10 @@ impl LogConfig {
         }
     }
 
-    /// A log that is kept as `auditd` keeps it; at `path`, if one is given.
+    /// A log with the settings of `auditd.conf`, at `path` if given.
     ///
     /// # Errors
-    /// When this machine has no name as it was asked for.
+    /// The node name is not available.
     pub(crate) fn configured(conf: Settings, path: Option<PathBuf>) -> anyhow::Result<Self> {
         let node = node(&conf)?;
         Ok(Self {
@@ -61,12 +61,12 @@ impl LogConfig {
             .map_or(LogFormat::Raw, |conf| conf.log_format)
     }
 
-    /// Whether lines are written as they come.
+    /// Whether lines are written unchanged.
     pub(super) fn is_plain(&self) -> bool {
         self.format() == LogFormat::Raw && self.node.is_none()
     }
 
-    /// Whether there is a log at all.
+    /// Whether a log is written at all.
     pub(crate) fn writes(&self) -> bool {
         self.conf.as_ref().is_none_or(|conf| conf.write_logs)
     }
@@ -89,7 +89,7 @@ impl LogConfig {
 
 fn node(conf: &Settings) -> anyhow::Result<Option<BString>> {
     let hostname = || {
-        let name = nix::sys::utsname::uname().context("cannot learn the name of this machine")?;
+        let name = nix::sys::utsname::uname().context("cannot read the host name")?;
         anyhow::Ok(name.nodename().to_string_lossy().into_owned())
     };
     Ok(match conf.name_format {
@@ -100,13 +100,13 @@ fn node(conf: &Settings) -> anyhow::Result<Option<BString>> {
     })
 }
 
-/// The first address that the machine's own name has.
+/// First address of the host name.
 fn address(name: &str) -> anyhow::Result<String> {
-    let mut addresses = (name, 0)
-        .to_socket_addrs()
-        .with_context(|| format!("cannot learn the address of this machine, `{name}`"))?;
-    let first: SocketAddr = addresses
-        .next()
-        .with_context(|| format!("this machine, `{name}`, has no address"))?;
+    let mut addresses = (name, 0).to_socket_addrs().with_context(|| {
+        format!("cannot resolve the host name `{name}`; check name_format in auditd.conf")
+    })?;
+    let first: SocketAddr = addresses.next().with_context(|| {
+        format!("the host name `{name}` has no address; check name_format in auditd.conf")
+    })?;
     Ok(first.ip().to_string())
 }

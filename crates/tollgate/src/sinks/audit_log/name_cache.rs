@@ -1,8 +1,7 @@
-//! Names of users and groups for the log, as the machine's own look-up finds them.
+//! Names of users and groups for the log, resolved by NSS and cached.
 //!
-//! The look-up may ask a directory service and take its time; it runs in the log thread, once for each
-//! id. What was found is kept, and forgotten when `/etc/passwd` or `/etc/group` has changed, or when
-//! more ids were seen than a machine has accounts.
+//! A lookup may ask a directory service and take long; it runs in the log thread, once per ID. The cache is cleared
+//! when `/etc/passwd` or `/etc/group` changes, or when more IDs were seen than a machine has accounts.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,15 +10,15 @@ use std::time::{Duration, Instant};
 use audit::record::enrich::AccountLookup;
 use nix::unistd::{Gid, Group, Uid, User};
 
-/// Ids that are kept of either kind.
+/// Maximum number of cached IDs of each kind.
 const MOST: usize = 4096;
-/// Time between two looks at the files.
+/// Interval of checking the files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Where a file stood when it was last looked at.
+/// Identity and modification time of a file.
 type Stamp = Option<(u64, i64, i64)>;
 
-/// What was found so far.
+/// The cache.
 #[derive(Debug)]
 pub(crate) struct NameCache {
     users: HashMap<u32, Option<Vec<u8>>>,
@@ -29,7 +28,7 @@ pub(crate) struct NameCache {
 }
 
 impl NameCache {
-    /// Nothing was found yet.
+    /// An empty cache.
     pub(crate) fn new() -> Self {
         Self {
             users: HashMap::new(),
@@ -39,7 +38,7 @@ impl NameCache {
         }
     }
 
-    /// Forgets what may have changed; called once for a batch.
+    /// Clears outdated entries; called once per batch.
     pub(crate) fn refresh(&mut self) {
         if self.looked.elapsed() < LOOK {
             return;

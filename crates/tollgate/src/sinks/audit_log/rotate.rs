@@ -9,32 +9,31 @@ use std::path::{Path, PathBuf};
 
 use crate::sinks::log_file::log_directory::LogDirectory;
 
-/// More old logs than any disk has room for; where counting them ends.
+/// Upper limit of old logs; more than any disk holds.
 const MOST: u32 = 1 << 20;
 
-/// What becomes of old logs when a log is rotated because somebody asks.
+/// Retention of old logs when a signal rotates the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OldLogPolicy {
-    /// The oldest goes when there are as many as configured.
+    /// As configured: the oldest is removed.
     AsConfigured,
-    /// None goes: what is locked cannot be rotated away.
+    /// All are kept: a locked log cannot be rotated away.
     AllKept,
 }
 
-/// The `number`-th old log.
+/// Name of old log `number`.
 fn old(name: &Path, number: u32) -> PathBuf {
     let mut text = OsString::from(name);
     text.push(format!(".{number}"));
     text.into()
 }
 
-/// Makes room for a new log and keeps `num_logs` files in all: the oldest is replaced.
+/// Renames the log and keeps `num_logs` files in all: the oldest is replaced.
 ///
 /// # Errors
-/// What kept the log from getting its new name; older ones may have moved then, once: as long as the first
-/// name is free, trying again moves none.
+/// The log cannot be renamed. Older logs may have moved by one; while the first name is free, a retry moves none.
 pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io::Result<()> {
-    // Nothing needs room: the log has its new name already, and there was none for a new one.
+    // The log has already been renamed, and the new one could not be created.
     if !directory.has(name) {
         return Ok(());
     }
@@ -46,7 +45,7 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io
     directory.rename(name, &old(name, 1)).map(|_moved| ())
 }
 
-/// The same, and keeps every file.
+/// As [`rotate`], but keeps every file.
 ///
 /// # Errors
 /// As [`rotate`].
@@ -57,10 +56,10 @@ pub(crate) fn shift(directory: &LogDirectory, name: &Path) -> io::Result<()> {
     rotate(directory, name, last + 1)
 }
 
-/// Removes logs beyond `num_logs`; returns how many.
+/// Removes logs beyond `num_logs`; returns their number.
 ///
 /// # Errors
-/// What the kernel answers.
+/// The kernel's error.
 pub(crate) fn remove_excess(
     directory: &LogDirectory,
     name: &Path,
@@ -76,7 +75,7 @@ pub(crate) fn remove_excess(
 /// Gives old logs to a group.
 ///
 /// # Errors
-/// What the kernel answers.
+/// The kernel's error.
 pub(crate) fn permit(directory: &LogDirectory, name: &Path, group: u32) -> io::Result<()> {
     for number in 1..MOST {
         if !directory.permit_old(&old(name, number), group)? {

@@ -1,6 +1,6 @@
-//! What plugins and the JSON log did not get, told in the log: at most once a second, and at the end.
+//! Reports events that plugins and the JSON log lost: in the audit log, at most once per second, and at the end.
 //!
-//! The failure mode has no part in it: the log has these events.
+//! The failure mode does not apply: the audit log has these events.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use super::daemon_records::DaemonRecord;
 use crate::sinks::plugins::{PluginLoss, PluginLosses};
 use crate::sinks::queue::{QueueStats, SinkStats};
 
-/// Between two tellings: one tells all that was lost meanwhile.
+/// Shortest time between two reports.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long the JSON log may take for what waits at the end.
+/// Time for the JSON log to drain at the end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What was told so far.
+/// Losses reported so far.
 #[derive(Debug, Default)]
 pub(super) struct SinkLossReporter {
     json: Option<QueueStats>,
@@ -24,7 +24,7 @@ pub(super) struct SinkLossReporter {
 }
 
 impl SinkLossReporter {
-    /// What the JSON log lacks that was not told, and why.
+    /// Unreported losses of the JSON log, and the reason.
     fn unreported_json(&self) -> Option<(u64, String)> {
         let SinkStats {
             unwritten, reason, ..
@@ -35,24 +35,24 @@ impl SinkLossReporter {
 }
 
 impl AuditLog {
-    /// Tells of this JSON log too.
+    /// Also reports losses of this JSON log.
     pub(crate) fn watch_json(&mut self, json: QueueStats) {
         self.sink_losses.json = Some(json);
     }
 
-    /// What plugins did not get, for others to look at.
+    /// Loss counters of plugins.
     pub(crate) fn plugins(&self) -> Arc<PluginLosses> {
         self.dispatcher.losses()
     }
 
-    /// Waits until it is known what the JSON log will lack of what it was given.
+    /// Waits until the outcome of all events queued for the JSON log is known.
     pub(super) fn wait_for_json(&self) {
         if let Some(json) = &self.sink_losses.json {
             json.settle(Instant::now() + PATIENCE);
         }
     }
 
-    /// Time until it is to be looked whether something was lost, if something may be.
+    /// Time until the next check, if losses are possible.
     pub(super) fn next_report(&self) -> Option<Duration> {
         let SinkLossReporter { json, last, .. } = &self.sink_losses;
         let losses = self.plugins();
@@ -69,7 +69,7 @@ impl AuditLog {
         }
     }
 
-    /// Tells what was lost since that was told, unless that is less than a second ago.
+    /// Reports new losses, at most once per second.
     pub(super) fn report_sink_losses(&mut self) {
         let last = self.sink_losses.last;
         if last.is_none_or(|last| last.elapsed() >= PERIOD) {
@@ -77,7 +77,7 @@ impl AuditLog {
         }
     }
 
-    /// Tells all that was lost since that was told.
+    /// Reports all new losses.
     pub(super) fn report_all_sink_losses(&mut self) {
         let losses = self.plugins();
         let (missed, unreported_json) = (losses.unreported(), self.sink_losses.unreported_json());
@@ -102,7 +102,7 @@ impl AuditLog {
         }
     }
 
-    /// Writes a record, and gives it to the plugins; whether it is in the log, if there is one.
+    /// Writes a record and dispatches it to plugins. Returns whether it is in the log, if there is one.
     fn record_sink_loss(&mut self, about: &DaemonRecord<'_>) -> bool {
         let lines = if self.config.writes() {
             self.write_daemon_record_line(about)

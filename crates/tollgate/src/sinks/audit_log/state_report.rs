@@ -1,8 +1,8 @@
-//! The state report: lines that monitoring scripts read, as `auditd` writes them at CONT.
+//! The state report: lines that monitoring scripts read, as `auditd` writes them at SIGCONT.
 //!
 //! # Source
 //! `cont_handler` in `src/auditd.c` and `write_logging_state` in `src/auditd-event.c`,
-//! audit-userspace 4.2.1; the words that a script may look for are `auditd`'s.
+//! audit-userspace 4.2.1. The wording is auditd's.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::AuditLog;
 const MEBIBYTE: u64 = 1 << 20;
 
 impl AuditLog {
-    /// The part of the report that is about the log.
+    /// The log's part of the report.
     pub(crate) fn report(&self) -> String {
         let mut text = format!("audit version = {}\n", env!("CARGO_PKG_VERSION"));
         let yes_no = |is: bool| if is { "yes" } else { "no" };

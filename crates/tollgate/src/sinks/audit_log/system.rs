@@ -1,6 +1,6 @@
-//! What an action does to the machine: says, mails, runs, and in the last resort takes it down.
+//! Effects of disk actions on the machine: syslog, mail, programs, and runlevel changes.
 //!
-//! Behind a trait, so that the tests of everything that leads here take nothing down.
+//! A trait, so that tests of disk actions have no effect on the machine.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -11,13 +11,13 @@ use crate::host::SENDMAIL;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{Priority, emit, stderr_is_journal};
 
-/// Where syslog listens.
+/// Socket of syslog.
 const SYSLOG: &str = "/dev/log";
 
-/// How urgent a message to syslog is.
+/// Severity of a syslog message.
 ///
 /// # Source
-/// `syslog(3)`: facility daemon with the severity.
+/// `syslog(3)`: facility daemon with this severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyslogSeverity {
     /// `LOG_ALERT`.
@@ -26,37 +26,37 @@ pub(crate) enum SyslogSeverity {
     Notice,
 }
 
-/// A program that was run: none has the number of another.
+/// A started program; numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunId(pub(super) u32);
 
-/// What can be done to a machine. Nothing here waits for anybody.
+/// Effects on the machine. No method blocks.
 pub(crate) trait System: Send {
-    /// Tells syslog, and whoever reads what the daemon says.
+    /// Sends a message to syslog and prints it.
     fn syslog(&mut self, urgency: SyslogSeverity, text: &str);
     /// Sends a mail to `action_mail_acct`.
     fn mail(&mut self, to: &BStr, subject: &str, text: &str);
-    /// Runs a program without arguments; `None` when it has not started.
+    /// Runs a program without arguments; `None` if it cannot be started.
     fn run(&mut self, program: &BStr) -> Option<RunId>;
-    /// Whether a program that was run has not been seen to end.
+    /// Whether a started program is not yet known to have ended.
     fn has_running(&self) -> bool;
-    /// The programs that have ended since this was last asked.
+    /// Programs that have ended since the last call.
     fn take_ended(&mut self) -> Vec<RunId>;
-    /// Sends the machine there.
+    /// Changes the runlevel.
     fn change_runlevel(&mut self, to: Runlevel);
 }
 
-/// The machine that the daemon runs on.
+/// The local machine.
 #[derive(Debug, Default)]
 pub(crate) struct LocalSystem {
     launcher: Option<Launcher>,
     programs: Vec<(RunId, LaunchedProgram)>,
-    /// Programs so far.
+    /// Number of programs started so far.
     started: u32,
 }
 
 impl LocalSystem {
-    /// The machine, on which this starts programs.
+    /// Uses this helper to start programs.
     pub(crate) const fn new(launcher: Option<Launcher>) -> Self {
         Self {
             launcher,
@@ -65,7 +65,7 @@ impl LocalSystem {
         }
     }
 
-    /// Starts a program. Why it has not started is said.
+    /// Starts a program. Reports a failure.
     fn start(&mut self, name: &BStr, program: Program) -> Option<RunId> {
         match self.launcher.as_ref()?.run(program) {
             Ok((launched, _no_input)) => {
@@ -95,7 +95,7 @@ impl System for LocalSystem {
         if stderr_is_journal() {
             return; // which is syslog, too, and would have it twice
         }
-        // A machine without syslog has heard it above; one whose syslog is stuck makes nobody wait.
+        // Without syslog the message was printed above; a blocked syslog must not block the daemon.
         let _unheard = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
             let pid = std::process::id();
@@ -136,7 +136,7 @@ impl System for LocalSystem {
         };
         self.syslog(
             SyslogSeverity::Alert,
-            &format!("the machine goes to {name}"),
+            &format!("changing the runlevel to {name}"),
         );
         self.start("init".into(), Program::Init(to));
     }

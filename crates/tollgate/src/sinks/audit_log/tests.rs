@@ -1,4 +1,4 @@
-//! The log with a machine that only notes what it is asked to do.
+//! The audit log with a fake machine that records actions.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -21,7 +21,7 @@ use crate::helper::Runlevel;
 mod disk;
 mod locked;
 
-/// What was asked of the machine.
+/// Actions requested from the machine.
 #[derive(Clone, Debug, Default)]
 struct RecordedActions {
     notes: Arc<Mutex<Vec<String>>>,
@@ -67,14 +67,14 @@ impl System for RecordedActions {
     }
 }
 
-/// A log in a directory of its own.
+/// A log in its own directory.
 struct TestLog {
     directory: TempDir,
     actions: RecordedActions,
     log: AuditLog,
 }
 
-/// What every case here begins with.
+/// Base settings of each test.
 fn settings() -> Settings {
     Settings {
         log_format: LogFormat::Raw,
@@ -108,7 +108,7 @@ impl TestLog {
         fs::read_to_string(self.directory.path().join(name)).unwrap()
     }
 
-    /// Lines of the log that are not the daemon's own.
+    /// Lines of the log without the daemon's own records.
     fn events(&self, name: &str) -> Vec<String> {
         let text = self.text(name);
         let lines = text.lines().filter(|line| !line.contains("type=DAEMON_"));
@@ -129,7 +129,7 @@ const EVENT: &[u8] =
     b"type=SYSCALL msg=audit(1.000:7): arch=c000003e syscall=39 uid=0 key=(null)\n\
                        type=PROCTITLE msg=audit(1.000:7): proctitle=\"x\"\n";
 
-/// A batch that fills a log of one MiB.
+/// A batch of one MiB.
 fn mebibyte() -> Vec<u8> {
     EVENT.repeat((1 << 20) / EVENT.len() + 1)
 }
@@ -167,8 +167,7 @@ fn lines_have_the_format_and_the_node_that_are_asked_for() {
     assert_eq!(kinds, expected);
 }
 
-/// What tollgate is to make of a line that `auditd` has written: the same, but for lines that are too long,
-/// as `docs/compat.md` tells.
+/// Expected line for a line of `auditd`: the same, except lines that are too long; see `docs/compat.md`.
 fn line_of_auditd(theirs: &[u8], given: &[u8]) -> Vec<u8> {
     let (text, tail) = match theirs.find_byte(0x1d) {
         Some(at) => theirs.split_at(at),
@@ -188,7 +187,7 @@ fn line_of_auditd(theirs: &[u8], given: &[u8]) -> Vec<u8> {
     [text, &tail[..whole]].concat()
 }
 
-/// What `auditd` 3.0.9 makes of the same messages is kept by `crates/tollgate/tests/e2e/recorded.rs`.
+/// The lines of `auditd` 3.0.9 are recorded by `crates/tollgate/tests/e2e/recorded.rs`.
 #[test]
 fn lines_are_those_of_auditd_for_the_same_messages() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditd");
@@ -350,7 +349,7 @@ fn low_space_is_acted_upon_once_and_in_order() {
     );
 }
 
-/// Lines of `auditd` that monitoring scripts look for, with what stands behind them in a log that is not full.
+/// Lines that monitoring scripts look for, with the values of a log that is not full.
 #[test]
 fn the_state_is_told_in_the_words_of_auditd() {
     let mut test = TestLog::new(Settings {
@@ -436,7 +435,7 @@ fn whole_events_of_a_part_are_counted() {
     let text = b"type=A msg=audit(1.000:1): x\ntype=B msg=audit(1.000:1): y\ntype=A msg=audit(1.000:2): x\n";
     assert_eq!(whole_events(text), (58, 1));
     assert_eq!(whole_events(&text[..40]), (0, 0));
-    // What was torn may have been of the same event.
+    // The truncated line may belong to the same event.
     assert_eq!(whole_events(&text[..60]), (0, 0));
     assert_eq!(whole_events(b""), (0, 0));
     let third = text.rfind(b"audit(1.000:2)").unwrap() + b"audit(1.000:2)".len();
@@ -476,7 +475,7 @@ fn a_queue_that_is_full_is_acted_upon() {
         assert_eq!(test.log.report().contains(suspended), suspends);
         test.log.resume_on_signal(SignalSender::this());
         assert!(!test.log.report().contains(suspended));
-        // Only plugins have lost something.
+        // Only plugins have lost events.
         assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
     }
 }

@@ -1,5 +1,4 @@
-//! Batches on their way to the file and to the disk: what of them is in it when a write ends early, and what
-//! `flush` and `freq` promise.
+//! Writes batches to the log file and flushes them: partial writes, and the guarantees of `flush` and `freq`.
 
 use std::io;
 
@@ -11,13 +10,13 @@ use super::disk_actions::Fault;
 use super::{AppendResult, AuditLog, WriteObserver, flush};
 use crate::sinks::log_file::{AppendError, Log};
 
-/// Lines that were not written whole.
+/// Lines that were not written completely.
 struct WriteFailure {
-    /// Where the first of them begins that is not in the log.
+    /// Offset of the first line that is not in the log.
     at: usize,
     /// Whole events before it.
     whole: u64,
-    /// Why.
+    /// The error.
     error: io::Error,
 }
 
@@ -32,8 +31,7 @@ impl WriteFailure {
 }
 
 impl AuditLog {
-    /// Writes lines, and does what is due then. Where room is made by rotating, what had none is written to the
-    /// next log.
+    /// Writes lines and performs due actions. If rotation makes room, the rest goes to the next log.
     pub(super) fn write(
         &mut self,
         lines: &[u8],
@@ -62,7 +60,7 @@ impl AuditLog {
         }
     }
 
-    /// How many rotations may make room on a full disk: as many as there may be logs.
+    /// Maximum number of rotations on a full disk: the number of logs.
     fn rotations_for_room(&self) -> u32 {
         let conf = self.config.conf.as_ref();
         let conf = conf.filter(|conf| {
@@ -73,7 +71,7 @@ impl AuditLog {
         conf.map_or(0, |conf| conf.num_logs)
     }
 
-    /// Writes lines to the log that is open.
+    /// Writes lines to the open log.
     fn write_once(
         &mut self,
         lines: &[u8],
@@ -92,7 +90,7 @@ impl AuditLog {
         observer.write_begins(span);
         match log.append(lines) {
             Ok(()) => {
-                // Before anything else is done to the log: it may get another name now.
+                // Before any other action on the log: it may be renamed now.
                 observer.write_ends();
                 *self.alarms.of(Fault::Write) = false;
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
@@ -105,7 +103,7 @@ impl AuditLog {
         }
     }
 
-    /// Takes back what is no whole event, and does what is due.
+    /// Truncates an incomplete event, and performs due actions.
     fn written_partly(
         &mut self,
         lines: &[u8],
@@ -118,14 +116,16 @@ impl AuditLog {
         if let Some(log) = &mut self.log
             && let Err(error) = log.truncate(span.offset + kept)
         {
-            self.alarm(&format!("the log has a torn end: {error}"));
+            self.alarm(&format!(
+                "cannot truncate an incomplete event at the end of the log: {error}"
+            ));
         }
         self.size += kept;
         self.disk_failed(Fault::Write, &error);
         WriteFailure { at, whole, error }
     }
 
-    /// Brings to the disk what the policy promises, and what the page cache is not to hold.
+    /// Flushes as the policy requires, and as the page cache limit requires.
     fn flush(&mut self, lines: &[u8]) {
         let policy = self.due(lines);
         self.cached += u64::try_from(lines.len()).unwrap_or_default();
@@ -148,7 +148,7 @@ impl AuditLog {
         self.flushed(flushed.and_then(|done| earlier.map(|earlier| done || earlier)));
     }
 
-    /// Does what is due after flushes: whether one has ended well, or what one has answered.
+    /// Performs due actions after a flush.
     pub(super) fn flushed(&mut self, flushed: io::Result<bool>) {
         match flushed {
             Ok(true) => *self.alarms.of(Fault::Flush) = false,
@@ -157,7 +157,7 @@ impl AuditLog {
         }
     }
 
-    /// How the policy wants these lines and those before them flushed now.
+    /// Flush required by the policy for these lines.
     fn due(&mut self, lines: &[u8]) -> Flush {
         let Some(conf) = &self.config.conf else {
             return Flush::None;
@@ -176,7 +176,7 @@ impl AuditLog {
         conf.flush
     }
 
-    /// Closes the log; what is not on the disk yet is brought there, as the policy says.
+    /// Closes the log and flushes it as the policy requires.
     pub(super) fn close(&mut self) -> Option<Log> {
         let log = self.log.take()?;
         (self.unflushed, self.cached) = (0, 0);
@@ -198,15 +198,15 @@ impl AuditLog {
     }
 }
 
-/// Bytes of the events that are whole in a part of a batch, and how many those are. The last event in
-/// it may go on behind it, so that it counts as broken.
+/// Length and number of whole events in a part of a batch. The last event counts as incomplete because more records
+/// may follow.
 pub(super) fn whole_events(lines: &[u8]) -> (usize, u64) {
     let (mut at, mut start) = (0, 0);
     let (mut events, mut stamp) = (0, None);
     for line in lines.split_inclusive(|&byte| byte == b'\n') {
         let of_line = line.find(b"audit(").and_then(|at| {
             let rest = line.get(at..).unwrap_or_default();
-            // A stamp that is torn may be that of the line before.
+            // A truncated stamp may be that of the previous line.
             rest.get(..rest.find_byte(b')')?)
         });
         if of_line.is_some() && of_line != stamp {

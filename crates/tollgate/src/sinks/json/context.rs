@@ -1,6 +1,6 @@
-//! What the engine tells beside the records: where objects lie, and who stands behind a task.
+//! Context of an event beyond its records: paths of objects, parent and container of the task.
 //!
-//! On its way to the JSON log it is a record of its own in front of those of its event. No other log has it.
+//! It travels to the JSON log as a record in front of those of its event. No other log has it.
 
 use audit::event::{Event, TaskContext};
 use audit::ids::MsgType;
@@ -11,25 +11,24 @@ use serde_json::{Map, Value, json};
 
 use super::text;
 
-/// The last type of records that belong to a call: the kernel has none of that number, and relays none from
-/// programs.
+/// The last record type of a syscall event: the kernel has no record of this type, and relays none from programs.
 const KIND: MsgType = MsgType(1499);
-/// That type in a record.
+/// The same type as text.
 pub(super) const KIND_TEXT: &[u8] = b"UNKNOWN[1499]";
-/// Length of the identifiers that container runtimes give.
+/// Length of identifiers of container runtimes.
 const ID_DIGITS: usize = 64;
 
-/// Records on their way to the JSON log.
+/// Records for the JSON log.
 #[derive(Debug, Default)]
 pub(crate) struct JsonRecords {
     pub(crate) text: Vec<u8>,
-    /// Events in it; one that goes on in the next copy counts twice.
+    /// Number of events; an event that continues in the next batch counts twice.
     pub(crate) events: u64,
     body: Vec<u8>,
 }
 
 impl JsonRecords {
-    /// Appends an event: what the engine tells, then its records.
+    /// Appends an event: the context, then its records.
     pub(crate) fn event(&mut self, event: &Event<'_>, records: &[u8]) {
         self.body.clear();
         let mut put = |name: &[u8], value: &[u8]| {
@@ -60,21 +59,20 @@ impl JsonRecords {
         self.events += 1;
     }
 
-    /// Appends a line of a message; whether it begins an event.
+    /// Appends a kernel record line; `begins` tells whether it starts an event.
     pub(crate) fn message(&mut self, line: &[u8], begins: bool) {
         self.text.extend_from_slice(line);
         self.events += u64::from(begins);
     }
 
-    /// Empties it; its room is kept.
+    /// Clears the text and keeps its capacity.
     pub(crate) fn clear(&mut self) {
         self.text.clear();
         self.events = 0;
     }
 }
 
-/// Puts what such a record says into the object of its event, and into those of its PATH records where there
-/// are any.
+/// Adds the context to the object of its event, and to its PATH objects.
 pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &mut [Value]) {
     for field in record.fields().flatten() {
         let Ok(value) = quote::unquote(field.value) else {
@@ -94,7 +92,7 @@ pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &
     }
 }
 
-/// The same of an event at hand.
+/// The same for an event in memory.
 pub(super) fn background(background: &TaskContext<'_>, object: &mut Map<String, Value>) {
     parent(background.parent_comm, object);
     group(background.cgroup, object);
@@ -115,8 +113,8 @@ fn group(cgroup: &[u8], object: &mut Map<String, Value>) {
     }
 }
 
-/// The runtime, where its name is there, and the identifier of the container that a control group is of: the
-/// innermost, where containers lie in one another.
+/// The container of a control group: its runtime, if the path names it, and its identifier. The innermost one if
+/// containers are nested.
 fn container(cgroup: &[u8]) -> Option<(Option<&str>, &str)> {
     let cgroup = cgroup.to_str().ok()?;
     let mut parts = cgroup.rsplit('/').peekable();

@@ -1,6 +1,6 @@
-//! Events in the words of the Elastic Common Schema.
+//! Events in the Elastic Common Schema.
 //!
-//! What the schema has no field for is below `tollgate`, with the members that [`super::records`] writes.
+//! Members without a field in the schema are below `tollgate`, as [`super::records`] writes them.
 //!
 //! # Source
 //! <https://github.com/elastic/ecs>, version 9.4.0; `tests/schemas/ecs-9.4.0.csv` has its fields.
@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::event_fields::{self, Activity, activity, id, item, named, text};
 
 const VERSION: &str = "9.4.0";
-/// Members that have a field of the schema, and need no other place.
+/// Members that have a field in the schema.
 const TAKEN: [&str; 7] = ["time", "serial", "node", "argc", "argv", "cwd", "proctitle"];
 
-/// The event of an object.
+/// Converts an object to an event.
 pub(crate) fn event(mut object: Map<String, Value>) -> Value {
     let activity = activity(&object);
     let mut event = Map::new();
@@ -94,7 +94,7 @@ fn about(object: &Map<String, Value>, activity: Activity) -> Value {
     Value::Object(about)
 }
 
-/// What a record that is no call is about.
+/// Category and types of a record that is no syscall.
 fn told(kind: Option<&str>) -> (&'static str, &'static [&'static str]) {
     match kind.unwrap_or_default() {
         "USER_AUTH" | "USER_LOGIN" | "LOGIN" | "USER_ACCT" | "CRED_ACQ" => {
@@ -154,7 +154,7 @@ fn process(object: &Map<String, Value>) -> Value {
     Value::Object(process)
 }
 
-/// The user that a task is, and the one that it acts as.
+/// User and effective user of a task.
 fn user(task: Option<&Value>) -> Value {
     let one = |number: &str| {
         let mut user = Map::new();
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Fails unless all below a value are fields of the schema, of their types.
+    /// Fails unless all members are fields of the schema with the right types.
     #[track_caller]
     fn check(name: &str, value: &Value, fields: &BTreeMap<&str, (&str, &str)>) {
         if let Value::Object(members) = value

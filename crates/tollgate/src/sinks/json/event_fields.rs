@@ -1,46 +1,46 @@
-//! What an event's object says, for those that say it in other words: [`super::ecs`] and [`super::ocsf`].
+//! Fields of an event's object for other schemas: [`super::ecs`] and [`super::ocsf`].
 
 use bstr::ByteSlice as _;
 use serde_json::{Map, Value};
 
-/// What a task did.
+/// Activity of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
     /// Started a program.
     Launch,
-    /// Ended itself.
+    /// Ended.
     Terminate,
-    /// Became another user or group.
+    /// Changed its user or group.
     SetUser,
-    /// Made a file.
+    /// Created a file.
     Create,
-    /// Changed what is in a file.
+    /// Changed the contents of a file.
     Update,
     /// Removed a file.
     Delete,
-    /// Gave a file another name.
+    /// Renamed a file.
     Rename,
     /// Changed mode, owner or times of a file.
     SetAttributes,
-    /// Changed extended attributes of a file, which hold labels and access lists.
+    /// Changed extended attributes of a file, such as labels and access lists.
     SetSecurity,
     /// Opened a file, or used its name in another way.
     Open,
-    /// Mounted something.
+    /// Mounted a file system.
     Mount,
-    /// Took a mount away.
+    /// Unmounted a file system.
     Unmount,
-    /// Spoke with another socket.
+    /// Communicated with another socket.
     Connect,
-    /// Changed the machine: its clock, its name, its kernel.
+    /// Changed the system: clock, host name or kernel.
     Configure,
-    /// Any other call.
+    /// Any other syscall.
     Invoke,
-    /// No call: what a program or the kernel has told the audit system.
+    /// No syscall: a record of a program or of the kernel.
     Told,
 }
 
-/// What the event is about.
+/// Activity of the event.
 pub(super) fn activity(object: &Map<String, Value>) -> Activity {
     let Some(call) = object.get("syscall").and_then(Value::as_str) else {
         return if object.contains_key("number") {
@@ -76,8 +76,7 @@ pub(super) fn activity(object: &Map<String, Value>) -> Activity {
     }
 }
 
-/// The object that a call is about: what it has made or removed, else the first that is no directory on the
-/// way.
+/// The object of a syscall: the one that it created or removed, else the first that is no parent directory.
 pub(super) fn item(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
     let items = || {
         let paths = object.get("path").and_then(Value::as_array);
@@ -93,8 +92,7 @@ pub(super) fn item(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
         .or_else(|| items().find(|item| !is(item, &["PARENT"])))
 }
 
-/// The path of an object: where the kernel has found it, else its name, below the working directory where that
-/// is needed.
+/// Path of an object: as the kernel found it, else its name, relative to the working directory if needed.
 pub(super) fn path(object: &Map<String, Value>, item: &Map<String, Value>) -> Option<String> {
     if let Some(path) = item.get("path") {
         return text(path);
@@ -108,7 +106,7 @@ pub(super) fn path(object: &Map<String, Value>, item: &Map<String, Value>) -> Op
     Some(format!("{}/{name}", cwd.trim_end_matches('/')))
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub(super) fn name(path: &str) -> &str {
     path.trim_end_matches('/')
         .rsplit('/')
@@ -117,7 +115,7 @@ pub(super) fn name(path: &str) -> &str {
         .unwrap_or("/")
 }
 
-/// A string; bytes that are no UTF-8 have a mark in their place.
+/// A string; bytes that are not UTF-8 are replaced.
 pub(super) fn text(value: &Value) -> Option<String> {
     if let Some(text) = value.as_str() {
         return Some(text.to_owned());
@@ -132,7 +130,7 @@ pub(super) fn text(value: &Value) -> Option<String> {
     Some(bytes.to_str_lossy().into_owned())
 }
 
-/// The arguments of a program, as far as they are there.
+/// Recorded arguments of a program.
 pub(super) fn argv(object: &Map<String, Value>) -> Vec<String> {
     let args = object.get("argv").and_then(Value::as_array);
     args.into_iter().flatten().filter_map(text).collect()
@@ -144,18 +142,18 @@ pub(super) fn time(object: &Map<String, Value>) -> Option<(u64, u64)> {
     Some((seconds.parse().ok()?, milliseconds.parse().ok()?))
 }
 
-/// The type of the first record of an event that is no call.
+/// Type of the first record of an event without a syscall.
 pub(super) fn told(object: &Map<String, Value>) -> Option<&str> {
     object.get("records")?.get(0)?.get("type")?.as_str()
 }
 
-/// A number that the kernel has set.
+/// A numeric ID, unless it is unset.
 pub(super) fn id(task: Option<&Value>, name: &str) -> Option<u64> {
     let id = task?.get(name)?.as_u64()?;
     (id != u64::from(u32::MAX)).then_some(id)
 }
 
-/// The name that a number had when the log was written.
+/// The name of an ID when the log was written.
 pub(super) fn named(task: Option<&Value>, name: &str) -> Option<String> {
     text(task?.get("names")?.get(name)?)
 }

@@ -1,7 +1,6 @@
-//! The JSON log of the daemon: its records again, an event a line, with the names of users, the paths of
-//! objects and the containers of tasks.
+//! The JSON log: the daemon's records as one event per line, with user names, object paths and containers.
 //!
-//! It is written by a thread of its own, and never holds the records up: what it cannot take is counted.
+//! It has its own thread and never delays the audit log: events that do not fit are counted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,18 +34,18 @@ pub(crate) struct JsonLog {
 }
 
 impl JsonLog {
-    /// Opens the log, and makes it and its directory if they are not there.
+    /// Opens the log, and creates it and its directory if missing.
     ///
     /// # Errors
     /// As [`Log::open`].
     pub(crate) fn open(settings: &JsonLogConfig) -> anyhow::Result<Self> {
         let path = &settings.file;
-        let name = path.file_name().with_context(|| {
-            format!("the JSON log must be a file, `{}` is none", path.display())
-        })?;
+        let name = path
+            .file_name()
+            .with_context(|| format!("the JSON log path `{}` has no file name", path.display()))?;
         let directory = LogDirectory::of(path)?;
         let log = Log::open_in(&directory, Path::new(name), &LogAccess::PLAIN)?;
-        let size = log.size().context("cannot look at the JSON log")?;
+        let size = log.size().context("cannot inspect the JSON log")?;
         Ok(Self {
             directory,
             name: name.into(),
@@ -91,14 +90,14 @@ impl JsonLog {
 }
 
 impl Sink for JsonLog {
-    /// Writes the events of these records. The records of an event stand together.
+    /// Writes the events of these records. The records of an event are consecutive.
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
         self.names.refresh();
         self.text.clear();
         let mut assembler = EventAssembler::default();
         let (schema, text) = (self.schema, &mut self.text);
         let mut ended = |event| {
-            // The daemon has written these records itself: what cannot be read is not there.
+            // The daemon wrote these records itself, so they are valid.
             let object = records::object(&event, |_error| ());
             text.extend_from_slice(schema.event(object).to_string().as_bytes());
             text.push(b'\n');
@@ -114,7 +113,7 @@ impl Sink for JsonLog {
 
     fn rotate(&mut self, old_logs: OldLogPolicy) {
         if self.files == 1 {
-            return warn("the JSON log is not rotated: keep is 0");
+            return warn("the JSON log is not rotated: set `keep` above 0 in tollgate.toml");
         }
         if let Err(error) = self.begin_new(old_logs) {
             warn(&format!("cannot rotate the JSON log: {error}"));

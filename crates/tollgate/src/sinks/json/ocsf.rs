@@ -1,13 +1,13 @@
-//! Events in the words of the Open Cybersecurity Schema Framework.
+//! Events in the Open Cybersecurity Schema Framework.
 //!
 //! | class | events |
 //! | --- | --- |
-//! | Process Activity, 1007 | programs started, tasks that end, tasks that become other users |
-//! | File System Activity, 1001 | calls that are about a file |
-//! | Kernel Activity, 1003 | all other calls |
-//! | Base Event, 0 | what programs or the kernel have told the audit system |
+//! | Process Activity, 1007 | program starts, task ends, user changes |
+//! | File System Activity, 1001 | syscalls on a file |
+//! | Kernel Activity, 1003 | all other syscalls |
+//! | Base Event, 0 | records of programs or of the kernel |
 //!
-//! What a class has no attribute for is below `unmapped`, with the members that [`super::records`] writes.
+//! Members without an attribute in the class are below `unmapped`, as [`super::records`] writes them.
 //!
 //! # Source
 //! <https://github.com/ocsf/ocsf-schema>, version 1.2.0; `tests/schemas/ocsf-1.2.0.json` has its attributes.
@@ -20,12 +20,12 @@ const VERSION: &str = "1.2.0";
 /// System Activity.
 const SYSTEM: u64 = 1;
 const INFORMATIONAL: u64 = 1;
-/// An activity that its class does not list.
+/// An activity that the class does not list.
 const OTHER: u64 = 99;
-/// Members that have an attribute, and need no other place.
+/// Members that have an attribute.
 const TAKEN: [&str; 4] = ["time", "serial", "node", "success"];
 
-/// A class, and one of its activities.
+/// A class with one of its activities.
 struct Kind {
     category: u64,
     class: u64,
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// What a class calls an activity; a file's activity needs a file.
+    /// The class's name of an activity; file activities need a file.
     const fn of(activity: Activity, has_file: bool) -> Self {
         let file = match activity {
             Activity::Launch => return Self::of_process(1),
@@ -81,7 +81,7 @@ impl Kind {
     }
 }
 
-/// The event of an object.
+/// Converts an object to an event.
 pub(crate) fn event(mut object: Map<String, Value>) -> Value {
     let file = item(&object).and_then(|item| file(&object, item));
     let kind = Kind::of(activity(&object), file.is_some());

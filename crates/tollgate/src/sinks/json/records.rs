@@ -1,8 +1,7 @@
-//! An event of a log: the object of its records.
+//! Converts the records of an event to a JSON object.
 //!
-//! The records that every syscall event has come to the same members as [`super::event`] writes; any
-//! other record is an object in `records`. What `auditd` added in its enriched format is in `names`, by
-//! the name of the field that it explains.
+//! Records of a syscall event become the members that [`super::event`] writes; any other record becomes an object in
+//! `records`. The additions of auditd's enriched format are in `names`, by the field that they explain.
 
 use std::borrow::Cow;
 
@@ -16,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::{context, text};
 
-/// Fields whose value is a decimal number.
+/// Fields with decimal values.
 const NUMBERS: [&str; 42] = [
     "pid",
     "ppid",
@@ -62,16 +61,16 @@ const NUMBERS: [&str; 42] = [
     "frootid",
 ];
 
-/// Fields of a SYSCALL record that are about the task.
+/// Fields of a SYSCALL record that describe the task.
 const TASK: [&str; 16] = [
     "ppid", "pid", "auid", "uid", "gid", "euid", "suid", "fsuid", "egid", "sgid", "fsgid", "ses",
     "tty", "comm", "exe", "subj",
 ];
 
-/// Capabilities of a file, left out when there are none.
+/// Capabilities of a file, omitted if there are none.
 const CAPABILITIES: [&str; 5] = ["cap_fp", "cap_fi", "cap_fe", "cap_fver", "cap_frootid"];
 
-/// The object of an event; what is wrong with its records is told to `wrong`, and left out.
+/// Converts an event. Invalid parts are reported to `wrong` and omitted.
 pub(crate) fn object(
     event: &EventRecords,
     mut wrong: impl FnMut(DecodeError),
@@ -147,7 +146,7 @@ fn put(object: &mut Map<String, Value>, name: &str, value: Value) {
     object.insert(name.to_owned(), value);
 }
 
-/// The members of a SYSCALL or URINGOP record.
+/// Members of a SYSCALL or URINGOP record.
 fn syscall(fields: Map<String, Value>, object: &mut Map<String, Value>) {
     let mut task = Map::new();
     let arch = fields
@@ -179,7 +178,7 @@ fn syscall(fields: Map<String, Value>, object: &mut Map<String, Value>) {
     put(object, "task", Value::Object(task));
 }
 
-/// The arguments of a started program.
+/// Arguments of a started program.
 fn arguments(
     records: &[Record<'_>],
     object: &mut Map<String, Value>,
@@ -199,7 +198,7 @@ fn arguments(
     }
 }
 
-/// What the enriched format says about numbers.
+/// Names of numbers from the enriched format.
 fn names(record: &Record<'_>, object: &mut Map<String, Value>) {
     let mut names = Map::new();
     for field in record.enrichment().flatten() {

@@ -1,4 +1,4 @@
-//! Logs of all kinds, for the tests of those that say them in other words.
+//! Sample logs for tests of the schemas.
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,10 @@ type=CWD msg=audit(1700000000.007:1): cwd=\"/home\"\n\
 type=PATH msg=audit(1700000000.007:1): item=0 name=\"/usr/bin/cat\" inode=9 dev=08:01 mode=0100755 ouid=0 ogid=0 rdev=00:00 nametype=NORMAL cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n\
 type=PROCTITLE msg=audit(1700000000.007:1): proctitle=\"cat\"\n";
 
-/// What is known of a task in the sample of a call.
+/// Task fields of a sample syscall.
 const TASK: &str = "ppid=1 pid=42 auid=4294967295 uid=0 gid=0 euid=0 suid=0 fsuid=0 egid=0 sgid=0 fsgid=0 tty=(none) ses=4294967295 comm=\"x\" exe=\"/bin/x\" key=(null)";
 
-/// Calls by number, their outcome, and what their objects are.
+/// Syscall numbers, outcomes and name types.
 const CALLS: [(u32, &str, &[&str]); 13] = [
     (231, "", &[]),
     (105, "success=yes exit=0", &[]),
@@ -38,7 +38,7 @@ const CALLS: [(u32, &str, &[&str]); 13] = [
     (999, "success=no exit=-38", &[]),
 ];
 
-/// Records that are no calls.
+/// Records without a syscall.
 const TOLD: [&str; 5] = [
     "type=USER_LOGIN msg=audit(1700000001.000:90): pid=7 uid=0 auid=1000 ses=3 msg='op=login id=1000 exe=\"/usr/sbin/sshd\" hostname=? addr=10.0.0.1 terminal=ssh res=success'\n",
     "type=ADD_USER msg=audit(1700000001.000:91): pid=7 uid=0 auid=1000 ses=3 msg='op=add-user id=1001 res=success'\n",
@@ -47,7 +47,7 @@ const TOLD: [&str; 5] = [
     "type=AVC msg=audit(1700000001.000:94): apparmor=\"DENIED\" operation=\"open\" name=\"/x\" pid=3 comm=\"y\"\n",
 ];
 
-/// The objects of all samples.
+/// Objects of all samples.
 pub(super) fn all() -> Vec<Map<String, Value>> {
     let mut log = EXEC.to_owned();
     // Writing to a string cannot fail.
@@ -71,7 +71,7 @@ pub(super) fn all() -> Vec<Map<String, Value>> {
     objects(&(log + &TOLD.concat()))
 }
 
-/// A program that was started.
+/// Object of a program start.
 pub(super) fn exec() -> Map<String, Value> {
     objects(EXEC).remove(0)
 }

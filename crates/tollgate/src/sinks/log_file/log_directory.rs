@@ -1,5 +1,5 @@
-//! The directory of a log: held open, so that nobody can put a link, or another directory, in the way
-//! of a log that is rotated or opened again.
+//! The directory of a log, held open: it cannot be replaced by a link or another directory while the log is rotated
+//! or reopened.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -14,15 +14,15 @@ use nix::unistd::{Gid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
 use super::{LogAccess, ReadOnlyLog};
 
-/// Bits of a mode that let others than the owner write.
+/// Mode bits that allow others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
-/// Bits of a mode that can be set.
+/// Mode bits that can be set.
 const MODE: u32 = 0o7777;
-/// Mode of a directory that the group of its logs may read.
+/// Mode of a directory that the group of the logs may read.
 const ADMITTED: u32 = 0o750;
 
-/// An open directory in which nobody else can replace files.
+/// An open directory in which no other user can replace files.
 #[derive(Debug)]
 pub(crate) struct LogDirectory {
     file: File,
@@ -30,36 +30,35 @@ pub(crate) struct LogDirectory {
 }
 
 impl LogDirectory {
-    /// Where the directory of `log` is.
+    /// Path of the directory of `log`.
     ///
     /// # Errors
-    /// When it can have none.
+    /// The path has no file name.
     pub(crate) fn path_of(log: &Path) -> anyhow::Result<PathBuf> {
         match log.parent() {
             Some(parent) if parent.as_os_str().is_empty() => Ok(".".into()),
             Some(parent) => Ok(parent.to_owned()),
-            None => bail!("the log must be a file, `{}` is none", log.display()),
+            None => bail!("the log path `{}` has no file name", log.display()),
         }
     }
 
-    /// Opens the directory of `log`, and makes it, for its owner only, if there is none.
+    /// Opens the directory of `log`. Creates it with mode 0700 if it is missing.
     ///
     /// # Errors
-    /// When other users could replace files in it, and when it is a symbolic link: who has put that there may
-    /// lead the log away.
+    /// Other users could replace files in it, or it is a symbolic link.
     pub(crate) fn of(log: &Path) -> anyhow::Result<Self> {
         let path = &Self::path_of(log)?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)
-            .with_context(|| format!("cannot make directory `{}`", path.display()))?;
+            .with_context(|| format!("cannot create directory `{}`", path.display()))?;
         let is_link = path
             .symlink_metadata()
             .is_ok_and(|about| about.is_symlink());
         if is_link {
             bail!(
-                "directory `{}` is a symbolic link: name the directory that it leads to",
+                "directory `{}` is a symbolic link: use the path of its target",
                 path.display()
             );
         }
@@ -70,12 +69,12 @@ impl LogDirectory {
             .with_context(|| format!("cannot open directory `{}`", path.display()))?;
         let about = file
             .metadata()
-            .with_context(|| format!("cannot look at directory `{}`", path.display()))?;
+            .with_context(|| format!("cannot inspect directory `{}`", path.display()))?;
         let foreign = about.uid() != geteuid().as_raw() && about.uid() != 0;
         let open_to_others = about.mode() & WRITABLE_BY_OTHERS != 0 && about.mode() & STICKY == 0;
         if foreign || open_to_others {
             bail!(
-                "directory `{}` belongs to, or can be written by, other users, who could replace the log; choose another one",
+                "directory `{}` can be written by other users, who could replace the log; choose another directory, or run `chmod 0700` and `chown root`",
                 path.display()
             );
         }
@@ -85,10 +84,10 @@ impl LogDirectory {
         })
     }
 
-    /// Opens a log in it for appending, and makes it if there is none.
+    /// Opens a log for appending, and creates it if it is missing.
     ///
     /// # Errors
-    /// When it is a link, no regular file, another user's or known by a second name.
+    /// The file is a link, not a regular file, owned by another user, or has a second name.
     pub(crate) fn open_log(&self, name: &Path, access: &LogAccess) -> anyhow::Result<File> {
         let shown = || format!("{}/{}", self.shown, name.display());
         let flags = OFlag::O_WRONLY
@@ -100,7 +99,7 @@ impl LogDirectory {
             | access.flags;
         let open = || openat(&self.file, name, flags, Mode::from_bits_truncate(0o600));
         let mut opened = open();
-        // The daemon is root without the right to pass over modes.
+        // The confined daemon cannot override file modes.
         if matches!(opened, Err(Errno::EACCES))
             && access.closed == ReadOnlyLog::Reopen
             && self.open_to_writers(name).is_ok()
@@ -110,22 +109,22 @@ impl LogDirectory {
         let file = opened
             .map(File::from)
             .with_context(|| format!("cannot open log `{}`", shown()))?;
-        let own = is_own(&file).with_context(|| format!("cannot look at log `{}`", shown()))?;
+        let own = is_own(&file).with_context(|| format!("cannot inspect log `{}`", shown()))?;
         if !own {
             bail!(
-                "log `{}` is no regular file of our own with one name",
+                "log `{}` must be a regular file owned by root without hard links",
                 shown()
             );
         }
         if let Some(group) = access.group {
             let mode = if group == 0 { 0o600 } else { 0o640 };
             permit(&file, group, mode)
-                .with_context(|| format!("cannot give log `{}` to its group", shown()))?;
+                .with_context(|| format!("cannot set group and mode of log `{}`", shown()))?;
         }
         Ok(file)
     }
 
-    /// Opens a log of our own to writers again.
+    /// Makes a log writable by its owner again.
     fn open_to_writers(&self, name: &Path) -> io::Result<()> {
         let file = self.look_into(name)?;
         if is_own(&file)? {
@@ -134,18 +133,18 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// Opens what is there for reading, whatever it is.
+    /// Opens a file of any type for reading.
     fn look_into(&self, name: &Path) -> nix::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = openat(&self.file, name, flags, Mode::empty())?;
         Ok(file.into())
     }
 
-    /// Lets the group of the logs into the directory. Without one, it is taken from the group that was let in
-    /// before, and otherwise left as somebody has made it.
+    /// Gives the group of the logs access to the directory. Without a group, revokes the access given before, and
+    /// otherwise changes nothing.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub(crate) fn admit(&self, group: u32) -> io::Result<()> {
         if group != 0 {
             return permit(&self.file, group, ADMITTED);
@@ -157,11 +156,11 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// Gives an old log to a group; `false` when there is nothing of that name. What is no log of our own stays
-    /// as it is.
+    /// Gives an old log to a group. Returns false if it does not exist. A file that is not a log of the daemon stays
+    /// unchanged.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub(crate) fn permit_old(&self, name: &Path, group: u32) -> io::Result<bool> {
         let file = match self.look_into(name) {
             Ok(file) => file,
@@ -177,10 +176,10 @@ impl LogDirectory {
         Ok(true)
     }
 
-    /// Gives a file another name, which replaces what has it; `false` when there is no such file.
+    /// Renames a file, replacing the target. Returns false if it does not exist.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<bool> {
         match renameat(&self.file, from, &self.file, to) {
             Ok(()) => Ok(true),
@@ -189,10 +188,10 @@ impl LogDirectory {
         }
     }
 
-    /// Removes a file; `false` when there is no such file.
+    /// Removes a file. Returns false if it does not exist.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub(crate) fn remove(&self, name: &Path) -> io::Result<bool> {
         match unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) => Ok(true),
@@ -201,18 +200,18 @@ impl LogDirectory {
         }
     }
 
-    /// Whether there is a file of that name.
+    /// Whether a file of this name exists.
     pub(crate) fn has(&self, name: &Path) -> bool {
         fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
     }
 }
 
-/// Mode of a log that nobody writes any more.
+/// Mode of a log that is no longer written.
 pub(super) const fn closed_mode(group: u32) -> u32 {
     if group == 0 { 0o400 } else { 0o440 }
 }
 
-/// Whether it is a regular file of our own that has one name.
+/// Whether it is a regular file owned by this user, with one name.
 fn is_own(file: &File) -> io::Result<bool> {
     let about = file.metadata()?;
     Ok(about.is_file() && about.nlink() == 1 && about.uid() == geteuid().as_raw())
@@ -221,7 +220,7 @@ fn is_own(file: &File) -> io::Result<bool> {
 /// Gives an open file to a group.
 ///
 /// # Errors
-/// What the kernel answers.
+/// The kernel's error.
 pub(crate) fn permit(file: &File, group: u32, mode: u32) -> io::Result<()> {
     fchown(file, None, Some(Gid::from_raw(group)))?;
     fchmod(file, Mode::from_bits_truncate(mode))?;

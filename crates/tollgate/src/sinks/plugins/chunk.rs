@@ -1,12 +1,11 @@
-//! What plugins are given: the lines of the log, and after each event of a call the record that ends it.
+//! Text for plugins: the lines of the log, plus an EOE record after each syscall event.
 //!
 //! ```text
 //! string   type=SYSCALL msg=audit(...): ...\n ... type=EOE msg=audit(...): \n
 //! binary   u32 version, u32 16, u32 type, u32 size, and size bytes, in the machine's own order
 //! ```
 //!
-//! Version 0 has the kernel's text, from `audit(` on, for lines that are no more than that; version 1
-//! the whole line.
+//! Version 0 has the kernel's text from `audit(` on, for lines without additions; version 1 has the whole line.
 //!
 //! # Source
 //! `struct audit_dispatcher_header` in `lib/libaudit.h` and `distribute_event` in `src/auditd.c`,
@@ -18,22 +17,22 @@ use bstr::ByteSlice as _;
 const EOE: u32 = 1320;
 const HEADER_BYTES: u32 = 16;
 
-/// Whether lines are the kernel's text alone.
+/// Whether lines have only the kernel's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lines {
-    /// They are.
+    /// Only the kernel's text.
     Raw,
-    /// They have a node, or a tail.
+    /// With a node or a tail.
     Formatted,
 }
 
-/// Text on its way to plugins; made once for all of them.
+/// Text for plugins, shared by all of them.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// Lines, with those that end events.
+    /// Lines including EOE records.
     text: Vec<u8>,
     lines: Lines,
-    /// Events in it.
+    /// Number of events.
     pub(crate) events: u64,
 }
 
@@ -41,7 +40,7 @@ impl Chunk {
     /// Copies the lines of whole events.
     pub(crate) fn new(log: &[u8], lines: Lines, events: u64) -> Self {
         let mut text = Vec::with_capacity(log.len() + log.len() / 8);
-        // The event under way, when a call made it: all others are whole with their one record.
+        // The current event if it is a syscall event: all others have a single record.
         let mut last: Option<(&[u8], &[u8])> = None;
         for line in log.lines_with_terminator() {
             let Some((node, stamp)) = stamp(line) else {
@@ -65,17 +64,17 @@ impl Chunk {
         }
     }
 
-    /// Bytes that it takes.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// The lines as they are.
+    /// Lines in `string` format.
     pub(crate) fn string(&self) -> &[u8] {
         &self.text
     }
 
-    /// The lines as records with a header each.
+    /// Records in `binary` format, each with a header.
     pub(crate) fn binary(&self, out: &mut Vec<u8>) {
         for line in self.text.lines() {
             let name = line
@@ -99,7 +98,7 @@ impl Chunk {
     }
 }
 
-/// The node of a line, with its blank, and its stamp, from `audit(` to `)`.
+/// Splits a line into its node with the space, and its stamp from `audit(` to `)`.
 fn stamp(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let node = if line.starts_with(b"node=") {
         line.get(..=line.find_byte(b' ')?)?
@@ -111,7 +110,7 @@ fn stamp(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((node, rest.get(..=rest.find_byte(b')')?)?))
 }
 
-/// Whether a record tells of a call, or of what stands for one.
+/// Whether a record starts a syscall or `io_uring` event.
 ///
 /// # Source
 /// `audit_log_exit` and `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12, the only ones that write EOE.
@@ -119,7 +118,7 @@ fn is_call(line: &[u8]) -> bool {
     line.starts_with(b"type=SYSCALL ") || line.starts_with(b"type=URINGOP ")
 }
 
-/// Appends the record that ends an event; `auditd` trims it where it formats lines.
+/// Appends the EOE record; `auditd` trims it if it formats lines.
 fn end(node: &[u8], stamp: &[u8], lines: Lines, out: &mut Vec<u8>) {
     out.extend_from_slice(node);
     out.extend_from_slice(b"type=EOE msg=");

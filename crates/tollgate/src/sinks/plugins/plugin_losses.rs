@@ -1,4 +1,4 @@
-//! What plugins did not get: of each by reason, also of those that have ended, and what of it was told.
+//! Loss counters of plugins by reason, including plugins that have ended, and the part already reported.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,30 +8,30 @@ use super::plugin_queue::{Loss, QueueState};
 /// Events by reason.
 type ByReason = [u64; Loss::ALL.len()];
 
-/// Counts for all plugins, by the names of their files.
+/// Counters of all plugins, by file name.
 #[derive(Debug, Default)]
 pub(crate) struct PluginLosses(Mutex<BTreeMap<String, Account>>);
 
-/// Events that a plugin did not get, since that was last told.
+/// Unreported lost events of one plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PluginLoss {
-    /// The name of its file.
+    /// File name of the plugin.
     pub(crate) plugin: String,
     pub(crate) loss: Loss,
     pub(crate) events: u64,
 }
 
-/// Of the plugins of one file, of which one may still end while the next one runs.
+/// Counters of one file's plugins: an old one may still be stopping while the new one runs.
 #[derive(Debug, Default)]
 struct Account {
     queues: Vec<Arc<QueueState>>,
-    /// Of those that have ended.
+    /// Counts of plugins that have ended.
     before: ByReason,
     reported: ByReason,
 }
 
 impl PluginLosses {
-    /// Counts for another plugin.
+    /// Adds a plugin.
     pub(super) fn add(&self, plugin: &str, queue: Arc<QueueState>) {
         let mut accounts = self.accounts();
         let account = accounts.entry(plugin.to_owned()).or_default();
@@ -39,7 +39,7 @@ impl PluginLosses {
         account.queues.push(queue);
     }
 
-    /// Events that each plugin did not get.
+    /// Lost events by plugin.
     pub(crate) fn lost(&self) -> BTreeMap<String, u64> {
         let accounts = self.accounts();
         let lost =
@@ -47,7 +47,7 @@ impl PluginLosses {
         accounts.iter().map(lost).collect()
     }
 
-    /// What was not told.
+    /// Losses not reported yet.
     pub(crate) fn unreported(&self) -> Vec<PluginLoss> {
         let mut unreported = Vec::new();
         for (plugin, account) in &*self.accounts() {
@@ -65,7 +65,7 @@ impl PluginLosses {
         unreported
     }
 
-    /// This was told.
+    /// Marks a loss as reported.
     pub(crate) fn reported(&self, missed: &PluginLoss) {
         if let Some(account) = self.accounts().get_mut(&missed.plugin) {
             for (of, reported) in Loss::ALL.into_iter().zip(&mut account.reported) {
@@ -76,7 +76,7 @@ impl PluginLosses {
         }
     }
 
-    /// Whether there are events that may still be lost.
+    /// Whether queued events may still be lost.
     pub(crate) fn is_busy(&self) -> bool {
         let accounts = self.accounts();
         let mut queues = accounts.values().flat_map(|account| &account.queues);
@@ -84,7 +84,7 @@ impl PluginLosses {
     }
 
     fn accounts(&self) -> MutexGuard<'_, BTreeMap<String, Account>> {
-        // Numbers are right whoever has panicked.
+        // The counters are valid even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,7 +96,7 @@ impl Account {
             .fold(self.before, |sum, queue| add(sum, queue.lost()))
     }
 
-    /// Lets go of plugins that have ended.
+    /// Drops plugins that have ended.
     fn settle(&mut self) {
         let before = &mut self.before;
         self.queues.retain_mut(|queue| {

@@ -1,6 +1,6 @@
-//! One plugin: a bounded queue, and a thread that empties it into the plugin.
+//! One plugin: a bounded queue, and a thread that writes it to the plugin.
 //!
-//! What the queue cannot take is lost to this plugin alone, and counted. Nobody who gives events waits.
+//! A full queue loses events of this plugin only, and counts them. The log thread never waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,53 +17,53 @@ use super::socket::Socket;
 use crate::helper::Launcher;
 use crate::messages::warn;
 
-/// Longest record that `auditd` takes: what an entry of `q_depth` may be.
+/// Longest record of `auditd`: size of an entry of `q_depth`.
 ///
 /// # Source
 /// `MAX_AUDIT_MESSAGE_LENGTH` in `lib/libaudit.h`, audit-userspace 3.0.9.
 const ENTRY_BYTES: usize = 8970;
 
-/// A plugin that is fed.
+/// A running plugin.
 #[derive(Debug)]
 pub(crate) struct PluginQueue {
     /// Name of its configuration file.
     pub(crate) name: String,
-    /// What it was configured as.
+    /// Its configuration.
     pub(crate) plugin: Plugin,
     to: Sender<Arc<Chunk>>,
     thread: JoinHandle<()>,
     shared: Arc<QueueState>,
-    /// Entries of its queue.
+    /// Queue entries.
     q_depth: usize,
-    /// It was said that its queue is full, and it has not been empty since.
+    /// A full queue was reported, and it has not been empty since.
     pub(crate) reported: bool,
 }
 
-/// What the feed and its thread share.
+/// State shared with the thread.
 #[derive(Debug, Default)]
 pub(crate) struct QueueState {
     queued: AtomicUsize,
     deepest: AtomicUsize,
-    /// Events that it did not get, by reason.
+    /// Lost events by reason.
     lost: [AtomicU64; Loss::ALL.len()],
     pub(crate) control: ProcessControl,
 }
 
-/// Why a plugin does not get events.
+/// Why a plugin lost events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Its queue is full.
+    /// The queue was full.
     QueueFull,
-    /// Plugins get nothing until somebody resumes.
+    /// Plugins are suspended until USR2.
     Suspended,
-    /// It cannot be started, or has ended too often.
+    /// It could not be started, or ended too often.
     NotRunning,
-    /// It has not taken them when it was to end, or is a client that takes nothing.
+    /// It did not read them before it was stopped, or is a socket client that does not read.
     TooSlow,
 }
 
 impl Loss {
-    /// All of them, in the order of the enumeration.
+    /// All reasons in order.
     pub(crate) const ALL: [Self; 4] = [
         Self::QueueFull,
         Self::Suspended,
@@ -71,7 +71,7 @@ impl Loss {
         Self::TooSlow,
     ];
 
-    /// As records have it.
+    /// Reason text of records.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::QueueFull => "queue-full",
@@ -83,7 +83,7 @@ impl Loss {
 }
 
 impl QueueState {
-    /// Counts events that the plugin did not get.
+    /// Counts lost events.
     pub(crate) fn lose(&self, loss: Loss, events: u64) {
         for (of, count) in Loss::ALL.into_iter().zip(&self.lost) {
             if of == loss {
@@ -92,16 +92,16 @@ impl QueueState {
         }
     }
 
-    /// Events that the plugin did not get, by reason.
+    /// Lost events by reason.
     pub(super) fn lost(&self) -> [u64; Loss::ALL.len()] {
         self.lost
             .each_ref()
             .map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Whether it has events that it may still lose.
+    /// Whether queued events may still be lost.
     pub(super) fn is_busy(&self) -> bool {
-        // What was lost of them is counted before they are taken off.
+        // Losses are counted before events are removed from the queue.
         self.queued.load(Ordering::Acquire) != 0
     }
 
@@ -114,7 +114,7 @@ impl PluginQueue {
     /// Starts the thread, which starts the plugin.
     ///
     /// # Errors
-    /// When there is no thread, no socket or no launcher to be had.
+    /// The thread or the socket cannot be created, or there is no helper.
     pub(crate) fn start(
         name: &str,
         plugin: Plugin,
@@ -122,7 +122,7 @@ impl PluginQueue {
         q_depth: u32,
         launcher: Option<&Launcher>,
     ) -> anyhow::Result<Self> {
-        // Bounded by what gives: by the entries that there are now, in number and in bytes.
+        // Bounded in `push`, by the current number of entries and bytes.
         let (to, from) = unbounded::<Arc<Chunk>>();
         let shared = Arc::<QueueState>::default();
         shared.control.limit(max_restarts);
@@ -133,7 +133,9 @@ impl PluginQueue {
                 name,
                 path.as_ref(),
                 &plugin,
-                launcher.context("programs are not started here")?.clone(),
+                launcher
+                    .context("there is no helper process to start programs")?
+                    .clone(),
             ))),
             Program::Socket => PluginWriter::Socket(Socket::bind(&plugin)?),
         };
@@ -148,7 +150,7 @@ impl PluginQueue {
                 outlet.end(&its_own);
                 let lost: u64 = its_own.lost().iter().sum();
                 if lost != 0 {
-                    warn(&format!("plugin {its_name} did not get {lost} events"));
+                    warn(&format!("plugin {its_name} lost {lost} events"));
                 }
             })
             .context("cannot start thread `tlg-plugin`")?;
@@ -163,14 +165,14 @@ impl PluginQueue {
         })
     }
 
-    /// Gives it events, or loses them; whether they were taken.
+    /// Queues events, or counts them as lost. Returns whether they were queued.
     pub(crate) fn push(&mut self, chunk: &Arc<Chunk>) -> bool {
         let queued = self.shared.queued.load(Ordering::Relaxed);
         let most_bytes = self.q_depth.saturating_mul(ENTRY_BYTES);
         if queued == 0 {
             self.reported = false;
         } else if queued + chunk.len() > most_bytes || self.to.len() >= self.q_depth {
-            // A chunk has one record or more: no fewer fit than into the queue of `auditd`. One that is longer than
+            // A chunk has at least one record, so no fewer chunks fit than into auditd's queue. A chunk longer than
             // the queue still passes through an empty one.
             self.lose(Loss::QueueFull, chunk.events);
             return false;
@@ -185,28 +187,28 @@ impl PluginQueue {
         true
     }
 
-    /// Counts events that it was not given.
+    /// Counts events that were not queued.
     pub(crate) fn lose(&self, loss: Loss, events: u64) {
         self.shared.lose(loss, events);
     }
 
-    /// What it shares with its thread.
+    /// State shared with the thread.
     pub(super) fn shared(&self) -> Arc<QueueState> {
         Arc::clone(&self.shared)
     }
 
-    /// Events that it did not get.
+    /// Lost events.
     pub(crate) fn lost(&self) -> u64 {
         self.shared.lost().iter().sum()
     }
 
-    /// Entries of `q_depth` that are taken, and that ever were.
+    /// Used queue entries, now and at most.
     pub(crate) fn queue(&self) -> (usize, usize) {
         let entries = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed).div_ceil(ENTRY_BYTES);
         (entries(&self.shared.queued), entries(&self.shared.deepest))
     }
 
-    /// Has it read its configuration again, and lets it be started as often as a new one, with such a queue from
+    /// Sends SIGHUP, resets the restart count and sets the queue length.
     /// now on.
     ///
     /// # Source
@@ -218,7 +220,7 @@ impl PluginQueue {
         self.shared.control.reconfigure();
     }
 
-    /// Gives it nothing more. It may take what waits until then, and its thread ends soon after.
+    /// Stops the plugin: it may read queued events until then, and its thread ends soon after.
     pub(crate) fn stop(self, until: Instant) -> JoinHandle<()> {
         self.shared.control.end_by(until);
         self.thread
@@ -229,7 +231,7 @@ fn entries(q_depth: u32) -> usize {
     usize::try_from(q_depth).unwrap_or(usize::MAX)
 }
 
-/// Where events go.
+/// Destination of events.
 enum PluginWriter {
     Process(Box<Process>),
     Socket(Socket),
@@ -261,7 +263,7 @@ mod tests {
     use super::super::chunk::Lines;
     use super::*;
 
-    /// A plugin that takes nothing, and whose configuration is read again.
+    /// A plugin that reads nothing, and whose configuration is reloaded.
     #[test]
     fn a_queue_is_as_deep_as_was_said_last() {
         let (to, from) = unbounded();

@@ -1,5 +1,4 @@
-//! A plugin that is a program: started as root with events on its standard input, and again when it
-//! ends.
+//! A plugin that is a program: runs as root with events on its standard input, and is restarted when it ends.
 //!
 //! # Source
 //! `safe_exec`, `event_loop` and `stop_plugin` in `audisp/audispd.c`, audit-userspace 4.2.1.
@@ -20,12 +19,12 @@ use crate::helper::{LaunchedProgram, Launcher, Program, ProgramSignal};
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 
-/// How long a plugin may take to end by itself when its input ends, and then at TERM.
+/// Time for a plugin to end after the end of its input, and then after SIGTERM.
 const TO_END: Duration = Duration::from_millis(500);
 const AFTER_TERM: Duration = Duration::from_secs(2);
 const AFTER_KILL: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// How long a write may wait before it is looked whether it is still wanted.
+/// Interval of checking whether a blocked write is still wanted.
 const BETWEEN_WRITES: Duration = Duration::from_millis(250);
 
 /// A program, running or not.
@@ -35,25 +34,25 @@ pub(super) struct Process {
     program: Program,
     format: PluginFormat,
     starts: u32,
-    /// It has ended too often, or cannot be started.
+    /// It ended too often, or cannot be started.
     given_up: bool,
     running: Option<(Arc<LaunchedProgram>, UnixStream)>,
-    /// Records with headers, under way.
+    /// Buffer of records in binary format.
     binary: Vec<u8>,
 }
 
-/// How others reach the running program.
+/// Control of the program by other threads.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessControl(Mutex<ControlState>);
 
 #[derive(Debug, Default)]
 struct ControlState {
     running: Option<Arc<LaunchedProgram>>,
-    /// How often it may be started again.
+    /// Maximum number of restarts.
     max_restarts: u32,
-    /// It is to be started as often as a new one.
+    /// Whether to reset the restart count.
     renewed: bool,
-    /// It is not to be started again, and gets nothing after this.
+    /// Deadline after which it is neither restarted nor written to.
     until: Option<Instant>,
 }
 
@@ -62,7 +61,7 @@ impl ProcessControl {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has it read its configuration again, and forgets how often it has ended.
+    /// Sends SIGHUP and resets the restart count.
     pub(super) fn reconfigure(&self) {
         let mut state = self.state();
         state.renewed = true;
@@ -71,17 +70,17 @@ impl ProcessControl {
         }
     }
 
-    /// Lets it be started again so often.
+    /// Sets the maximum number of restarts.
     pub(super) fn limit(&self, max_restarts: u32) {
         self.state().max_restarts = max_restarts;
     }
 
-    /// Has it end, at the latest then.
+    /// Stops it at this time.
     pub(super) fn end_by(&self, until: Instant) {
         self.state().until = Some(until);
     }
 
-    /// Whether nothing more may be written.
+    /// Whether writing must stop.
     pub(super) fn is_over(&self) -> bool {
         self.state()
             .until
@@ -90,7 +89,7 @@ impl ProcessControl {
 }
 
 impl Process {
-    /// A program that is to run; the launcher looks whether it may.
+    /// A program to run; the helper checks whether it may.
     pub(super) fn new(name: &str, path: &BStr, plugin: &Plugin, launcher: Launcher) -> Self {
         Self {
             name: name.to_owned(),
@@ -112,7 +111,7 @@ impl Process {
         self.is_running(shared);
     }
 
-    /// Writes a chunk, to as many instances as that takes.
+    /// Writes a chunk, restarting the program as needed.
     pub(super) fn write(&mut self, chunk: &Chunk, shared: &QueueState) {
         let mut binary = std::mem::take(&mut self.binary);
         binary.clear();
@@ -145,7 +144,7 @@ impl Process {
                         io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
                     ) => {}
                 Err(_gone) => {
-                    // Nobody has the whole of the record that was under way.
+                    // No instance has the whole record that was being written.
                     at = last_start(bytes, at, self.format);
                     self.stop(shared);
                 }
@@ -159,7 +158,7 @@ impl Process {
         self.stop(shared);
     }
 
-    /// Whether the program runs, after it was started if it may be.
+    /// Whether the program runs. Starts it if it may be started.
     fn is_running(&mut self, shared: &QueueState) -> bool {
         if self.running.is_some() {
             return true;
@@ -176,7 +175,7 @@ impl Process {
         if self.starts > state.max_restarts {
             self.given_up = true;
             warn(&format!(
-                "plugin {name} has ended too often, see max_restarts: it gets nothing until HUP"
+                "plugin {name} ended too often (max_restarts in auditd.conf): it is stopped until SIGHUP"
             ));
             return false;
         }
@@ -188,14 +187,14 @@ impl Process {
                 if self.starts > 0 {
                     let (again, most) = (self.starts, state.max_restarts);
                     warn(&format!(
-                        "plugin {name} has ended, and was started again: {again} of {most} times"
+                        "plugin {name} ended and was restarted ({again} of {most} times)"
                     ));
                 }
                 self.starts += 1;
                 true
             }
             Err(error) => {
-                warn(&format!("plugin {name} cannot be started: {error:#}"));
+                warn(&format!("cannot start plugin {name}: {error:#}"));
                 self.given_up = true;
                 false
             }
@@ -204,14 +203,14 @@ impl Process {
 
     fn start(&self) -> anyhow::Result<(LaunchedProgram, UnixStream)> {
         let (launched, stdin) = self.launcher.run(self.program.clone())?;
-        let stream = stdin.context("the launcher gives no way to write to it")?;
+        let stream = stdin.context("the helper returned no descriptor of its standard input")?;
         stream
             .set_write_timeout(Some(BETWEEN_WRITES))
-            .context("cannot limit the time of a write")?;
+            .context("cannot set a write timeout")?;
         Ok((launched, stream))
     }
 
-    /// Ends the program: by the end of its input, by TERM, and at last by KILL.
+    /// Stops the program: end of input, then SIGTERM, then SIGKILL.
     fn stop(&mut self, shared: &QueueState) {
         let Some((launched, stream)) = self.running.take() else {
             return;
@@ -241,7 +240,7 @@ fn ends_within(launched: &LaunchedProgram, time: Duration) -> bool {
     false
 }
 
-/// Where the record starts in which `at` is.
+/// Start of the record that contains offset `at`.
 fn last_start(bytes: &[u8], at: usize, format: PluginFormat) -> usize {
     let before = bytes.get(..at).unwrap_or(bytes);
     match format {

@@ -1,8 +1,8 @@
-//! The plugin that is a socket: programs connect, and are given events from then on.
+//! The built-in socket plugin: programs connect and receive events from then on.
 //!
-//! `args` are the mode and the path of the socket, in any order, and optionally the format. All programs are
-//! written to side by side. One that has not taken within a second what the others have is disconnected, so
-//! that it costs them nothing more.
+//! `args` are mode and path of the socket in any order, and optionally the format. All clients are written to in
+//! parallel. A client that does not read within a second what others have read is disconnected, so that it cannot
+//! delay them.
 //!
 //! # Source
 //! `builtin_af_unix` of audit-userspace 3.0.9, and `audisp-af_unix(8)` of 4.2.1.
@@ -24,66 +24,66 @@ use super::chunk::Chunk;
 use super::plugin_queue::{Loss, QueueState};
 use crate::messages::warn;
 
-/// How long a program may take for a chunk.
+/// Time for a client to read a chunk.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it is waited before it is looked whether that is still wanted.
+/// Interval of checking whether writing is still wanted.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// Programs at a time; one more is disconnected at once.
+/// Maximum number of clients; further ones are disconnected at once.
 const CLIENTS: usize = 64;
 
-/// A socket that is listened on. It is removed when it is dropped.
+/// A listening socket, removed when dropped.
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
-    /// What the path leads to as long as nobody has put something else there.
+    /// Device and inode of the socket, unless it was replaced.
     inode: (u64, u64),
     listener: UnixListener,
     format: PluginFormat,
     clients: Vec<Client>,
-    /// It was said that there are too many, and there have not been fewer since.
+    /// Too many clients were reported, and there have not been fewer since.
     reported: bool,
     binary: Vec<u8>,
 }
 
-/// A program that has connected.
+/// A connected client.
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
-    /// Bytes of the chunk under way that it has taken.
+    /// Bytes of the current chunk already written.
     taken: usize,
 }
 
 impl Socket {
-    /// Makes the socket, in place of one that was left behind.
+    /// Creates the socket, replacing a stale one.
     ///
     /// # Errors
-    /// Arguments that do not say where, and a path that cannot be listened on.
+    /// The arguments are invalid, or the path cannot be bound.
     pub(super) fn bind(plugin: &Plugin) -> anyhow::Result<Self> {
         let Some((mode, path, rest)) = words(plugin) else {
-            bail!("it needs `args` of a mode and a path, such as 0640 /run/audit/audispd_events");
+            bail!("`args` must have a mode and a path, such as 0640 /run/audit/audispd_events");
         };
         let mode = mode
             .to_str()
             .ok()
             .and_then(|mode| u32::from_str_radix(mode, 8).ok())
             .filter(|mode| *mode <= 0o777)
-            .with_context(|| format!("`{mode}` is no mode such as 0640"))?;
-        let path = path.to_path().context("the path")?;
+            .with_context(|| format!("`{mode}` is no octal mode such as 0640"))?;
+        let path = path.to_path().context("invalid path")?;
         let format = match rest.first() {
             None => plugin.format,
             Some(word) if word == "string" => PluginFormat::String,
             Some(word) if word == "binary" => PluginFormat::Binary,
-            Some(word) => bail!("`{word}` is no format: write string or binary"),
+            Some(word) => bail!("unknown format `{word}`: use string or binary"),
         };
         remove_left(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on `{}`", path.display()))?;
         fs::set_permissions(path, Permissions::from_mode(mode))
-            .with_context(|| format!("cannot give `{}` its mode", path.display()))?;
+            .with_context(|| format!("cannot set the mode of `{}`", path.display()))?;
         listener
             .set_nonblocking(true)
-            .context("cannot listen without waiting")?;
-        let inode = inode(path).with_context(|| format!("cannot look at `{}`", path.display()))?;
+            .context("cannot set the socket non-blocking")?;
+        let inode = inode(path).with_context(|| format!("cannot inspect `{}`", path.display()))?;
         Ok(Self {
             path: path.to_owned(),
             inode,
@@ -95,7 +95,7 @@ impl Socket {
         })
     }
 
-    /// Gives a chunk to all that have connected.
+    /// Writes a chunk to all clients.
     pub(super) fn write(&mut self, chunk: &Chunk, shared: &QueueState) {
         self.accept();
         let bytes = match self.format {
@@ -129,19 +129,19 @@ impl Socket {
                 .map(|client| PollFd::new(client.stream.as_fd(), PollFlags::POLLOUT))
                 .collect();
             let timeout = PollTimeout::try_from(left.min(BETWEEN_LOOKS));
-            // Interrupted, it looks at all of them.
+            // After EINTR all clients are checked.
             let _ready = poll(&mut waiting, timeout.unwrap_or(PollTimeout::ZERO));
         }
     }
 
-    /// Takes in who has connected.
+    /// Accepts new clients.
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.clients.len() >= CLIENTS {
                 if !std::mem::replace(&mut self.reported, true) {
                     let path = self.path.display();
                     warn(&format!(
-                        "`{path}` has {CLIENTS} programs connected: others are disconnected at once"
+                        "`{path}` has {CLIENTS} clients, the maximum: further ones are disconnected"
                     ));
                 }
             } else if stream.set_nonblocking(true).is_ok() {
@@ -153,7 +153,7 @@ impl Socket {
 }
 
 impl Client {
-    /// Writes what it takes at once; whether it is still there.
+    /// Writes what the socket takes. Returns whether the client is still connected.
     fn takes(&mut self, bytes: &[u8]) -> bool {
         while let Some(left @ [_, ..]) = bytes.get(self.taken..) {
             match self.stream.write(left) {
@@ -171,7 +171,7 @@ impl Client {
     }
 }
 
-/// Mode, path and what follows.
+/// Mode, path and the remaining arguments.
 fn words(plugin: &Plugin) -> Option<(&BString, &BString, &[BString])> {
     match plugin.args.as_slice() {
         [path, mode, rest @ ..] if path.starts_with(b"/") => Some((mode, path, rest)),
@@ -180,7 +180,7 @@ fn words(plugin: &Plugin) -> Option<(&BString, &BString, &[BString])> {
     }
 }
 
-/// The directory of the socket of an active plugin, if it is one.
+/// Directory of the socket, for an active socket plugin.
 pub(super) fn directory(plugin: &Plugin) -> Option<PathBuf> {
     let (_, path, _) = words(plugin)?;
     let is_socket = plugin.active && plugin.program == Program::Socket;
@@ -190,7 +190,7 @@ pub(super) fn directory(plugin: &Plugin) -> Option<PathBuf> {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // A plugin that was configured anew has its own there already.
+        // A reconfigured plugin may have created its own socket there.
         if inode(&self.path).is_ok_and(|now| now == self.inode) {
             let _gone = fs::remove_file(&self.path);
         }
@@ -202,7 +202,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     Ok((about.dev(), about.ino()))
 }
 
-/// Removes a socket that nobody listens on any more; anything else stays.
+/// Removes a socket on which nobody listens; leaves anything else.
 fn remove_left(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(about) if about.file_type().is_socket() => fs::remove_file(path),
@@ -220,7 +220,7 @@ mod tests {
     use super::super::chunk::Lines;
     use super::*;
 
-    /// More than a socket holds, as one event.
+    /// One event longer than a socket buffer.
     fn long() -> Chunk {
         let line = b"type=CWD msg=audit(1.000:7): y\n";
         Chunk::new(&line.repeat((8 << 20) / line.len()), Lines::Raw, 1)
@@ -235,7 +235,7 @@ mod tests {
         (Socket::bind(&parse(text.as_bytes()).0).unwrap(), path)
     }
 
-    /// Reads to the end, so many bytes between two pauses.
+    /// Reads to the end, with a pause after each number of bytes.
     fn taken(mut client: UnixStream, bytes: usize, pause: Duration) -> usize {
         let mut buffer = vec![0; bytes];
         let mut taken = 0;
@@ -256,7 +256,7 @@ mod tests {
         let (shared, chunk) = (QueueState::default(), long());
         let (willing, slow, idle) = (connect(), connect(), connect());
         let willing = thread::spawn(|| taken(willing, 64 << 10, Duration::ZERO));
-        // Never idle, and 20 s for all of it.
+        // Never idle, but takes 20 s.
         let slow = thread::spawn(|| taken(slow, 4 << 10, Duration::from_millis(10)));
         socket.write(&chunk, &shared);
         assert_eq!(socket.clients.len(), 1, "who has all of it stays");
@@ -277,7 +277,7 @@ mod tests {
         shared.control.end_by(Instant::now());
         let slow = UnixStream::connect(&path).unwrap();
         let slow = thread::spawn(|| taken(slow, 64 << 10, Duration::from_millis(5)));
-        // It would take some 0.6 s, and has the time for that while nothing is over.
+        // It takes about 0.6 s, and has the time before the deadline.
         socket.write(&chunk, &shared);
         assert!(socket.clients.is_empty());
         assert_eq!(shared.lost().iter().sum::<u64>(), 1);

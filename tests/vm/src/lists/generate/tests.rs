@@ -1,4 +1,4 @@
-//! That lists are what both auditors take.
+//! Tests: both auditors accept the lists.
 
 use audit::ids::Arch;
 use audit::plan::Plan;

@@ -1,6 +1,6 @@
-//! What rules are made of.
+//! Vocabulary of random rules.
 
-/// Calls that rules name. All but some of the last are made by the workload.
+/// Syscalls in rules. The workload makes all but some of the last.
 pub(super) const WIDE: [&str; 61] = [
     "getpid",
     "open",
@@ -94,7 +94,7 @@ pub(super) const ORDERED: [&str; 6] = ["=", "!=", ">", ">=", "<", "<="];
 pub(super) const ALL: [&str; 8] = ["=", "!=", ">", ">=", "<", "<=", "&", "&="];
 pub(super) const EQUALITY: [&str; 2] = ["=", "!="];
 
-/// Names in the directory of a list that rules are about.
+/// File names in a list's directory that rules use.
 pub(super) const FILES: [&str; 12] = [
     "kept",
     "twin",
@@ -150,7 +150,7 @@ pub(super) const PAIRS: [&str; 25] = [
     "sgid:fsgid",
 ];
 
-/// Operations of `io_uring` that rules name. All but the last are done by the workload.
+/// `io_uring` operations in rules. The workload submits all but the last.
 pub(super) const OPERATIONS: [&str; 9] = [
     "openat",
     "openat2",
@@ -163,5 +163,5 @@ pub(super) const OPERATIONS: [&str; 9] = [
     "msg_ring",
 ];
 
-/// File systems: proc, tmpfs, all but proc, and one that no workload comes to.
+/// File systems: proc, tmpfs, all but proc, and one that no workload uses.
 pub(super) const FILESYSTEMS: [&str; 4] = ["=0x9fa0", "=0x1021994", "!=0x9fa0", "=tracefs"];

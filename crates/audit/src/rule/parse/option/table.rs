@@ -1,6 +1,6 @@
-//! The options of `auditctl`, by letter and by name.
+//! Table of the options of `auditctl`.
 
-/// What an option is for.
+/// Option of `auditctl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rule) enum Flag {
     /// `-a`
@@ -66,7 +66,7 @@ pub(in crate::rule) enum Flag {
 }
 
 impl Flag {
-    /// Whether it means something on the command line of `auditctl`, and nothing among rules.
+    /// Whether the option is valid on the command line of `auditctl` but not in rule files.
     pub(in crate::rule) fn is_for_command_line(self) -> bool {
         matches!(
             self,
@@ -129,7 +129,7 @@ pub(super) const LONG: &[(&str, Flag, Takes)] = &[
     ("signal", Flag::Signal, Takes::Value),
 ];
 
-/// Every option, as it is written: letters first.
+/// Every option with its dashes, letters first.
 pub(in crate::rule) fn spellings() -> impl Iterator<Item = String> {
     let letters = LETTERS
         .iter()

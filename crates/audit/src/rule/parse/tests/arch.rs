@@ -1,4 +1,4 @@
-//! Rules for other machines, and what the arch of a rule does to its syscalls.
+//! Rules for other archs, and the effect of a rule's arch on its syscalls.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn foreign_arch_gets_a_note() {
         let line = format!("-a always,exit -F arch={arch} -S openat");
         assert_eq!(noted(&line), [number], "{arch}");
     }
-    // Every task here satisfies it.
+    // Every task on this host matches.
     let other = rule("-a always,exit -F arch!=aarch64 -S openat");
     assert!(other.syscalls.contains(56));
 }

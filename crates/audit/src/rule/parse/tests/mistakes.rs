@@ -1,11 +1,11 @@
-//! How each mistake is named, and where.
+//! Code and position of each mistake.
 
 use std::collections::BTreeSet;
 
 use super::super::super::diagnostic_codes as explained;
 use super::*;
 
-/// Each mistake with its code and column, in the order of the modules that find them.
+/// Each mistake with its code and column, in the order of the modules that report them.
 const MISTAKES: &[(&str, &str, u32)] = &[
     ("-a always,exit\t-S open", "tab", 15),
     ("-w /a\0b", "nul-byte", 6),
@@ -255,7 +255,7 @@ fn unknown_names_get_a_suggestion() {
         );
     }
     let (_, findings) = parse_line(b"-a always,exit -F arch=b64 -S socketcall", &TestHost);
-    assert_eq!(findings[0].advice, "i386 has it, x86_64 has not");
+    assert_eq!(findings[0].advice, "i386 has it, x86_64 does not");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rule files that are read again.
+//! Reloading of rule files.
 
 use bstr::BString;
 
@@ -6,7 +6,7 @@ use super::{Daemon, author};
 use crate::rule_files::{RULES_UNCHANGED, RuleFile, RuleFiles, compile};
 
 impl Daemon {
-    /// What `SIGHUP` does with a rule file of these lines.
+    /// Reloads a rule file with these lines.
     fn load(&mut self, lines: &str) -> anyhow::Result<()> {
         let deny = self.store.planner().denies().to_vec();
         self.load_denying(lines, deny)
@@ -21,7 +21,7 @@ impl Daemon {
     }
 }
 
-/// A `SIGHUP` does what `auditctl -R` of the same file does, and leaves the same records.
+/// `SIGHUP` has the effect of `auditctl -R` with the same file, and writes the same records.
 #[test]
 fn reload_applies_settings_of_rule_files() {
     let mut daemon = Daemon::new();
@@ -56,7 +56,7 @@ fn reload_applies_settings_of_rule_files() {
     ];
     assert_eq!(daemon.engine.records[told..], expected);
 
-    // All of it, or nothing.
+    // A failed reload changes nothing.
     let told = daemon.engine.records.len();
     daemon.engine.refuses = Some("the kernel is full");
     daemon.load(&format!("-r 7\n{}", rule("d"))).unwrap_err();
@@ -76,7 +76,7 @@ fn reload_applies_settings_of_rule_files() {
     assert_eq!(last, "1305 op=set audit_enabled=0 old=1 res=1");
     assert_eq!(daemon.engine.plans, [2, 1, 0]);
 
-    // The lock comes last, wherever it stands.
+    // The lock comes last, wherever it is in the file.
     daemon.load(&format!("-e 2\n-r 9\n{}", rule("e"))).unwrap();
     let settings = daemon.settings();
     assert_eq!((settings.enabled, settings.rate_limit), (2, 9));

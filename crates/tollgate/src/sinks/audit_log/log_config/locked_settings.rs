@@ -1,4 +1,4 @@
-//! What of a log `-e 2` holds, in a note for daemons that come after the one that has locked.
+//! Log settings that `-e 2` locks, stored for the next daemon.
 
 use anyhow::{Context as _, ensure};
 use audit::conf::ConfigHost;
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use super::LogConfig;
 use crate::json_bytes::JsonBytes;
 
-/// Where a log is, and what becomes of records there.
+/// Path and locked settings of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LockedLogSettings {
     path: JsonBytes,
-    /// Lines of an `auditd.conf` that say it; none for a log that is only written.
+    /// Locked settings as lines of `auditd.conf`; `None` for a log that is only written.
     conf: Option<JsonBytes>,
 }
 
 impl LogConfig {
-    /// What `-e 2` holds of it.
+    /// The locked settings of this log.
     pub(crate) fn locked_settings(&self) -> LockedLogSettings {
         use std::os::unix::ffi::OsStrExt as _;
         let conf = self.conf.as_ref().map(|conf| {
@@ -34,7 +34,7 @@ impl LogConfig {
         }
     }
 
-    /// The first key that says what becomes of records in which other settings differ.
+    /// The first locked key that differs in other settings.
     pub(in crate::sinks::audit_log) fn differs(&self, other: &Self) -> Option<&'static str> {
         if self.path != other.path {
             return Some("log_file");
@@ -48,11 +48,11 @@ impl LogConfig {
         keys.find_map(|(old, new)| (old != new).then_some(old.0))
     }
 
-    /// The same log with what is held as it was; and the settings, as they stand in `auditd.conf`, that are not
-    /// taken because of that.
+    /// Returns this log with the locked settings applied, and the configured settings that are ignored because of
+    /// that.
     ///
     /// # Errors
-    /// When what is held cannot be read.
+    /// The locked settings cannot be parsed.
     pub(crate) fn apply_locked(
         self,
         locked_settings: &LockedLogSettings,
@@ -60,8 +60,11 @@ impl LogConfig {
         let path = locked_settings
             .path
             .bytes()
-            .context("the path of the log")?;
-        let path = path.to_path().context("the path of the log")?.to_owned();
+            .context("the locked path of the log is invalid")?;
+        let path = path
+            .to_path()
+            .context("the locked path of the log is invalid")?
+            .to_owned();
         let mut others = Vec::new();
         let elsewhere = path != self.path;
         if elsewhere {
@@ -70,13 +73,13 @@ impl LogConfig {
         let conf = match (&locked_settings.conf, self.conf) {
             (None, None) => None,
             (None, Some(_)) => {
-                others.push("all of auditd.conf, as the log is only written".to_owned());
+                others.push("all of auditd.conf: the locked log has no settings".to_owned());
                 None
             }
             (Some(lines), None) => {
                 others.push("no auditd.conf".to_owned());
                 let none = Settings {
-                    // Nobody has asked for plugins.
+                    // No plugins were configured.
                     plugin_dir: BString::default(),
                     ..Settings::default()
                 };
@@ -97,7 +100,7 @@ impl LogConfig {
         };
         let kept = Self {
             node: conf.as_ref().and(self.node),
-            // Its directory may be one that has nothing to do with the group that was found.
+            // Its directory may have nothing to do with the configured group.
             own_path: conf.is_some() && self.own_path && !elsewhere,
             path,
             conf: conf.map(Box::new),
@@ -106,18 +109,20 @@ impl LogConfig {
     }
 }
 
-/// What lines that are held say.
+/// Parses locked lines.
 fn locked_keys(lines: &JsonBytes) -> anyhow::Result<Settings> {
-    let lines = lines.bytes().context("how the log is kept")?;
+    let lines = lines
+        .bytes()
+        .context("the locked log settings are invalid")?;
     let (settings, findings) = parse(&lines, &UncheckedEnvironment);
-    // Where no auditd.conf was, there are values that one may not have.
+    // Without an `auditd.conf`, the defaults may conflict.
     let mut wrong = findings.iter().filter(|finding| finding.code != "conflict");
     let is_valid = wrong.all(|finding| finding.severity != Severity::Error);
-    ensure!(is_valid, "how the log is kept: `{lines}`");
+    ensure!(is_valid, "the locked log settings are invalid: `{lines}`");
     Ok(settings)
 }
 
-/// A machine on which whatever could be done when it was locked can be done.
+/// An environment in which every setting is possible, as when it was locked.
 struct UncheckedEnvironment;
 
 impl ConfigHost for UncheckedEnvironment {
@@ -163,7 +168,7 @@ mod tests {
         LogConfig::configured(conf, None).unwrap()
     }
 
-    /// What is held of a log, as another daemon reads it.
+    /// The locked settings as another daemon reads them.
     fn noted(config: &LogConfig) -> LockedLogSettings {
         serde_json::from_slice(&serde_json::to_vec(&config.locked_settings()).unwrap()).unwrap()
     }
@@ -186,7 +191,7 @@ mod tests {
         let (now, others) = found.apply_locked(&locked_settings).unwrap();
         assert_eq!(config.differs(&now), None);
         assert_eq!((now.path.clone(), now.writes()), (PathBuf::from(LOG), true));
-        // Another group has no business in the directory of the log.
+        // Another group gets no access to the directory.
         assert_eq!(now.access().group, None);
         assert_eq!(now.conf.unwrap().freq, 17, "what is not held is as found");
         assert_eq!(
@@ -214,7 +219,7 @@ mod tests {
         );
     }
 
-    /// The defaults have no room to leave, which no `auditd.conf` may say.
+    /// The default has `space_left` conflicts that no `auditd.conf` may have.
     #[test]
     fn defaults_can_be_held() {
         let config = configured(Settings::default());

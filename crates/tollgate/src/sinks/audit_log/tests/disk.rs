@@ -1,4 +1,4 @@
-//! A disk that does not do what it is asked.
+//! Failing disks.
 
 use std::io;
 
@@ -69,7 +69,7 @@ fn a_disk_that_fails_is_told_of_once_until_it_does_not() {
         test.log.append(EVENT, 1, &mut ());
         assert!(!test.log.report().contains(fails));
     }
-    // That something is written does not end what another call has told.
+    // A successful write does not end the fault of another operation.
     let error = io::Error::from(Errno::EIO);
     test.log.disk_failed(Fault::Flush, &error);
     test.log.append(EVENT, 1, &mut ());
@@ -101,7 +101,7 @@ fn a_log_that_cannot_be_opened_again_is_acted_upon() {
     assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
     assert!(test.log.report().contains("disk error detected = no"));
 
-    // The new log, after the old one has its new name.
+    // The new log, after the old one was renamed.
     fs::remove_dir_all(test.directory.path()).unwrap();
     test.log.rotate_on_signal(SignalSender::this());
     let actions = test.actions.taken();
@@ -109,7 +109,7 @@ fn a_log_that_cannot_be_opened_again_is_acted_upon() {
     assert_eq!(actions.last().unwrap(), "go Halt");
 }
 
-/// A file that cannot be brought to a disk.
+/// A file that cannot be flushed.
 fn pipe() -> fs::File {
     std::os::fd::OwnedFd::from(io::pipe().unwrap().1).into()
 }
@@ -144,7 +144,7 @@ fn a_log_that_is_closed_is_brought_to_the_disk() {
         test.log.append(EVENT, 1, &mut ());
         assert!(!test.log.flusher.is_busy());
         test.log.rotate(OldLogPolicy::AsConfigured);
-        // That of the old log, however it is flushed; one policy waits for it.
+        // The flush of the old log; only one policy waits for it.
         let waits = flush == Flush::Incremental;
         assert_eq!(test.log.flusher.is_busy(), !waits, "{flush:?}");
         assert_eq!(test.log.unflushed, 0);

@@ -1,8 +1,8 @@
-//! A log that `-e 2` has locked.
+//! A log locked by `-e 2`.
 
 use super::*;
 
-/// Another value for one key.
+/// Changes the value of one key.
 type Change = fn(&mut Settings);
 
 #[test]
@@ -44,7 +44,7 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
     let elsewhere =
         LogConfig::configured(locked.clone(), Some(path.with_extension("other"))).unwrap();
     assert!(!test.log.configure(Some(elsewhere), SignalSender::this()));
-    // What says nothing of that may change, and removes no log.
+    // Other settings may change, and remove no log.
     let enriched = Settings {
         log_format: LogFormat::Enriched,
         ..locked

@@ -1,4 +1,4 @@
-//! A directory of a test's own, and an id that nobody else on the machine has.
+//! The directory of a test, and an unused user id.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -9,20 +9,20 @@ use tempfile::TempDir;
 
 use super::workload::Workload;
 
-/// Where a test works. Removed at its end.
+/// The directory of a test; removed on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     _root: TempDir,
-    /// Uid and gid of its workloads.
+    /// The uid and gid of its workloads.
     pub(crate) id: u32,
-    /// Belongs to the workload's id.
+    /// Directory owned by the workload's id.
     pub(crate) work: PathBuf,
-    /// Belongs to root alone: for logs and rules.
+    /// Directory that only root can enter, for logs and rules.
     pub(crate) own: PathBuf,
 }
 
-impl Place {
-    /// Makes the directories.
+impl TestDir {
+    /// Creates the directories.
     pub(crate) fn new() -> Self {
         let root = tempfile::Builder::new()
             .prefix("tollgate-e2e.")
@@ -44,12 +44,12 @@ impl Place {
         }
     }
 
-    /// A workload of this place's id that works in [`Self::work`].
+    /// A workload with this id in [`Self::work`].
     pub(crate) fn workload(&self) -> Workload {
         Workload::new(self.id, &self.work)
     }
 
-    /// A file of the workload's id.
+    /// Creates a file owned by the workload's id.
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.work.join(name);
         fs::write(&path, text).unwrap();
@@ -57,7 +57,7 @@ impl Place {
         path
     }
 
-    /// A program of the workload's id.
+    /// Copies a program, owned by the workload's id.
     pub(crate) fn program(&self, name: &str, from: &str) -> PathBuf {
         let path = self.work.join(name);
         fs::copy(from, &path).unwrap();
@@ -66,7 +66,7 @@ impl Place {
         path
     }
 
-    /// A program of ours, compiled from C with these options, or a library.
+    /// Compiles C to a program or library with these options.
     #[track_caller]
     pub(crate) fn compiled(&self, name: &str, text: &str, options: &[&str]) -> PathBuf {
         let (source, path) = (self.own.join(format!("{name}.c")), self.own.join(name));
@@ -78,7 +78,7 @@ impl Place {
         path
     }
 
-    /// A directory of the workload's id.
+    /// Creates a directory owned by the workload's id.
     pub(crate) fn directory(&self, name: &str) -> PathBuf {
         let path = self.work.join(name);
         fs::create_dir_all(&path).unwrap();

@@ -1,48 +1,47 @@
-//! Why a command cannot be audited on this machine: the setting that forbids it, by name.
+//! Advice about errors of `tollgate run`: names the setting that prevents auditing.
 
 use std::fs;
 
 use nix::errno::Errno;
 use trace::RunError;
 
-/// Setting of the security module Yama.
+/// Ptrace restriction of the security module Yama.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-/// What to do about an error, where more is known than its text says.
+/// Returns advice about an error, if there is any.
 pub(super) fn advice(error: &RunError) -> Option<String> {
     match error {
         RunError::Trace(Errno::EPERM | Errno::EACCES) | RunError::Read(Errno::EPERM) => {
-            Some(not_traceable(scope()))
+            Some(trace_advice(ptrace_scope()))
         }
         RunError::Filter(Errno::EBUSY) => Some(
-            "a supervisor outside already has a listener for these processes, and there can be one: \
-             leave --no-result out"
+            "a supervisor already listens to the seccomp filter of this process, and only one can: \
+             omit --no-result"
                 .to_owned(),
         ),
         RunError::Filter(Errno::EINVAL | Errno::ENOSYS) => Some(
             "this kernel lacks CONFIG_SECCOMP_FILTER, or is older than 5.9".to_owned(),
         ),
         RunError::Filter(Errno::EPERM | Errno::EACCES) => Some(
-            "the sandbox that this runs in forbids seccomp(2): allow it in the container's profile"
+            "the sandbox of this process forbids seccomp(2): allow it in the container's profile"
                 .to_owned(),
         ),
         _ => None,
     }
 }
 
-fn scope() -> Option<u32> {
+fn ptrace_scope() -> Option<u32> {
     fs::read_to_string(YAMA).ok()?.trim().parse().ok()
 }
 
-fn not_traceable(scope: Option<u32>) -> String {
+fn trace_advice(scope: Option<u32>) -> String {
     match scope {
         Some(scope @ 2..) => format!(
-            "kernel.yama.ptrace_scope is {scope}, which forbids to look at one's own children; \
-             `sysctl kernel.yama.ptrace_scope=1`, by root, allows that and no more"
+            "kernel.yama.ptrace_scope is {scope}, which forbids tracing child processes; as root, \
+             `sysctl kernel.yama.ptrace_scope=1` allows it"
         ),
-        _ => "the sandbox that this runs in forbids ptrace(2) or process_vm_readv(2): allow them in the \
-              container's seccomp profile, or give it CAP_SYS_PTRACE; or something already traces \
-              this process tree"
+        _ => "the sandbox of this process forbids ptrace(2) or process_vm_readv(2), or another program \
+              traces it: allow them in the container's seccomp profile, or add CAP_SYS_PTRACE"
             .to_owned(),
     }
 }
@@ -52,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_setting_is_named() {
+    fn advice_names_the_setting() {
         for scope in [2, 3] {
-            let text = not_traceable(Some(scope));
+            let text = trace_advice(Some(scope));
             assert!(text.contains(&format!("kernel.yama.ptrace_scope is {scope}")));
         }
         for scope in [None, Some(0), Some(1)] {
-            assert!(not_traceable(scope).contains("seccomp profile"));
+            assert!(trace_advice(scope).contains("seccomp profile"));
         }
         assert!(
             advice(&RunError::Filter(Errno::EBUSY))

@@ -1,4 +1,4 @@
-//! The log as `auditd.conf` has it kept: rotated, enriched, on a disk that is full.
+//! The log settings of `auditd.conf`: rotation, enrichment, disk error actions.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -12,16 +12,16 @@ use support::event::AUSEARCH;
 use super::daemon::{Daemon, Stopped};
 use super::event::Event;
 use super::harness::{needs, wait_for};
-use super::place::Place;
 use super::step::{Step, step};
+use super::test_dir::TestDir;
 
-/// What `auditd` asks for in every configuration.
+/// Settings that `auditd` requires.
 pub(crate) const SPACE: &str = "space_left = 2\nadmin_space_left = 1\n";
 
-pub(crate) fn rule(place: &Place) -> String {
+pub(crate) fn rule(test_dir: &TestDir) -> String {
     format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k keeping\n",
-        place.id
+        test_dir.id
     )
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn rmdir() -> Step {
     step!("rmdir", "/etc/missing")
 }
 
-/// Events of the workload, and those of the daemon.
+/// Events of the workload, and records of the daemon.
 pub(crate) fn apart(stopped: &Stopped) -> (Vec<&Event>, Vec<&Event>) {
     stopped
         .events
@@ -44,7 +44,7 @@ fn kinds(events: &[&Event]) -> Vec<String> {
         .collect()
 }
 
-/// A small file system in memory, unmounted when it is dropped.
+/// A small tmpfs, unmounted on drop.
 pub(crate) struct Small<'a>(pub(crate) &'a Path);
 
 impl<'a> Small<'a> {
@@ -72,11 +72,11 @@ impl Drop for Small<'_> {
     }
 }
 
-/// A write fails by a limit of the process, as it would on a disk that fails.
-pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
-    let place = Place::new();
-    let log = place.own.join("audit.log");
-    let (program, ran) = (place.own.join("action"), place.own.join("ran"));
+/// `RLIMIT_FSIZE` makes a write fail, as a failing disk does.
+pub(crate) fn log_write_error_runs_its_action() {
+    let test_dir = TestDir::new();
+    let log = test_dir.own.join("audit.log");
+    let (program, ran) = (test_dir.own.join("action"), test_dir.own.join("ran"));
     let text = format!("#!/bin/sh\necho once >> {}\n", ran.display());
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o750)).unwrap();
@@ -84,7 +84,7 @@ pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
         "{SPACE}log_format = RAW\ndisk_error_action = EXEC {}\n",
         program.display()
     );
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
     let limit = |daemon: &Daemon, bytes: &str| {
         let status = Command::new("prlimit")
             .args(["--pid", &daemon.pid().to_string()])
@@ -92,28 +92,28 @@ pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
             .status();
         assert!(status.unwrap().success(), "cannot limit the daemon");
     };
-    place.workload().run(&vec![rmdir(); 3]);
+    test_dir.workload().run(&vec![rmdir(); 3]);
     daemon.flush();
-    // Room for a part of an event.
+    // Space for a part of an event.
     let bytes = fs::metadata(&log).unwrap().len() + 100;
     limit(&daemon, &bytes.to_string());
-    place.workload().run(&vec![rmdir(); 5]);
+    test_dir.workload().run(&vec![rmdir(); 5]);
     daemon.flush();
     wait_for("the program that is run then", || {
         ran.exists().then_some(())
     });
-    // Nothing is written until somebody says that it may be.
-    place.workload().run(&vec![rmdir(); 7]);
+    // Nothing is written until a signal resumes the log.
+    test_dir.workload().run(&vec![rmdir(); 7]);
     daemon.flush();
     limit(&daemon, "unlimited");
-    place.workload().run(&vec![rmdir(); 11]);
+    test_dir.workload().run(&vec![rmdir(); 11]);
     daemon.flush();
     daemon.signal(Signal::SIGUSR2);
     wait_for("the record of USR2", || {
         let text = fs::read_to_string(&log).unwrap();
         text.contains("type=DAEMON_RESUME").then_some(())
     });
-    place.workload().run(&vec![rmdir(); 13]);
+    test_dir.workload().run(&vec![rmdir(); 13]);
     assert!(daemon.has_printed("File too large"), "it says why");
     let stopped = daemon.stop_with(Signal::SIGTERM);
     let summary = &stopped.summary;
@@ -130,7 +130,7 @@ pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
     drop(stopped);
 }
 
-/// Lost events that the daemon's own records tell of.
+/// Lost events according to the daemon's records.
 pub(crate) fn told(own: &[&Event]) -> u64 {
     own.iter()
         .flat_map(|event| event.records[0].fields())
@@ -140,33 +140,33 @@ pub(crate) fn told(own: &[&Event]) -> u64 {
 }
 
 pub(crate) fn signals_rotate_and_reconfigure_the_log() {
-    let place = Place::new();
-    let log = place.own.join("audit.log");
+    let test_dir = TestDir::new();
+    let log = test_dir.own.join("audit.log");
     let conf = format!(
         "{SPACE}log_format = RAW\nnum_logs = 3\nmax_log_file_action = ROTATE\nmax_log_file = 8\n"
     );
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    place.workload().run(&[rmdir()]);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    test_dir.workload().run(&[rmdir()]);
     wait_for("the event", || (daemon.events().len() == 2).then_some(()));
     daemon.signal(Signal::SIGUSR1);
-    let old = place.own.join("audit.log.1");
+    let old = test_dir.own.join("audit.log.1");
     wait_for("the new log", || {
         (old.exists() && log.exists()).then_some(())
     });
     daemon.signal(Signal::SIGUSR2);
     let has = |kind: &str| fs::read_to_string(&log).unwrap().contains(kind);
-    // Signals that wait together are taken by their number, not in the order they were sent.
+    // Pending signals are delivered by number, not in the order of sending.
     wait_for("the record of USR2", || {
         has("type=DAEMON_RESUME").then_some(())
     });
-    let file = place.own.join("auditd.conf");
+    let file = test_dir.own.join("auditd.conf");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("RAW", "ENRICHED")).unwrap();
     daemon.signal(Signal::SIGHUP);
     wait_for("the configuration", || {
         has("type=DAEMON_CONFIG").then_some(())
     });
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!((stopped.summary.written, stopped.summary.lost), (2, 0));
     let (events, own) = apart(&stopped);
@@ -195,7 +195,7 @@ pub(crate) fn signals_rotate_and_reconfigure_the_log() {
     assert_eq!(kinds(&old), ["DAEMON_START", "SYSCALL"]);
 }
 
-/// What is in the file of the log's configuration, changed.
+/// Changes the file with the log's configuration.
 fn changed(file: &Path, from: &str, to: &str) -> String {
     let text = fs::read_to_string(file).unwrap();
     let changed = text.replace(from, to);
@@ -203,15 +203,18 @@ fn changed(file: &Path, from: &str, to: &str) -> String {
     changed
 }
 
-pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
-    let place = Place::new();
-    let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
+pub(crate) fn locked_log_keeps_its_path() {
+    let test_dir = TestDir::new();
+    let (log, other) = (
+        test_dir.own.join("audit.log"),
+        test_dir.own.join("other.log"),
+    );
     let conf = format!(
         "{SPACE}log_format = RAW\nwrite_logs = yes\nnum_logs = 3\nmax_log_file = 8\nmax_log_file_action = ROTATE\n"
     );
-    let rules = format!("{}-e 2\n", rule(&place));
-    let daemon = Daemon::start_configured(&place, &rules, &log, &conf);
-    let file = place.own.join("auditd.conf");
+    let rules = format!("{}-e 2\n", rule(&test_dir));
+    let daemon = Daemon::start_configured(&test_dir, &rules, &log, &conf);
+    let file = test_dir.own.join("auditd.conf");
     let here = changed(&file, "RAW", "ENRICHED");
     let records = |kind: &str, result: &str| {
         let text = fs::read_to_string(&log).unwrap();
@@ -237,26 +240,26 @@ pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
             (records("type=DAEMON_CONFIG ", "res=failed") == number).then_some(())
         });
     }
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     daemon.flush();
-    // What does not move or shorten it is taken.
+    // Settings that do not move or shorten the log are accepted.
     fs::write(&file, here).unwrap();
     daemon.signal(Signal::SIGHUP);
     wait_for("the configuration", || {
         (records("type=DAEMON_CONFIG ", "res=success") == 1).then_some(())
     });
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     daemon.flush();
-    // More often than there may be logs.
+    // More rotations than logs may exist.
     for number in 1..=4 {
         daemon.signal(Signal::SIGUSR1);
-        let oldest = place.own.join(format!("audit.log.{number}"));
+        let oldest = test_dir.own.join(format!("audit.log.{number}"));
         wait_for("a new log, and all old ones", || {
             (oldest.exists() && log.exists() && records("type=DAEMON_ROTATE ", "") == 1)
                 .then_some(())
         });
     }
-    let oldest = super::event::events(&fs::read(place.own.join("audit.log.4")).unwrap());
+    let oldest = super::event::events(&fs::read(test_dir.own.join("audit.log.4")).unwrap());
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!((stopped.summary.written, stopped.summary.lost), (2, 0));
     assert!(!other.exists(), "it has moved all the same");
@@ -268,23 +271,26 @@ pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
     assert_eq!(enriched, [false, true], "neither format nor path was taken");
 }
 
-/// A log that has moved before, and one that could not.
-pub(crate) fn what_is_locked_is_the_log_that_is_written() {
-    let place = Place::new();
-    let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
+/// A log that was moved before, and a log that could not be moved.
+pub(crate) fn locked_log_is_the_one_in_use() {
+    let test_dir = TestDir::new();
+    let (log, other) = (
+        test_dir.own.join("audit.log"),
+        test_dir.own.join("other.log"),
+    );
     let conf = format!("{SPACE}log_format = RAW\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    let file = place.own.join("auditd.conf");
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    let file = test_dir.own.join("auditd.conf");
     let first = fs::read_to_string(&file).unwrap();
     let moved = changed(&file, log.to_str().unwrap(), other.to_str().unwrap());
-    // Nothing can be written to a directory.
-    let in_vain = changed(&file, log.to_str().unwrap(), place.own.to_str().unwrap());
+    // A directory cannot be written to.
+    let in_vain = changed(&file, log.to_str().unwrap(), test_dir.own.to_str().unwrap());
     let hang_up = |daemon: &Daemon, text: &str, path: &Path, record: &str| {
         fs::write(&file, text).unwrap();
         daemon.signal(Signal::SIGHUP);
         wait_for("the record of HUP", || {
             let text = fs::read_to_string(path).unwrap_or_default();
-            // What becomes of the rules is told after it.
+            // The result for the rules is printed after it.
             text.lines()
                 .rfind(|line| line.starts_with("type=DAEMON_"))
                 .is_some_and(|line| line.contains(record))
@@ -303,7 +309,7 @@ pub(crate) fn what_is_locked_is_the_log_that_is_written() {
         &other,
         "state=changed",
     );
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     daemon.flush();
     let text = fs::read_to_string(&other).unwrap();
     assert!(text.contains("\u{1d}ARCH=x86_64"), "{text}");
@@ -313,22 +319,25 @@ pub(crate) fn what_is_locked_is_the_log_that_is_written() {
     assert!(last.ends_with(other.to_str().unwrap()), "{last}");
 }
 
-/// The daemon is root without the right to pass over modes: it cannot write a file that is closed to writers.
-pub(crate) fn a_rotation_that_does_not_happen_costs_no_event() {
-    let place = Place::new();
-    let (log, old) = (place.own.join("audit.log"), place.own.join("audit.log.1"));
-    // As a daemon of an older version leaves it when it is killed amid a rotation.
+/// The daemon is root without `CAP_DAC_OVERRIDE`: it cannot write a read-only file.
+pub(crate) fn failed_rotation_loses_no_event() {
+    let test_dir = TestDir::new();
+    let (log, old) = (
+        test_dir.own.join("audit.log"),
+        test_dir.own.join("audit.log.1"),
+    );
+    // The state that an older version leaves when killed during a rotation.
     fs::write(&log, "").unwrap();
     fs::set_permissions(&log, fs::Permissions::from_mode(0o400)).unwrap();
-    // Nothing can be renamed to that.
+    // The rename to this name fails.
     fs::create_dir(&old).unwrap();
     let conf = format!("{SPACE}log_format = RAW\nnum_logs = 2\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    place.workload().run(&[rmdir()]);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    test_dir.workload().run(&[rmdir()]);
     daemon.flush();
     daemon.signal(Signal::SIGUSR1);
     daemon.wait_for_line("cannot rotate the log");
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     daemon.flush();
     let writes = |daemon: &Daemon| {
         let text = fs::read_to_string(&daemon.log).unwrap();
@@ -340,7 +349,7 @@ pub(crate) fn a_rotation_that_does_not_happen_costs_no_event() {
     wait_for("the new log", || {
         (old.is_file() && log.exists()).then_some(())
     });
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!((stopped.summary.written, stopped.summary.lost), (3, 0));
     let (events, _own) = apart(&stopped);
@@ -349,20 +358,26 @@ pub(crate) fn a_rotation_that_does_not_happen_costs_no_event() {
     assert_eq!(mode & 0o777, 0o400, "it is open to writers");
 }
 
-pub(crate) fn the_group_of_the_log_has_the_old_ones_too() {
-    let place = Place::new();
-    let (log, old) = (place.own.join("audit.log"), place.own.join("audit.log.1"));
-    // What somebody has put there is no log.
-    let (link, target) = (place.own.join("audit.log.2"), place.own.join("target"));
+pub(crate) fn log_group_applies_to_rotated_logs() {
+    let test_dir = TestDir::new();
+    let (log, old) = (
+        test_dir.own.join("audit.log"),
+        test_dir.own.join("audit.log.1"),
+    );
+    // A file of another program is not a log.
+    let (link, target) = (
+        test_dir.own.join("audit.log.2"),
+        test_dir.own.join("target"),
+    );
     fs::write(&target, "").unwrap();
     symlink(&target, &link).unwrap();
     let before = fs::metadata(&target).unwrap().mode();
     let conf = format!("{SPACE}log_format = RAW\nnum_logs = 4\nlog_group = adm\n");
     fs::write(&old, "").unwrap();
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
     let adm = Group::from_name("adm").unwrap().unwrap().gid.as_raw();
     let holds = |group: u32, modes: [u32; 3]| {
-        for (path, mode) in [&place.own, &log, &old].into_iter().zip(modes) {
+        for (path, mode) in [&test_dir.own, &log, &old].into_iter().zip(modes) {
             let about = fs::metadata(path).unwrap();
             let is = (about.gid(), about.mode() & 0o7777);
             assert_eq!(is, (group, mode), "{}", path.display());
@@ -370,7 +385,7 @@ pub(crate) fn the_group_of_the_log_has_the_old_ones_too() {
         assert_eq!(fs::metadata(&target).unwrap().mode(), before);
     };
     holds(adm, [0o750, 0o640, 0o440]);
-    let file = place.own.join("auditd.conf");
+    let file = test_dir.own.join("auditd.conf");
     for (number, (from, to)) in (1..).zip([("adm", "root"), ("root", "adm")]) {
         let text = changed(
             &file,
@@ -391,11 +406,11 @@ pub(crate) fn the_group_of_the_log_has_the_old_ones_too() {
     daemon.stop_with(Signal::SIGTERM);
 }
 
-pub(crate) fn another_priority_holds_at_once() {
-    let place = Place::new();
-    let log = place.own.join("audit.log");
+pub(crate) fn priority_change_applies_at_once() {
+    let test_dir = TestDir::new();
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{SPACE}log_format = RAW\npriority_boost = 3\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
     let nice = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
         let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")));
@@ -404,11 +419,11 @@ pub(crate) fn another_priority_holds_at_once() {
             .find(|stat| stat.contains("(tlg-log)"))
             .unwrap();
         let (_, fields) = stat.rsplit_once(") ").unwrap();
-        // The nineteenth field of all, of which two are before the name's end.
+        // Field 19 of `stat`; two fields precede the end of the name.
         fields.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
     };
     assert_eq!(nice(), -3);
-    let file = place.own.join("auditd.conf");
+    let file = test_dir.own.join("auditd.conf");
     fs::write(&file, changed(&file, "boost = 3", "boost = 7")).unwrap();
     daemon.signal(Signal::SIGHUP);
     wait_for("the other priority", || (nice() == -7).then_some(()));
@@ -420,11 +435,11 @@ pub(crate) fn stock_ausearch_reads_an_enriched_log() {
         Path::new(AUSEARCH).exists(),
         "ausearch, of Debian's package auditd",
     );
-    let place = Place::new();
-    let log = place.own.join("audit.log");
+    let test_dir = TestDir::new();
+    let log = test_dir.own.join("audit.log");
     let conf = format!("{SPACE}log_format = ENRICHED\nname_format = user\nname = web1\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    place.workload().run(&vec![rmdir(); 3]);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    test_dir.workload().run(&vec![rmdir(); 3]);
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!((stopped.summary.written, stopped.summary.lost), (3, 0));
     let found = |arguments: &[&str]| {
@@ -438,7 +453,7 @@ pub(crate) fn stock_ausearch_reads_an_enriched_log() {
     };
     let text = found(&["-i", "-k", "keeping", "--node", "web1"]);
     assert_eq!(text.matches("syscall=rmdir").count(), 3, "{text}");
-    let unknown = format!("uid=unknown({})", place.id);
+    let unknown = format!("uid=unknown({})", test_dir.id);
     assert!(text.contains(&unknown), "{text}");
     for kind in ["DAEMON_START", "DAEMON_END"] {
         assert!(found(&["-m", kind]).contains(kind));

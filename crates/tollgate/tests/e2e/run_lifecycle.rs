@@ -1,5 +1,4 @@
-//! `tollgate run` where things end badly, all at once, or in great number: nothing hangs, and what is not
-//! recorded is counted.
+//! `tollgate run` with killed, concurrent and many tasks: nothing hangs, and losses are counted.
 
 use std::fs;
 use std::path::Path;
@@ -10,16 +9,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::harness::wait_for;
-use super::place::Place;
 use super::run::Run;
+use super::test_dir::TestDir;
 
-/// With results, and without.
+/// Rules that need results, and rules that do not.
 const BOTH: [&[&str]; 2] = [&[], &["--no-result"]];
 const PYTHON: &str = "/usr/bin/python3";
 
 pub(crate) fn ten_thousand_short_processes() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S execve -k exec\n");
+    let test_dir = TestDir::new();
+    let run = Run::new(&test_dir, "-a always,exit -F arch=b64 -S execve -k exec\n");
     let script = "i=0; while [ $i -lt 10000 ]; do /bin/true; i=$((i+1)); done";
     for options in BOTH {
         let mut command = run.command(options, &["sh", "-c", script]);
@@ -34,10 +33,10 @@ pub(crate) fn ten_thousand_short_processes() {
 }
 
 pub(crate) fn two_hundred_threads_at_once() {
-    let place = Place::new();
-    place.file("file", "");
+    let test_dir = TestDir::new();
+    test_dir.file("file", "");
     let run = Run::new(
-        &place,
+        &test_dir,
         "-a always,exit -F arch=b64 -S openat,close -k open\n",
     );
     let script = "\
@@ -59,13 +58,13 @@ for thread in threads: thread.join()
     }
 }
 
-pub(crate) fn tasks_that_end_in_a_stop_hang_nobody() {
-    let place = Place::new();
+pub(crate) fn tasks_killed_in_a_stop_do_not_hang() {
+    let test_dir = TestDir::new();
     let run = Run::new(
-        &place,
+        &test_dir,
         "-a always,exit -F arch=b64 -S openat,close -k open\n",
     );
-    // The main thread ends the process, or another process kills it, while others are stopped.
+    // The main thread exits the process, or another process kills it, while other threads are stopped.
     let script = "\
 import os, signal, threading
 def work():
@@ -89,14 +88,17 @@ print('done')
         assert_eq!(ran.succeeded().output.stdout.as_bstr(), "done\n");
         let stderr = ran.output.stderr.as_bstr();
         assert!(stderr.is_empty() || stderr.contains_str("lost"), "{stderr}");
-        assert!(no_process_of(place.id));
+        assert!(no_process_of(test_dir.id));
     }
 }
 
-pub(crate) fn a_killed_supervisor_takes_the_command_along() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S execve,openat -k x\n");
-    // A child of the command and a grandchild; without results its calls fail from then on.
+pub(crate) fn killed_supervisor_ends_the_command() {
+    let test_dir = TestDir::new();
+    let run = Run::new(
+        &test_dir,
+        "-a always,exit -F arch=b64 -S execve,openat -k x\n",
+    );
+    // A child and a grandchild of the command; without results, later syscalls fail.
     let script = "(while cat /etc/hostname >/dev/null; do :; done) & \
                   while cat /etc/hostname >/dev/null; do :; done";
     for options in BOTH {
@@ -113,15 +115,15 @@ pub(crate) fn a_killed_supervisor_takes_the_command_along() {
         kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).unwrap();
         child.wait().unwrap();
         wait_for("the end of the command", || {
-            no_process_of(place.id).then_some(())
+            no_process_of(test_dir.id).then_some(())
         });
         fs::remove_file(&run.log).unwrap();
     }
 }
 
-pub(crate) fn a_full_log_is_counted_and_stops_nobody() {
-    let place = Place::new();
-    let small = place.directory("small");
+pub(crate) fn full_log_losses_are_counted() {
+    let test_dir = TestDir::new();
+    let small = test_dir.directory("small");
     let mount = |arguments: &[&str]| {
         let status = Command::new(arguments[0])
             .args(&arguments[1..])
@@ -129,7 +131,7 @@ pub(crate) fn a_full_log_is_counted_and_stops_nobody() {
             .unwrap();
         assert!(status.success(), "{arguments:?}");
     };
-    let options = format!("size=64k,uid={},mode=0700", place.id);
+    let options = format!("size=64k,uid={},mode=0700", test_dir.id);
     mount(&[
         "mount",
         "-t",
@@ -140,7 +142,7 @@ pub(crate) fn a_full_log_is_counted_and_stops_nobody() {
         small.to_str().unwrap(),
     ]);
     let _unmount = Unmount(&small);
-    let mut run = Run::new(&place, "-a always,exit -F arch=b64 -S execve -k exec\n");
+    let mut run = Run::new(&test_dir, "-a always,exit -F arch=b64 -S execve -k exec\n");
     run.log = small.join("log");
     let script = "i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i+1)); done; exit 4";
     for options in BOTH {
@@ -174,10 +176,10 @@ impl Drop for Unmount<'_> {
     }
 }
 
-/// A shell with job control inside, and a shell that controls tollgate as its job.
+/// A shell with job control under tollgate, and a shell with tollgate as its job.
 pub(crate) fn job_control_passes_through() {
-    let place = Place::new();
-    let run = Run::new(&place, "-a always,exit -F arch=b64 -S execve -k exec\n");
+    let test_dir = TestDir::new();
+    let run = Run::new(&test_dir, "-a always,exit -F arch=b64 -S execve -k exec\n");
     let bash = ["bash", "--norc", "--noprofile", "-i"];
     let steps = "sleep 60\n|>,^Z|Stopped,jobs\n|sleep 60,fg\n|sleep 60,^C|>,echo status=$?\n|status=130,exit 7\n|";
     for options in BOTH {
@@ -194,13 +196,13 @@ pub(crate) fn job_control_passes_through() {
             .replace("jobs\n|sleep 60", "jobs\n|Stopped");
         assert_eq!(dialogue(&run, &run.plain(&bash), &steps), Some(7));
         wait_for("the end of the job", || {
-            no_process_of(place.id).then_some(())
+            no_process_of(test_dir.id).then_some(())
         });
         let _log = fs::remove_file(&run.log);
     }
 }
 
-/// Runs a command on a pseudo-terminal of its own; types each text and waits for what must follow it.
+/// Runs a command on a pseudo-terminal; types each text and waits for the expected output.
 #[track_caller]
 fn dialogue(run: &Run<'_>, command: &Command, steps: &str) -> Option<i32> {
     const TERMINAL: &str = "\
@@ -260,7 +262,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     output.status.code()
 }
 
-/// Whether nobody of an id runs any more; who has ended and waits for its parent does not.
+/// Whether no process of an id runs; zombies do not count.
 fn no_process_of(id: u32) -> bool {
     let processes = fs::read_dir("/proc").unwrap();
     let alive = processes.flatten().any(|process| {

@@ -1,4 +1,4 @@
-//! What `auditctl` shows: the stock one of the kernel, and ours of the daemon, after the same commands.
+//! The output of stock `auditctl` for the kernel and of tollgate's for the daemon, after the same commands.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use nix::sys::signal::Signal;
 
 use super::daemon::{Account, CommandOutput, Daemon};
 use super::kernel_audit::{Lock, State, auditctl};
-use super::place::Place;
+use super::test_dir::TestDir;
 
-/// Commands that both obey in silence, and that leave the kernel's audit disabled. The tasks that they are
-/// about are of nobody.
-fn commands(place: &Place) -> String {
-    let (id, work) = (place.id, place.work.display());
+/// Commands that both accept without output and that leave the kernel's audit disabled. Their rules match no
+/// existing task.
+fn commands(test_dir: &TestDir) -> String {
+    let (id, work) = (test_dir.id, test_dir.work.display());
     format!(
         "## of every kind\n\
          -D\n\
@@ -37,7 +37,7 @@ fn commands(place: &Place) -> String {
     )
 }
 
-/// Puts the settings of the kernel's audit back, and takes its rules away.
+/// Restores the settings of the kernel's audit and deletes its rules.
 struct PutBack(State);
 
 impl Drop for PutBack {
@@ -54,7 +54,7 @@ impl Drop for PutBack {
     }
 }
 
-/// Which `auditctl` is installed: its version, 3 or 4.
+/// The major version of the installed `auditctl`, 3 or 4.
 fn installed() -> &'static str {
     if auditctl(&["-v"]).contains(" version 3.") {
         "3"
@@ -63,7 +63,7 @@ fn installed() -> &'static str {
     }
 }
 
-/// Lines of a status, but for the numbers that are those of each auditor alone.
+/// Lines of a status without the numbers that differ between the auditors.
 fn settings(status: &str) -> Vec<String> {
     const OWN: [&str; 4] = ["pid", "lost", "backlog", "backlog_wait_time_actual"];
     let lines = status.lines().map(|line| {
@@ -73,14 +73,14 @@ fn settings(status: &str) -> Vec<String> {
     lines.collect()
 }
 
-pub(crate) fn what_is_shown_is_what_stock_auditctl_shows() {
+pub(crate) fn auditctl_output_matches_stock() {
     let lock = Lock::take();
     let before = PutBack(State::unused(&lock));
-    let place = Place::new();
-    let file = place.own.join("commands");
-    fs::write(&file, commands(&place)).unwrap();
+    let test_dir = TestDir::new();
+    let file = test_dir.own.join("commands");
+    fs::write(&file, commands(&test_dir)).unwrap();
     let file = file.to_str().unwrap();
-    let daemon = Daemon::start(&place, "");
+    let daemon = Daemon::start(&test_dir, "");
     let version = installed();
     let ours = |words: &[&str]| {
         let CommandOutput {

@@ -1,4 +1,4 @@
-//! A daemon as it is seen from outside: its status, again and again, and its metrics.
+//! Status with `--watch`, and metrics.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -10,20 +10,20 @@ use nix::sys::signal::Signal;
 use support::wait::PATIENCE;
 
 use super::daemon::{CommandOutput, Daemon, program};
-use super::place::Place;
 use super::step::step;
+use super::test_dir::TestDir;
 
-/// Has the kernel count the runs of programs.
+/// The sysctl that makes the kernel count program runs.
 pub(crate) const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
-fn rule(place: &Place) -> String {
+fn rule(test_dir: &TestDir) -> String {
     format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k outside\n",
-        place.id
+        test_dir.id
     )
 }
 
-/// A setting of the kernel, put back when it is dropped.
+/// A sysctl, restored on drop.
 pub(crate) struct Setting(&'static str, String);
 
 impl Setting {
@@ -40,7 +40,7 @@ impl Drop for Setting {
     }
 }
 
-/// Asks for a path; the answer, head and body.
+/// Sends a GET request; returns the response, head and body.
 #[track_caller]
 fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -50,16 +50,16 @@ fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-pub(crate) fn metrics_are_told_to_who_asks() {
-    let place = Place::new();
-    let socket = place.own.join("metrics");
+pub(crate) fn metrics_are_served() {
+    let test_dir = TestDir::new();
+    let socket = test_dir.own.join("metrics");
     let settings = format!("metrics = \"{}\"\n", socket.display());
-    let daemon = Daemon::start_with_settings(&place, &rule(&place), &settings);
-    place
+    let daemon = Daemon::start_with_settings(&test_dir, &rule(&test_dir), &settings);
+    test_dir
         .workload()
         .run(&vec![step!("rmdir", "/etc/missing"); 3]);
     daemon.flush();
-    // Who says nothing, or half a request, and goes away keeps nobody waiting.
+    // Clients that send nothing or half a request do not block others.
     drop(UnixStream::connect(&socket).unwrap());
     UnixStream::connect(&socket)
         .unwrap()
@@ -86,7 +86,8 @@ pub(crate) fn metrics_are_told_to_who_asks() {
     assert!(ask("/").0.starts_with("HTTP/1.1 404 "));
     daemon.end(Signal::SIGTERM);
 
-    let daemon = Daemon::start_with_settings(&place, &rule(&place), "metrics = \"127.0.0.1:0\"\n");
+    let daemon =
+        Daemon::start_with_settings(&test_dir, &rule(&test_dir), "metrics = \"127.0.0.1:0\"\n");
     let port = listening_port(daemon.pid());
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -98,7 +99,7 @@ pub(crate) fn metrics_are_told_to_who_asks() {
     daemon.end(Signal::SIGTERM);
 }
 
-/// The TCP port of IPv4 that a process listens on.
+/// The IPv4 TCP port on which a process listens.
 ///
 /// # Source
 /// `Documentation/networking/proc_net_tcp.rst`: local address, state (`0A` is LISTEN) and inode.
@@ -120,11 +121,11 @@ fn listening_port(pid: u32) -> u16 {
     port.unwrap()
 }
 
-pub(crate) fn the_status_is_watched_and_has_the_runs_of_programs() {
-    let place = Place::new();
+pub(crate) fn status_watch_shows_program_runs() {
+    let test_dir = TestDir::new();
     let _counted = Setting::set(BPF_STATS, "1");
-    let daemon = Daemon::start(&place, &rule(&place));
-    place
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    test_dir
         .workload()
         .run(&vec![step!("rmdir", "/etc/missing"); 5]);
     daemon.flush();

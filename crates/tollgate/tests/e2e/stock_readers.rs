@@ -1,5 +1,5 @@
-//! One run, two logs: stock programs answer the same of tollgate's as of the kernel's, but for the differences
-//! in `tests/differential/known.toml`.
+//! Stock readers give the same answers for tollgate's log and the kernel's log of one run, except for the
+//! differences in `tests/differential/known.toml`.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,14 +16,14 @@ use super::differential::expect_permitted;
 use super::event::{Event, events};
 use super::harness::{needs_auparse, wait_for};
 use super::kernel_audit::{KernelAudit, Lock, auditctl};
-use super::place::Place;
 use super::scenario;
+use super::test_dir::TestDir;
 
-/// What `auditd` asks for in every configuration.
+/// Settings that `auditd` requires.
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\n";
-/// Number that tells the group of those who log in from the ids of the workloads.
+/// Offset of the group of login tasks from the ids of the workloads.
 const LOGIN: u32 = 800_000;
-/// No login uid.
+/// The unset login uid.
 const UNSET: u32 = u32::MAX;
 
 const SESSION: &str = include_str!("../../../../tests/differential/session.txt");
@@ -31,9 +31,9 @@ const REFUSED: &str = include_str!("../../../../tests/differential/refused.txt")
 const WALK: &str = include_str!("../../../../tests/differential/walk.c");
 const SAY: &str = include_str!("../../../../tests/differential/say.c");
 
-/// Both auditors at work.
+/// Both running auditors.
 struct Run<'a> {
-    place: &'a Place,
+    test_dir: &'a TestDir,
     kernel: KernelAudit,
     daemon: Daemon,
 }
@@ -50,52 +50,52 @@ impl Run<'_> {
         });
     }
 
-    /// Messages of one who logs in.
+    /// The messages of a login.
     #[track_caller]
     fn login(&self, say: &Path, auid: u32, text: &str) {
-        let file = self.place.own.join("messages");
+        let file = self.test_dir.own.join("messages");
         fs::write(&file, text).unwrap();
         let mut command = Command::new(say);
-        command.args([(self.place.id + LOGIN).to_string(), auid.to_string()]);
+        command.args([(self.test_dir.id + LOGIN).to_string(), auid.to_string()]);
         let said = command.stdin(File::open(file).unwrap()).status();
         assert!(said.unwrap().success());
     }
 }
 
-pub(crate) fn stock_programs_answer_the_same_of_both_logs() {
+pub(crate) fn stock_readers_agree_on_both_logs() {
     needs_auparse();
     let lock = Lock::take();
-    let place = Place::new();
-    let walk = place.compiled("walk", WALK, &["-lauparse"]);
-    let say = place.compiled("say", SAY, &[]);
-    scenario::prepare(&place);
-    // A message of a task with an audit context comes with records of its call, and none has a context where
-    // messages are all that the kernel's audit is used for.
-    let spared = format!("-a never,task -F gid={}\n", place.id + LOGIN);
-    let rules = spared + &scenario::rules(&place);
-    let kernel = KernelAudit::start(&lock, &place, &rules);
-    let log = place.own.join("audit.log");
-    let daemon = Daemon::start_with_messages(&place, &rules, &log, CONF, "multicast");
+    let test_dir = TestDir::new();
+    let walk = test_dir.compiled("walk", WALK, &["-lauparse"]);
+    let say = test_dir.compiled("say", SAY, &[]);
+    scenario::prepare(&test_dir);
+    // The message of a task with an audit context comes with records of its syscall; no task has a context where
+    // the kernel's audit is used for messages only.
+    let spared = format!("-a never,task -F gid={}\n", test_dir.id + LOGIN);
+    let rules = spared + &scenario::rules(&test_dir);
+    let kernel = KernelAudit::start(&lock, &test_dir, &rules);
+    let log = test_dir.own.join("audit.log");
+    let daemon = Daemon::start_with_messages(&test_dir, &rules, &log, CONF, "multicast");
     let run = Run {
-        place: &place,
+        test_dir: &test_dir,
         kernel,
         daemon,
     };
-    let marks = ["begin", "end"].map(|word| format!("{word}-{}", place.id));
+    let marks = ["begin", "end"].map(|word| format!("{word}-{}", test_dir.id));
     run.mark(&marks[0]);
     run.login(&say, UNSET, REFUSED);
     run.login(&say, 33, SESSION);
-    run.mark(&format!("middle-{}", place.id));
+    run.mark(&format!("middle-{}", test_dir.id));
     let middle = next_second();
-    scenario::run(&place);
-    // A message stands before events of the same tick of the clock that are not in the log yet.
+    scenario::run(&test_dir);
+    // A message precedes events of the same clock tick that are not yet in the log.
     run.daemon.flush();
     run.mark(&marks[1]);
 
     let Run { kernel, daemon, .. } = run;
     let theirs_text = kernel.text();
     let mut theirs = kernel.stop();
-    theirs.retain(|event| scenario::holds(&place, event));
+    theirs.retain(|event| scenario::holds(&test_dir, event));
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!((stopped.code, stopped.summary.lost), (Some(0), 0));
     drop(lock);
@@ -109,8 +109,8 @@ pub(crate) fn stock_programs_answer_the_same_of_both_logs() {
         marks: [&marks[0], &marks[1]],
         events: &comparison.both,
     };
-    let values = values(&place, &theirs, &theirs_text, middle);
-    let directory = place.own.join("answers");
+    let values = values(&test_dir, &theirs, &theirs_text, middle);
+    let directory = test_dir.own.join("answers");
     let Outcome {
         same,
         permitted,
@@ -126,7 +126,7 @@ pub(crate) fn stock_programs_answer_the_same_of_both_logs() {
     assert_eq!(relayed(&ours_text, &marks), relayed(&theirs_text, &marks));
 }
 
-/// Waits for a second in which nothing has happened yet.
+/// Waits for the start of a second without events.
 fn next_second() -> u64 {
     let now = || {
         SystemTime::now()
@@ -140,9 +140,14 @@ fn next_second() -> u64 {
     })
 }
 
-/// What the words of the questions stand for.
-fn values(place: &Place, theirs: &[Event], log: &[u8], middle: u64) -> Vec<(&'static str, String)> {
-    let work = place.work.display();
+/// Values of the words in braces in the questions.
+fn values(
+    test_dir: &TestDir,
+    theirs: &[Event],
+    log: &[u8],
+    middle: u64,
+) -> Vec<(&'static str, String)> {
+    let work = test_dir.work.display();
     let started = theirs.iter().find(|event| event.all("EXECVE").count() != 0);
     let started = started.unwrap();
     let login = events(log).into_iter().find(|event| {
@@ -152,8 +157,8 @@ fn values(place: &Place, theirs: &[Event], log: &[u8], middle: u64) -> Vec<(&'st
     vec![
         ("key", "calls".into()),
         ("other", "tree".into()),
-        ("uid", place.id.to_string()),
-        ("gid", place.id.to_string()),
+        ("uid", test_dir.id.to_string()),
+        ("gid", test_dir.id.to_string()),
         ("pid", started.syscall("pid").into()),
         ("ppid", started.syscall("ppid").into()),
         ("file", format!("{work}/tree/secret")),
@@ -165,7 +170,7 @@ fn values(place: &Place, theirs: &[Event], log: &[u8], middle: u64) -> Vec<(&'st
     ]
 }
 
-/// What the kernel has written between two messages, as it stands in a log.
+/// The kernel's log between two messages.
 pub(crate) fn relayed(log: &[u8], marks: &[String; 2]) -> Vec<BString> {
     let of_kernel = |line: &&[u8]| !answers::is_of_tollgate(line).unwrap();
     let lines: Vec<&[u8]> = log.lines().filter(of_kernel).collect();

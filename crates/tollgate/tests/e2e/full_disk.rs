@@ -1,29 +1,29 @@
-//! A disk that is full: nothing is lost in silence, and nothing at all where old logs may go.
+//! A full disk: losses are counted and reported; if old logs may be removed, nothing is lost.
 
 use std::fs;
 
 use nix::sys::signal::Signal;
 
 use super::daemon::Daemon;
-use super::keeping::{SPACE, Small, apart, rmdir, rule, told};
-use super::place::Place;
+use super::log_settings::{SPACE, Small, apart, rmdir, rule, told};
+use super::test_dir::TestDir;
 
-pub(crate) fn what_a_full_disk_loses_is_counted_and_told() {
-    let place = Place::new();
-    let path = place.own.join("small");
+pub(crate) fn full_disk_losses_are_counted_and_reported() {
+    let test_dir = TestDir::new();
+    let path = test_dir.own.join("small");
     let small = Small::mount(&path, "512k");
     let ballast = small.0.join("ballast");
     fs::write(&ballast, vec![0; 300 << 10]).unwrap();
     let log = small.0.join("audit.log");
     let conf = format!("{SPACE}log_format = RAW\ndisk_full_action = SYSLOG\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    // Some 800 bytes each: more than there is room for.
-    place.workload().run(&vec![rmdir(); 1000]);
-    // None of them may come into the room that is made now: it would be full again, and the last
-    // losses could not be told.
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    // Some 800 bytes each, in total more than the disk holds.
+    test_dir.workload().run(&vec![rmdir(); 1000]);
+    // No pending event may use the space freed now: the disk would be full again, and the last losses could not
+    // be reported.
     daemon.flush();
     fs::remove_file(&ballast).unwrap();
-    place.workload().run(&vec![rmdir(); 20]);
+    test_dir.workload().run(&vec![rmdir(); 20]);
     let stopped = daemon.stop_with(Signal::SIGTERM);
     let summary = &stopped.summary;
     assert_eq!(summary.matched, 1020);
@@ -36,7 +36,7 @@ pub(crate) fn what_a_full_disk_loses_is_counted_and_told() {
     assert_eq!(stopped.code, Some(3), "a loss is not success");
     let (events, own) = apart(&stopped);
     assert_eq!(u64::try_from(events.len()).unwrap(), summary.written);
-    // The call, its directory, its path, its title: no event is in the log in part.
+    // SYSCALL, CWD, PATH, PROCTITLE: no event is in the log in part.
     for event in &events {
         assert_eq!(event.records.len(), 4, "{event}");
     }
@@ -44,19 +44,19 @@ pub(crate) fn what_a_full_disk_loses_is_counted_and_told() {
     drop(stopped);
 }
 
-/// What has no room is written to the log that follows when the oldest has gone.
-pub(crate) fn a_full_disk_that_is_rotated_loses_nothing() {
-    let place = Place::new();
-    let path = place.own.join("small");
+/// Events without room are written to the next log after the oldest log has been removed.
+pub(crate) fn rotation_on_a_full_disk_loses_nothing() {
+    let test_dir = TestDir::new();
+    let path = test_dir.own.join("small");
     let small = Small::mount(&path, "512k");
     let log = small.0.join("audit.log");
     let conf = format!("{SPACE}log_format = RAW\nnum_logs = 3\ndisk_full_action = ROTATE\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    place.workload().run(&vec![rmdir(); 400]);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    test_dir.workload().run(&vec![rmdir(); 400]);
     daemon.flush();
-    // In one batch, of which about half has room.
+    // One batch, of which about half fits.
     daemon.signal(Signal::SIGSTOP);
-    place.workload().run(&vec![rmdir(); 400]);
+    test_dir.workload().run(&vec![rmdir(); 400]);
     daemon.signal(Signal::SIGCONT);
     daemon.flush();
     assert!(!small.0.join("audit.log.3").exists());

@@ -1,4 +1,4 @@
-//! What the daemon refuses to start with: it says why, and attaches nothing.
+//! Startup errors: the daemon reports the cause and attaches nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::daemon::program;
-use super::place::Place;
+use super::test_dir::TestDir;
 
-/// A daemon that did not start.
+/// A daemon that failed to start.
 struct Refusal {
     code: Option<i32>,
     said: String,
 }
 
-/// Starts the daemon, which must end by itself without having audited.
+/// Starts the daemon, which must exit before it is ready.
 #[track_caller]
 fn refuse(command: &mut Command, options: &[&str], rules: &Path, log: &Path) -> Refusal {
     let output = command
@@ -36,10 +36,10 @@ fn refuse(command: &mut Command, options: &[&str], rules: &Path, log: &Path) -> 
 }
 
 pub(crate) fn a_missing_configuration_file_exits_with_6() {
-    let place = Place::new();
-    let (rules, log) = (place.own.join("rules"), place.own.join("audit.log"));
+    let test_dir = TestDir::new();
+    let (rules, log) = (test_dir.own.join("rules"), test_dir.own.join("audit.log"));
     fs::write(&rules, "-a always,exit -F arch=b64 -S mkdir\n").unwrap();
-    let missing = place.own.join("missing.conf");
+    let missing = test_dir.own.join("missing.conf");
     for option in ["--config", "--auditd-conf"] {
         let options = [option, missing.to_str().unwrap()];
         let refused = refuse(&mut Command::new(program()), &options, &rules, &log);
@@ -56,11 +56,11 @@ pub(crate) fn a_missing_configuration_file_exits_with_6() {
     }
 }
 
-/// Nothing but programs on functions can refuse a call; rules that ask for more than can be known are named.
-pub(crate) fn what_cannot_be_denied_is_said() {
-    let place = Place::new();
-    let (rules, log) = (place.own.join("rules"), place.own.join("audit.log"));
-    let settings = place.own.join("tollgate.toml");
+/// Only BPF programs on functions can deny a syscall; rules that need unavailable facts are named.
+pub(crate) fn undeniable_syscalls_are_reported() {
+    let test_dir = TestDir::new();
+    let (rules, log) = (test_dir.own.join("rules"), test_dir.own.join("audit.log"));
+    let settings = test_dir.own.join("tollgate.toml");
     fs::write(&settings, "[on_loss]\ndeny = [\"deny\"]\n").unwrap();
     for (rule, word) in [
         (
@@ -82,11 +82,11 @@ pub(crate) fn what_cannot_be_denied_is_said() {
     }
 }
 
-pub(crate) fn broken_rules_attach_nothing() {
-    let place = Place::new();
+pub(crate) fn invalid_rules_attach_nothing() {
+    let test_dir = TestDir::new();
     let good = "-a always,exit -F arch=b64 -S openat -k good\n";
     let long = format!("-a always,exit -S openat -F key={}\n", "x".repeat(100_000));
-    // Text, then line and column of what is wrong with it.
+    // Rule text, and the line and column of its error.
     let cases: [(&str, String, u32, u32); 9] = [
         (
             "unknown field",
@@ -124,43 +124,46 @@ pub(crate) fn broken_rules_attach_nothing() {
         ("unknown option", "-Z\n".into(), 2, 1),
     ];
     for (name, text, line, column) in cases {
-        let (rules, log) = (place.own.join("rules"), place.own.join("audit.log"));
+        let (rules, log) = (test_dir.own.join("rules"), test_dir.own.join("audit.log"));
         fs::write(&rules, format!("{good}{text}")).unwrap();
         let refusal = refuse(&mut Command::new(program()), &[], &rules, &log);
         let said = &refusal.said;
         assert_eq!(refusal.code, Some(1), "{name}:\n{said}");
-        let place = if column == 0 {
+        let position = if column == 0 {
             format!("{}:{line}", rules.display())
         } else {
             format!("{}:{line}:{column}", rules.display())
         };
-        assert!(said.contains(&place), "{name} is not at {place}:\n{said}");
+        assert!(
+            said.contains(&position),
+            "{name} is not at {position}:\n{said}"
+        );
         assert!(said.contains("nothing is attached"), "{name}:\n{said}");
         assert!(!log.exists(), "{name}: a log without auditing");
     }
 }
 
-pub(crate) fn an_unprivileged_user_is_told_so() {
-    let place = Place::new();
-    let copy = place.program("tollgate", program().to_str().unwrap());
-    let rules = place.file("rules", "-a always,exit -F arch=b64 -S openat\n");
-    let log = place.work.join("audit.log");
+pub(crate) fn unprivileged_user_gets_an_error() {
+    let test_dir = TestDir::new();
+    let copy = test_dir.program("tollgate", program().to_str().unwrap());
+    let rules = test_dir.file("rules", "-a always,exit -F arch=b64 -S openat\n");
+    let log = test_dir.work.join("audit.log");
     let mut command = Command::new(copy);
-    let refusal = refuse(command.uid(place.id).gid(place.id), &[], &rules, &log);
+    let refusal = refuse(command.uid(test_dir.id).gid(test_dir.id), &[], &rules, &log);
     assert_eq!(refusal.code, Some(4), "{}", refusal.said);
     assert!(refusal.said.contains("root"), "{}", refusal.said);
     assert_eq!(refusal.said.lines().count(), 1, "{}", refusal.said);
     assert!(!log.exists());
 }
 
-pub(crate) fn an_unsafe_log_directory_is_refused() {
-    let place = Place::new();
-    let rules = place.own.join("rules");
+pub(crate) fn unsafe_log_directory_is_refused() {
+    let test_dir = TestDir::new();
+    let rules = test_dir.own.join("rules");
     fs::write(&rules, "-a always,exit -F arch=b64 -S rmdir\n").unwrap();
-    let open = place.own.join("open");
+    let open = test_dir.own.join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-    for directory in [open.as_path(), &place.work] {
+    for directory in [open.as_path(), &test_dir.work] {
         let refusal = refuse(
             &mut Command::new(program()),
             &[],

@@ -1,5 +1,5 @@
-//! Where `tollgate run` works, and what it says where it does not. The settings of Yama are tried in
-//! `tests/vm`.
+//! Environments of `tollgate run`: where it works, and its messages where it does not. `tests/vm` tests the
+//! settings of Yama.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +8,15 @@ use bstr::ByteSlice as _;
 
 use super::daemon::program;
 use super::harness::needs;
-use super::place::Place;
 use super::run::Run;
+use super::test_dir::TestDir;
 
 const RULES: &str = "-a always,exit -F arch=b64 -S openat -k open\n";
 
-/// Namespaces of their own for users, processes and mounts, and not one capability.
-pub(crate) fn a_container_without_rights() {
-    let place = Place::new();
-    let run = Run::new(&place, RULES);
+/// New user, PID and mount namespaces without capabilities.
+pub(crate) fn unprivileged_container() {
+    let test_dir = TestDir::new();
+    let run = Run::new(&test_dir, RULES);
     let container = [
         "unshare",
         "--map-current-user",
@@ -52,21 +52,21 @@ pub(crate) fn a_container_without_rights() {
     }
 }
 
-/// `scripts/run.sh`, which is `make run`, by a user without rights.
+/// `scripts/run.sh`, which `make run` calls, without root.
 pub(crate) fn make_run_without_root() {
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     for (directory, name) in [("scripts", "run.sh"), ("examples", "first.rules")] {
-        place.directory(directory);
+        test_dir.directory(directory);
         let text = fs::read_to_string(repository.join(directory).join(name)).unwrap();
-        place.file(&format!("{directory}/{name}"), &text);
+        test_dir.file(&format!("{directory}/{name}"), &text);
     }
-    place.directory("target");
-    place.directory("target/release");
-    place.program("target/release/tollgate", program().to_str().unwrap());
-    let run = Run::new(&place, RULES);
+    test_dir.directory("target");
+    test_dir.directory("target/release");
+    test_dir.program("target/release/tollgate", program().to_str().unwrap());
+    let run = Run::new(&test_dir, RULES);
     let mut command = run.plain(&["sh", "scripts/run.sh"]);
-    // It is built.
+    // The build is up to date.
     let output = command
         .env("MAKE", "true")
         .env_remove("CARGO_TARGET_DIR")
@@ -93,10 +93,10 @@ pub(crate) fn make_run_without_root() {
     );
 }
 
-/// Sandboxes that answer EPERM to one call.
-pub(crate) fn what_a_sandbox_forbids_is_named() {
-    let place = Place::new();
-    let run = Run::new(&place, RULES);
+/// Sandboxes that fail one syscall with EPERM.
+pub(crate) fn sandbox_restrictions_are_named() {
+    let test_dir = TestDir::new();
+    let run = Run::new(&test_dir, RULES);
     let sandbox = "\
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None)

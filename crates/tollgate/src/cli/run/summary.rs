@@ -1,4 +1,4 @@
-//! The account at the end of `tollgate run`: matched is written plus lost.
+//! The summary at the end of `tollgate run`: events matched, written and lost.
 
 use std::fmt::{self, Display};
 
@@ -7,26 +7,26 @@ use trace::RunStats;
 use crate::messages::info;
 use crate::sinks::queue::SinkStats;
 
-/// What became of the events.
-pub(super) struct Account {
+/// Counters of the destinations.
+pub(super) struct SinkCounters {
     pub(super) log: Option<SinkStats>,
     pub(super) view: Option<SinkStats>,
 }
 
-impl Account {
-    /// Says what is missing; to who watches, also what there was.
-    pub(super) fn tell(&self, counts: RunStats) {
+impl SinkCounters {
+    /// Prints the summary if events are printed, or if some are lost or incomplete.
+    pub(super) fn report(&self, counts: RunStats) {
         let summary = Summary {
             counts,
-            account: self,
+            counters: self,
         };
-        if self.view.is_some() || !summary.is_whole() {
+        if self.view.is_some() || !summary.is_complete() {
             info(&summary.to_string());
         }
     }
 
-    /// What was wanted first: the log, or else the view.
-    fn main(&self) -> SinkStats {
+    /// Returns the counters of the log, or of the console if there is no log.
+    fn primary(&self) -> SinkStats {
         let main = self.log.as_ref().or(self.view.as_ref());
         main.cloned().unwrap_or_default()
     }
@@ -34,22 +34,22 @@ impl Account {
 
 struct Summary<'a> {
     counts: RunStats,
-    account: &'a Account,
+    counters: &'a SinkCounters,
 }
 
 impl Summary<'_> {
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         let RunStats {
             lost, incomplete, ..
         } = self.counts;
-        lost + incomplete + self.account.main().unwritten == 0
+        lost + incomplete + self.counters.primary().unwritten == 0
     }
 }
 
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.counts;
-        let main = self.account.main();
+        let main = self.counters.primary();
         write!(
             f,
             "stopped: matched {}, written {}, lost {}",
@@ -58,7 +58,7 @@ impl Display for Summary<'_> {
             counts.lost + main.unwritten
         )?;
         if counts.lost != 0 {
-            write!(f, "; by tasks that could not be looked at: {}", counts.lost)?;
+            write!(f, "; tasks that could not be inspected: {}", counts.lost)?;
         }
         if main.unwritten != 0 {
             write!(f, "; not written: {} ({})", main.unwritten, main.reason)?;
@@ -66,13 +66,13 @@ impl Display for Summary<'_> {
         if counts.incomplete != 0 {
             write!(
                 f,
-                "; incomplete, since the memory of the caller could not be read: {}",
+                "; incomplete, memory of the caller not readable: {}",
                 counts.incomplete
             )?;
         }
-        match (&self.account.log, &self.account.view) {
+        match (&self.counters.log, &self.counters.view) {
             (Some(_), Some(view)) if view.unwritten != 0 => {
-                write!(f, "; left out of the view: {}", view.unwritten)
+                write!(f, "; not printed: {}", view.unwritten)
             }
             _ => Ok(()),
         }
@@ -92,8 +92,8 @@ mod tests {
     }
 
     #[test]
-    fn matched_is_written_and_lost() {
-        let account = Account {
+    fn matched_is_the_sum_of_written_and_lost() {
+        let counters = SinkCounters {
             log: Some(written(5, 2)),
             view: Some(written(4, 3)),
         };
@@ -105,20 +105,20 @@ mod tests {
         };
         let summary = Summary {
             counts,
-            account: &account,
+            counters: &counters,
         };
         assert_eq!(
             summary.to_string(),
-            "stopped: matched 8, written 5, lost 3; by tasks that could not be looked at: 1; \
-             not written: 2 (full); incomplete, since the memory of the caller could not be read: 2; \
-             left out of the view: 3"
+            "stopped: matched 8, written 5, lost 3; tasks that could not be inspected: 1; \
+             not written: 2 (full); incomplete, memory of the caller not readable: 2; \
+             not printed: 3"
         );
-        assert!(!summary.is_whole());
+        assert!(!summary.is_complete());
     }
 
     #[test]
-    fn a_whole_account_is_short() {
-        let account = Account {
+    fn summary_without_losses_is_short() {
+        let counters = SinkCounters {
             log: None,
             view: Some(written(5, 0)),
         };
@@ -128,9 +128,9 @@ mod tests {
         };
         let summary = Summary {
             counts,
-            account: &account,
+            counters: &counters,
         };
         assert_eq!(summary.to_string(), "stopped: matched 5, written 5, lost 0");
-        assert!(summary.is_whole());
+        assert!(summary.is_complete());
     }
 }

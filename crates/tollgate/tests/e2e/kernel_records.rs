@@ -1,4 +1,4 @@
-//! Messages of the kernel's audit: in the log among the events, and the kernel's audit as it was before.
+//! The kernel's own records: they are in the log, and the kernel's audit is restored afterwards.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,28 +12,28 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, sendto, socket,
 };
 
-use super::answers::relayed;
 use super::daemon::{Account, Daemon, program};
 use super::event::{Event, ausearch};
+use super::handover::{Bpf, opens};
 use super::harness::wait_for;
 use super::kernel_audit::{KernelAudit, Lock, State, auditctl};
-use super::place::Place;
 use super::step::{Step, step};
-use super::survive::{Bpf, opens};
+use super::stock_readers::relayed;
+use super::test_dir::TestDir;
 
-/// What `auditd` asks for in every configuration.
+/// Settings that `auditd` requires.
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\n";
-/// The other format, with a node.
+/// The enriched format, with a node.
 const ENRICHED: &str = "log_format = ENRICHED\nname_format = HOSTNAME\n";
-/// tollgate's serials begin here, and the kernel's below.
+/// The first serial of tollgate; the kernel's serials are lower.
 const FIRST_SERIAL: u32 = 0x8000_0000;
-/// A login uid that nobody has.
+/// An unused login uid.
 const AUID: &str = "424242";
 
-fn rule(place: &Place) -> String {
+fn rule(test_dir: &TestDir) -> String {
     format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k messages\n",
-        place.id
+        test_dir.id
     )
 }
 
@@ -41,19 +41,19 @@ fn rmdir() -> Step {
     step!("rmdir", "/etc/missing")
 }
 
-fn start(place: &Place, how: &str) -> Daemon {
-    let log = place.own.join("audit.log");
-    Daemon::start_with_messages(place, &rule(place), &log, CONF, how)
+fn start(test_dir: &TestDir, how: &str) -> Daemon {
+    let log = test_dir.own.join("audit.log");
+    Daemon::start_with_messages(test_dir, &rule(test_dir), &log, CONF, how)
 }
 
-/// A shell that says this.
+/// A shell that sends this message.
 fn shell(text: &str) {
     let mut command = Command::new("sh");
     let quiet = command.args(["-c", text]).stderr(Stdio::null());
     quiet.status().unwrap();
 }
 
-/// Waits for the event that a part of a line is in.
+/// Waits for the event that contains this text.
 #[track_caller]
 fn logged(daemon: &Daemon, part: &str) -> Event {
     wait_for(part, || {
@@ -62,28 +62,28 @@ fn logged(daemon: &Daemon, part: &str) -> Event {
     })
 }
 
-pub(crate) fn what_programs_and_the_kernel_say_is_in_the_log() {
+pub(crate) fn user_and_kernel_records_are_logged() {
     let lock = Lock::take();
     let before = State::unused(&lock);
-    let place = Place::new();
-    let daemon = start(&place, "unicast");
+    let test_dir = TestDir::new();
+    let daemon = start(&test_dir, "unicast");
     let during = State::ask();
     assert_eq!(during.rules, ["-a never,task"]);
     assert_eq!(during.number("enabled"), 1);
     assert_eq!(during.number("pid"), daemon.pid());
     assert_eq!(during.number("backlog_wait_time"), 0, "no task ever waits");
 
-    // Each is in the log before the next happens.
+    // Each is in the log before the next one is sent.
     let mut expected = Vec::new();
     for round in 0..3 {
-        place.workload().run(&[rmdir()]);
+        test_dir.workload().run(&[rmdir()]);
         wait_for("the event", || {
             let of_calls = |event: &&Event| event.serial >= FIRST_SERIAL;
             let count = daemon.events().iter().filter(of_calls).count();
             (count == round + 1).then_some(())
         });
         expected.push("SYSCALL");
-        let text = format!("e2e-{}-{round}", place.id);
+        let text = format!("e2e-{}-{round}", test_dir.id);
         auditctl(&["-m", &text]);
         let event = logged(&daemon, &text);
         assert_eq!(event.records[0].kind, "USER");
@@ -117,7 +117,7 @@ pub(crate) fn what_programs_and_the_kernel_say_is_in_the_log() {
         .collect();
     assert_eq!(kinds, expected);
     for (kind, text) in [
-        ("USER", format!("e2e-{}-1", place.id)),
+        ("USER", format!("e2e-{}-1", test_dir.id)),
         ("LOGIN", AUID.to_owned()),
         ("ANOM_ABEND", "sig=11".to_owned()),
     ] {
@@ -126,23 +126,23 @@ pub(crate) fn what_programs_and_the_kernel_say_is_in_the_log() {
     }
 }
 
-pub(crate) fn beside_auditd_messages_are_read_and_nothing_is_changed() {
+pub(crate) fn beside_auditd_records_are_read_only() {
     let lock = Lock::take();
-    let place = Place::new();
-    let auditd = KernelAudit::start_with(&lock, &place, &rule(&place), ENRICHED);
+    let test_dir = TestDir::new();
+    let auditd = KernelAudit::start_with(&lock, &test_dir, &rule(&test_dir), ENRICHED);
     let before = State::ask();
-    let log = place.own.join("audit.log");
+    let log = test_dir.own.join("audit.log");
     let conf = format!("space_left = 2\nadmin_space_left = 1\n{ENRICHED}");
-    let daemon = Daemon::start_with_messages(&place, &rule(&place), &log, &conf, "auto");
+    let daemon = Daemon::start_with_messages(&test_dir, &rule(&test_dir), &log, &conf, "auto");
     assert_eq!(State::ask(), before);
-    let marks = ["first", "last"].map(|word| format!("{word}-{}", place.id));
+    let marks = ["first", "last"].map(|word| format!("{word}-{}", test_dir.id));
     for text in &marks {
         auditctl(&["-m", text]);
         logged(&daemon, text);
         wait_for("the message in the log of auditd", || {
             auditd.text().contains_str(text).then_some(())
         });
-        place.workload().run(&[rmdir()]);
+        test_dir.workload().run(&[rmdir()]);
     }
     let (ours, theirs) = (fs::read(&log).unwrap(), auditd.text());
     let lines = relayed(&ours, &marks);
@@ -158,10 +158,10 @@ pub(crate) fn beside_auditd_messages_are_read_and_nothing_is_changed() {
     auditd.stop();
 }
 
-pub(crate) fn what_a_killed_daemon_has_changed_is_put_back() {
+pub(crate) fn changes_of_a_killed_daemon_are_restored() {
     let lock = Lock::take();
     let before = State::unused(&lock);
-    let place = Place::new();
+    let test_dir = TestDir::new();
     let kill = |daemon: Daemon| {
         daemon.signal(Signal::SIGKILL);
         daemon.wait();
@@ -169,27 +169,27 @@ pub(crate) fn what_a_killed_daemon_has_changed_is_put_back() {
         assert_eq!(left.rules, ["-a never,task"], "nobody pays meanwhile");
         assert_eq!(left.number("enabled"), 1);
     };
-    kill(start(&place, "unicast"));
-    // One that goes on where the first was killed, and knows what was before.
-    let daemon = start(&place, "auto");
-    let text = format!("e2e-{}", place.id);
+    kill(start(&test_dir, "unicast"));
+    // A daemon that continues after the first was killed, and knows the state before it.
+    let daemon = start(&test_dir, "auto");
+    let text = format!("e2e-{}", test_dir.id);
     auditctl(&["-m", &text]);
     logged(&daemon, &text);
     kill(daemon);
-    let daemon = start(&place, "auto");
+    let daemon = start(&test_dir, "auto");
     let log: PathBuf = daemon.log.clone();
     daemon.stop_with(Signal::SIGTERM);
     assert_eq!(State::ask(), before);
     assert!(!ausearch(&log, &["-m", "USER"]).is_empty());
-    // One that wants nothing of it puts it back at once.
-    kill(start(&place, "unicast"));
-    let daemon = start(&place, "off");
+    // A daemon that does not read kernel records restores the state at once.
+    kill(start(&test_dir, "unicast"));
+    let daemon = start(&test_dir, "off");
     assert_eq!(State::ask(), before);
     daemon.stop_with(Signal::SIGTERM);
     assert_eq!(State::ask(), before);
 }
 
-/// Sends messages of a program to the kernel, as fast as that takes them.
+/// Sends user messages to the kernel at the highest rate.
 fn say(texts: impl Iterator<Item = String>) {
     const AUDIT_USER: u16 = 1005;
     const NLM_F_REQUEST: u16 = 1;
@@ -207,20 +207,20 @@ fn say(texts: impl Iterator<Item = String>) {
         message.extend(NLM_F_REQUEST.to_ne_bytes());
         message.extend([0; 8]);
         message.extend(text.as_bytes());
-        // The kernel ends the text in the last byte.
+        // The kernel terminates the text in the last byte.
         message.push(0);
         let kernel = NetlinkAddr::new(0, 0);
         sendto(audit.as_raw_fd(), &message, &kernel, MsgFlags::empty()).unwrap();
     }
 }
 
-pub(crate) fn a_daemon_that_leaves_writes_what_it_was_sent() {
+pub(crate) fn exiting_daemon_writes_received_records() {
     const SENT: usize = 4000;
     let lock = Lock::take();
     let before = State::unused(&lock);
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
     let pins = bpf.pins();
     let start = || {
         let options = [
@@ -229,28 +229,28 @@ pub(crate) fn a_daemon_that_leaves_writes_what_it_was_sent() {
             "--kernel-messages",
             "unicast",
         ];
-        let rules = format!("{}-r 40\n", opens(&place, "left"));
-        Daemon::start_with_options(&place, &program(), "", &rules, &options.map(OsStr::new))
+        let rules = format!("{}-r 40\n", opens(&test_dir, "left"));
+        Daemon::start_with_options(&test_dir, &program(), "", &rules, &options.map(OsStr::new))
     };
     let daemon = start();
-    // What is lost within a second of the record before waits for the next one.
-    place.workload().burst(&file, 20);
+    // Losses within a second of the last record are reported in the next one.
+    test_dir.workload().burst(&file, 20);
     logged(&daemon, "op=lost-events");
-    place.workload().burst(&file, 20);
-    // It is behind when it is told to leave.
+    test_dir.workload().burst(&file, 20);
+    // It is behind when it is told to exit.
     daemon.signal(Signal::SIGSTOP);
-    say((0..SENT).map(|number| format!("left-{}-{number}-", place.id)));
+    say((0..SENT).map(|number| format!("left-{}-{number}-", test_dir.id)));
     daemon.signal(Signal::SIGCONT);
     let Account { summary, log, .. } = daemon.end(Signal::SIGQUIT);
     let left = State::ask();
-    // The next one knows how the kernel's audit was.
+    // The next daemon knows the earlier state of the kernel's audit.
     start().end(Signal::SIGTERM);
     assert_eq!(State::ask(), before);
     let (enabled, reader) = (left.number("enabled"), left.number("pid"));
     assert_eq!((enabled, reader), (1, 0), "on, for the next daemon");
     assert_eq!(left.rules, ["-a never,task"], "nobody pays meanwhile");
     let text = fs::read(&log).unwrap();
-    let missing = |number: &usize| !text.contains_str(format!("left-{}-{number}-", place.id));
+    let missing = |number: &usize| !text.contains_str(format!("left-{}-{number}-", test_dir.id));
     let missing = (0..SENT).filter(missing).count();
     let told = text.to_str().unwrap().lines();
     let told = told.filter_map(|line| line.split_once("op=lost-events lost="));

@@ -1,21 +1,21 @@
-//! Start, life and end of the daemon, and what it leaves alone.
+//! Start, operation and end of the daemon, and state that it must not change.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use super::calls;
 use super::daemon::{Daemon, program};
 use super::harness::wait_for;
 use super::kernel_audit::{Lock, State};
-use super::place::Place;
+use super::raw_syscalls;
 use super::step::{CWD, Step, step};
+use super::test_dir::TestDir;
 
-fn rule(place: &Place) -> String {
+fn rule(test_dir: &TestDir) -> String {
     format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k life\n",
-        place.id
+        test_dir.id
     )
 }
 
@@ -23,29 +23,29 @@ fn rmdir() -> Step {
     step!("rmdir", "/etc/missing")
 }
 
-pub(crate) fn signals_end_it_with_a_summary() {
+pub(crate) fn signals_stop_the_daemon_with_a_summary() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let place = Place::new();
-        let daemon = Daemon::start(&place, &rule(&place));
-        place.workload().run(&[rmdir(), rmdir()]);
+        let test_dir = TestDir::new();
+        let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+        test_dir.workload().run(&[rmdir(), rmdir()]);
         let stopped = daemon.stop_with(signal);
         assert_eq!(stopped.code, Some(0), "{signal}");
         assert_eq!(stopped.events.len(), 2, "{signal}");
         assert_eq!(stopped.summary.matched, 2, "{signal}");
         assert_eq!(stopped.summary.written, 2, "{signal}");
         assert_eq!(stopped.summary.lost, 0, "{signal}");
-        place.workload().run(&[rmdir()]);
+        test_dir.workload().run(&[rmdir()]);
         let after = super::event::events(&fs::read(&stopped.log).unwrap());
         assert_eq!(after.len(), 2, "nothing is written after the end");
     }
 }
 
-pub(crate) fn events_are_written_while_it_runs() {
-    let place = Place::new();
-    let daemon = Daemon::start(&place, &rule(&place));
-    // Each event finds the daemon asleep: the next comes only after the last one is in the log.
+pub(crate) fn events_are_written_at_once() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    // The daemon is idle at each event: the next event follows only when the last one is in the log.
     for expected in 1..=20 {
-        place.workload().run(&[rmdir()]);
+        test_dir.workload().run(&[rmdir()]);
         wait_for("an event in the log", || {
             (daemon.events().len() == expected).then_some(())
         });
@@ -53,7 +53,7 @@ pub(crate) fn events_are_written_while_it_runs() {
     daemon.stop();
 }
 
-/// Numbers of the BPF programs that a process holds.
+/// IDs of the BPF programs that a process holds.
 fn programs(pid: u32) -> Vec<u32> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {
@@ -66,25 +66,31 @@ fn programs(pid: u32) -> Vec<u32> {
     numbers
 }
 
-pub(crate) fn a_killed_daemon_leaves_nothing_attached() {
-    let place = Place::new();
-    let daemon = Daemon::start(&place, &rule(&place));
+pub(crate) fn killed_daemon_leaves_nothing_attached() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
     let programs = programs(daemon.pid());
     assert!(!programs.is_empty());
-    assert!(programs.iter().all(|&program| calls::has_program(program)));
-    place.workload().run(&[rmdir()]);
+    assert!(
+        programs
+            .iter()
+            .all(|&program| raw_syscalls::has_program(program))
+    );
+    test_dir.workload().run(&[rmdir()]);
     let log = daemon.log.clone();
     wait_for("the event", || (daemon.events().len() == 1).then_some(()));
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     wait_for("the kernel to drop the programs", || {
-        let gone = programs.iter().all(|&program| !calls::has_program(program));
+        let gone = programs
+            .iter()
+            .all(|&program| !raw_syscalls::has_program(program));
         gone.then_some(())
     });
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     assert_eq!(super::event::events(&fs::read(log).unwrap()).len(), 1);
-    let daemon = Daemon::start(&place, &rule(&place));
-    place.workload().run(&[rmdir()]);
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    test_dir.workload().run(&[rmdir()]);
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!(
         (stopped.summary.written, stopped.events.len()),
@@ -94,8 +100,8 @@ pub(crate) fn a_killed_daemon_leaves_nothing_attached() {
 }
 
 pub(crate) fn only_named_syscalls_are_attached() {
-    let place = Place::new();
-    let id = place.id;
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     for (rule, expected) in [
         (
             format!("-a always,exit -F arch=b64 -S openat,stat -F uid={id} -k a\n"),
@@ -121,9 +127,9 @@ pub(crate) fn only_named_syscalls_are_attached() {
             vec!["sys_exit"],
         ),
     ] {
-        let daemon = Daemon::start(&place, &rule);
-        let mut attached = calls::attached(daemon.pid());
-        // Kernels before v6.10 show the start of an exec elsewhere.
+        let daemon = Daemon::start(&test_dir, &rule);
+        let mut attached = raw_syscalls::attached(daemon.pid());
+        // Kernels before v6.10 have another tracepoint at the start of an exec.
         let before = attached.len();
         attached.retain(|name| !name.starts_with("sys_enter_exec"));
         if attached.len() != before {
@@ -135,28 +141,28 @@ pub(crate) fn only_named_syscalls_are_attached() {
 }
 
 pub(crate) fn daemon_is_not_audited() {
-    let place = Place::new();
-    let copy = place.program("tollgate", program().to_str().unwrap());
+    let test_dir = TestDir::new();
+    let copy = test_dir.program("tollgate", program().to_str().unwrap());
     let rules = format!(
         "-a always,exit -F arch=b64 -S read,write,openat,close,futex,mmap,munmap,epoll_wait,poll,ppoll,\
          clock_nanosleep,bpf,fdatasync,ioctl,exit_group,rt_sigprocmask,sched_yield -F exe={} -k self\n\
          -a always,exit -F arch=b64 -S rmdir -F uid={} -k life\n",
         copy.display(),
-        place.id
+        test_dir.id
     );
-    let daemon = Daemon::start_program(&place, &copy, "", &rules);
+    let daemon = Daemon::start_program(&test_dir, &copy, "", &rules);
     for _ in 0..50 {
-        place.workload().run(&[rmdir()]);
+        test_dir.workload().run(&[rmdir()]);
     }
     let own = daemon.pid().to_string();
     let status = Command::new(&copy)
         .arg("check")
-        .arg(place.own.join("rules"))
+        .arg(test_dir.own.join("rules"))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .unwrap();
-    assert!(status.code().is_some());
+    assert_eq!(status.code(), Some(0), "tollgate check");
     let stopped = daemon.stop();
     let of_daemon = stopped
         .events
@@ -174,15 +180,15 @@ pub(crate) fn daemon_is_not_audited() {
     );
 }
 
-pub(crate) fn two_daemons_see_the_same() {
-    let place = Place::new();
-    let one = Daemon::start_program(&place, &program(), "one.", &rule(&place));
-    let two = Daemon::start_program(&place, &program(), "two.", &rule(&place));
-    place
+pub(crate) fn two_daemons_record_the_same() {
+    let test_dir = TestDir::new();
+    let one = Daemon::start_program(&test_dir, &program(), "one.", &rule(&test_dir));
+    let two = Daemon::start_program(&test_dir, &program(), "two.", &rule(&test_dir));
+    test_dir
         .workload()
         .run(&[rmdir(), rmdir(), step!("openat", CWD, "missing", 0)]);
     let one = one.stop();
-    place.workload().run(&[rmdir()]);
+    test_dir.workload().run(&[rmdir()]);
     let two = two.stop();
     assert_eq!((one.events.len(), two.events.len()), (2, 3));
     for (left, right) in one.events.iter().zip(&two.events) {
@@ -191,12 +197,12 @@ pub(crate) fn two_daemons_see_the_same() {
     }
 }
 
-pub(crate) fn kernel_audit_is_left_alone() {
+pub(crate) fn kernel_audit_is_unchanged() {
     let _lock = Lock::take();
     let before = State::ask();
-    let place = Place::new();
-    let daemon = Daemon::start(&place, &rule(&place));
-    place.workload().run(&[rmdir()]);
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    test_dir.workload().run(&[rmdir()]);
     let during = State::ask();
     let stopped = daemon.stop();
     assert_eq!(stopped.events.len(), 1);

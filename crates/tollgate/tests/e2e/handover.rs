@@ -1,4 +1,4 @@
-//! What outlives a daemon, and what the next one makes of it.
+//! Pinned state that outlives a daemon, and its use by the next daemon.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use bstr::ByteSlice as _;
 use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::Signal;
 
-use super::calls;
 use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event;
 use super::harness::needs;
 use super::harness::wait_for;
-use super::outside::{BPF_STATS, Setting};
-use super::place::Place;
+use super::raw_syscalls;
+use super::status_metrics::{BPF_STATS, Setting};
 use super::step::step;
+use super::test_dir::TestDir;
 
-/// A bpf file system of a test's own.
+/// A private BPF file system.
 pub(crate) struct Bpf(PathBuf);
 
 impl Bpf {
-    pub(crate) fn mount(place: &Place) -> Self {
-        let path = place.own.join("bpf");
+    pub(crate) fn mount(test_dir: &TestDir) -> Self {
+        let path = test_dir.own.join("bpf");
         fs::create_dir(&path).unwrap();
         let mut mount = Command::new("mount");
         let mounted = mount.args(["-t", "bpf", "bpf"]).arg(&path).status();
@@ -36,7 +36,7 @@ impl Bpf {
         Self(path)
     }
 
-    /// Where a daemon pins.
+    /// The directory of the daemon's pins.
     pub(crate) fn pins(&self) -> PathBuf {
         self.0.join("tollgate")
     }
@@ -48,19 +48,20 @@ impl Drop for Bpf {
     }
 }
 
-/// What is pinned, but for notes about plans, which come and go.
+/// Names of pinned objects, without plan snapshots, which come and go.
 pub(crate) fn names(pins: &Path) -> Vec<String> {
     let names = fs::read_dir(pins).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| !name.starts_with("plan-")).collect()
 }
 
-/// Lets time pass where the time itself is what the test varies, or limits a load.
+/// Sleeps. Only where the time itself is varied by the test, or limits the rate of a load: there is no condition
+/// to wait for.
 fn delay(time: Duration) {
     poll(&mut [], PollTimeout::try_from(time).unwrap()).unwrap();
 }
 
-/// Programs that open a file without end, and how often they have.
+/// Programs that open a file in a loop, and the number of opens.
 struct Load {
     opens: AtomicU32,
     stop: AtomicBool,
@@ -68,10 +69,10 @@ struct Load {
 
 impl Load {
     const OPENS: u32 = 50;
-    /// Between two programs, so that the ring has room for all events until the next daemon has started.
+    /// Pause between two programs: the ring must hold all events until the next daemon has started.
     const INTERVAL: Duration = Duration::from_millis(10);
 
-    /// Waits until a number of programs more have run.
+    /// Waits until so many more programs have run.
     #[track_caller]
     fn wait_for_programs(&self, more: u32) {
         let wanted = self.opens.load(Ordering::Relaxed) + more * Self::OPENS;
@@ -80,8 +81,8 @@ impl Load {
         });
     }
 
-    /// Runs two of them while `body` does something; how often they have opened the file.
-    fn during(place: &Place, file: &Path, body: impl FnOnce(&Self)) -> usize {
+    /// Runs two loops during `body`; returns the number of opens.
+    fn during(test_dir: &TestDir, file: &Path, body: impl FnOnce(&Self)) -> usize {
         let load = Self {
             opens: AtomicU32::new(0),
             stop: AtomicBool::new(false),
@@ -90,7 +91,7 @@ impl Load {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !load.stop.load(Ordering::Relaxed) {
-                        place.workload().burst(file, Self::OPENS);
+                        test_dir.workload().burst(file, Self::OPENS);
                         load.opens.fetch_add(Self::OPENS, Ordering::Relaxed);
                         delay(Self::INTERVAL);
                     }
@@ -103,13 +104,13 @@ impl Load {
     }
 }
 
-/// A rule about the opens of a place, under a key.
-pub(crate) fn opens(place: &Place, key: &str) -> String {
-    let id = place.id;
+/// A rule for opens in a test directory, with a key.
+pub(crate) fn opens(test_dir: &TestDir, key: &str) -> String {
+    let id = test_dir.id;
     format!("-a always,exit -F arch=b64 -S open,openat -F uid={id} -k {key}\n")
 }
 
-/// Looks whether the log has each open of the file once, and no serial is missing or there twice.
+/// Checks that the log has each open of the file once, and each serial once.
 #[track_caller]
 pub(crate) fn each_once(log: &Path, file: &Path, made: usize) {
     let log = fs::read(log).unwrap();
@@ -132,25 +133,25 @@ pub(crate) fn each_once(log: &Path, file: &Path, made: usize) {
     event::expect_opens(&log, file, made);
 }
 
-pub(crate) fn what_a_killed_daemon_leaves_is_written_once() {
+pub(crate) fn events_of_a_killed_daemon_are_written_once() {
     const KILLED: u64 = 20;
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
-    let rules = opens(&place, "once");
-    let mut daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let rules = opens(&test_dir, "once");
+    let mut daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     let mut ended = None;
-    let made = Load::during(&place, &file, |load| {
+    let made = Load::during(&test_dir, &file, |load| {
         for round in 1..=KILLED {
             load.wait_for_programs(2);
-            // At another instant of its work each time.
+            // Each round kills it at another instant of its work.
             delay(Duration::from_micros(7_919 * round % 10_000));
             daemon.signal(Signal::SIGKILL);
             daemon.wait();
-            // Events without a daemon.
+            // Events while no daemon runs.
             load.wait_for_programs(u32::try_from(round).unwrap() / 2);
-            daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-            assert!(daemon.has_printed("goes on where the daemon before this one has ended"));
+            daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+            assert!(daemon.has_printed("took over the BPF programs of the previous daemon"));
         }
         ended = Some(daemon);
     });
@@ -162,35 +163,37 @@ pub(crate) fn what_a_killed_daemon_leaves_is_written_once() {
     each_once(&log, &file, made);
 }
 
-pub(crate) fn other_rules_are_put_in_force_without_a_gap() {
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
-    let id = place.id;
+pub(crate) fn rule_change_across_restart_loses_no_event() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let id = test_dir.id;
     let other = format!(
         "{}-a always,exit -F arch=b64 -S rmdir,close -F uid=77 -k other\n",
-        opens(&place, "second")
+        opens(&test_dir, "second")
     );
-    let mut daemon = Daemon::start_pinned(&place, &opens(&place, "first"), &bpf.pins());
+    let mut daemon = Daemon::start_pinned(&test_dir, &opens(&test_dir, "first"), &bpf.pins());
     let mut ended = None;
-    let made = Load::during(&place, &file, |load| {
-        // Who leaves when asked, and who is killed, is followed in the same way.
+    let made = Load::during(&test_dir, &file, |load| {
+        // The next daemon continues in the same way after an exit and after a kill.
         for (signal, rules) in [
             (Signal::SIGQUIT, other.clone()),
-            (Signal::SIGKILL, opens(&place, "third")),
+            (Signal::SIGKILL, opens(&test_dir, "third")),
             (Signal::SIGQUIT, other),
         ] {
             load.wait_for_programs(4);
             if signal == Signal::SIGQUIT {
                 let said = daemon.end(signal).output;
-                let goes_on = said.iter().any(|line| line.contains("what audits goes on"));
+                let goes_on = said
+                    .iter()
+                    .any(|line| line.contains("BPF programs stay attached"));
                 assert!(goes_on, "{said:?}");
             } else {
                 daemon.signal(signal);
                 daemon.wait();
             }
             load.wait_for_programs(4);
-            daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+            daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
         }
         load.wait_for_programs(4);
         ended = Some(daemon);
@@ -205,19 +208,19 @@ pub(crate) fn other_rules_are_put_in_force_without_a_gap() {
     }
 }
 
-pub(crate) fn a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it() {
+pub(crate) fn kill_during_replacement_leaves_no_partial_rules() {
     const KILLED: u64 = 16;
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
-    let plain = opens(&place, "plain");
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let plain = opens(&test_dir, "plain");
     let more = format!(
         "-a always,exit -F arch=b64 -S rmdir,mkdir,close,chmod -F uid=77 -k other\n\
          -a always,exit -F arch=b64 -S open,openat -F dir={} -F uid={} -k more\n",
-        place.work.display(),
-        place.id
+        test_dir.work.display(),
+        test_dir.id
     );
-    let mut daemon = Daemon::start_pinned(&place, &plain, &bpf.pins());
+    let mut daemon = Daemon::start_pinned(&test_dir, &plain, &bpf.pins());
     let links = || -> Vec<String> {
         let names = fs::read_dir(bpf.pins()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -228,14 +231,14 @@ pub(crate) fn a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it() {
     let first = links();
     assert!(!first.is_empty());
     let mut ended = None;
-    let made = Load::during(&place, &file, |_load| {
+    let made = Load::during(&test_dir, &file, |_load| {
         for round in 1..=KILLED {
             daemon.begin_to_replace(&more);
-            // At another instant of the replacement each time.
+            // Each round kills it at another instant of the replacement.
             delay(Duration::from_micros(1_300 * round * round / 4));
             daemon.signal(Signal::SIGKILL);
             daemon.wait();
-            daemon = Daemon::start_pinned(&place, &plain, &bpf.pins());
+            daemon = Daemon::start_pinned(&test_dir, &plain, &bpf.pins());
         }
         ended = Some(daemon);
     });
@@ -248,12 +251,12 @@ pub(crate) fn a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it() {
     each_once(&log, &file, made);
 }
 
-pub(crate) fn an_orderly_end_leaves_nothing_pinned() {
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
+pub(crate) fn clean_exit_unpins_everything() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
+        let daemon = Daemon::start_pinned(&test_dir, &opens(&test_dir, "end"), &bpf.pins());
         assert_ne!(fs::read_dir(bpf.pins()).unwrap().count(), 0);
         let status = CommandOutput::of(
             Command::new(program())
@@ -265,8 +268,8 @@ pub(crate) fn an_orderly_end_leaves_nothing_pinned() {
         assert_eq!(daemon.end(signal).code, Some(0));
         assert_eq!(fs::read_dir(bpf.pins()).unwrap().count(), 0, "{signal}");
     }
-    // What one has left that nobody follows is taken away by hand, and audits no more.
-    let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
+    // `tollgate unpin` removes the state of a stopped daemon and ends its auditing.
+    let daemon = Daemon::start_pinned(&test_dir, &opens(&test_dir, "end"), &bpf.pins());
     let log = daemon.log.clone();
     let unpin = || CommandOutput::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
     let busy = unpin();
@@ -275,21 +278,21 @@ pub(crate) fn an_orderly_end_leaves_nothing_pinned() {
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     let before = fs::read(&log).unwrap().len();
-    place.workload().burst(&file, 10);
+    test_dir.workload().burst(&file, 10);
     let gone = unpin();
     assert_eq!(gone.code, Some(0), "{gone:?}");
     assert_eq!(fs::read_dir(bpf.pins()).unwrap().count(), 0);
-    let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
-    assert!(!daemon.has_printed("goes on where the daemon"));
+    let daemon = Daemon::start_pinned(&test_dir, &opens(&test_dir, "end"), &bpf.pins());
+    assert!(!daemon.has_printed("took over the BPF programs"));
     daemon.end(Signal::SIGTERM);
     assert_eq!(fs::read(&log).unwrap().len(), before, "nothing was left");
 }
 
-/// Skips the test where what `-e 2` locks could not be taken away after it.
+/// Skips the test on kernels where the state locked by `-e 2` cannot be removed.
 pub(crate) fn needs_no_guard() {
-    let place = Place::new();
-    // Not pinned, a guard ends with its daemon.
-    let trial = Daemon::start(&place, &format!("{}-e 2\n", opens(&place, "trial")));
+    let test_dir = TestDir::new();
+    // Without pins, the guard ends with its daemon.
+    let trial = Daemon::start(&test_dir, &format!("{}-e 2\n", opens(&test_dir, "trial")));
     let said = trial.end(Signal::SIGTERM).output;
     let guards = said.iter().any(|line| line.contains("tools are kept from"));
     needs(
@@ -298,60 +301,53 @@ pub(crate) fn needs_no_guard() {
     );
 }
 
-pub(crate) fn what_is_locked_goes_on_after_its_daemon() {
+pub(crate) fn locked_rules_stay_attached() {
     const NOBODY: &str = "-a always,exit -F arch=b64 -S rmdir -F uid=77 -k nobody\n";
-    let place = Place::new();
-    let locked = format!("{}-e 2\n", opens(&place, "locked"));
+    let test_dir = TestDir::new();
+    let locked = format!("{}-e 2\n", opens(&test_dir, "locked"));
     needs_no_guard();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
-    let daemon = Daemon::start_pinned(&place, &locked, &bpf.pins());
-    place.workload().burst(&file, 10);
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let daemon = Daemon::start_pinned(&test_dir, &locked, &bpf.pins());
+    test_dir.workload().burst(&file, 10);
     let lock = daemon.control.with_file_name("locked");
     let said = daemon.end(Signal::SIGTERM).output;
     assert!(
-        said.iter().any(|line| line.contains("what audits goes on")),
+        said.iter()
+            .any(|line| line.contains("BPF programs stay attached")),
         "{said:?}"
     );
-    place.workload().burst(&file, 10);
+    test_dir.workload().burst(&file, 10);
     let unpin = CommandOutput::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
     assert_eq!(unpin.code, Some(1), "{unpin:?}");
-    assert!(
-        unpin
-            .stderr
-            .contains("locked until the machine starts again"),
-        "{unpin:?}"
-    );
-    // What is pinned says it as well.
+    assert!(unpin.stderr.contains("locked until reboot"), "{unpin:?}");
+    // The pinned state has the lock too.
     fs::remove_file(lock).unwrap();
-    let daemon = Daemon::start_pinned(&place, NOBODY, &bpf.pins());
-    for said in [
-        "the rule files are not read",
-        "goes on where the daemon before this one",
-    ] {
+    let daemon = Daemon::start_pinned(&test_dir, NOBODY, &bpf.pins());
+    for said in ["the rule files are ignored", "took over the BPF programs"] {
         assert!(daemon.has_printed(said), "not said: {said}");
     }
-    place.workload().burst(&file, 10);
+    test_dir.workload().burst(&file, 10);
     let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
     assert_eq!(summary.lost, 0, "{summary:?}");
     each_once(&log, &file, 30);
 }
 
-/// Programs stay that run, and no others: what is pinned does not grow with the number of daemons.
-pub(crate) fn restarts_add_nothing() {
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
-    let rules = opens(&place, "again");
+/// Only programs in use stay: pinned state does not grow with the number of daemons.
+pub(crate) fn restarts_do_not_grow_pinned_state() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let rules = opens(&test_dir, "again");
     let _counted = Setting::set(BPF_STATS, "1");
-    let mut daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    let mut daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     let mut made = 0;
     let mut pinned = Vec::new();
     for round in 0..6 {
-        place.workload().burst(&file, 10);
+        test_dir.workload().burst(&file, 10);
         made += 10;
         daemon.flush();
-        // The first daemon's program goes on, and is counted for whoever has gone on with it.
+        // The first daemon's program keeps running; its runs are counted for the daemons that continue.
         let runs = daemon.status()["runs"].as_array().unwrap().clone();
         let runs = runs.iter().filter(|runs| runs["runs"].as_u64() >= Some(10));
         assert_ne!(runs.count(), 0, "round {round}: {}", daemon.status());
@@ -362,8 +358,8 @@ pub(crate) fn restarts_add_nothing() {
             Signal::SIGKILL
         });
         daemon.wait();
-        daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-        assert!(daemon.has_printed("goes on where the daemon before this one"));
+        daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+        assert!(daemon.has_printed("took over the BPF programs"));
     }
     let [_, settled, later @ ..] = &*pinned else {
         panic!("{pinned:?}");
@@ -374,21 +370,21 @@ pub(crate) fn restarts_add_nothing() {
     each_once(&log, &file, made);
 }
 
-pub(crate) fn what_cannot_be_read_is_not_misread() {
-    // Where the header has the version of what is in the ring.
+pub(crate) fn unknown_ring_format_is_not_decoded() {
+    // Offset of the ring's format version in the header.
     const WIRE: usize = 12;
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
-    let rules = opens(&place, "format");
-    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let rules = opens(&test_dir, "format");
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
-    place.workload().burst(&file, 100);
-    calls::poke(&bpf.pins().join("header"), WIRE, 4711);
-    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    test_dir.workload().burst(&file, 100);
+    raw_syscalls::poke(&bpf.pins().join("header"), WIRE, 4711);
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     assert!(daemon.has_printed("its events are in format 4711, and this version reads format"));
-    place.workload().burst(&file, 10);
+    test_dir.workload().burst(&file, 10);
     let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
     assert_eq!(summary.lost, 0, "{summary:?}");
     let log = fs::read(&log).unwrap();
@@ -403,44 +399,44 @@ pub(crate) fn what_cannot_be_read_is_not_misread() {
     assert!(bytes > 100 * 200, "{told}");
 }
 
-pub(crate) fn another_build_writes_what_it_finds() {
-    // Where the header has the hash of the programs.
+pub(crate) fn other_build_writes_pending_events() {
+    // Offset of the programs' hash in the header.
     const OBJECT: usize = 16;
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let file = place.file("file", "");
-    let rules = opens(&place, "build");
-    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-    place.workload().burst(&file, 100);
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let rules = opens(&test_dir, "build");
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+    test_dir.workload().burst(&file, 100);
     daemon.flush();
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
-    place.workload().burst(&file, 1000);
-    calls::poke(&bpf.pins().join("header"), OBJECT, 4711);
-    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-    assert!(daemon.has_printed("had other programs"));
-    place.workload().burst(&file, 10);
+    test_dir.workload().burst(&file, 1000);
+    raw_syscalls::poke(&bpf.pins().join("header"), OBJECT, 4711);
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+    assert!(daemon.has_printed("was another build"));
+    test_dir.workload().burst(&file, 10);
     let Account { log, .. } = daemon.end(Signal::SIGTERM);
     each_once(&log, &file, 1110);
 }
 
-pub(crate) fn one_daemon_at_a_time_uses_what_is_pinned() {
-    let place = Place::new();
-    let bpf = Bpf::mount(&place);
-    let rules = opens(&place, "one");
-    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+pub(crate) fn pinned_state_has_one_daemon() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let rules = opens(&test_dir, "one");
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     let second = CommandOutput::of(
         Command::new(program())
             .args(["daemon", "--foreground", "--no-control", "--rules"])
-            .arg(place.own.join("rules"))
+            .arg(test_dir.own.join("rules"))
             .arg("--log")
-            .arg(place.own.join("second.log"))
+            .arg(test_dir.own.join("second.log"))
             .arg("--pins")
             .arg(bpf.pins()),
     );
     assert_eq!(second.code, Some(1), "{second:?}");
     assert!(second.stderr.contains("another daemon uses"), "{second:?}");
-    place
+    test_dir
         .workload()
         .run(&[step!("openat", libc::AT_FDCWD, "missing", 0)]);
     let stopped = daemon.end(Signal::SIGTERM);

@@ -1,24 +1,24 @@
-//! The task list: what is decided about a task when it is made.
+//! The task list: rules that are decided when a task is created.
 
 use super::daemon::Daemon;
-use super::place::Place;
+use super::test_dir::TestDir;
 
-/// Numbers of `execve` and `exit_group`, as records have them.
+/// Numbers of `execve` and `exit_group` in records.
 const EXECVE: &str = "59";
 const EXIT_GROUP: &str = "231";
-/// A shell that makes one task, which starts a program.
+/// A shell that forks one task, which executes a program.
 const SHELL: [&str; 3] = ["/bin/sh", "-c", "/bin/true; exit 0"];
 
-pub(crate) fn a_task_that_is_never_audited_stays_so() {
-    let place = Place::new();
-    let id = place.id;
+pub(crate) fn never_task_rule_lasts_for_the_task() {
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
     let exec = format!("-a always,exit -F arch=b64 -S execve -F uid={id} -k run\n");
     let never = format!("-a never,task -F uid={id}\n{exec}");
-    let daemon = Daemon::start(&place, &never);
-    // Root has made the shell, so that only the task that the shell makes is of the user.
-    let spared = place.workload().program(&SHELL);
+    let daemon = Daemon::start(&test_dir, &never);
+    // Root created the shell; only the task that the shell forks belongs to the user.
+    let spared = test_dir.workload().program(&SHELL);
     assert!(daemon.replace(&exec));
-    let whole = place.workload().program(&SHELL);
+    let whole = test_dir.workload().program(&SHELL);
     let stopped = daemon.stop();
     let pids: Vec<&str> = stopped
         .events
@@ -33,18 +33,18 @@ pub(crate) fn a_task_that_is_never_audited_stays_so() {
     assert_eq!((stopped.summary.lost, stopped.code), (0, Some(0)));
 }
 
-pub(crate) fn every_call_of_a_task_is_recorded() {
-    let place = Place::new();
-    let id = place.id;
-    // The exit list has nothing to say about such a task.
+pub(crate) fn always_task_rule_records_every_syscall() {
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
+    // Rules of the exit list do not apply to such a task.
     let daemon = Daemon::start(
-        &place,
+        &test_dir,
         &format!(
             "-a always,task -F uid={id}\n\
              -a never,exit -F arch=b64 -S execve -F uid={id}\n"
         ),
     );
-    let shell = place.workload().program(&SHELL).to_string();
+    let shell = test_dir.workload().program(&SHELL).to_string();
     let stopped = daemon.stop();
     let calls: Vec<&str> = stopped
         .events

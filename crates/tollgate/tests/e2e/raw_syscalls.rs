@@ -1,7 +1,6 @@
-//! Raw system calls, through either ABI: exactly the call and the arguments that a test asks for.
+//! Raw syscalls through either ABI, with exactly the number and arguments of a test.
 //!
-//! All `unsafe` of the tests is here. A libc would turn `open` into `openat`, and knows no way to make
-//! a 32-bit call.
+//! All `unsafe` code of the tests is here. A C library turns `open` into `openat` and cannot make 32-bit calls.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +13,7 @@ use audit::ids::{Arch, Syscall};
 use audit::table;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
-/// Number of a call by its name.
+/// The number of a syscall.
 #[track_caller]
 pub(crate) fn number(arch: Arch, name: &str) -> u32 {
     let Some(Syscall(number)) = table::syscall_number(arch, name.as_bytes()) else {
@@ -23,11 +22,10 @@ pub(crate) fn number(arch: Arch, name: &str) -> u32 {
     number
 }
 
-/// Makes a call; gives back its result, or the negative error number. The 32-bit entry takes five
-/// arguments.
+/// Makes a syscall; returns its result or the negative error number. The 32-bit entry takes five arguments.
 ///
-/// Whatever memory the arguments point to must stay as the kernel expects it: the callers pass numbers,
-/// descriptors and addresses in an [`Arena`].
+/// Memory that the arguments point to must stay valid: callers pass numbers, descriptors and addresses in an
+/// [`Arena`].
 pub(crate) fn call(arch: Arch, number: u32, args: [u64; 6]) -> i64 {
     match arch {
         Arch::I386 => call_32(number, args),
@@ -36,7 +34,7 @@ pub(crate) fn call(arch: Arch, number: u32, args: [u64; 6]) -> i64 {
 }
 
 fn call_64(number: u32, args: [u64; 6]) -> i64 {
-    // SAFETY: the addresses among the arguments are those of an arena, which is never given back.
+    // SAFETY: the addresses among the arguments point into an arena, which is never freed.
     let result = unsafe {
         libc::syscall(
             i64::from(number),
@@ -58,8 +56,8 @@ fn call_64(number: u32, args: [u64; 6]) -> i64 {
 #[cfg(target_arch = "x86_64")]
 fn call_32(number: u32, args: [u64; 6]) -> i64 {
     let result: u64;
-    // SAFETY: as for `call_64`; the entry leaves every register but rax and r8 to r11 alone, and rbx,
-    // which the compiler keeps for itself, is put back.
+    // SAFETY: as for `call_64`; the entry preserves all registers except rax and r8 to r11, and the code restores
+    // rbx, which the compiler reserves.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {first}",
@@ -85,25 +83,25 @@ fn call_32(_: u32, _: [u64; 6]) -> i64 {
     -i64::from(libc::ENOSYS)
 }
 
-/// Memory below 4 GiB, where 32-bit calls can point to; never given back.
+/// Memory below 4 GiB, which 32-bit calls can address; never freed.
 pub(crate) struct Arena {
     left: &'static mut [u8],
 }
 
 impl Arena {
-    /// Takes so many bytes from the kernel.
+    /// Maps so many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         let len = NonZeroUsize::new(bytes).unwrap();
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_32BIT;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other memory.
         let start = unsafe { mmap_anonymous(None, len, protection, flags) }.unwrap();
-        // SAFETY: the mapping is ours alone, holds `bytes` zeroed bytes, and is never unmapped.
+        // SAFETY: the mapping is private, has `bytes` zeroed bytes, and is never unmapped.
         let left = unsafe { std::slice::from_raw_parts_mut(start.cast().as_ptr(), bytes) };
         Self { left }
     }
 
-    /// Copies bytes; gives back their address, a multiple of eight.
+    /// Copies bytes; returns their address, a multiple of eight.
     pub(crate) fn keep(&mut self, bytes: &[u8]) -> u64 {
         let left = std::mem::take(&mut self.left);
         let (kept, left) = left.split_at_mut(bytes.len().next_multiple_of(8));
@@ -122,7 +120,7 @@ const BPF_OBJ_GET: u64 = 7;
 const BPF_PROG_GET_NEXT_ID: u64 = 11;
 const BPF_TASK_FD_QUERY: u64 = 20;
 
-/// Whether the kernel still has the BPF program of this number.
+/// Whether a BPF program with this ID is loaded.
 pub(crate) fn has_program(id: u32) -> bool {
     let mut arena = Arena::new(4096);
     let mut attr = [0; 48];
@@ -131,7 +129,7 @@ pub(crate) fn has_program(id: u32) -> bool {
     answer.is_some_and(|answer| answer[4..8] == id.to_ne_bytes())
 }
 
-/// Writes a word into an array that is pinned there and can be mapped; the word that was there.
+/// Writes a word into a pinned, mappable array map; returns the previous word.
 #[track_caller]
 pub(crate) fn poke(pin: &Path, offset: usize, word: u32) -> u32 {
     let mut arena = Arena::new(8192);
@@ -141,13 +139,13 @@ pub(crate) fn poke(pin: &Path, offset: usize, word: u32) -> u32 {
         number(Arch::X86_64, "bpf"),
         [BPF_OBJ_GET, attr, 24, 0, 0, 0],
     );
-    // SAFETY: the kernel has just given this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor; nothing else owns it.
     let map = unsafe { OwnedFd::from_raw_fd(i32::try_from(map).unwrap()) };
     let page = NonZeroUsize::new(4096).unwrap();
     let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    // SAFETY: a new mapping at an address chosen by the kernel overlaps no other memory.
     let start = unsafe { mmap(None, page, protection, MapFlags::MAP_SHARED, &map, 0) }.unwrap();
-    // SAFETY: the tests ask for a word within the page, at a multiple of four.
+    // SAFETY: tests pass an offset within the page that is a multiple of four.
     let at = unsafe { start.cast::<u8>().add(offset) }.cast::<u32>();
     // SAFETY: as above.
     let before = unsafe { at.read_volatile() };
@@ -156,7 +154,7 @@ pub(crate) fn poke(pin: &Path, offset: usize, word: u32) -> u32 {
     before
 }
 
-/// Names of the tracepoints that a process has attached programs to, sorted.
+/// Sorted names of the tracepoints to which a process has attached programs.
 pub(crate) fn attached(pid: u32) -> Vec<String> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
@@ -171,7 +169,7 @@ pub(crate) fn attached(pid: u32) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// The tracepoint that a descriptor attaches a program to, when it is one that does.
+/// The tracepoint of a descriptor that attaches a program.
 fn tracepoint(pid: u32, fd: RawFd) -> Option<String> {
     let mut arena = Arena::new(4096);
     let name = arena.keep(&[0; 256]);
@@ -187,7 +185,7 @@ fn tracepoint(pid: u32, fd: RawFd) -> Option<String> {
     (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-/// Calls bpf(2); gives back the attributes as the kernel left them, when it did what was asked.
+/// Calls bpf(2); returns the attributes as written by the kernel if the call succeeds.
 fn bpf(arena: &mut Arena, command: u64, attr: &[u8]) -> Option<Vec<u8>> {
     let at = arena.keep(attr);
     let len = u64::try_from(attr.len()).unwrap();
@@ -195,10 +193,10 @@ fn bpf(arena: &mut Arena, command: u64, attr: &[u8]) -> Option<Vec<u8>> {
     (result == 0).then(|| bytes_at(at, attr.len()))
 }
 
-/// Bytes of an arena.
+/// Bytes in an arena.
 fn bytes_at(address: u64, len: usize) -> Vec<u8> {
     let at = std::ptr::with_exposed_provenance::<u8>(usize::try_from(address).unwrap());
-    // SAFETY: `Arena::keep` gave this address for so many bytes, which are never given back, and no
-    // call that writes them is under way.
+    // SAFETY: `Arena::keep` returned this address for so many bytes, which are never freed, and no running
+    // syscall writes them.
     unsafe { std::slice::from_raw_parts(at, len) }.to_vec()
 }

@@ -1,0 +1,75 @@
+//! `cargo xtask golden`: rewrites every expected and generated file, for review with `git diff`.
+//!
+//! Tests compare these files; with `TOLLGATE_GOLDEN=write` they write them first. On a clean tree nothing
+//! changes. `tests/golden/auditctl` is not among them: it records two versions of `auditctl`, one of which
+//! Debian 12 does not have.
+
+use std::error::Error;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::{Command, ExitCode};
+
+use crate::Outcome;
+use crate::demo;
+use crate::e2e;
+use crate::repository::Repository;
+use crate::step::{StepReport, run_tests};
+use crate::tables;
+use crate::test_results::TestResults;
+use crate::vm;
+
+/// Makes tests write their expected files.
+const WRITE: (&str, &str) = ("TOLLGATE_GOLDEN", "write");
+
+/// Runs every generator.
+///
+/// # Errors
+/// If `/proc/self` cannot be read.
+pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
+    let is_root = fs::metadata("/proc/self")?.uid() == 0;
+    let mut report = StepReport::new();
+    report.step("number tables", |_| succeeded(tables::run(repository, &[])));
+    report.step("tests/golden/records", |tests| {
+        let arguments = [
+            "test",
+            "--locked",
+            "--package",
+            "audit",
+            "--test",
+            "records",
+        ];
+        write(&mut repository.cargo(&arguments), tests)
+    });
+    report.step("release build", |_| vm::build(repository));
+    report.step("tests/golden/auditd", |tests| {
+        if is_root {
+            write(e2e::command(repository).args(["--", "recorded::"]), tests)
+        } else {
+            tests.skip("running auditd needs root");
+            Ok(true)
+        }
+    });
+    report.step("docs/demo.svg", |_| succeeded(demo::run(repository, &[])));
+    report.step("docs/instructions.md", |tests| {
+        if let Some(reason) = vm::missing_requirement() {
+            tests.skip(&reason);
+            return Ok(true);
+        }
+        succeeded(vm::count(repository, &[]))
+    });
+    println!("{}", report.summary("golden"));
+    Ok(if report.is_success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn write(command: &mut Command, tests: &mut TestResults) -> Result<bool, Box<dyn Error>> {
+    let (name, value) = WRITE;
+    run_tests(command.env(name, value), tests)
+}
+
+fn succeeded(outcome: Outcome) -> Result<bool, Box<dyn Error>> {
+    Ok(outcome? == ExitCode::SUCCESS)
+}
