@@ -49,6 +49,7 @@ use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
 use crate::stats::{self, EngineStats, MappedArray, ProgramRuns, RuleDrops};
 use crate::sys::mapped_memory::{Access, MappedMemory};
+use crate::sys::rcu;
 
 pub use detach::PendingDetach;
 
@@ -315,9 +316,11 @@ impl<'s> Engine<'s> {
     /// Waits until no program uses the half of the next plan, and empties it.
     fn clear_half(&mut self, next: Epoch) -> Result<(), EngineError> {
         self.globals.clear_previous_epoch();
-        wait_for_programs().map_err(EngineError::system(
-            "retire the previous rules (membarrier)",
-        ))?;
+        rcu::wait_for_programs()
+            .map_err(io::Error::other)
+            .map_err(EngineError::system(
+                "wait for programs of the previous rules",
+            ))?;
         let [even, odd] = &mut self.watch_keys;
         let half = if next.half() == 0 { even } else { odd };
         half.clear(self.objects.first())
@@ -473,21 +476,5 @@ impl<'s> Engine<'s> {
             *reported += baseline;
         }
         self.ring.commit_token(serial, reported_lost)
-    }
-}
-
-/// Waits until every program that runs now has returned.
-///
-/// # Source
-/// `MEMBARRIER_CMD_GLOBAL` of `membarrier(2)` calls `synchronize_rcu()` (`kernel/sched/membarrier.c`, Linux
-/// 6.12), and BPF programs run in RCU read-side critical sections. With one CPU it does nothing; then no
-/// program runs while this thread does. The kernel returns `EINVAL` with `nohz_full=`.
-fn wait_for_programs() -> io::Result<()> {
-    // SAFETY: the arguments are integers.
-    let waited = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-    if waited == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }

@@ -4,5 +4,6 @@ pub(crate) mod descriptor;
 pub(crate) mod fd_passing;
 pub(crate) mod mapped_memory;
 pub(crate) mod priority;
+pub(crate) mod rcu;
 pub(crate) mod signal_mask;
 pub(crate) mod tracefs;

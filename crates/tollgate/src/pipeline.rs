@@ -162,6 +162,7 @@ impl Pipeline {
             commands: self.log_commands,
             ended_by: SignalSender::this(),
             unwritten: UnwrittenEvents::default(),
+            shows_suspension: false,
         };
         let log = spawn("tlg-log", move || writer.run(&full_from, &empty_to))?;
         let (commands, taken) = ring_command_channel()?;

@@ -101,6 +101,7 @@ mod e2e {
         lifecycle::two_daemons_record_the_same,
         lifecycle::kernel_audit_is_unchanged,
         full_disk::full_disk_losses_are_counted_and_reported,
+        full_disk::status_shows_a_suspended_log,
         full_disk::rotation_on_a_full_disk_loses_nothing,
         log_settings::log_write_error_runs_its_action,
         log_settings::signals_rotate_and_reconfigure_the_log,

@@ -11,7 +11,7 @@ use crossbeam_channel::after;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::protocol::{
-    Answer, Counts, JsonCounts, KernelMessages, Request, RuleCounts, Run, Status,
+    Answer, Counts, JsonCounts, KernelMessages, LogSuspension, Request, RuleCounts, Run, Status,
 };
 use crate::messages;
 
@@ -120,6 +120,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         hooks,
         absent,
         log,
+        suspended,
         pins,
         confinement,
         counts,
@@ -160,6 +161,10 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     line("log", log.to_string())?;
+    if let Some(suspended) = suspended {
+        line("suspended", suspension(suspended))?;
+        line("", "`tollgate auditctl --signal resume` resumes".to_owned())?;
+    }
     if let Some(pins) = pins {
         line("pinned", pins.to_string())?;
     }
@@ -212,6 +217,22 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         line("runs", format!("{runs} of {each} ns: {hook}"))?;
     }
     out.flush()
+}
+
+/// Why and for how long nothing is written to the log.
+fn suspension(suspended: &LogSuspension) -> String {
+    let LogSuspension {
+        setting,
+        reason,
+        since: _,
+        seconds,
+        events,
+    } = suspended;
+    format!(
+        "for {}, {events} events not written: {setting}: {}",
+        duration(*seconds),
+        messages::escape_control(reason)
+    )
 }
 
 /// Formats the counters of the kernel's records; losses only if there are any.
@@ -284,6 +305,13 @@ mod tests {
             hooks: vec!["syscalls:sys_exit_rmdir".into()],
             absent: vec!["uselib".into()],
             log: JsonBytes::new(b"/var/log/\x1b[m"),
+            suspended: Some(LogSuspension {
+                setting: "disk_full_action".into(),
+                reason: "no space left for the log".into(),
+                since: 1_800_000_000,
+                seconds: 61,
+                events: 3,
+            }),
             pins: Some(JsonBytes::new(b"/p")),
             confinement: Confinement {
                 capabilities: vec!["bpf".into(), "chown".into()],
@@ -341,6 +369,8 @@ mod tests {
              denied      syscalls of 1 rules while they cannot be recorded\n\
              absent      not in this kernel: uselib\n\
              log         /var/log/\\u{1b}[m\n\
+             suspended   for 1 min 1 s, 3 events not written: disk_full_action: no space left for the log\n            \
+             `tollgate auditctl --signal resume` resumes\n\
              pinned      /p\n\
              confined    capabilities bpf chown, no new privileges, Landlock whole, V7: \
              writes below /var/log/audit only\n\

@@ -197,6 +197,8 @@ pub(crate) struct Status {
     pub(crate) absent: Vec<String>,
     /// Path of the log file.
     pub(crate) log: JsonBytes,
+    /// Why nothing is written to the log; `None` while it is written.
+    pub(crate) suspended: Option<LogSuspension>,
     /// Directory where BPF objects are pinned for the next daemon.
     pub(crate) pins: Option<JsonBytes>,
     pub(crate) confinement: Confinement,
@@ -253,6 +255,24 @@ pub(crate) struct JsonCounts {
     pub(crate) written: u64,
     /// Events not written: the queue was full, or a write failed.
     pub(crate) left_out: u64,
+}
+
+/// Why nothing is written to the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LogSuspension {
+    /// The setting of `auditd.conf` whose action suspended the log, or `open` if it cannot be opened.
+    pub(crate) setting: String,
+    /// What happened to the log or the disk.
+    pub(crate) reason: String,
+    /// When it was suspended.
+    ///
+    /// # Units
+    /// Seconds since 1970.
+    pub(crate) since: u64,
+    /// How long it has been suspended.
+    pub(crate) seconds: u64,
+    /// Events not written since then.
+    pub(crate) events: u64,
 }
 
 /// Run count and total run time of a BPF program.

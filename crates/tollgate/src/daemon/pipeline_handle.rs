@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{bail, ensure};
 use audit::ids::MsgType;
@@ -11,7 +11,8 @@ use audit::plan::Plan;
 use engine::{AttachedHooks, EngineKind, ProgramRuns, Truncation};
 
 use crate::control::protocol::{
-    AuditSettings, Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Status,
+    AuditSettings, Confinement, Counts, JsonCounts, KernelMessages, LogSuspension, RuleCounts, Run,
+    Status,
 };
 use crate::control::rule_store::PipelineControl;
 use crate::daemon::kernel_audit::KernelAudit;
@@ -161,6 +162,20 @@ impl PipelineHandle {
         self.stats.is_answered(POLL_PERIOD)
     }
 
+    /// Why nothing is written to the log.
+    fn suspension(&self) -> Option<LogSuspension> {
+        let shown = self.written.suspension.lock().ok()?;
+        let suspension = shown.as_ref()?;
+        let since = suspension.since.duration_since(UNIX_EPOCH).ok()?;
+        Some(LogSuspension {
+            setting: suspension.setting.to_owned(),
+            reason: suspension.reason.clone(),
+            since: since.as_secs(),
+            seconds: suspension.since.elapsed().map_or(0, |time| time.as_secs()),
+            events: suspension.events,
+        })
+    }
+
     fn counts(&self, stats: &RingStats) -> Counts {
         let LogCounters {
             events, unwritten, ..
@@ -253,6 +268,7 @@ impl PipelineControl for PipelineHandle {
             self.record_lost_kernel_records(lost);
         }
         let stats = self.stats.read()?;
+        status.suspended = self.suspension();
         status.skip_risk = stats.skip_risk.map(|risk| risk.to_string());
         status.counts = self.counts(&stats);
         let unwritten = self.written.unwritten.load(Ordering::Relaxed);

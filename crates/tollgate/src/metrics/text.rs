@@ -113,6 +113,11 @@ impl Text {
         }
         let help = "Events not delivered to a plugin.";
         self.counters("plugin_events_lost_total", help, "plugin", &status.plugins);
+        let help = "1 while the log is suspended and nothing is written to it.";
+        self.gauge("log_suspended", help, status.suspended.is_some().into());
+        let help = "Events not written since the log was suspended.";
+        let unwritten = status.suspended.as_ref().map_or(0, |log| log.events);
+        self.gauge("log_suspended_events", help, unwritten);
         let help = "Events on their way to the log.";
         self.gauge("backlog_events", help, status.settings.backlog);
         let help = "Time in which the BPF programs may not have run.";
@@ -168,6 +173,7 @@ fn labels(labels: &[(&str, &String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::protocol::LogSuspension;
 
     #[test]
     fn each_metric_is_told_once_with_its_kind() {
@@ -175,6 +181,10 @@ mod tests {
             version: "0.1.0".into(),
             engine: "fentry".into(),
             skip_risk: Some("preempt=full".into()),
+            suspended: Some(LogSuspension {
+                events: 9,
+                ..LogSuspension::default()
+            }),
             plugins: [("a.conf".to_owned(), 3)].into(),
             counts: Counts {
                 matched: 10,
@@ -196,6 +206,8 @@ mod tests {
             "tollgate_info{version=\"0.1.0\",engine=\"fentry\"} 1",
             "# TYPE tollgate_events_lost_total counter",
             "tollgate_programs_skippable 1",
+            "tollgate_log_suspended 1",
+            "tollgate_log_suspended_events 9",
             "tollgate_events_lost_total{reason=\"ring full\"} 2",
             "tollgate_events_lost_total{reason=\"a\\\"b\\\\\\n\"} 1",
             "tollgate_events_written_total 7",

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, SendTimeoutError, Sender, after, bounded, neve
 use super::batch::{Batch, Origin};
 use super::rule_stats::PlanRule;
 use super::summary::UnwrittenEvents;
-use crate::sinks::audit_log::{AppendResult, AuditLog, LogConfig, SignalSender};
+use crate::sinks::audit_log::{AppendResult, AuditLog, LogConfig, SignalSender, Suspension};
 use crate::sinks::plugins::PluginLosses;
 use crate::sinks::queue::SinkQueue;
 
@@ -60,6 +60,8 @@ pub(crate) struct LogCounters {
     pub(crate) plugins: Arc<PluginLosses>,
     /// Unwritten events per rule, until `tlg-ring` collects them. Not locked while all writes succeed.
     pub(crate) unwritten_rules: Mutex<BTreeMap<PlanRule, u64>>,
+    /// Why the log is suspended. Locked by the log thread only while it is, and when that ends.
+    pub(crate) suspension: Mutex<Option<Suspension>>,
 }
 
 /// Creates the command channel.
@@ -108,6 +110,8 @@ pub(super) struct LogThread {
     pub(super) commands: Receiver<LogCommand>,
     pub(super) ended_by: SignalSender,
     pub(super) unwritten: UnwrittenEvents,
+    /// Whether [`LogCounters::suspension`] is set.
+    pub(super) shows_suspension: bool,
 }
 
 impl LogThread {
@@ -127,6 +131,7 @@ impl LogThread {
                 },
                 recv(tick) -> _now => self.log.poll(),
             }
+            self.show_suspension();
         }
         for command in self.commands.try_iter() {
             if let LogCommand::End(sender) = command {
@@ -194,6 +199,18 @@ impl LogThread {
         if !appended.reason.is_empty() {
             self.unwritten.reason.clone_from(&appended.reason);
         }
+    }
+
+    /// Shows others whether the log is suspended, if it is or was.
+    fn show_suspension(&mut self) {
+        let suspension = self.log.suspension();
+        let is_suspended = suspension.is_some();
+        if (is_suspended || self.shows_suspension)
+            && let Ok(mut shown) = self.counters.suspension.lock()
+        {
+            *shown = suspension.cloned();
+        }
+        self.shows_suspension = is_suspended;
     }
 
     fn handle(&mut self, command: LogCommand) {

@@ -12,6 +12,7 @@ mod reconfigure;
 pub(crate) mod rotate;
 mod sink_loss_reporter;
 mod state_report;
+mod suspension;
 mod system;
 mod write;
 
@@ -36,6 +37,7 @@ use flush::Flusher;
 use name_cache::NameCache;
 use rotate::OldLogPolicy;
 use sink_loss_reporter::SinkLossReporter;
+pub(crate) use suspension::Suspension;
 use system::RunId;
 
 use crate::helper::Launcher;
@@ -53,8 +55,8 @@ pub(crate) struct AuditLog {
     /// # Units
     /// Bytes.
     size: u64,
-    /// Whether logging is suspended until USR2.
-    suspended: bool,
+    /// Set while nothing is written until somebody resumes.
+    suspension: Option<Suspension>,
     /// Running program of `max_log_file_action`: logging resumes when it ends.
     until_ended: Option<RunId>,
     alarms: Alarms,
@@ -137,7 +139,7 @@ impl AuditLog {
             name,
             log: None,
             size: 0,
-            suspended: false,
+            suspension: None,
             until_ended: None,
             alarms: Alarms::default(),
             system,
@@ -223,7 +225,8 @@ impl AuditLog {
                 written: events,
                 ..AppendResult::default()
             }
-        } else if self.suspended {
+        } else if let Some(suspension) = &mut self.suspension {
+            suspension.events += events;
             self.count_lost(events, "the log is suspended")
         } else {
             self.report_losses();
@@ -256,7 +259,7 @@ impl AuditLog {
         }
         let lines = self.format_daemon_record(about);
         self.dispatch(&lines, 0);
-        if self.config.writes() && !self.suspended {
+        if self.config.writes() && !self.is_suspended() {
             self.write(&lines, 0, &mut ());
         }
     }
@@ -338,7 +341,7 @@ impl AuditLog {
 
     /// Writes a record about lost events.
     fn report_losses(&mut self) {
-        if self.lost.0 == 0 || self.config.conf.is_none() || self.suspended {
+        if self.lost.0 == 0 || self.config.conf.is_none() || self.is_suspended() {
             return;
         }
         let (events, reason) = self.lost.clone();

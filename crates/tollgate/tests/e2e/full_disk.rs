@@ -71,3 +71,35 @@ pub(crate) fn rotation_on_a_full_disk_loses_nothing() {
     assert!(!events.is_empty(), "the newest log holds the rest");
     drop(stopped);
 }
+
+pub(crate) fn status_shows_a_suspended_log() {
+    let place = Place::new();
+    let path = place.own.join("small");
+    let small = Small::mount(&path, "512k");
+    let ballast = small.0.join("ballast");
+    fs::write(&ballast, vec![0; 300 << 10]).unwrap();
+    let log = small.0.join("audit.log");
+    let conf = format!("{SPACE}log_format = RAW\ndisk_full_action = SUSPEND\n");
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    assert!(daemon.status()["suspended"].is_null());
+    place.workload().run(&vec![rmdir(); 1000]);
+    daemon.flush();
+    let status = daemon.status();
+    let suspended = &status["suspended"];
+    assert_eq!(suspended["setting"], "disk_full_action", "{status}");
+    assert_eq!(suspended["reason"], "no space left for the log");
+    let missing = suspended["events"].as_u64().unwrap();
+    assert!(missing > 0 && missing < 1000, "{missing}");
+    assert!(suspended["since"].as_u64().unwrap() > 0);
+    fs::remove_file(&ballast).unwrap();
+    let resumed = daemon.auditctl(&["--signal", "resume"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
+    daemon.flush();
+    let status = daemon.status();
+    assert!(status["suspended"].is_null(), "{status}");
+    place.workload().run(&vec![rmdir(); 20]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!(stopped.summary.written + stopped.summary.lost, 1020);
+    assert!(stopped.summary.lost >= missing);
+    drop(stopped);
+}

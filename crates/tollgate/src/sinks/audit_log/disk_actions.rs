@@ -23,6 +23,8 @@ use crate::helper::Runlevel;
 const LAST_BLOCKS: u64 = 5;
 const MEBIBYTE: u64 = 1 << 20;
 
+const TOO_LARGE: &str = "the log is larger than max_log_file";
+
 /// What was warned of and is not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Alarms {
@@ -79,15 +81,9 @@ impl AuditLog {
         self.system.syslog(SyslogSeverity::Alert, text);
     }
 
-    /// Closes the log: nothing is written until somebody resumes.
-    pub(super) fn suspend(&mut self) {
-        self.suspended = true;
-        drop(self.close());
-    }
-
     /// Goes on writing, and warns anew.
     pub(super) fn resume(&mut self) {
-        self.suspended = false;
+        self.suspension = None;
         self.until_ended = None;
         self.alarms = Alarms::default();
         if self.log.is_none() {
@@ -100,8 +96,9 @@ impl AuditLog {
         let Err(error) = self.reopen() else {
             return;
         };
-        self.alarm(&format!("cannot {purpose}: {error:#}"));
-        self.suspended = true;
+        let text = format!("cannot {purpose}: {error:#}");
+        self.alarm(&text);
+        self.set_suspended("open", &text);
         self.disk_failed(Fault::Open, &cause(&error));
     }
 
@@ -172,7 +169,7 @@ impl AuditLog {
                 self.alarms.rotate = true;
             }
         }
-        if self.suspended || self.log.is_some() {
+        if self.is_suspended() || self.log.is_some() {
             return;
         }
         self.reopen_after_failure("open a log after rotating");
@@ -191,16 +188,16 @@ impl AuditLog {
             MaxLogFileAction::Ignore => {}
             MaxLogFileAction::Syslog => {
                 if !std::mem::replace(&mut self.alarms.size, true) {
-                    self.alarm("the log is larger than max_log_file");
+                    self.alarm(TOO_LARGE);
                 }
             }
             MaxLogFileAction::Exec(program) => {
-                self.suspend();
+                self.suspend("max_log_file_action", TOO_LARGE);
                 self.until_ended = self.system.run(program.as_ref());
             }
             MaxLogFileAction::Suspend => {
-                self.alarm("logging is suspended: the log is larger than max_log_file");
-                self.suspend();
+                self.alarm(&format!("logging is suspended: {TOO_LARGE}"));
+                self.suspend("max_log_file_action", TOO_LARGE);
             }
             MaxLogFileAction::Rotate if conf.num_logs < 2 => {}
             MaxLogFileAction::Rotate | MaxLogFileAction::KeepLogs => {
@@ -251,13 +248,18 @@ impl AuditLog {
     }
 
     fn low(&mut self, action: &Action, admin: bool) {
-        let (text, subject) = if admin {
+        let (text, subject, setting) = if admin {
             (
                 "very low on disk space for the log",
                 "Audit Admin Space Alert",
+                "admin_space_left_action",
             )
         } else {
-            ("low on disk space for the log", "Audit Disk Space Alert")
+            (
+                "low on disk space for the log",
+                "Audit Disk Space Alert",
+                "space_left_action",
+            )
         };
         if *action == Action::Email
             && let Some(conf) = &self.config.conf
@@ -265,7 +267,7 @@ impl AuditLog {
             let to = conf.action_mail_acct.clone();
             self.system.mail(to.as_ref(), subject, text);
         }
-        self.act(action, text);
+        self.act(action, setting, text);
     }
 
     /// Does what is due when the disk is full.
@@ -283,7 +285,7 @@ impl AuditLog {
         if action == Action::Ignore {
             self.alarm(text);
         }
-        self.act(&action, text);
+        self.act(&action, "disk_full_action", text);
     }
 
     /// Does what is due when the disk does not do what it is asked.
@@ -299,7 +301,7 @@ impl AuditLog {
         match &self.config.conf {
             Some(conf) => {
                 let action = conf.disk_error_action.clone();
-                self.act(&action, &text);
+                self.act(&action, "disk_error_action", &text);
             }
             // What was not written is told by who counts it.
             None if fault == Fault::Flush => self.alarm(&text),
@@ -331,7 +333,8 @@ impl AuditLog {
         }
     }
 
-    fn act(&mut self, action: &Action, text: &str) {
+    /// Does what `setting` asks for.
+    fn act(&mut self, action: &Action, setting: &'static str, text: &str) {
         match action {
             Action::Ignore => {}
             Action::Syslog | Action::Email => self.alarm(text),
@@ -349,12 +352,12 @@ impl AuditLog {
                 self.alarm(&format!(
                     "logging is suspended while `{program}` runs: {text}"
                 ));
-                self.suspend();
+                self.suspend(setting, text);
                 self.system.run(program.as_ref());
             }
             Action::Suspend => {
                 self.alarm(&format!("logging is suspended: {text}"));
-                self.suspend();
+                self.suspend(setting, text);
             }
             Action::Single => {
                 self.alarm(text);

@@ -62,7 +62,7 @@ impl AuditLog {
             (self.name, self.directory, self.config) = old;
             return Err(error);
         }
-        self.suspended = false;
+        self.suspension = None;
         self.alarms = Alarms::default();
         self.remove_excess();
         self.permit_old_logs();

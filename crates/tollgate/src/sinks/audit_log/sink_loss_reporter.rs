@@ -56,7 +56,7 @@ impl AuditLog {
     pub(super) fn next_report(&self) -> Option<Duration> {
         let SinkLossReporter { json, last, .. } = &self.sink_losses;
         let losses = self.plugins();
-        if self.suspended {
+        if self.is_suspended() {
             None
         } else if !losses.unreported().is_empty() || self.sink_losses.unreported_json().is_some() {
             let due = last.map(|last| last + PERIOD);
@@ -81,7 +81,7 @@ impl AuditLog {
     pub(super) fn report_all_sink_losses(&mut self) {
         let losses = self.plugins();
         let (missed, unreported_json) = (losses.unreported(), self.sink_losses.unreported_json());
-        if self.suspended || (missed.is_empty() && unreported_json.is_none()) {
+        if self.is_suspended() || (missed.is_empty() && unreported_json.is_none()) {
             return;
         }
         self.sink_losses.last = Some(Instant::now());

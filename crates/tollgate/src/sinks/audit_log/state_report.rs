@@ -41,7 +41,7 @@ impl AuditLog {
             }
             put("space_left setting", &space(conf.space_left));
             put("admin_space_left setting", &space(conf.admin_space_left));
-            put("logging suspended", &yes_no(self.suspended));
+            put("logging suspended", &yes_no(self.is_suspended()));
             let performed = yes_no(self.alarms.space);
             put("file system space action performed", &performed);
             put("admin space action performed", &yes_no(self.alarms.admin));

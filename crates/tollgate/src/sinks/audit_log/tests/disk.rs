@@ -87,7 +87,7 @@ fn a_log_that_cannot_be_opened_again_is_acted_upon() {
     let log = test.directory.path().join("audit.log");
     fs::rename(&log, test.directory.path().join("moved")).unwrap();
     fs::create_dir(&log).unwrap();
-    test.log.suspend();
+    test.log.suspend("disk_error_action", "test");
     for _ in 0..2 {
         test.log.resume_on_signal(SignalSender::this());
         let actions = test.actions.taken();
@@ -149,4 +149,27 @@ fn a_log_that_is_closed_is_brought_to_the_disk() {
         assert_eq!(test.log.flusher.is_busy(), !waits, "{flush:?}");
         assert_eq!(test.log.unflushed, 0);
     }
+}
+
+#[test]
+fn a_suspended_log_has_a_reason_and_a_count() {
+    let settings = Settings {
+        disk_full_action: Action::Suspend,
+        disk_error_action: Action::Suspend,
+        ..settings()
+    };
+    let mut test = TestLog::new(settings);
+    assert_eq!(test.log.suspension(), None);
+    test.log
+        .disk_failed(Fault::Write, &io::ErrorKind::StorageFull.into());
+    test.log
+        .disk_failed(Fault::Write, &io::Error::from(Errno::EIO));
+    test.log.append(EVENT, 3, &mut ());
+    test.log.append(EVENT, 2, &mut ());
+    let suspension = test.log.suspension().unwrap();
+    assert_eq!(suspension.setting, "disk_full_action");
+    assert_eq!(suspension.reason, "no space left for the log");
+    assert_eq!(suspension.events, 5);
+    test.log.resume_on_signal(SignalSender::this());
+    assert_eq!(test.log.suspension(), None);
 }
