@@ -37,7 +37,7 @@ const DIRECTORY: [&str; 15] = [
 const SIGNAL: [&str; 3] = ["kill", "tkill", "tgkill"];
 
 /// Whether a mask, other than that of all syscalls, has a class.
-pub(super) fn is_named(syscalls: &SyscallMask) -> bool {
+pub(super) fn has_class(syscalls: &SyscallMask) -> bool {
     !syscalls.is_all() && (FIRST..SyscallMask::LIMIT).any(|bit| syscalls.contains(bit))
 }
 
@@ -101,12 +101,12 @@ mod tests {
         let directory = [
             82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316,
         ];
-        assert_eq!(spelled(&[2047]), directory);
+        assert_eq!(expanded(&[2047]), directory);
         // 32-bit: creat link unlink mknod rename mkdir rmdir symlink, and newer ones.
         let compat = [
             8, 9, 10, 14, 38, 39, 40, 83, 296, 297, 301, 302, 303, 304, 353,
         ];
-        assert_eq!(spelled(&[2046]), compat);
+        assert_eq!(expanded(&[2046]), compat);
         // The last two are newer than 6.12.
         let reads = [89, 179, 191, 192, 193, 194, 195, 196, 267, 464, 465];
         assert_eq!(expanded(&[2043]), reads);

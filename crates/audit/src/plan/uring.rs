@@ -199,7 +199,7 @@ impl Plan {
 }
 
 /// Whether a slot tests the mark of the task.
-fn is_of_mark(slot: &Slot) -> bool {
+fn tests_task_state(slot: &Slot) -> bool {
     let asks = |test: &Test| test.operand == Operand::TaskState;
     slot.tests.iter().any(asks)
 }
