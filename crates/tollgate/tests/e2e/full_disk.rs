@@ -73,16 +73,16 @@ pub(crate) fn rotation_on_a_full_disk_loses_nothing() {
 }
 
 pub(crate) fn status_shows_a_suspended_log() {
-    let place = Place::new();
-    let path = place.own.join("small");
+    let test_dir = TestDir::new();
+    let path = test_dir.own.join("small");
     let small = Small::mount(&path, "512k");
     let ballast = small.0.join("ballast");
     fs::write(&ballast, vec![0; 300 << 10]).unwrap();
     let log = small.0.join("audit.log");
     let conf = format!("{SPACE}log_format = RAW\ndisk_full_action = SUSPEND\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
     assert!(daemon.status()["suspended"].is_null());
-    place.workload().run(&vec![rmdir(); 1000]);
+    test_dir.workload().run(&vec![rmdir(); 1000]);
     daemon.flush();
     let status = daemon.status();
     let suspended = &status["suspended"];
@@ -97,7 +97,7 @@ pub(crate) fn status_shows_a_suspended_log() {
     daemon.flush();
     let status = daemon.status();
     assert!(status["suspended"].is_null(), "{status}");
-    place.workload().run(&vec![rmdir(); 20]);
+    test_dir.workload().run(&vec![rmdir(); 20]);
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!(stopped.summary.written + stopped.summary.lost, 1020);
     assert!(stopped.summary.lost >= missing);
