@@ -196,7 +196,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     for command in [&mut Command::new(TOLLGATE), &mut traced] {
         let said = refused(command.args(options).args(["--pins", PINS]))?;
         ensure!(
-            said.contains("only the program that has locked it can"),
+            said.contains("only the tollgate program that locked it can"),
             "{said}"
         );
     }

@@ -59,7 +59,7 @@ pub enum PinError {
         source: io::Error,
     },
     /// The pins are locked by `-e 2`.
-    #[error("the pins in `{}` are locked until the machine starts again", path.display())]
+    #[error("the pins in `{}` are locked until reboot", path.display())]
     Locked {
         /// The directory.
         path: PathBuf,

@@ -138,7 +138,7 @@ pub(crate) fn json_log_losses_are_reported_in_the_log() {
     for run in 1..=3 {
         test_dir.workload().run(&rmdirs(100));
         let answer = daemon.flush();
-        assert!(answer.contains("the JSON log cannot be written to: No space"));
+        assert!(answer.contains("cannot write the JSON log: No space"));
         assert_eq!(left_out(), run * 100);
     }
     wait_for("the losses in the log", || {

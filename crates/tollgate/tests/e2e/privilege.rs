@@ -278,7 +278,7 @@ pub(crate) fn systemd_is_notified_of_each_state() {
     );
     let ready = hear("READY=1");
     assert!(
-        ready.contains("STATUS=auditing with the engine "),
+        ready.contains("STATUS=auditing with engine "),
         "{ready}"
     );
     hear("WATCHDOG=1");
