@@ -294,7 +294,9 @@ pub(crate) fn needs_no_guard() {
     // Without pins, the guard ends with its daemon.
     let trial = Daemon::start(&test_dir, &format!("{}-e 2\n", opens(&test_dir, "trial")));
     let said = trial.end(Signal::SIGTERM).output;
-    let guards = said.iter().any(|line| line.contains("are protected from root"));
+    let guards = said
+        .iter()
+        .any(|line| line.contains("are protected from root"));
     needs(
         !guards,
         "a kernel that takes no programs on functions: on others `-e 2` lasts as long as the machine",

@@ -277,10 +277,7 @@ pub(crate) fn systemd_is_notified_of_each_state() {
         &environment,
     );
     let ready = hear("READY=1");
-    assert!(
-        ready.contains("STATUS=auditing with engine "),
-        "{ready}"
-    );
+    assert!(ready.contains("STATUS=auditing with engine "), "{ready}");
     hear("WATCHDOG=1");
     hear("WATCHDOG=1");
     daemon.signal(Signal::SIGHUP);
