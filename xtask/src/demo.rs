@@ -55,13 +55,22 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A picture with each number replaced by 0.
+/// A picture without times of day (`09:16:28.750Z`) and process IDs (`[24612]`).
 fn masked(picture: &str) -> String {
-    let mut text = picture.replace(|c: char| c.is_ascii_digit(), "0");
-    while text.contains("00") {
-        text = text.replace("00", "0");
+    let mut text = String::new();
+    let mut rest = picture;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit() || c == '[') {
+        let (before, from) = rest.split_at(at);
+        text.push_str(before);
+        let is_masked = |c: char| c.is_ascii_digit() || "[]:.Z".contains(c);
+        let token = from.find(|c| !is_masked(c)).unwrap_or(from.len());
+        let (token, after) = from.split_at(token);
+        let is_time = token.len() == 13 && token.ends_with('Z');
+        let is_process = token.starts_with('[') && token.ends_with(']');
+        text.push_str(if is_time || is_process { "_" } else { token });
+        rest = after;
     }
-    text
+    text + rest
 }
 
 /// Standard error and output of the session, in the order in which a terminal shows them.

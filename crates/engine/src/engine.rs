@@ -10,7 +10,7 @@ mod identity;
 mod limits;
 mod preemption;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -87,6 +87,7 @@ pub struct Engine<'s> {
     watch_keys: [WatchKeys; 2],
     attached: AttachedHooks,
     last_reading: Cell<Option<ClockReading>>,
+    name_only_watches: RefCell<Vec<String>>,
     preemption: PreemptionFacts,
     allow_loss: bool,
 }
@@ -242,6 +243,7 @@ impl<'s> Engine<'s> {
             watch_keys: Default::default(),
             attached: AttachedHooks::default(),
             last_reading: Cell::new(None),
+            name_only_watches: RefCell::default(),
             preemption: probe.preemption,
             allow_loss: options.allow_loss,
         })

@@ -118,7 +118,9 @@ pub enum EngineError {
         risk: SkipRisk,
     },
     /// The kernel does not run programs on functions.
-    #[error("the kernel does not run programs on functions; check `sysctl kernel.ftrace_enabled`")]
+    #[error(
+        "the kernel does not run programs on functions; `sysctl kernel.ftrace_enabled=1` enables them"
+    )]
     HooksDisabled,
     /// A BPF object cannot be pinned, or a pinned one cannot be opened.
     #[error("cannot pin or open {what}")]
@@ -176,7 +178,7 @@ const fn safe_kernels(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Fentry => "it needs preempt=none or voluntary",
         EngineKind::Tracepoint => {
-            "it needs preempt=none or voluntary, or a kernel before 7.0; `allow_loss` starts it all the same"
+            "it needs preempt=none or voluntary, or a kernel before 7.0; `--allow-loss` starts it all the same"
         }
     }
 }

@@ -200,7 +200,7 @@ impl RuleFile {
     /// Parses the text of a rule file.
     pub(crate) fn parse(path: PathBuf, bytes: Vec<u8>) -> Self {
         let (lines, mut diagnostics) = parse_file(&bytes, &ThisMachine);
-        diagnostics.extend(lines.iter().filter_map(setting_findings::check));
+        diagnostics.extend(setting_findings::check(&lines));
         diagnostics.extend(setting_findings::check_after_lock(&lines));
         diagnostics.sort_by_key(|finding| finding.span.start);
         Self {

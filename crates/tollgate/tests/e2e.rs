@@ -89,6 +89,7 @@ mod e2e {
         watch::unwatched_files_are_not_recorded,
         watch::watches_hold_in_a_chroot,
         watch::five_hundred_watches,
+        watch::unreachable_watch_does_not_stop_the_daemon,
         hostile::hostile_bytes_decode_back,
         hostile::hostile_arguments_decode_back,
         hostile::longest_path_is_complete,

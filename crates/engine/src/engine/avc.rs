@@ -23,6 +23,7 @@ impl<'s> Engine<'s> {
     /// [`EngineError`] when the kernel has no programs on functions, or when the engine was started without
     /// [`crate::EngineOptions::avc`]. The engine keeps running.
     pub fn attach_avc_hook(&mut self, slots: &mut ObjectSlots<'s>) -> Result<(), EngineError> {
+        self.check_function_programs()?;
         self.objects
             .load_more(slots, &[Program::AvcSyscall].into())?;
         // In the order of `enum wire_abi`.

@@ -58,14 +58,15 @@ impl<'s> Engine<'s> {
     /// Without pins it ends with this process.
     ///
     /// # Errors
-    /// [`EngineError`] when the kernel has no programs on functions, or when a directory does not exist. Then
-    /// nothing is guarded that was not guarded before.
+    /// [`EngineError`] when the kernel has no programs on functions or can skip them, or when a directory does not
+    /// exist. Then nothing is guarded that was not guarded before.
     pub fn install_guard(
         &mut self,
         slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
         files: &[PathBuf],
     ) -> Result<(), EngineError> {
+        self.check_function_programs()?;
         let setup = [&Program::GuardInit, &Program::GuardClaim];
         let programs = probe.guards.iter().chain(setup);
         self.objects

@@ -30,7 +30,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Adds the inodes of watched paths.
+    /// Adds the inodes of watched paths. A path that another user has made unreachable, with a FUSE mount for
+    /// example, must not stop the engine: it is watched by name, and [`Engine::take_name_only_watches`] reports it.
     ///
     /// # Errors
     /// [`EngineError::Watch`] names the path.
@@ -40,6 +41,13 @@ impl Engine<'_> {
         plan: &Plan,
     ) -> Result<(), EngineError> {
         watches.add_inodes(&plan.watches, self.hash, |path| self.inode_identity(path))
+    }
+
+    /// Returns the watched paths that exist or may exist and could not be opened, each with the reason, since the
+    /// last call. Only their names match.
+    #[must_use]
+    pub fn take_name_only_watches(&self) -> Vec<String> {
+        self.name_only_watches.take()
     }
 
     /// The inode of a path, or `None` if the path does not exist. A symbolic link in the last component is not
@@ -52,13 +60,19 @@ impl Engine<'_> {
         let file = match options.open(path) {
             Ok(file) => file,
             Err(error) if is_missing(&error) => return Ok(None),
-            Err(error) => return Err(unknown(path, error)),
+            Err(error) if is_shortage(&error) => return Err(unknown(path, error)),
+            Err(error) => {
+                let reason = format!("{}: {error}", path.display());
+                self.name_only_watches.borrow_mut().push(reason);
+                return Ok(None);
+            }
         };
         let mut descriptor = i64::from(file.as_raw_fd()).to_ne_bytes();
         let input = ProgramInput {
             context_in: Some(&mut descriptor),
             ..ProgramInput::default()
         };
+        self.globals.clear_inode_identity();
         self.program(Program::InodeIdentity)?
             .test_run(input)
             .map_err(|error| unknown(path, io::Error::other(error)))?;
@@ -76,6 +90,14 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG)
+    )
+}
+
+/// Whether an open failed for lack of a resource of this process or of the machine.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
     )
 }
 

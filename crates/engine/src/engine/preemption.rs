@@ -33,6 +33,19 @@ impl Engine<'_> {
         preemption::skip_risk(self.kind, mode, facts, has_ordinary_tracepoint)
     }
 
+    /// Refuses programs on kernel functions that the kernel can skip, whichever engine runs beside them.
+    pub(super) fn check_function_programs(&self) -> Result<(), EngineError> {
+        let facts = self.preemption;
+        let mode = Preemption::from_mode(self.globals.preemption_mode(), facts);
+        match preemption::skip_risk(EngineKind::Fentry, mode, facts, false) {
+            Some(risk) => Err(EngineError::Preempts {
+                kind: EngineKind::Fentry,
+                risk,
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses programs that the kernel can skip, unless [`crate::EngineOptions::allow_loss`] accepts that.
     pub(super) fn check_preemption<'a>(
         &self,

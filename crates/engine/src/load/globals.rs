@@ -66,6 +66,11 @@ impl Globals {
         read!(self, tlg_heartbeats)
     }
 
+    /// Clears the result of `inode_identity`, before a run.
+    pub(crate) fn clear_inode_identity(self) {
+        write!(self, tlg_inode_identity, types::inode_identity::default());
+    }
+
     /// Result of `inode_identity`; the inode number is 0 if the descriptor has no inode.
     pub(crate) fn inode_identity(self) -> InodeIdentity {
         let found = read!(self, tlg_inode_identity);

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let locked = read_lock_note(&args.directory);
     ensure!(
         matches!(locked, Ok(None)),
-        "`{shown}` is locked by `-e 2` until the next boot"
+        "`{shown}` is locked until reboot by `-e 2`"
     );
     let unread = match PinnedState::open(&pins)? {
         PinnedState::Empty => {

@@ -45,7 +45,7 @@ const MESSAGE_LIMIT_BYTES: usize = 8560;
 /// # Source
 /// `AUDIT_BACKLOG_WAIT_TIME` in `kernel/audit.c`, Linux 6.12.
 const DEFAULT_WAIT_SECONDS: u32 = 60;
-const MAX_WAIT_SECONDS: u32 = 10;
+const MAX_WAIT_FACTOR: u32 = 10;
 
 /// `-e 0`: nothing is recorded.
 const DISABLED: u8 = 0;
@@ -478,7 +478,7 @@ fn compiled(state: &State) -> Plan {
 }
 
 const fn max_backlog_wait(tick_hz: u32) -> u32 {
-    (MAX_WAIT_SECONDS * DEFAULT_WAIT_SECONDS).saturating_mul(tick_hz)
+    (MAX_WAIT_FACTOR * DEFAULT_WAIT_SECONDS).saturating_mul(tick_hz)
 }
 
 /// Converts an error to a refusal with `EIO`.

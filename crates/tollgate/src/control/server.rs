@@ -367,7 +367,7 @@ pub(crate) fn ensure_private_directory(directory: &Path) -> anyhow::Result<()> {
     if foreign || about.mode() & 0o022 != 0 {
         bail!(
             "directory `{shown}` can be written by other users, who could replace the files of \
-             the daemon; choose another directory, or run `chmod 0700` and `chown root`"
+             the daemon; choose a directory that only root can write"
         );
     }
     Ok(())

@@ -139,7 +139,7 @@ fn settings(conf: Option<&Path>) -> anyhow::Result<Settings> {
     let read = config::read_auditd(conf)?;
     anyhow::ensure!(
         read.is_valid(),
-        "`{}` has errors: run `tollgate config --check`",
+        "`{}` has errors: run `tollgate config check`",
         conf.display()
     );
     Ok(read.settings)

@@ -117,6 +117,7 @@ pub(super) struct LogThread {
 impl LogThread {
     pub(super) fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> UnwrittenEvents {
         engine::set_nice(self.log.nice());
+        self.show_suspension();
         loop {
             let tick = self.log.next_poll().map_or_else(never, after);
             select! {
@@ -156,6 +157,7 @@ impl LogThread {
             commit_token.end();
         }
         self.count(&appended, &batch.origins);
+        self.show_suspension();
         if let Some(on_written) = batch.on_written.take() {
             let written = match appended.lost {
                 0 => Ok(()),
@@ -226,6 +228,7 @@ impl LogThread {
             LogCommand::Configure(keep, sender, to) => {
                 let changed = self.log.configure(keep.map(|keep| *keep), sender);
                 engine::set_nice(self.log.nice());
+                self.show_suspension();
                 let _impatient = to.try_send(changed);
             }
             LogCommand::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),

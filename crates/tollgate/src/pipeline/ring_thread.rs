@@ -244,6 +244,7 @@ impl RingThread {
         let mut state = state.borrow_mut();
         self.collect_rule_stats(&mut state, engine);
         engine.replace_plan(slots, &self.probe, plan, &handover::snapshot(plan)?)?;
+        start::warn_name_only_watches(engine);
         Arc::make_mut(&mut state.keys).add(engine.epoch(), plan);
         state.use_plan(engine.epoch(), plan);
         Ok(ReplaceOutcome {
@@ -315,6 +316,7 @@ impl RingThread {
         };
         if let Some(heartbeat) = &mut heartbeat {
             poll_heartbeat(heartbeat, engine);
+            check_skip_risk(&mut state.borrow_mut().stats.skip_risk, engine)?;
             state.borrow_mut().stats.blind += heartbeat.blind();
         }
         Ok(order)

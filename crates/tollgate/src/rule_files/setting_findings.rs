@@ -2,9 +2,30 @@
 
 use audit::rule::{Command, Diagnostic, RuleLine, Severity};
 
-/// Returns a finding about a setting that has no effect on tollgate, stops recording, or can stop the
-/// machine.
-pub(super) fn check(line: &RuleLine) -> Option<Diagnostic> {
+/// Returns a finding for each setting that has no effect on tollgate, stops recording, or can stop the
+/// machine. Of several `-e` or `-f` the last one counts.
+pub(super) fn check(lines: &[RuleLine]) -> impl Iterator<Item = Diagnostic> {
+    let last = |is_kind: fn(&Command) -> bool| {
+        let mut of_kind = lines.iter().filter(move |line| is_kind(&line.command));
+        of_kind.next_back().map(|line| line.number)
+    };
+    let last_enabled = last(|command| matches!(command, Command::Enabled(_)));
+    let last_failure = last(|command| matches!(command, Command::Failure(_)));
+    lines.iter().filter_map(move |line| {
+        let is_superseded = match line.command {
+            Command::Enabled(_) => last_enabled != Some(line.number),
+            Command::Failure(_) => last_failure != Some(line.number),
+            _ => false,
+        };
+        if is_superseded {
+            None
+        } else {
+            check_line(line)
+        }
+    })
+}
+
+fn check_line(line: &RuleLine) -> Option<Diagnostic> {
     let without_effect = |option: &str| {
         (
             Severity::Note,
@@ -62,8 +83,8 @@ pub(super) fn check_after_lock(lines: &[RuleLine]) -> impl Iterator<Item = Diagn
                 Severity::Warning,
                 "after-lock",
                 format!("`auditctl -R` refuses this line: `-e 2` in line {locked_by} locks the configuration"),
-                "make `-e 2` the last line of the last file; `tollgate daemon` loads all its rule files before \
-                 it locks",
+                "make `-e 2` the last line of the last file; `augenrules` moves it there, and `tollgate daemon` loads \
+                 all its rule files before it locks",
             )
         })
 }
@@ -125,6 +146,7 @@ mod tests {
                 (4, Severity::Warning, "auditing-disabled")
             ]
         );
+        assert_eq!(found("-f 2\n-e 0\n-w /x -p w\n-f 1\n-e 1\n"), []);
     }
 
     #[test]

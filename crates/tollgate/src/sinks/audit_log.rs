@@ -225,8 +225,7 @@ impl AuditLog {
                 written: events,
                 ..AppendResult::default()
             }
-        } else if let Some(suspension) = &mut self.suspension {
-            suspension.events += events;
+        } else if self.is_suspended() {
             self.count_lost(events, "the log is suspended")
         } else {
             self.report_losses();
@@ -332,6 +331,9 @@ impl AuditLog {
     fn count_lost(&mut self, events: u64, reason: &str) -> AppendResult {
         self.lost.0 += events;
         reason.clone_into(&mut self.lost.1);
+        if let Some(suspension) = &mut self.suspension {
+            suspension.events += events;
+        }
         AppendResult {
             written: 0,
             lost: events,

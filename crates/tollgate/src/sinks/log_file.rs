@@ -65,7 +65,6 @@ impl Log {
     ///
     /// # Errors
     /// The path is a symbolic link or not a regular file, or other users could replace files in the directory.
-    /// directory where other users could put one.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         Self::open_at(path, &LogAccess::PLAIN)
     }

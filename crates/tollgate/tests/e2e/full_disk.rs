@@ -5,6 +5,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 
 use super::daemon::Daemon;
+use super::harness::wait_for;
 use super::log_settings::{SPACE, Small, apart, rmdir, rule, told};
 use super::test_dir::TestDir;
 
@@ -94,9 +95,10 @@ pub(crate) fn status_shows_a_suspended_log() {
     fs::remove_file(&ballast).unwrap();
     let resumed = daemon.auditctl(&["--signal", "resume"]);
     assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
-    daemon.flush();
-    let status = daemon.status();
-    assert!(status["suspended"].is_null(), "{status}");
+    // The log thread may take the flush before the command.
+    wait_for("the log is resumed", || {
+        daemon.status()["suspended"].is_null().then_some(())
+    });
     test_dir.workload().run(&vec![rmdir(); 20]);
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!(stopped.summary.written + stopped.summary.lost, 1020);

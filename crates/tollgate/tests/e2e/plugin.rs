@@ -67,7 +67,7 @@ fn in_steps(test_dir: &TestDir, steps: usize, counted: impl Fn() -> usize) {
 
 /// Events that a plugin did not get, according to the status.
 fn not_given(said: &[String], plugin: &str) -> usize {
-    let before = format!("plugin {plugin} did not get ");
+    let before = format!("plugin {plugin} lost ");
     said.iter()
         .filter_map(|line| {
             line.split_once(&before)?

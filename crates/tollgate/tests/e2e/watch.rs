@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
 use bstr::BString;
 
 use super::daemon::{Daemon, Stopped};
+use super::harness::needs;
 use super::step::{CWD, Step, step};
 use super::test_dir::TestDir;
 use super::workload::Workload;
@@ -284,4 +286,42 @@ pub(crate) fn five_hundred_watches() {
         .map(|event| event.key().unwrap())
         .collect();
     assert_eq!(keys, ["watch0", "watch250", "watch499"]);
+}
+
+/// A user who mounts FUSE over the directory of a watched file, which root cannot enter then, stops neither the
+/// daemon nor the other watches.
+pub(crate) fn unreachable_watch_does_not_stop_the_daemon() {
+    let test_dir = TestDir::new();
+    let secret = test_dir.file("secret", "");
+    let hidden = test_dir.directory("hidden");
+    let fuse = fs::File::options().read(true).write(true).open("/dev/fuse");
+    needs(fuse.is_ok(), "/dev/fuse");
+    let fuse = fuse.unwrap();
+    let options = format!(
+        "fd=0,rootmode=40000,user_id={id},group_id={id}",
+        id = test_dir.id
+    );
+    let mounted = Command::new("mount")
+        .args(["-i", "-t", "fuse", "-o", &options, "fuse"])
+        .arg(&hidden)
+        .stdin(fuse.try_clone().unwrap())
+        .status();
+    assert!(mounted.unwrap().success());
+    let rules = format!(
+        "-w {}/file -p rwa -k hidden\n-w {} -p rwa -k secret\n",
+        hidden.display(),
+        secret.display()
+    );
+    let daemon = Daemon::start(&test_dir, &rules);
+    assert!(daemon.has_printed("only this name is matched"));
+    assert!(
+        daemon.replace(&rules),
+        "a replacement is not stopped either"
+    );
+    test_dir.workload().run(&[read("secret")]);
+    let stopped = daemon.stop();
+    let unmounted = Command::new("umount").arg("-l").arg(&hidden).status();
+    assert!(unmounted.unwrap().success());
+    drop(fuse);
+    assert_eq!(stopped.events.len(), 1);
 }

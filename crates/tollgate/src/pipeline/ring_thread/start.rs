@@ -242,6 +242,7 @@ impl RingThread {
                 "BPF programs are not pinned, auditing ends with this daemon: {error:#}"
             ));
         }
+        warn_name_only_watches(&engine);
         Ok(StartedEngine::new(engine, state, why_not, false))
     }
 
@@ -306,4 +307,13 @@ fn serial_of(inherited: &InheritedState) -> anyhow::Result<Serial> {
     u32::try_from(serial)
         .map(Serial)
         .context("pinned state has an invalid serial number")
+}
+
+/// Warns of watched paths that could not be opened.
+pub(super) fn warn_name_only_watches(engine: &Engine<'_>) {
+    for watch in engine.take_name_only_watches() {
+        warn(&format!(
+            "watch on {watch}; only this name is matched, not other links or mounts of the object"
+        ));
+    }
 }

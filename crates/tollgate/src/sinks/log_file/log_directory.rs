@@ -74,7 +74,7 @@ impl LogDirectory {
         let open_to_others = about.mode() & WRITABLE_BY_OTHERS != 0 && about.mode() & STICKY == 0;
         if foreign || open_to_others {
             bail!(
-                "directory `{}` can be written by other users, who could replace the log; choose another directory, or run `chmod 0700` and `chown root`",
+                "directory `{}` can be written by other users, who could replace the log; choose a directory that only root can write",
                 path.display()
             );
         }
@@ -112,7 +112,7 @@ impl LogDirectory {
         let own = is_own(&file).with_context(|| format!("cannot inspect log `{}`", shown()))?;
         if !own {
             bail!(
-                "log `{}` must be a regular file owned by root without hard links",
+                "log `{}` must be a regular file without hard links, owned by the user who runs tollgate",
                 shown()
             );
         }
