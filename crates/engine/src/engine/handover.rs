@@ -96,7 +96,8 @@ impl<'s> Engine<'s> {
         };
         engine.learn_root()?;
         engine.read_clock()?; // runs `daemon_register`, which exempts this process from auditing
-        if kind == EngineKind::Fentry {
+        // Nothing may end a locked engine: [`Engine::skip_risk`] reports that its programs can be skipped.
+        if kind == EngineKind::Fentry && !pins.is_locked() {
             engine.check_preemption(engine.links.keys())?;
         }
         engine.start_heartbeat()?;
