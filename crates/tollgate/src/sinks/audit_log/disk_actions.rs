@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
 use super::rotate::OldLogPolicy;
+use super::state_report::space;
 use super::system::SyslogSeverity;
 use super::{AuditLog, rotate};
 use crate::helper::Runlevel;
@@ -23,7 +24,8 @@ use crate::helper::Runlevel;
 const LAST_BLOCKS: u64 = 5;
 const MEBIBYTE: u64 = 1 << 20;
 
-const TOO_LARGE: &str = "the log is larger than max_log_file";
+/// What resumes a suspended log.
+const RESUME: &str = "run `tollgate auditctl --signal resume`";
 
 /// What was warned of and is not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,22 +190,39 @@ impl AuditLog {
             MaxLogFileAction::Ignore => {}
             MaxLogFileAction::Syslog => {
                 if !std::mem::replace(&mut self.alarms.size, true) {
-                    self.alarm(TOO_LARGE);
+                    self.alarm(&self.too_large());
                 }
             }
             MaxLogFileAction::Exec(program) => {
-                self.suspend("max_log_file_action", TOO_LARGE);
+                self.suspend("max_log_file_action", &self.too_large());
                 self.until_ended = self.system.run(program.as_ref());
             }
             MaxLogFileAction::Suspend => {
-                self.alarm(&format!("logging is suspended: {TOO_LARGE}"));
-                self.suspend("max_log_file_action", TOO_LARGE);
+                let text = self.too_large();
+                self.alarm(&suspended("max_log_file_action", &text));
+                self.suspend("max_log_file_action", &text);
             }
             MaxLogFileAction::Rotate if conf.num_logs < 2 => {}
             MaxLogFileAction::Rotate | MaxLogFileAction::KeepLogs => {
                 self.rotate(OldLogPolicy::AsConfigured);
             }
         }
+    }
+
+    fn too_large(&self) -> String {
+        let most = self.config.conf.as_ref().map_or(0, |conf| conf.max_log_file);
+        let path = self.config.path.display();
+        format!("log `{path}` has reached max_log_file, {most} MiB")
+    }
+
+    /// Free space for the log, in words.
+    fn free_space(&self) -> String {
+        // A log that cannot be asked is about to fail, which is reported.
+        let free_space = self.log.as_ref().and_then(|log| log.free_space().ok());
+        free_space.map_or_else(
+            || "free space unknown".to_owned(),
+            |free_space| format!("{} KiB free", free_bytes(&free_space) / 1024),
+        )
     }
 
     /// Does what is due when the disk fills.
@@ -248,26 +267,32 @@ impl AuditLog {
     }
 
     fn low(&mut self, action: &Action, admin: bool) {
-        let (text, subject, setting) = if admin {
+        let Some(conf) = &self.config.conf else {
+            return;
+        };
+        let (text, subject, setting, level) = if admin {
             (
-                "very low on disk space for the log",
+                "very low on disk space for log",
                 "Audit Admin Space Alert",
                 "admin_space_left_action",
+                conf.admin_space_left,
             )
         } else {
             (
-                "low on disk space for the log",
+                "low on disk space for log",
                 "Audit Disk Space Alert",
                 "space_left_action",
+                conf.space_left,
             )
         };
-        if *action == Action::Email
-            && let Some(conf) = &self.config.conf
-        {
+        let (path, free) = (self.config.path.display(), self.free_space());
+        let limit = setting.trim_end_matches("_action");
+        let text = format!("{text} `{path}`: {free}, {limit} is {}", space(level));
+        if *action == Action::Email {
             let to = conf.action_mail_acct.clone();
-            self.system.mail(to.as_ref(), subject, text);
+            self.system.mail(to.as_ref(), subject, &text);
         }
-        self.act(action, setting, text);
+        self.act(action, setting, &text);
     }
 
     /// Does what is due when the disk is full.
@@ -281,11 +306,12 @@ impl AuditLog {
         if told && action != Action::Rotate {
             return;
         }
-        let text = "no space left for the log";
+        let (path, free) = (self.config.path.display(), self.free_space());
+        let text = format!("no space left for log `{path}`: {free}");
         if action == Action::Ignore {
-            self.alarm(text);
+            self.alarm(&text);
         }
-        self.act(&action, "disk_full_action", text);
+        self.act(&action, "disk_full_action", &text);
     }
 
     /// Does what is due when the disk does not do what it is asked.
@@ -293,7 +319,8 @@ impl AuditLog {
         if error.kind() == io::ErrorKind::StorageFull {
             return self.full();
         }
-        let text = format!("{}: the disk fails the log: {error}", fault.name());
+        let (path, name) = (self.config.path.display(), fault.name());
+        let text = format!("{name}: the disk fails log `{path}`: {error}");
         let told = std::mem::replace(self.alarms.of(fault), true);
         if told {
             return;
@@ -350,13 +377,13 @@ impl AuditLog {
             }
             Action::Exec(program) => {
                 self.alarm(&format!(
-                    "logging is suspended while `{program}` runs: {text}"
+                    "{setting} suspends logging and runs `{program}`: {text}; afterwards {RESUME}"
                 ));
                 self.suspend(setting, text);
                 self.system.run(program.as_ref());
             }
             Action::Suspend => {
-                self.alarm(&format!("logging is suspended: {text}"));
+                self.alarm(&suspended(setting, text));
                 self.suspend(setting, text);
             }
             Action::Single => {
@@ -369,6 +396,16 @@ impl AuditLog {
             }
         }
     }
+}
+
+/// The message that an action suspends the log.
+fn suspended(setting: &str, text: &str) -> String {
+    format!("{setting} suspends logging: {text}; make room, then {RESUME}")
+}
+
+fn free_bytes(free_space: &Statvfs) -> u64 {
+    let block = free_space.fragment_size();
+    free_space.blocks_available().saturating_mul(block)
 }
 
 /// What the kernel has answered, or what else was wrong.
