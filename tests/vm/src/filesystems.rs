@@ -40,7 +40,9 @@ pub(crate) const SESSION: Session = Session {
          -w /tmp/fs/btrfs/sub/file -p rwa -k file\n\
          -w /tmp/fs/btrfs/sub/dir -p rwa -k dir\n\
          -w /tmp/fs/overlay/file -p rwa -k file\n\
-         -w /tmp/fs/overlay/dir -p rwa -k dir\n",
+         -w /tmp/fs/overlay/dir -p rwa -k dir\n\
+         -a always,exit -F arch=b64 -S chmod -F a1=0711 -k mode\n\
+         -a always,exit -F arch=b64 -S getxattr -F a0=1 -k xattr\n",
     ),
     tests: &[
         ("tmpfs", |daemon| objects(daemon, "/tmp/fs/tmpfs")),
@@ -49,6 +51,7 @@ pub(crate) const SESSION: Session = Session {
             objects(daemon, "/tmp/fs/btrfs/sub")
         }),
         ("overlayfs", |daemon| objects(daemon, "/tmp/fs/overlay")),
+        ("overlayfs_lookup", overlayfs_lookup),
         ("subvolumes_differ", subvolumes_differ),
     ],
     stop: Daemon::stop,
@@ -246,6 +249,25 @@ fn events(daemon: &Daemon, key: &str) -> anyhow::Result<Vec<Event>> {
     let mut events = event::parse(&daemon.log_text()?)?;
     events.retain(|event| event.is_from_tollgate() && event.field("SYSCALL", "key") == key);
     Ok(events)
+}
+
+/// While `chmod` looks up a directory, overlayfs reads extended attributes of the directory in its upper layer: the
+/// event names the directory of the overlay.
+fn overlayfs_lookup(daemon: &Daemon) -> anyhow::Result<()> {
+    let path = Path::new(PLACE).join("overlay/looked-up");
+    fs::create_dir_all(&path)?;
+    fs::write("/proc/sys/vm/drop_caches", "2")?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o711))?;
+    let found = wait_within(LONGEST, "the event", || {
+        Ok(events(daemon, "mode")?.into_iter().next())
+    })?;
+    let names = found.fields("PATH", "name");
+    ensure!(
+        names == [path.to_string_lossy()],
+        "{}",
+        event::show(&[found])
+    );
+    Ok(())
 }
 
 /// Files of two subvolumes have one inode number: only one of them is watched.

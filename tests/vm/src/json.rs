@@ -47,7 +47,9 @@ fn events(pid: u32, count: usize) -> anyhow::Result<Vec<Value>> {
     wait_for("the events", || {
         let text = fs::read_to_string(FILE).context("cannot read the JSON log")?;
         let mut events = Vec::new();
-        for line in text.lines() {
+        // The daemon can be in the middle of a write.
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+        for line in complete.lines() {
             let event: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
             if event["task"]["pid"] == pid {
                 events.push(event);
