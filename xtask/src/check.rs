@@ -67,10 +67,10 @@ fn clang_format(repository: &Repository, options: &[&str]) -> Result<bool, Box<d
 }
 
 /// `--all-targets` leaves out the end-to-end tests: their manifest has `test = false`, because a plain
-/// `cargo test` must not load BPF programs.
+/// `cargo test` must not load BPF programs. With `--package`, dependencies are built again with other features.
 fn clippy(repository: &Repository) -> Result<bool, Box<dyn Error>> {
     let all: &[&str] = &["--workspace", "--all-targets"];
-    for targets in [all, &["--package", "tollgate", "--test", "e2e"]] {
+    for targets in [all, &["--workspace", "--test", "e2e"]] {
         let mut command = repository.cargo(&["clippy", "--locked"]);
         if !succeeds(command.args(targets).args(["--", "-D", "warnings"]))? {
             return Ok(false);

@@ -80,7 +80,7 @@ fn end_to_end(repository: &Repository, tests: &mut TestResults) -> Result<bool, 
 
 /// The command that runs the end-to-end tests with the release build.
 pub(crate) fn command(repository: &Repository) -> Command {
-    let arguments = ["test", "--locked", "--package", "tollgate", "--test", "e2e"];
+    let arguments = ["test", "--locked", "--workspace", "--test", "e2e"];
     let mut command = repository.cargo(&arguments);
     command.env(
         PROGRAM_VARIABLE,
