@@ -1,8 +1,8 @@
-//! Inputs of any bytes: mutations of a corpus, the same in every run with the same seed.
+//! Fuzzing: mutations of a corpus, the same for the same seed.
 //!
-//! A plain run is short. `cargo xtask fuzz` sets `TOLLGATE_FUZZ_SECONDS` to go on for longer, and
-//! `TOLLGATE_FUZZ_SEED` to go elsewhere; the seed is printed, and an input that fails is left in the
-//! directory that `TOLLGATE_FUZZ_OUT` names. Crate `tollgate` has this file among its tests, too.
+//! `cargo test` runs a few. `cargo xtask fuzz` sets `TOLLGATE_FUZZ_SECONDS` for longer runs and
+//! `TOLLGATE_FUZZ_SEED` for other inputs. The seed is printed, and a failing input is written to the directory
+//! `TOLLGATE_FUZZ_OUT`. The tests of crate `tollgate` include this file too.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,7 +16,7 @@ pub(crate) fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
-/// The files of a directory there, in the order of their names.
+/// The files of a directory of tests, sorted by name.
 pub(crate) fn files(directory: &str) -> Vec<Vec<u8>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(tests().join(directory))
         .unwrap()
@@ -26,7 +26,7 @@ pub(crate) fn files(directory: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// A generator of numbers that is the same everywhere.
+/// A random number generator that gives the same numbers on every machine.
 struct Random(u64);
 
 impl Random {
@@ -80,12 +80,11 @@ fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(
         text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text}: no number")),
+            .unwrap_or_else(|_| panic!("{name}={text}: not a number")),
     )
 }
 
-/// Runs `check` on the corpus, and then on mutations of it: `rounds` of them, or for as long as
-/// the environment says.
+/// Runs `check` on the corpus, and then on `rounds` mutations of it, or for the time set in the environment.
 pub(crate) fn fuzz(
     target: &str,
     corpus: &[Vec<u8>],

@@ -1,4 +1,4 @@
-//! Random rules and random events, for the tests that hold two readings of rules against each other.
+//! Random rules and events, for tests that compare two evaluations of rules.
 
 use audit::event::{Inode, Task};
 use audit::ids::{Arch, Auid, Dev, Syscall};
@@ -74,10 +74,10 @@ const OPS: [Op; 8] = [
     Op::BitTest,
 ];
 
-/// Operations of `io_uring` that rules name, with and without a call that does the same.
+/// Operations of `io_uring`, with and without an equivalent syscall.
 const OPERATIONS: [u32; 7] = [0, 9, 18, 19, 28, 36, 46];
 
-/// Syscalls of every kind that the plan tells apart: perm classes, objects, no return, no name.
+/// Syscalls of every kind that the plan distinguishes: perm classes, objects, no return, no name.
 fn numbers() -> Vec<u32> {
     let b64: [&[u8]; 17] = [
         b"read",
@@ -142,7 +142,7 @@ fn path() -> impl Strategy<Value = &'static [u8]> {
     select(paths)
 }
 
-/// Any condition that the types allow, the sensible ones more often.
+/// Any condition that the types allow; meaningful ones are more frequent.
 fn field_test() -> impl Strategy<Value = FieldTest> {
     let text = || path().prop_map(|path| Value::Text(path.into()));
     let number = || small().prop_map(Value::Number);
@@ -151,10 +151,10 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
     let equality = || select(vec![Op::Equal, Op::NotEqual]);
     let users = select(vec![Field::Uid, Field::Auid, Field::Fsuid, Field::ObjUid]);
     let groups = select(vec![Field::Gid, Field::Egid, Field::ObjGid]);
-    let of_paths = select(vec![Field::Path, Field::Dir, Field::Exe]);
-    let of_calls = select(vec![Field::Success, Field::Exit, Field::Auid, Field::Perm]);
+    let path_fields = select(vec![Field::Path, Field::Dir, Field::Exe]);
+    let syscall_fields = select(vec![Field::Success, Field::Exit, Field::Auid, Field::Perm]);
     let families = small().prop_map(Value::Number);
-    let of_objects = select(vec![
+    let object_fields = select(vec![
         Field::FileType,
         Field::ObjUid,
         Field::Inode,
@@ -172,10 +172,10 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
     prop_oneof![
         4 => (field(), any_op(), number()),
         3 => (select(numeric), any_op(), limits),
-        4 => (of_paths, equality(), text()),
-        4 => (of_calls.clone(), equality(), number()),
-        2 => (of_calls, any_op(), number()),
-        3 => (of_objects, equality(), number()),
+        4 => (path_fields, equality(), text()),
+        4 => (syscall_fields.clone(), equality(), number()),
+        2 => (syscall_fields, any_op(), number()),
+        3 => (object_fields, equality(), number()),
         2 => (Just(Field::Arch), equality(), arch),
         1 => (Just(Field::SaddrFam), any_op(), families),
         2 => (users.clone(), equality(), users.prop_map(Value::Field)),
@@ -215,7 +215,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         6 => Just(List::IoUring),
     ];
     let action = select(vec![Action::Always, Action::Always, Action::Never]);
-    // The same field again, with another value, is where rules contradict themselves.
+    // The same field with two values: the rule may contradict itself.
     let twice = (field_test(), small()).prop_map(|(test, value)| {
         let again = FieldTest {
             value: Value::Number(value),
@@ -236,16 +236,16 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 pub(crate) fn rule_entries() -> impl Strategy<Value = Vec<RuleEntry>> {
     vec(rule(), 0..10).prop_map(|rules| {
-        let rule_entries = |(line, rule)| RuleEntry {
+        let rule_entry = |(line, rule)| RuleEntry {
             rule,
             source: 0,
             line,
         };
-        (1..).zip(rules).map(rule_entries).collect()
+        (1..).zip(rules).map(rule_entry).collect()
     })
 }
 
-/// What an event is made of, owned.
+/// The facts of an event, owned.
 #[derive(Clone, Debug)]
 pub(crate) struct RandomEvent {
     arch: Arch,
@@ -306,14 +306,14 @@ impl RandomEvent {
             personality,
             label: None,
             socket_family: self.socket_family,
-            mark: None,
+            task_state: None,
             objects: &self.objects,
         }
     }
 
-    /// The same done by an operation of `io_uring`: it always returns.
+    /// The facts of an equivalent `io_uring` operation, which always returns.
     pub(crate) fn as_uring_op(&self, operation: &UringOp) -> EventFacts<'_> {
-        let SyscallId { arch, syscall } = operation.call();
+        let SyscallId { arch, syscall } = operation.syscall_id();
         let names = !objects::objects(arch, syscall).is_empty();
         EventFacts {
             arch,
@@ -356,7 +356,7 @@ fn object() -> impl Strategy<Value = ObjectFacts<'static>> {
         })
 }
 
-/// Events that can happen: only calls that name objects have some, exits do not return.
+/// Possible events: only syscalls that name objects have objects, and `exit` does not return.
 pub(crate) fn random_event() -> impl Strategy<Value = RandomEvent> {
     let exits = vec![0, 1, 3, -1, -4, -13, -4095, -4096, 1 << 32, i64::MIN];
     let arg = select(vec![0, 1, 2, 3, 0o101, 1 << 32 | 2, u64::MAX]);
@@ -393,7 +393,7 @@ pub(crate) fn random_event() -> impl Strategy<Value = RandomEvent> {
         )
 }
 
-/// What the task list decides about the task of an event, as if it had been made with the ids it has.
+/// State that the task list sets for the task of an event, if the task was created with its present ids.
 pub(crate) fn task_state(rules: &[Rule], event_facts: &EventFacts<'_>) -> Option<TaskState> {
     let (task, label) = (event_facts.task, None);
     let index = first_task_match(
@@ -405,7 +405,7 @@ pub(crate) fn task_state(rules: &[Rule], event_facts: &EventFacts<'_>) -> Option
     Some(TaskState::of(rules.get(index?)?))
 }
 
-/// A plan covers the syscalls that have a name and those that a rule names by number.
+/// Whether a plan covers the syscall: it has a name, or a rule selects it by number.
 pub(crate) fn is_covered(rules: &[Rule], random_event: &RandomEvent) -> bool {
     let number = random_event.syscall.0;
     let named = |rule: &Rule| {
