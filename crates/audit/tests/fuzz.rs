@@ -144,13 +144,13 @@ mod tests {
         let (lines, findings) = parse_file(bytes, &TestHost);
         assert_spans_valid(&findings, bytes);
         for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
-            let named = findings.iter().any(|finding| finding.line == number);
+            let reported = findings.iter().any(|finding| finding.line == number);
             let failed = findings
                 .iter()
                 .any(|finding| finding.line == number && finding.severity == Severity::Error);
             let loaded = lines.iter().find(|line| line.number == number);
-            let idle = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
-            assert!(idle || named || loaded.is_some(), "line {number}");
+            let is_blank = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
+            assert!(is_blank || reported || loaded.is_some(), "line {number}");
             assert!(!failed || loaded.is_none(), "line {number}");
             // The parser of rule files removes the carriage return, `auditctl` does not.
             if let (Some(loaded), false) = (loaded, text.ends_with(b"\r")) {
@@ -206,8 +206,8 @@ mod tests {
             (Field::Arch, &Value::Number(arch)) => [Arch::X86_64.0, Arch::I386.0].contains(&arch),
             _ => true,
         };
-        let has_calls = rule.list != List::Exit || rule.syscalls.iter().next().is_some();
-        rule.list != List::IoUring && has_calls && rule.fields.iter().all(is_listed)
+        let has_syscalls = rule.list != List::Exit || rule.syscalls.iter().next().is_some();
+        rule.list != List::IoUring && has_syscalls && rule.fields.iter().all(is_listed)
     }
 
     fn assert_listing_parses(text: &BStr) {
@@ -247,10 +247,10 @@ mod tests {
         let (settings, findings) = conf::auditd::parse(bytes, &TestHost);
         assert_spans_valid(&findings, bytes);
         for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
-            let named = findings.iter().any(|finding| finding.line == number);
-            let counts = lines.iter().any(|line| line.position.line == number);
-            let idle = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
-            assert!(idle || named || counts, "line {number}");
+            let reported = findings.iter().any(|finding| finding.line == number);
+            let parsed = lines.iter().any(|line| line.position.line == number);
+            let is_blank = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
+            assert!(is_blank || reported || parsed, "line {number}");
         }
         if findings
             .iter()

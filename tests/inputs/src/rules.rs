@@ -152,10 +152,10 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
     let equality = || select(vec![Op::Equal, Op::NotEqual]);
     let users = select(vec![Field::Uid, Field::Auid, Field::Fsuid, Field::ObjUid]);
     let groups = select(vec![Field::Gid, Field::Egid, Field::ObjGid]);
-    let of_paths = select(vec![Field::Path, Field::Dir, Field::Exe]);
-    let of_calls = select(vec![Field::Success, Field::Exit, Field::Auid, Field::Perm]);
+    let path_fields = select(vec![Field::Path, Field::Dir, Field::Exe]);
+    let syscall_fields = select(vec![Field::Success, Field::Exit, Field::Auid, Field::Perm]);
     let families = small().prop_map(Value::Number);
-    let of_objects = select(vec![
+    let object_fields = select(vec![
         Field::FileType,
         Field::ObjUid,
         Field::Inode,
@@ -173,10 +173,10 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
     prop_oneof![
         4 => (field(), any_op(), number()),
         3 => (select(numeric), any_op(), limits),
-        4 => (of_paths, equality(), text()),
-        4 => (of_calls.clone(), equality(), number()),
-        2 => (of_calls, any_op(), number()),
-        3 => (of_objects, equality(), number()),
+        4 => (path_fields, equality(), text()),
+        4 => (syscall_fields.clone(), equality(), number()),
+        2 => (syscall_fields, any_op(), number()),
+        3 => (object_fields, equality(), number()),
         2 => (Just(Field::Arch), equality(), arch),
         1 => (Just(Field::SaddrFam), any_op(), families),
         2 => (users.clone(), equality(), users.prop_map(Value::Field)),
@@ -238,12 +238,12 @@ fn rule() -> impl Strategy<Value = Rule> {
 /// Rules of all lists, with line numbers.
 pub fn rule_entries() -> impl Strategy<Value = Vec<RuleEntry>> {
     vec(rule(), 0..10).prop_map(|rules| {
-        let rule_entries = |(line, rule)| RuleEntry {
+        let rule_entry = |(line, rule)| RuleEntry {
             rule,
             source: 0,
             line,
         };
-        (1..).zip(rules).map(rule_entries).collect()
+        (1..).zip(rules).map(rule_entry).collect()
     })
 }
 
@@ -309,14 +309,14 @@ impl RandomEvent {
             personality,
             label: None,
             socket_family: self.socket_family,
-            mark: None,
+            task_state: None,
             objects: &self.objects,
         }
     }
 
     /// The event of an `io_uring` operation, which always returns.
     pub fn as_uring_op(&self, operation: &UringOp) -> EventFacts<'_> {
-        let SyscallId { arch, syscall } = operation.call();
+        let SyscallId { arch, syscall } = operation.syscall_id();
         let names = !objects::objects(arch, syscall).is_empty();
         EventFacts {
             arch,

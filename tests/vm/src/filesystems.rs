@@ -254,7 +254,7 @@ fn overlayfs_lookup(daemon: &Daemon) -> anyhow::Result<()> {
     fs::create_dir_all(&path)?;
     fs::write("/proc/sys/vm/drop_caches", "2")?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o711))?;
-    let found = wait_within(LONGEST, "the event", || {
+    let found = wait_for("the event", || {
         Ok(events(daemon, "mode")?.into_iter().next())
     })?;
     let names = found.fields("PATH", "name");

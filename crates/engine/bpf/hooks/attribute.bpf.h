@@ -139,9 +139,8 @@ __noinline int state_name_object(struct scratch *s, struct syscall_state *state,
  * function of another attribute than that of the syscall does not count. An io_uring operation has its slot since uring_enter(), and its name is the
  * kernel's copy: its registers are those of another syscall.
  */
-static __always_inline int attr_object(enum wire_attribute attribute,
-					 const struct dentry *dentry,
-					 const struct vfsmount *mnt)
+static __always_inline int attr_object(enum wire_attribute attribute, const struct dentry *dentry,
+				       const struct vfsmount *mnt)
 {
 	struct task_struct *task = current();
 	struct wire_object *item;

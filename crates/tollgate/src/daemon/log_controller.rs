@@ -96,7 +96,7 @@ impl LogController {
         log_config: &LogConfig,
         commands: LogCommandSender,
     ) -> Self {
-        let mut tend = Self {
+        let mut log_controller = Self {
             source,
             commands,
             pending: None,
@@ -104,8 +104,8 @@ impl LogController {
             due: Instant::now(),
             log: PathBuf::new(),
         };
-        tend.use_config(log_config);
-        tend
+        log_controller.use_config(log_config);
+        log_controller
     }
 
     /// Time until [`LogController::poll`] is due.
@@ -131,9 +131,9 @@ impl LogController {
     }
 
     /// Handles a signal for the log. Returns whether the daemon continues.
-    pub(crate) fn handle_signal(&mut self, handle_signal: &siginfo) -> bool {
-        let sender = SignalSender::of(handle_signal.ssi_pid, handle_signal.ssi_uid);
-        let number = i32::try_from(handle_signal.ssi_signo).unwrap_or_default();
+    pub(crate) fn handle_signal(&mut self, signal: &siginfo) -> bool {
+        let sender = SignalSender::of(signal.ssi_pid, signal.ssi_uid);
+        let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
             Ok(Signal::SIGUSR1) => self.send(LogCommand::Rotate(sender), "the log is not rotated"),
             Ok(Signal::SIGUSR2) => self.send(LogCommand::Resume(sender), "logging is not resumed"),
@@ -147,8 +147,8 @@ impl LogController {
         true
     }
 
-    fn send(&self, order: LogCommand, failure: &str) {
-        if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
+    fn send(&self, command: LogCommand, failure: &str) {
+        if !self.commands.send_within(command, LOG_THREAD_TIMEOUT) {
             warn(&format!("the log thread is busy: {failure}"));
         }
     }
@@ -167,8 +167,8 @@ impl LogController {
             None
         });
         let (commands, from) = bounded(1);
-        let order = LogCommand::Configure(log_config.clone().map(Box::new), sender, commands);
-        if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
+        let command = LogCommand::Configure(log_config.clone().map(Box::new), sender, commands);
+        if !self.commands.send_within(command, LOG_THREAD_TIMEOUT) {
             return warn("the log thread is busy: auditd.conf is not reloaded; repeat SIGHUP");
         }
         self.pending = log_config.map(|log_config| (log_config, from));

@@ -11,8 +11,8 @@ use audit::plan::Plan;
 use engine::{AttachedHooks, EngineKind, ProgramRuns, Truncation};
 
 use crate::control::protocol::{
-    AuditSettings, Confinement, Counts, JsonCounts, KernelMessages, LogSuspension, RuleCounts, Run,
-    Status,
+    AuditSettings, Confinement, Counts, JsonCounts, KernelRecordStatus, LogSuspension, RuleCounts,
+    Run, Status,
 };
 use crate::control::rule_store::PipelineControl;
 use crate::daemon::kernel_audit::KernelAudit;
@@ -29,7 +29,7 @@ use crate::pipeline::ring_commands::{
 use crate::pipeline::ring_thread::RingStats;
 use crate::pipeline::{RunningPipeline, StartReport};
 use crate::sinks::audit_log::LockedLogSettings;
-use crate::sinks::queue::{self as outlet, QueueStats};
+use crate::sinks::queue::{self as queue, QueueStats};
 
 /// How long the main thread waits for the ring thread in a watchdog check; it serves no client meanwhile.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
@@ -109,7 +109,7 @@ impl PipelineHandle {
     /// Keeps the kernel's audit settings for the next daemon.
     pub(super) fn keep_kernel_audit(&mut self) {
         if let Some(kernel_audit) = &mut self.kernel_audit {
-            kernel_audit.leave();
+            kernel_audit.keep_for_next_daemon();
         }
     }
 
@@ -135,7 +135,7 @@ impl PipelineHandle {
         }
     }
 
-    fn kernel_record_status(&self, stats: &RingStats) -> Option<KernelMessages> {
+    fn kernel_record_status(&self, stats: &RingStats) -> Option<KernelRecordStatus> {
         let kernel_audit = self.kernel_audit.as_ref()?;
         let KernelRecordCounts {
             received,
@@ -144,14 +144,14 @@ impl PipelineHandle {
             overruns,
         } = stats.kernel_records;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let mut messages = KernelMessages {
+        let mut messages = KernelRecordStatus {
             received,
             excluded,
             refused,
             overruns,
             written: count(&self.written.messages),
             unwritten: count(&self.written.unwritten_messages),
-            ..KernelMessages::default()
+            ..KernelRecordStatus::default()
         };
         kernel_audit.fill_status(&mut messages);
         Some(messages)
@@ -194,7 +194,7 @@ impl PipelineHandle {
             incomplete: cut
                 .filter_map(|(count, part)| named(count, part.as_str()))
                 .collect(),
-            blind_seconds: seconds(stats.blind),
+            blind_seconds: seconds(stats.disabled_time),
         }
     }
 }
@@ -277,7 +277,7 @@ impl PipelineControl for PipelineHandle {
         status.kernel_messages = self.kernel_record_status(&stats);
         status.plugins = self.written.plugins.lost();
         status.json = self.json.as_ref().map(|json| {
-            let outlet::SinkStats {
+            let queue::SinkStats {
                 events, unwritten, ..
             } = json.read();
             JsonCounts {

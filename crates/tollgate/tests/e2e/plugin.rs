@@ -201,7 +201,7 @@ pub(crate) fn blocked_plugin_loses_only_its_own_events() {
     assert!(lines_with(&log, " reason=\"queue-full\"") > 0);
     assert_eq!(lines_with(&log, " reason=\"too-slow\""), 1, "at the end");
     assert!(lines_with(&out, "op=lost-plugin-events") > 0, "others know");
-    let full = "the queue of plugin idle.conf is full: events are lost to it";
+    let full = "the queue of plugin idle.conf is full: it loses events";
     assert!(ended.output.iter().any(|line| line.contains(full)));
     assert!(not_given(&ended.output, "idle.conf") > 0);
     assert_eq!(not_given(&ended.output, "copy.conf"), 0);

@@ -202,12 +202,12 @@ proptest! {
         };
         let observed = EventFacts {
             arch: B64, syscall: Syscall(number), exit: Some(0), args, open_how_flags: 0, task,
-            groups: &[], personality: 0, label: None, socket_family: None, mark: None, objects: &[],
+            groups: &[], personality: 0, label: None, socket_family: None, task_state: None, objects: &[],
         };
-        let kept = matches!(plan.evaluate(&observed), Verdict::Record(_));
-        prop_assert!(stopped || !kept, "{text}");
+        let recorded = matches!(plan.evaluate(&observed), Verdict::Record(_));
+        prop_assert!(stopped || !recorded, "{text}");
         if !text.contains("uid") && !text.contains("exit=0") {
-            prop_assert_eq!(stopped, kept, "{}", text);
+            prop_assert_eq!(stopped, recorded, "{}", text);
         }
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn open_rule_store(
         apply_locked(&locked, settings, log_config)?;
         return RuleStore::restore(&locked, tick_hz, lock).map(Some);
     }
-    let planner = Planner::here(settings.rules.deny.clone());
+    let planner = Planner::for_this_machine(settings.rules.deny.clone());
     let loaded = rule_files::read(&settings.rules.files)?;
     let Some(listing) = rule_files::compile(
         loaded,
@@ -55,10 +55,10 @@ pub(super) fn open_rule_store(
     ) else {
         return Ok(None);
     };
-    let said = rule_store::initial_settings(&listing.settings, tick_hz);
+    let initial_settings = rule_store::initial_settings(&listing.settings, tick_hz);
     Ok(Some(RuleStore::new(
         listing.rules,
-        said,
+        initial_settings,
         planner,
         tick_hz,
         (settings.capture, lock),
@@ -71,7 +71,7 @@ fn apply_locked(
     settings: &mut DaemonConfig,
     log_config: &mut LogConfig,
 ) -> anyhow::Result<()> {
-    let mut others = locked.capture.others(settings.capture);
+    let mut others = locked.capture.differences(settings.capture);
     let denies = settings.rules.deny.iter().map(|key| JsonBytes::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
         others.push("[on_loss] deny".to_owned());
