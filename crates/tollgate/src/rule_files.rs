@@ -79,7 +79,7 @@ pub(crate) fn compile_plan(
     partial: bool,
     consequence: &str,
 ) -> anyhow::Result<Option<Plan>> {
-    let planner = Planner::here(Vec::new());
+    let planner = Planner::for_this_machine(Vec::new());
     let Ok(CompiledRules { plan, .. }) = compile(files, partial, &planner, consequence) else {
         return Ok(None);
     };
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_file_is_read_and_parsed() {
+    fn rule_file_is_read_and_parsed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.rules");
         fs::write(&path, "-D\n-w /etc/shadow -p w\n-x\n").unwrap();

@@ -255,7 +255,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             personality: found.image.personality,
             label: None,
             socket_family: known.pending.address.as_deref().and_then(sockaddr::family),
-            mark: None,
+            task_state: None,
             objects: &observed_objects,
         };
         let verdict = self.plan.evaluate(&observed);

@@ -17,7 +17,7 @@ use super::{Operand, SyscallId, Test, WatchId, objects, sockaddr};
 /// Properties of a syscall that decide conditions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyscallTraits {
-    pub(super) call: SyscallId,
+    pub(super) syscall_id: SyscallId,
     class: PermClass,
     names_objects: bool,
     has_address: bool,
@@ -25,14 +25,14 @@ pub(super) struct SyscallTraits {
 }
 
 impl SyscallTraits {
-    pub(super) fn of(call: SyscallId) -> Self {
+    pub(super) fn of(syscall_id: SyscallId) -> Self {
         Self {
-            call,
-            class: perm::class(call.arch, call.syscall),
-            names_objects: !objects::objects(call.arch, call.syscall).is_empty()
-                || creates_socket_file(call),
-            has_address: sockaddr::of(call.arch, call.syscall).is_some(),
-            returns: call.returns(),
+            syscall_id,
+            class: perm::class(syscall_id.arch, syscall_id.syscall),
+            names_objects: !objects::objects(syscall_id.arch, syscall_id.syscall).is_empty()
+                || creates_socket_file(syscall_id),
+            has_address: sockaddr::of(syscall_id.arch, syscall_id.syscall).is_some(),
+            returns: syscall_id.returns(),
         }
     }
 }
@@ -100,7 +100,7 @@ pub(super) fn prepare(
     let mut conditions = Vec::with_capacity(rule.fields.len());
     let mut never = false;
     for test in &rule.fields {
-        match early(test, watch).map_err(|reason| Refusal::of(rule, reason))? {
+        match prepare_condition(test, watch).map_err(|reason| Refusal::of(rule, reason))? {
             Early::Holds => {}
             Early::Fails => never = true,
             Early::Later(condition) => conditions.push(condition),
@@ -126,7 +126,8 @@ pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
             Some(false) => return Ok(None),
             None => {}
         }
-        let left = early(given, &mut |_| None).map_err(|reason| Refusal::of(rule, reason))?;
+        let left =
+            prepare_condition(given, &mut |_| None).map_err(|reason| Refusal::of(rule, reason))?;
         match left {
             Early::Holds => {}
             Early::Later(Condition::Ask(test, Needs::Nothing)) => tests.push(test),
@@ -140,7 +141,7 @@ impl Condition {
     /// Evaluates the condition for one syscall.
     pub(super) fn on(&self, traits: &SyscallTraits) -> Outcome {
         match *self {
-            Self::Arch(op, arch) => decided(compare(op, traits.call.arch.0, arch)),
+            Self::Arch(op, arch) => decided(compare(op, traits.syscall_id.arch.0, arch)),
             Self::Perm { bits, negated } => on_class(traits.class, bits, negated),
             Self::NoObjectOfType(_) if !traits.names_objects => Outcome::Holds,
             Self::Ask(_, Needs::Objects) if !traits.names_objects => Outcome::Fails,
@@ -187,7 +188,7 @@ fn on_class(class: PermClass, bits: u32, negated: bool) -> Outcome {
 }
 
 /// Prepares one condition.
-fn early(
+fn prepare_condition(
     given: &FieldTest,
     watch: &mut impl FnMut(BString) -> Option<WatchId>,
 ) -> Result<Early, String> {

@@ -6,10 +6,10 @@ use audit::plan::objects::{self, ObjectEffect, ObjectRef};
 use crate::abi::{self, WireShape};
 
 /// The objects of a syscall.
-pub(crate) fn wire_shapes(call: SyscallId) -> [WireShape; abi::OBJECTS] {
-    let objects = objects::objects(call.arch, call.syscall);
+pub(crate) fn wire_shapes(syscall_id: SyscallId) -> [WireShape; abi::OBJECTS] {
+    let objects = objects::objects(syscall_id.arch, syscall_id.syscall);
     let mut shapes = [WireShape::default(); abi::OBJECTS];
-    let exec = call.is_exec();
+    let exec = syscall_id.is_exec();
     for (shape, object) in shapes.iter_mut().zip(objects) {
         let (lookup, dir, arg) = match object.place {
             ObjectRef::Path(arg) if exec => (abi::LOOKUP_EXEC, 0, arg),

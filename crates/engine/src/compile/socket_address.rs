@@ -6,8 +6,8 @@ use audit::plan::sockaddr::{SockaddrDirection, SockaddrSource, SyscallSockaddr, 
 use crate::abi::{self, WireEvent, WireTest, word};
 
 /// Location of the socket address of a syscall; 0 when it has none.
-pub(super) fn sockaddr_source(call: SyscallId) -> u8 {
-    match of(call.arch, call.syscall) {
+pub(super) fn sockaddr_source(syscall_id: SyscallId) -> u8 {
+    match of(syscall_id.arch, syscall_id.syscall) {
         None => 0,
         Some(SyscallSockaddr::SocketCall) => abi::ADDRESS_SOCKETCALL,
         Some(SyscallSockaddr::At(way, place)) => {

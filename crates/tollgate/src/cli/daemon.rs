@@ -8,7 +8,7 @@ use std::time::Duration;
 use anstream::ColorChoice;
 use anyhow::Context as _;
 use bstr::BString;
-use nix::unistd::setsid;
+use nix::unistd::{geteuid, setsid};
 
 use crate::config;
 use crate::config::TollgateToml;
@@ -17,7 +17,7 @@ use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode, PinsSetting}
 use crate::control;
 use crate::daemon::last_good::{self, LastGoodFile};
 use crate::daemon::{self, ControlSocket, DaemonConfig, LogSource, RefusedFile, RuleSource};
-use crate::messages::{self, Exit, warn};
+use crate::messages::{self, Exit, info, warn};
 use crate::pipeline::handover::{DEFAULT_PIN_DIRECTORY, PinPolicy};
 use crate::rule_files::{self, Refused};
 use crate::sinks::Accounts;
@@ -130,6 +130,9 @@ pub(crate) struct Args {
 /// Default of `--delay`.
 const DELAY_MS: u64 = 10;
 
+const NOT_ROOT: &str = "the daemon must be run by root: it loads BPF programs (CAP_BPF, CAP_PERFMON) and attaches \
+                        them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)";
+
 /// What a detached daemon writes to its parent when auditing has started.
 const READY: &[u8] = b"ready\n";
 
@@ -138,6 +141,11 @@ const READY: &[u8] = b"ready\n";
 /// # Errors
 /// Why the daemon cannot start, or stopped.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // Before anything is read: other users may be unable to read the configuration.
+    if !geteuid().is_root() {
+        info(NOT_ROOT);
+        return Ok(Exit::NotRoot.into());
+    }
     match run_or_detach(args) {
         Err(error) if error.is::<config::FileError>() => {
             messages::print_error(&error);
@@ -331,7 +339,7 @@ const fn default_kernel_messages(log: &LogSource) -> KernelRecordsMode {
     }
 }
 
-/// Returns where BPF objects are pinned. By default, a daemon with `--log` alone pins nothing: it is a trial.
+/// Returns where BPF objects are pinned. By default, a daemon with `--log` alone pins nothing.
 fn pin_policy(args: &Args, setting: Option<PinsSetting>, log: &LogSource) -> PinPolicy {
     match (&args.pins, setting) {
         _ if args.no_pins => PinPolicy::No,

@@ -13,7 +13,7 @@ use crossbeam_channel::after;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::protocol::{
-    Answer, Counts, JsonCounts, KernelAuditStatus, KernelMessages, LogSuspension, RefusedFiles,
+    Answer, Counts, JsonCounts, KernelAuditStatus, KernelRecordStatus, LogSuspension, RefusedFiles,
     Request, RuleCounts, Run, Status,
 };
 use crate::messages::{self, Exit};
@@ -229,7 +229,8 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         line("incomplete", format!("{count} {part}"))?;
     }
     if *blind_seconds != 0 {
-        line("blind", format!("for {} in all", duration(*blind_seconds)))?;
+        let disabled = duration(*blind_seconds);
+        line("disabled", format!("hooks, for {disabled} in total"))?;
     }
     if let Some(messages) = kernel_messages {
         line("messages", kernel_counts(messages))?;
@@ -310,8 +311,8 @@ fn suspension(suspended: &LogSuspension) -> String {
 }
 
 /// Formats the counters of the kernel's records; losses only if there are any.
-fn kernel_counts(messages: &KernelMessages) -> String {
-    let KernelMessages {
+fn kernel_counts(messages: &KernelRecordStatus) -> String {
+    let KernelRecordStatus {
         reader,
         received,
         excluded,
@@ -397,7 +398,7 @@ mod tests {
                 capabilities: vec!["bpf".into(), "chown".into()],
                 bounding: true,
                 no_new_privileges: true,
-                landlock: "whole, V7".into(),
+                landlock: "fully enforced, V7".into(),
                 writable: vec!["/var/log/audit".into()],
             },
             counts: Counts {
@@ -405,7 +406,7 @@ mod tests {
                 delivered: 8,
                 written: 7,
                 lost: [("ring full".to_owned(), 2)].into(),
-                incomplete: [("path cut".to_owned(), 1)].into(),
+                incomplete: [("path truncated".to_owned(), 1)].into(),
                 blind_seconds: 5,
             },
             by_rule: vec![
@@ -419,12 +420,12 @@ mod tests {
                     ..RuleCounts::default()
                 },
             ],
-            kernel_messages: Some(KernelMessages {
+            kernel_messages: Some(KernelRecordStatus {
                 reader: "registered".into(),
                 received: 4,
                 written: 3,
                 lost: 9,
-                ..KernelMessages::default()
+                ..KernelRecordStatus::default()
             }),
             kernel_audit: Some(KernelAuditStatus {
                 rules: 12,
@@ -460,12 +461,12 @@ mod tests {
              suspended   for 1 min 1 s, 3 events not written: disk_full_action: no space left for the log\n            \
              `tollgate auditctl --signal resume` resumes\n\
              pinned      /p\n\
-             confined    capabilities bpf chown, no new privileges, Landlock whole, V7: \
+             confined    capabilities bpf chown, no new privileges, Landlock fully enforced, V7: \
              writes below /var/log/audit only\n\
              events      10 matched, 8 delivered, 7 written\n\
              lost        2\n            2 ring full\n            2 of -a always,exit -S rmdir\n\
-             incomplete  1 path cut\n\
-             blind       for 5 s in all\n\
+             incomplete  1 path truncated\n\
+             disabled    hooks, for 5 s in total\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
              kernel      its own audit is also active, 12 rules: it slows every syscall\n            \
              load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`\n\
@@ -476,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn duration_has_the_two_largest_units() {
         for (seconds, text) in [
             (0, "0 s"),
             (61, "1 min 1 s"),

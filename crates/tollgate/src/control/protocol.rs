@@ -133,7 +133,8 @@ pub(crate) enum StepOutcome {
     /// A rule was added or deleted.
     Done,
     /// Rules were deleted; this many remain.
-    Left(u64),
+    #[serde(rename = "left")]
+    Remaining(u64),
     /// A setting was changed; these are the settings now.
     Set(Box<AuditSettings>),
     /// The step was refused.
@@ -210,7 +211,7 @@ pub(crate) struct Status {
     /// Counters of each rule that matched at least once.
     pub(crate) by_rule: Vec<RuleCounts>,
     /// Counters of the kernel's own audit records, if the daemon reads them.
-    pub(crate) kernel_messages: Option<KernelMessages>,
+    pub(crate) kernel_messages: Option<KernelRecordStatus>,
     /// The kernel's own audit; `None` if it cannot be asked.
     pub(crate) kernel_audit: Option<KernelAuditStatus>,
     /// Counters of the JSON log, if there is one.
@@ -233,7 +234,7 @@ pub(crate) struct RuleCounts {
 
 /// Records of the kernel's own audit since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KernelMessages {
+pub(crate) struct KernelRecordStatus {
     /// `registered`: the daemon is the kernel's audit daemon; `listening`: it reads the multicast group beside
     /// another audit daemon.
     pub(crate) reader: String,

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_come_back_as_they_went() {
+    fn rules_round_trip() {
         for line in [
             "-a always,exit -F arch=b64 -S openat,2040 -F auid>=1000 -F auid!=unset -k a -k b",
             "-w /etc/passwd -p wa -k x",
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_named() {
+    fn malformed_rules_are_refused_with_the_reason() {
         let sound = serde_json::to_string(&RuleJson::new(&rule("-w /x -p wa -k k"))).unwrap();
         for (part, other, why) in [
             ("\"exit\"", "\"frob\"", "no list `frob`"),

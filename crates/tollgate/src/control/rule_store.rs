@@ -184,8 +184,8 @@ impl RuleStore {
         };
         let key = |text: &JsonBytes| text.bytes().context("the lock file has an invalid key");
         let deny: anyhow::Result<_> = locked.deny.iter().map(key).collect();
-        let (planner, kept) = (Planner::here(deny?), (locked.capture, lock));
-        let mut store = Self::new(rules, settings, planner, tick_hz, kept);
+        let planner = Planner::for_this_machine(deny?);
+        let mut store = Self::new(rules, settings, planner, tick_hz, (locked.capture, lock));
         store.last_number = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
         Ok(store)
     }

@@ -22,7 +22,7 @@ use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
 use nix::errno::Errno;
 
 use crate::config::tollgate_toml::KernelRecordsMode;
-use crate::control::protocol::KernelMessages;
+use crate::control::protocol::KernelRecordStatus;
 use crate::messages::{info, warn};
 pub(super) use monitor::KernelAuditMonitor;
 use saved_state::{PreviousSettings, SavedStateFile};
@@ -242,7 +242,7 @@ impl KernelAudit {
     }
 
     /// Leaves the settings to the next daemon, which finds the previous ones in the file.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn keep_for_next_daemon(&mut self) {
         if let Some(registered) = &mut self.registered
             && std::mem::take(&mut registered.ours)
         {
@@ -264,7 +264,7 @@ impl KernelAudit {
     }
 
     /// Fills in the kernel's counters.
-    pub(super) fn fill_status(&self, messages: &mut KernelMessages) {
+    pub(super) fn fill_status(&self, messages: &mut KernelRecordStatus) {
         let how = if self.registered.is_some() {
             "registered"
         } else {

@@ -122,7 +122,7 @@ impl LogController {
         log_config: &LogConfig,
         commands: LogCommandSender,
     ) -> Self {
-        let mut tend = Self {
+        let mut log_controller = Self {
             source,
             commands,
             pending: None,
@@ -130,8 +130,8 @@ impl LogController {
             due: Instant::now(),
             log: PathBuf::new(),
         };
-        tend.use_config(log_config);
-        tend
+        log_controller.use_config(log_config);
+        log_controller
     }
 
     /// Time until [`LogController::poll`] is due.
@@ -157,9 +157,9 @@ impl LogController {
     }
 
     /// Handles a signal for the log. Returns whether the daemon continues.
-    pub(crate) fn handle_signal(&mut self, handle_signal: &siginfo) -> bool {
-        let sender = SignalSender::of(handle_signal.ssi_pid, handle_signal.ssi_uid);
-        let number = i32::try_from(handle_signal.ssi_signo).unwrap_or_default();
+    pub(crate) fn handle_signal(&mut self, signal: &siginfo) -> bool {
+        let sender = SignalSender::of(signal.ssi_pid, signal.ssi_uid);
+        let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
             Ok(Signal::SIGUSR1) => self.send(LogCommand::Rotate(sender), "the log is not rotated"),
             Ok(Signal::SIGUSR2) => self.send(LogCommand::Resume(sender), "logging is not resumed"),
@@ -172,8 +172,8 @@ impl LogController {
         true
     }
 
-    fn send(&self, order: LogCommand, failure: &str) {
-        if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
+    fn send(&self, command: LogCommand, failure: &str) {
+        if !self.commands.send_within(command, LOG_THREAD_TIMEOUT) {
             warn(&format!("the log thread is busy: {failure}"));
         }
     }
@@ -202,8 +202,8 @@ impl LogController {
         });
         let (commands, from) = bounded(1);
         let wanted = log_config.clone().ok().map(Box::new);
-        let order = LogCommand::Configure(wanted, sender, commands);
-        if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
+        let command = LogCommand::Configure(wanted, sender, commands);
+        if !self.commands.send_within(command, LOG_THREAD_TIMEOUT) {
             return Err(busy());
         }
         self.pending = Some((log_config?, from));

@@ -12,7 +12,7 @@ use audit::plan::Plan;
 use engine::{AttachedHooks, EngineKind, ProgramRuns, Truncation};
 
 use crate::control::protocol::{
-    AuditSettings, Confinement, Counts, JsonCounts, KernelAuditStatus, KernelMessages,
+    AuditSettings, Confinement, Counts, JsonCounts, KernelAuditStatus, KernelRecordStatus,
     LogSuspension, RuleCounts, Run, Status,
 };
 use crate::control::rule_store::PipelineControl;
@@ -30,7 +30,7 @@ use crate::pipeline::ring_commands::{
 use crate::pipeline::ring_thread::RingStats;
 use crate::pipeline::{RunningPipeline, StartReport};
 use crate::sinks::audit_log::LockedLogSettings;
-use crate::sinks::queue::{self as outlet, QueueStats};
+use crate::sinks::queue::{self as queue, QueueStats};
 
 /// How long the main thread waits for the ring thread in a watchdog check; it serves no client meanwhile.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
@@ -140,7 +140,7 @@ impl PipelineHandle {
     pub(super) fn keep_kernel_audit(&mut self) {
         self.touch_pins();
         if let Some(kernel_audit) = &mut self.kernel_audit {
-            kernel_audit.leave();
+            kernel_audit.keep_for_next_daemon();
         }
     }
 
@@ -166,7 +166,7 @@ impl PipelineHandle {
         }
     }
 
-    fn kernel_record_status(&self, stats: &RingStats) -> Option<KernelMessages> {
+    fn kernel_record_status(&self, stats: &RingStats) -> Option<KernelRecordStatus> {
         let kernel_audit = self.kernel_audit.as_ref()?;
         let KernelRecordCounts {
             received,
@@ -175,14 +175,14 @@ impl PipelineHandle {
             overruns,
         } = stats.kernel_records;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let mut messages = KernelMessages {
+        let mut messages = KernelRecordStatus {
             received,
             excluded,
             refused,
             overruns,
             written: count(&self.written.messages),
             unwritten: count(&self.written.unwritten_messages),
-            ..KernelMessages::default()
+            ..KernelRecordStatus::default()
         };
         kernel_audit.fill_status(&mut messages);
         Some(messages)
@@ -225,7 +225,7 @@ impl PipelineHandle {
             incomplete: cut
                 .filter_map(|(count, part)| named(count, part.as_str()))
                 .collect(),
-            blind_seconds: seconds(stats.blind),
+            blind_seconds: seconds(stats.disabled_time),
         }
     }
 }
@@ -309,7 +309,7 @@ impl PipelineControl for PipelineHandle {
         status.kernel_audit = self.check_kernel_audit();
         status.plugins = self.written.plugins.lost();
         status.json = self.json.as_ref().map(|json| {
-            let outlet::SinkStats {
+            let queue::SinkStats {
                 events, unwritten, ..
             } = json.read();
             JsonCounts {

@@ -18,7 +18,6 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::geteuid;
 
 use crate::config::capture::CaptureOptions;
 use crate::config::{JsonLogConfig, MetricsAddress};
@@ -31,7 +30,7 @@ use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::log_controller::{self as log_controller, LogController, LogSource};
 use crate::daemon::pipeline_handle::{DaemonPaths, PipelineHandle};
 use crate::daemon::systemd::ServiceManager;
-use crate::helper::Launcher;
+use crate::helper::HelperClient;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
 use crate::pipeline::handover::{PinPolicy, PinSetup};
@@ -51,8 +50,6 @@ use ready_message::{ReadyMessage, overhead};
 
 /// Detaching takes some 70 ms per hook: above this number it is reported.
 const SLOW_TO_DETACH: usize = 10;
-
-const NOT_ROOT: &str = "the daemon must run as root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)";
 
 /// Configuration of the daemon.
 pub(crate) struct DaemonConfig {
@@ -117,10 +114,6 @@ pub(crate) enum ControlSocket {
 /// # Errors
 /// The daemon cannot start, or the engine has failed.
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
-    if !geteuid().is_root() {
-        info(NOT_ROOT);
-        return Ok(Exit::NotRoot.into());
-    }
     let server = listen(&settings.control)?;
     let Some(mut log_config) = fallback::log_config(&mut settings)? else {
         warn("nothing is attached: correct the errors above in auditd.conf");
@@ -148,9 +141,9 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
     let opened = PrivilegedResources::open(&settings, &log_config, server.as_ref(), pins.as_ref())?;
-    let with_calls = opened.messages.is_some() && store.planner().has_security_module();
+    let with_syscalls = opened.messages.is_some() && store.planner().has_security_module();
     let engines = settings.capture.engine.kinds();
-    let options = options(&settings, with_calls);
+    let options = options(&settings, with_syscalls);
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_thread, log_commands) = log_thread::log_command_channel();
     let log_controller = LogController::new(settings.log, &log_config, log_thread.clone());
@@ -158,8 +151,8 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let confinement = confine(&engines, &opened.writable)?;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
     let pinning = PinSetup::inspect(pins, log_config.writes().then_some(&log_path))?;
-    let machine = Box::new(LocalSystem::new(opened.launcher.clone()));
-    let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.launcher)?;
+    let machine = Box::new(LocalSystem::new(opened.helper.clone()));
+    let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.helper)?;
     let ended = Arc::new(event_fd()?);
 
     let files = StartFiles {
@@ -191,7 +184,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     drop(priced);
     info(&format!("confined: {confinement}"));
     let status = format!("auditing with engine {}", started.engine.name());
-    let kept = DaemonPaths {
+    let paths = DaemonPaths {
         log: log_path,
         json: json_path,
         pins: pinned_in.clone(),
@@ -201,7 +194,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let mut handle = PipelineHandle::new(
         &running,
         started,
-        kept,
+        paths,
         confinement,
         (source, kernel_audit),
         limits,
@@ -291,7 +284,7 @@ struct PrivilegedResources {
     messages: Option<RecordStream>,
     signals: SignalFd,
     probe: KernelProbe,
-    launcher: Option<Launcher>,
+    helper: Option<HelperClient>,
     metrics: Option<Metrics>,
     json: Option<JsonLog>,
     /// Directories that the daemon writes to.
@@ -315,8 +308,8 @@ impl PrivilegedResources {
             signals: signals()?,
             // Reading tracepoints needs privileges.
             probe: KernelProbe::read().context("cannot read the features of this kernel")?,
-            launcher: match &log_config.conf {
-                Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
+            helper: match &log_config.conf {
+                Some(_) => Some(HelperClient::start(settings.log.conf.as_deref())?),
                 None => None,
             },
             metrics: metrics(settings.metrics.as_ref(), server)?,
@@ -338,7 +331,7 @@ fn finish(
     }
     let lost_messages = handle.release_kernel_audit();
     match &left_in {
-        Some(_) => running.commands().leave()?,
+        Some(_) => running.commands().leave_pinned()?,
         None => running.commands().stop()?,
     }
     let (mut outcome, detaching) = running.join()?;
@@ -435,12 +428,12 @@ fn raise_open_file_limit() {
 }
 
 /// Engine options, with or without syscalls for records of security modules.
-fn options(settings: &DaemonConfig, with_calls: bool) -> EngineOptions {
+fn options(settings: &DaemonConfig, with_syscalls: bool) -> EngineOptions {
     EngineOptions {
         uring: settings.capture.uring,
         context: settings.capture.context,
         allow_loss: settings.allow_loss,
-        avc: with_calls,
+        avc: with_syscalls,
         ..EngineOptions::default()
     }
 }

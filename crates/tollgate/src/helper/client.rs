@@ -24,16 +24,16 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Access to the helper. Clones use the same one in turn.
 #[derive(Clone, Debug)]
-pub(crate) struct Launcher(Arc<Mutex<Option<OwnedFd>>>);
+pub(crate) struct HelperClient(Arc<Mutex<Option<OwnedFd>>>);
 
 /// A started program.
 #[derive(Debug)]
 pub(crate) struct LaunchedProgram {
-    launcher: Launcher,
+    helper: HelperClient,
     number: u32,
 }
 
-impl Launcher {
+impl HelperClient {
     /// Starts the helper with the privileges of this process. It ends with the last client.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Launcher {
         match self.request(&Request::Start(program))? {
             (Answer::Started(number), stdin) => {
                 let launched = LaunchedProgram {
-                    launcher: self.clone(),
+                    helper: self.clone(),
                     number,
                 };
                 Ok((launched, stdin.map(UnixStream::from)))
@@ -120,12 +120,12 @@ impl LaunchedProgram {
     /// Sends a signal. Without effect if the program has ended.
     pub(crate) fn signal(&self, signal: ProgramSignal) {
         // Without a helper the program still sees the end of its input.
-        let _gone = self.launcher.request(&Request::Signal(self.number, signal));
+        let _gone = self.helper.request(&Request::Signal(self.number, signal));
     }
 
     /// Whether the program has ended. True if the helper cannot tell.
     pub(crate) fn has_ended(&self) -> bool {
-        let asked = self.launcher.request(&Request::HasEnded(self.number));
+        let asked = self.helper.request(&Request::HasEnded(self.number));
         !matches!(asked, Ok((Answer::HasEnded(false), _)))
     }
 }

@@ -87,7 +87,7 @@ fn plugin(
     // Also prevents path traversal: a file name has no slash, and its only dot is that of `.conf`.
     ensure!(
         is_plugin(file.as_bytes()) && !file.contains('/'),
-        "`{file}` is no file of a plugin: its name must end in .conf and have no slash"
+        "`{file}` is not a plugin file: its name must end in .conf and have no slash"
     );
     let directory = settings.plugin_dir.to_path().context("`plugin_dir`")?;
     let read = plugins::read(&directory.join(file))?;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_configuration_names_may_be_started() {
+    fn only_configured_programs_may_be_started() {
         let none = Settings::default();
         let settings = Settings {
             space_left_action: Action::Email,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_is_what_its_file_says_now() {
+    fn plugin_must_match_its_current_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a.conf");
         let settings = Settings {

@@ -27,7 +27,7 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
         .collect();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
     let stdin = io::stdin();
-    let mut launcher = Programs::default();
+    let mut programs = Programs::default();
     let mut buffer = vec![0; MESSAGE_LIMIT_BYTES];
     loop {
         let (length, _) = engine::recv_with_fd(stdin.as_fd(), &mut buffer)
@@ -37,7 +37,7 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         let (answer, descriptor) = match serde_json::from_slice(message) {
-            Ok(request) => launcher.handle(request, auditd_conf),
+            Ok(request) => programs.handle(request, auditd_conf),
             Err(error) => (Answer::Refused(error.to_string()), None),
         };
         let answer = serde_json::to_vec(&answer).context("cannot encode JSON")?;

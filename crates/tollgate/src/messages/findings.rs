@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_drawn_over_its_line() {
+    fn finding_is_drawn_over_its_line() {
         let expected = "\
 error[unknown-field]: unknown field `audi`
  --> a.rules:2:19

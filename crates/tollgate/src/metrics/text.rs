@@ -184,7 +184,7 @@ mod tests {
     use crate::control::protocol::{KernelAuditStatus, LogSuspension};
 
     #[test]
-    fn each_metric_is_told_once_with_its_kind() {
+    fn each_metric_is_declared_once_with_its_type() {
         let status = Status {
             version: "0.1.0".into(),
             engine: "fentry".into(),

@@ -188,24 +188,24 @@ impl RingCommands {
     ///
     /// # Errors
     /// As [`RingCommands::stop`].
-    pub(crate) fn leave(&self) -> anyhow::Result<()> {
+    pub(crate) fn leave_pinned(&self) -> anyhow::Result<()> {
         self.end(RingCommand::Leave)
     }
 
-    fn end(&self, order: RingCommand) -> anyhow::Result<()> {
-        match self.to.send(order) {
+    fn end(&self, command: RingCommand) -> anyhow::Result<()> {
+        match self.to.send(command) {
             Ok(()) => self.wake(),
             // It has already ended.
             Err(_) => Ok(()),
         }
     }
 
-    fn send(&self, order: RingCommand) -> anyhow::Result<()> {
-        self.send_within(order, LOG_TIMEOUT)
+    fn send(&self, command: RingCommand) -> anyhow::Result<()> {
+        self.send_within(command, LOG_TIMEOUT)
     }
 
-    fn send_within(&self, order: RingCommand, patience: Duration) -> anyhow::Result<()> {
-        match self.to.send_timeout(order, patience) {
+    fn send_within(&self, command: RingCommand, patience: Duration) -> anyhow::Result<()> {
+        match self.to.send_timeout(command, patience) {
             Ok(()) => self.wake(),
             Err(SendTimeoutError::Timeout(_)) => bail!(BUSY),
             Err(SendTimeoutError::Disconnected(_)) => bail!("the pipeline has ended"),

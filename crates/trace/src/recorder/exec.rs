@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_file_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_file_parses_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut file = tempfile::tempfile().unwrap();
             let mut text = b"\x7fELF\x02".to_vec();
             text.extend(bytes);

@@ -15,7 +15,7 @@ fn run(line: &str, dialect: Dialect) -> Invocation {
 
 /// Status and messages of version 4, without the general error message.
 #[track_caller]
-fn said(line: &str) -> (u8, String) {
+fn outcome(line: &str) -> (u8, String) {
     let mut invocation = run(line, Dialect::V4);
     if invocation.status == EXIT_FAILURE {
         let general = invocation.messages.pop().unwrap();
@@ -217,7 +217,7 @@ fn parsing_stops_at_the_first_error() {
             "Old style watch rules are slower / Permission z isn't supported",
         ),
     ] {
-        assert_eq!(said(line), (status, text.to_owned()), "{line}");
+        assert_eq!(outcome(line), (status, text.to_owned()), "{line}");
     }
 }
 
@@ -311,16 +311,16 @@ fn only_version_4_adds_syscalls_of_perm() {
 
 #[test]
 fn file_messages_have_line_numbers() {
-    let said = |text: &str| {
+    let outcome = |text: &str| {
         let invocation = line(text.as_bytes(), 7, Dialect::V4, &TestHost).unwrap();
         (invocation.status, invocation.messages)
     };
     assert_eq!(
-        said("-z"),
+        outcome("-z"),
         (EXIT_FAILURE, vec!["Option -z on line 7 is invalid".into()])
     );
     assert_eq!(
-        said("-a always,exit -S execve"),
+        outcome("-a always,exit -S execve"),
         (
             0,
             vec![
@@ -328,7 +328,10 @@ fn file_messages_have_line_numbers() {
             ]
         )
     );
-    assert_eq!(said("-R /x").1, ["Error - nested rule files not supported"]);
+    assert_eq!(
+        outcome("-R /x").1,
+        ["Error - nested rule files not supported"]
+    );
     for idle in ["", "   ", "# -z", "  #"] {
         assert_eq!(line(idle.as_bytes(), 1, Dialect::V4, &TestHost), None);
     }

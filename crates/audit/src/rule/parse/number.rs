@@ -25,7 +25,7 @@ pub(super) enum Wide {
     /// Report an error.
     Refuse,
     /// Truncate to the low 32 bits, as the kernel does, and warn.
-    Cut,
+    Truncate,
 }
 
 /// Parses a number that begins with a digit, as `strtoul(3)` does with base 0.
@@ -122,7 +122,7 @@ fn to_32_bits(
     // C saturates a number of more than 64 bits: all low bits are set.
     let low = scanned.low_bits().unwrap_or(u32::MAX);
     match (wide, scanned.value) {
-        (Wide::Cut, Some(_)) => findings.warning(
+        (Wide::Truncate, Some(_)) => findings.warning(
             "number-cut",
             &word.span,
             message,

@@ -29,11 +29,11 @@ pub(super) fn read(
         }
         ValueKind::Unsigned if spec.field == Field::Success => success(spec, word, findings),
         ValueKind::Unsigned => number::field(spec.name, word, Wide::Refuse, findings),
-        ValueKind::Low32 => number::field(spec.name, word, Wide::Cut, findings),
+        ValueKind::Low32 => number::field(spec.name, word, Wide::Truncate, findings),
         ValueKind::Argument if is_signed(word) => {
-            number::signed(spec.name, word, Wide::Cut, findings)
+            number::signed(spec.name, word, Wide::Truncate, findings)
         }
-        ValueKind::Argument => number::field(spec.name, word, Wide::Cut, findings),
+        ValueKind::Argument => number::field(spec.name, word, Wide::Truncate, findings),
         ValueKind::User => user(spec, op, word, host, findings),
         ValueKind::Group => group(spec, word, host, findings),
         ValueKind::Arch => arch(word, host, findings).map(|arch| arch.0),

@@ -157,7 +157,7 @@ impl<'s> Online<'s> {
         for ((line, step), outcome) in batch.steps.iter().zip(&outcomes) {
             match outcome {
                 StepOutcome::Done => {}
-                StepOutcome::Left(left) => self.print_remaining(*left),
+                StepOutcome::Remaining(left) => self.print_remaining(*left),
                 // A line that only changes settings prints the status once.
                 StepOutcome::Set(settings) if printed_line != *line => {
                     printed_line = *line;
@@ -237,7 +237,7 @@ impl<'s> Online<'s> {
         match outcome {
             Some(StepOutcome::Done) => Ok(None),
             Some(StepOutcome::Set(settings)) => Ok(Some(*settings)),
-            Some(StepOutcome::Left(left)) => {
+            Some(StepOutcome::Remaining(left)) => {
                 self.print_remaining(left);
                 Ok(None)
             }

@@ -27,7 +27,7 @@ impl RuleStore {
     pub(crate) fn load(
         &mut self,
         author: Requester,
-        (rules, said): (RuleList, &[Command]),
+        (rules, commands): (RuleList, &[Command]),
         planner: Planner,
         pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
@@ -38,7 +38,7 @@ impl RuleStore {
         let mut change = self.begin_change(author);
         change.state.planner = planner;
         // `-e 2` locks the state of all files, whatever their order.
-        let (enabled, others): (Vec<_>, Vec<_>) = said
+        let (enabled, others): (Vec<_>, Vec<_>) = commands
             .iter()
             .filter_map(Step::of)
             .partition(|step| matches!(step, Step::Enabled(_)));
@@ -103,7 +103,7 @@ fn setting_error(refusal: &Refusal) -> anyhow::Error {
 }
 
 /// The kernel's default settings, changed by the rule files.
-pub(crate) fn initial_settings(said: &[Command], tick_hz: u32) -> AuditSettings {
+pub(crate) fn initial_settings(commands: &[Command], tick_hz: u32) -> AuditSettings {
     let mut initial_settings = AuditSettings {
         enabled: ENABLED,
         failure: 1,
@@ -112,7 +112,7 @@ pub(crate) fn initial_settings(said: &[Command], tick_hz: u32) -> AuditSettings 
         backlog_wait_time: DEFAULT_WAIT_SECONDS.saturating_mul(tick_hz),
         ..AuditSettings::default()
     };
-    for command in said {
+    for command in commands {
         match *command {
             Command::Enabled(level) => initial_settings.enabled = level,
             Command::Failure(mode) => initial_settings.failure = mode,

@@ -173,10 +173,10 @@ fn thousands_of_idle_connections_block_nobody() {
 #[test]
 fn client_that_reads_no_answer_blocks_nobody() {
     let server = TestServer::start();
-    let mut deaf = server.stream();
-    deaf.set_nonblocking(true).unwrap();
+    let mut slow = server.stream();
+    slow.set_nonblocking(true).unwrap();
     let many = request().repeat(1000);
-    while deaf.write(&many).is_ok() {}
+    while slow.write(&many).is_ok() {}
     assert!(server.ask() > 0);
     server.stop();
 }

@@ -48,7 +48,7 @@ pub(super) fn open_rule_store(
         settings.last_good = None;
         return RuleStore::restore(&locked, tick_hz, lock).map(Some);
     }
-    let planner = Planner::here(settings.rules.deny.clone());
+    let planner = Planner::for_this_machine(settings.rules.deny.clone());
     let consequence = match &settings.last_good {
         Some(_) => "the rule files are refused",
         None => rule_files::NOTHING_ATTACHED,
@@ -64,7 +64,7 @@ pub(super) fn open_rule_store(
             let Some(good) = fallback::rules(settings, reason)? else {
                 return Ok(None);
             };
-            let planner = Planner::here(good.deny);
+            let planner = Planner::for_this_machine(good.deny);
             fallback::report_unsupported(&planner.plan(good.rules.clone().into_rules()));
             let store = RuleStore::new(good.rules, good.settings, planner, tick_hz, kept);
             Ok(Some(store))
@@ -78,7 +78,7 @@ fn apply_locked(
     settings: &mut DaemonConfig,
     log_config: &mut LogConfig,
 ) -> anyhow::Result<()> {
-    let mut others = locked.capture.others(settings.capture);
+    let mut others = locked.capture.differences(settings.capture);
     let denies = settings.rules.deny.iter().map(|key| JsonBytes::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
         others.push("[on_loss] deny".to_owned());

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_id_is_asked_for_once_and_the_cache_has_an_end() {
+    fn ids_are_looked_up_once_and_the_cache_is_bounded() {
         let mut cache = HashMap::new();
         let mut asked = 0;
         for id in (0..10_000).chain(9_990..10_000) {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn root_has_a_name() {
+    fn uid_0_is_root() {
         assert_eq!(NameCache::new().user(0), Some(&b"root"[..]));
     }
 }

@@ -45,7 +45,7 @@ impl AuditLog {
             let performed = yes_no(self.alarms.space);
             put("file system space action performed", &performed);
             put("admin space action performed", &yes_no(self.alarms.admin));
-            put("disk error detected", &yes_no(self.alarms.error()));
+            put("disk error detected", &yes_no(self.alarms.disk_error()));
         }
         text.push_str("listening for network connections = no\n");
         text.push_str(&self.dispatcher.report(conf.q_depth));

@@ -147,7 +147,7 @@ mod tests {
                          type=SYSCALL msg=audit(1.000:8): z\n";
 
     #[test]
-    fn each_event_is_ended() {
+    fn each_syscall_event_ends_with_eoe() {
         let chunk = Chunk::new(LOG, Lines::Raw, 2);
         assert_eq!(
             chunk.string().as_bstr(),
