@@ -7,14 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::chroot;
 use support::event::{self, Event};
-use support::wait::wait_within;
+use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::deny::set_xattr;
@@ -103,9 +102,6 @@ pub(crate) const SESSION_ROOT_TRACEPOINT: Session = Session {
 
 /// Where the file systems are mounted.
 const PLACE: &str = "/tmp/fs";
-
-/// Longer than an event takes to come into the log.
-const LONGEST: Duration = Duration::from_secs(5);
 
 /// Mounts everything once.
 const MOUNT: &str = "
@@ -200,7 +196,7 @@ fn objects(daemon: &Daemon, place: &str) -> anyhow::Result<()> {
     let mut record = |what: &'static str, key: &str, work: &dyn Fn() -> io::Result<()>| {
         let before = events(daemon, key)?.len();
         work().with_context(|| what.to_owned())?;
-        let found = wait_within(LONGEST, what, || {
+        let found = wait_for(what, || {
             Ok((events(daemon, key)?.len() > before).then_some(()))
         });
         if found.is_err() {
@@ -260,7 +256,7 @@ fn subvolumes_differ(daemon: &Daemon) -> anyhow::Result<()> {
         read(place.join("twin").join(name))?;
     }
     read(watched.join("below"))?;
-    wait_within(LONGEST, "the last event", || {
+    wait_for("the last event", || {
         let path = watched.join("below");
         Ok(named(daemon, &path, 2).is_ok().then_some(()))
     })?;
@@ -274,7 +270,7 @@ fn a_watched_subvolume(daemon: &Daemon) -> anyhow::Result<()> {
     let before = events(daemon, "home")?.len();
     change("/srv/other".into())?;
     change("/home/other".into())?;
-    wait_within(LONGEST, "the event", || {
+    wait_for("the event", || {
         Ok((events(daemon, "home")?.len() > before).then_some(()))
     })?;
     named(daemon, Path::new("/home/other"), 1)?;
