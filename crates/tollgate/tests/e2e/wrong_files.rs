@@ -150,11 +150,12 @@ pub(crate) fn reload_reports_refused_rules() {
     let files = MachineFiles::new(&test_dir);
     let directory = test_dir.own.join("rules.d");
     fs::create_dir(&directory).unwrap();
+    let control = daemon.control.clone();
     let load = || {
         let mut command = Command::new(program());
         command.args(["augenrules", "--load", "--rules"]);
         command.arg(&directory).arg("--output").arg(&files.rules);
-        CommandOutput::of(command.arg("--control").arg(&daemon.control))
+        CommandOutput::of(command.arg("--control").arg(&control))
     };
     let part = directory.join("10-a.rules");
     fs::write(&part, rule(&test_dir, "new")).unwrap();
