@@ -96,13 +96,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Finds keys of `[on_loss] deny` that no rule has, in the rule files that the daemon would read.
 fn unused_keys(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
     let settings = &read.settings;
-    let deny: Vec<BString> = settings.on_loss.deny.iter().cloned().map(BString::from).collect();
+    let deny: Vec<BString> = settings
+        .on_loss
+        .deny
+        .iter()
+        .cloned()
+        .map(BString::from)
+        .collect();
     if deny.is_empty() {
         return Vec::new();
     }
     let files = settings.rules.clone().unwrap_or_else(|| {
         let installed = PathBuf::from(config::AUDIT_RULES);
-        Some(installed).filter(|path| config::exists(path)).into_iter().collect()
+        Some(installed)
+            .filter(|path| config::exists(path))
+            .into_iter()
+            .collect()
     });
     // Errors in rule files are those of `tollgate check`.
     let unused = keys::unused_in(&deny, &files).unwrap_or_default();

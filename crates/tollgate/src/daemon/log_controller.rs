@@ -210,7 +210,8 @@ impl LogController {
         match self.await_configuration(LOG_THREAD_TIMEOUT) {
             Configured::Done => Ok(()),
             Configured::Refused => Err(Refused(
-                "the log is not reconfigured as auditd.conf says: the journal has the reason".to_owned(),
+                "the log is not reconfigured as auditd.conf says: the journal has the reason"
+                    .to_owned(),
             )),
             Configured::Pending => {
                 warn("the log thread is busy: it will apply auditd.conf later");

@@ -119,7 +119,11 @@ impl Text {
             let help = "Rules of other programs in the kernel's own audit.";
             self.gauge("kernel_audit_rules", help, kernel.rules);
             let help = "1 while the kernel's own audit slows every syscall.";
-            self.gauge("kernel_audit_slows_syscalls", help, kernel.slows_syscalls.into());
+            self.gauge(
+                "kernel_audit_slows_syscalls",
+                help,
+                kernel.slows_syscalls.into(),
+            );
         }
         let help = "1 while the log is suspended and nothing is written to it.";
         self.gauge("log_suspended", help, status.suspended.is_some().into());

@@ -90,7 +90,10 @@ pub(crate) fn status_shows_a_suspended_log() {
     assert_eq!(suspended["setting"], "disk_full_action", "{status}");
     let reason = format!("no space left for log `{}`: ", log.display());
     let found = suspended["reason"].as_str().unwrap();
-    assert!(found.starts_with(&reason) && found.ends_with(" KiB free"), "{found}");
+    assert!(
+        found.starts_with(&reason) && found.ends_with(" KiB free"),
+        "{found}"
+    );
     let message = daemon.wait_for_line("disk_full_action suspends logging");
     assert!(message.contains(found), "{message}");
     assert!(

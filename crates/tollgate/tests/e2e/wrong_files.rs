@@ -78,12 +78,22 @@ pub(crate) fn last_good_rules_are_used_at_a_start() {
         assert_eq!(keys(&daemon), ["good"], "{wrong}");
         let status = daemon.status();
         let reason = status["refused"]["reason"].as_str().unwrap();
-        assert!(reason.contains(&format!("{}:2: ", files.rules.display())), "{reason}");
-        assert!(status["refused"]["last_good"].as_u64().unwrap() > 0, "{status}");
+        assert!(
+            reason.contains(&format!("{}:2: ", files.rules.display())),
+            "{reason}"
+        );
+        assert!(
+            status["refused"]["last_good"].as_u64().unwrap() > 0,
+            "{status}"
+        );
         let shown = daemon.show_status();
         assert_eq!(shown.code, Some(3), "{shown:?}");
         assert!(shown.stdout.contains("\nREFUSED "), "{}", shown.stdout);
-        assert!(shown.stdout.contains("in force: the last good rules"), "{}", shown.stdout);
+        assert!(
+            shown.stdout.contains("in force: the last good rules"),
+            "{}",
+            shown.stdout
+        );
         assert_eq!(metric(&files, "tollgate_files_refused"), "1");
         let log = fs::read_to_string(&files.log).unwrap();
         assert!(log.contains("op=add_rule res=0"), "{log}");
@@ -133,6 +143,36 @@ pub(crate) fn last_good_configuration_is_used_at_a_start() {
     assert_eq!(refused(&files).code, Some(6));
 }
 
+/// Rules without errors that the engine cannot load: `[on_loss]` needs another engine.
+pub(crate) fn second_start_uses_the_last_good_rules() {
+    let test_dir = TestDir::new();
+    let files = MachineFiles::prepare(&test_dir, &rule(&test_dir, "good"));
+    let toml = fs::read_to_string(&files.toml).unwrap() + "engine = \"tracepoint\"\n";
+    fs::write(&files.toml, &toml).unwrap();
+    Daemon::start_from_files(&test_dir, "").stop();
+    fs::write(&files.toml, format!("{toml}[on_loss]\ndeny = [\"good\"]\n")).unwrap();
+    let failed = refused(&files);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(
+        failed.stderr.contains("need the engine fentry"),
+        "{failed:?}"
+    );
+    let daemon = Daemon::start_from_files(&test_dir, "");
+    let status = daemon.status();
+    let reason = status["refused"]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("did not start with these rules"),
+        "{reason}"
+    );
+    assert!(reason.contains("need the engine fentry"), "{reason}");
+    test_dir.workload().run(&[rmdir()]);
+    assert_eq!(keys(&daemon), ["good"]);
+    fs::write(&files.toml, &toml).unwrap();
+    assert!(daemon.replace(&rule(&test_dir, "good")));
+    assert!(daemon.status()["refused"].is_null());
+    daemon.stop_with(Signal::SIGTERM);
+}
+
 /// `tollgate augenrules --load`, as `systemctl reload` runs it, tells whether the rules are in force.
 pub(crate) fn reload_reports_refused_rules() {
     let test_dir = TestDir::new();
@@ -160,7 +200,13 @@ pub(crate) fn reload_reports_refused_rules() {
         assert!(loaded.stderr.contains(text), "{text}: {loaded:?}");
     }
     let status = daemon.status();
-    assert!(status["refused"]["reason"].as_str().unwrap().contains("opne"), "{status}");
+    assert!(
+        status["refused"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("opne"),
+        "{status}"
+    );
     assert!(status["refused"]["last_good"].is_null(), "{status}");
     test_dir.workload().run(&[rmdir()]);
     assert_eq!(keys(&daemon), ["new", "new"]);
@@ -185,14 +231,20 @@ pub(crate) fn denied_key_without_a_rule_is_refused() {
     fs::write(&files.toml, &deny).unwrap();
     let first = refused(&files);
     assert_eq!(first.code, Some(1), "{first:?}");
-    assert!(first.stderr.contains("no rule has the key `godo`"), "{first:?}");
+    assert!(
+        first.stderr.contains("no rule has the key `godo`"),
+        "{first:?}"
+    );
     let check = CommandOutput::of(
         Command::new(program())
             .args(["config", "check"])
             .arg(&files.toml),
     );
     assert_eq!(check.code, Some(1), "{check:?}");
-    assert!(check.stdout.contains("no rule has the key `godo`"), "{check:?}");
+    assert!(
+        check.stdout.contains("no rule has the key `godo`"),
+        "{check:?}"
+    );
 
     // Auditing that was on stays on.
     fs::write(&files.toml, &toml).unwrap();
@@ -215,8 +267,14 @@ pub(crate) fn log_has_one_writer() {
     let start = |log: &str, control: &str| {
         let own = |name: &str| test_dir.own.join(name);
         let mut command = Command::new(program());
-        command.args(["daemon", "--foreground", "--rules"]).arg(own("rules"));
-        command.arg("--log").arg(own(log)).arg("--control").arg(own(control));
+        command
+            .args(["daemon", "--foreground", "--rules"])
+            .arg(own("rules"));
+        command
+            .arg("--log")
+            .arg(own(log))
+            .arg("--control")
+            .arg(own(control));
         CommandOutput::of(&mut command)
     };
     let second = start("audit.log", "second/control");
@@ -231,7 +289,10 @@ pub(crate) fn log_has_one_writer() {
     drop(daemon);
     let next = Daemon::start(&test_dir, &rule(&test_dir, "two"));
     let second = start("audit.log", "second/control");
-    assert!(second.stderr.contains("is written by another daemon"), "{second:?}");
+    assert!(
+        second.stderr.contains("is written by another daemon"),
+        "{second:?}"
+    );
     next.stop_with(Signal::SIGTERM);
     assert!(!test_dir.own.join(".audit.log.lock").exists());
 }
@@ -262,7 +323,10 @@ pub(crate) fn status_without_a_daemon_names_the_pins() {
         assert!(left.stderr.contains(text), "{text}: {}", left.stderr);
     }
     let unpin = [OsStr::new("unpin"), bpf.pins().as_os_str()].map(OsStr::to_owned);
-    assert_eq!(CommandOutput::of(Command::new(program()).args(unpin)).code, Some(0));
+    assert_eq!(
+        CommandOutput::of(Command::new(program()).args(unpin)).code,
+        Some(0)
+    );
     assert!(!status().stderr.contains("still attached"));
 }
 
@@ -277,11 +341,22 @@ pub(crate) fn rules_in_the_kernels_audit_are_reported() {
     let daemon = Daemon::start_with_messages(&test_dir, &rules, &log, &conf, "unicast");
     let state = |daemon: &Daemon| daemon.status()["kernel_audit"].clone();
     assert_eq!(state(&daemon)["slows_syscalls"], false);
-    let stock = ["always,exit", "-F", "arch=b64", "-S", "rmdir", "-k", "stock"];
+    let stock = [
+        "always,exit",
+        "-F",
+        "arch=b64",
+        "-S",
+        "rmdir",
+        "-k",
+        "stock",
+    ];
     auditctl(&[&["-a"], stock.as_slice()].concat());
     let seen = state(&daemon);
     auditctl(&[&["-d"], stock.as_slice()].concat());
-    assert_eq!((&seen["rules"], &seen["slows_syscalls"]), (&1.into(), &true.into()));
+    assert_eq!(
+        (&seen["rules"], &seen["slows_syscalls"]),
+        (&1.into(), &true.into())
+    );
     assert!(daemon.has_printed("the kernel's own audit is also active (enabled, 1 rules)"));
     auditctl(&["-D"]);
     assert_eq!(State::ask().rules, ["No rules"]);

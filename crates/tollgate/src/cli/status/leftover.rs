@@ -93,7 +93,12 @@ impl LeftoverPrograms {
 /// `lock_get_status()` in `fs/locks.c`, Linux 6.12.
 fn is_used(directory: &fs::Metadata) -> bool {
     let device = directory.dev();
-    let file = format!("{:02x}:{:02x}:{}", major(device), minor(device), directory.ino());
+    let file = format!(
+        "{:02x}:{:02x}:{}",
+        major(device),
+        minor(device),
+        directory.ino()
+    );
     let locks = fs::read_to_string(LOCKS).unwrap_or_default();
     locks.lines().any(|lock| {
         let words: Vec<&str> = lock.split_whitespace().collect();

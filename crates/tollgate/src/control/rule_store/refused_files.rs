@@ -25,7 +25,10 @@ impl super::RuleStore {
     /// rules in force were loaded, if they are the last good ones.
     pub(crate) fn set_refused_files(&mut self, reason: String, last_good: Option<u64>) {
         // A reload that fails as well changes nothing about the rules in force.
-        let before = self.refused.take().and_then(|before| before.files.last_good);
+        let before = self
+            .refused
+            .take()
+            .and_then(|before| before.files.last_good);
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         self.refused = Some(RefusedAt {
             files: RefusedFiles {

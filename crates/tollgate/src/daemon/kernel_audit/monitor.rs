@@ -50,7 +50,9 @@ impl KernelAuditMonitor {
                 new.rules
             )),
             (Some(_), None) => {
-                info("the kernel's own audit no longer slows syscalls of tasks started from now on");
+                info(
+                    "the kernel's own audit no longer slows syscalls of tasks started from now on",
+                );
             }
             _ => {}
         }

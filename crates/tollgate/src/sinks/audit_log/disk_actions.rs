@@ -208,7 +208,11 @@ impl AuditLog {
     }
 
     fn too_large(&self) -> String {
-        let most = self.config.conf.as_ref().map_or(0, |conf| conf.max_log_file);
+        let most = self
+            .config
+            .conf
+            .as_ref()
+            .map_or(0, |conf| conf.max_log_file);
         let path = self.config.path.display();
         format!("log `{path}` has reached max_log_file, {most} MiB")
     }

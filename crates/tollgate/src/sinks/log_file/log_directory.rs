@@ -141,7 +141,7 @@ impl LogDirectory {
             flags,
             Mode::from_bits_truncate(0o600),
         )?);
-        if is_own(&file)? {
+        if is_owned_log(&file)? {
             Ok(file)
         } else {
             Err(io::Error::other("it was not written by tollgate"))
