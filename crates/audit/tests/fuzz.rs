@@ -1,10 +1,8 @@
-//! Fuzz tests of the parsers of rules, command lines and configuration.
+//! Fuzz tests: the parsers of rule text, command lines and configuration text.
 //!
-//! Inputs are mutations of a corpus: the files of `tests/fuzz/rules` and `tests/fuzz/conf`, which keep every input
-//! that once failed, and the lines of `tests/golden/auditctl/answers.tsv`.
+//! Inputs are mutations of a corpus: the files in `tests/fuzz/rules` and `tests/fuzz/conf`, which keep every
+//! input that once failed, and the lines of `tests/golden/auditctl/answers.tsv`.
 
-#[cfg(test)]
-mod mutate;
 #[cfg(test)]
 mod perm;
 
@@ -23,11 +21,11 @@ mod tests {
         print,
     };
     use bstr::{BStr, ByteSlice as _};
+    use inputs::fuzz::{files, fuzz, tests};
 
-    use super::mutate::{files, fuzz, tests};
     use super::perm::without_perm_syscalls;
 
-    /// A machine with one user and one directory.
+    /// A host with one user and one directory.
     struct TestHost;
 
     impl RuleHost for TestHost {
@@ -65,7 +63,7 @@ mod tests {
         }
     }
 
-    /// Words of rules and configuration files, mixed into inputs.
+    /// Words of rules and of configuration, mixed into inputs.
     const WORDS: &[&str] = &[
         "-a always,exit",
         "-A never,task",
@@ -140,7 +138,7 @@ mod tests {
         corpus
     }
 
-    /// Every line is loaded or reported, findings are within the text, and `auditctl` parses each accepted line to the
+    /// Each line is loaded or reported, spans are in the text, and `auditctl` parses each loaded line to the
     /// same command.
     fn rule_text(bytes: &[u8]) {
         let (lines, findings) = parse_file(bytes, &TestHost);
@@ -154,7 +152,7 @@ mod tests {
             let is_blank = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
             assert!(is_blank || reported || loaded.is_some(), "line {number}");
             assert!(!failed || loaded.is_none(), "line {number}");
-            // The rule file parser removes a carriage return; `auditctl` keeps it.
+            // The parser of rule files removes the carriage return, `auditctl` does not.
             if let (Some(loaded), false) = (loaded, text.ends_with(b"\r")) {
                 let answer = auditctl::line(text, number, Dialect::V4, &TestHost);
                 let answer = answer.unwrap();
@@ -174,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Each version exits with a valid status, and its listing of an accepted rule parses to the same rule.
+    /// Each version exits with a known status, and the listing of each accepted rule parses to the same rule.
     fn command_line(bytes: &[u8]) {
         let words: Vec<&[u8]> = bytes
             .split(|&byte| byte == b' ')
@@ -200,8 +198,8 @@ mod tests {
         }
     }
 
-    /// Whether a listing has the whole rule: not if names are of another arch, `perm` adds syscalls, the mask is
-    /// empty, or newer operations of `io_uring` are omitted.
+    /// Whether a listing is complete. It is not for names of another arch, for `perm`, which adds syscalls, for
+    /// rules without syscalls, and for the `io_uring` list, where newer operations are left out.
     fn is_listing_complete(rule: &Rule) -> bool {
         let is_listed = |test: &FieldTest| match (test.field, &test.value) {
             (Field::Perm, _) => false,
@@ -220,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Every loaded list can be linted.
+    /// Loaded rules can be planned and linted.
     fn rule_list(bytes: &[u8]) {
         let mut list = RuleList::default();
         list.load(0, parse_file(bytes, &TestHost).0);
@@ -241,8 +239,8 @@ mod tests {
         }
     }
 
-    /// Every line is an assignment, a comment, or reported; findings are within the text; comments added to a valid
-    /// text do not change its settings.
+    /// Each line is an assignment, a comment, or reported, and spans are in the text. Comments around a text
+    /// without errors do not change its settings.
     fn conf_text(bytes: &[u8]) {
         let (lines, _) = conf::assignment::parse_assignments(bytes);
         assert_spans_valid(&conf::plugin::parse(bytes).1, bytes);

@@ -1,7 +1,4 @@
-//! The plan agrees with the reference evaluator, for random rules and events.
-
-#[cfg(test)]
-mod random;
+//! The plan agrees with an evaluator that tries all rules in order, for random rules and events.
 
 #[cfg(test)]
 mod tests {
@@ -11,11 +8,10 @@ mod tests {
     use audit::plan::verdict::Verdict;
     use audit::plan::{Plan, RuleId};
     use audit::rule::{Action, Rule};
+    use inputs::rules::{ARCHES, is_covered, random_event, rule_entries, task_state};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
-
-    use crate::random::{ARCHES, is_covered, random_event, rule_entries, task_state};
 
     proptest! {
         #![proptest_config(ProptestConfig {

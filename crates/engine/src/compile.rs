@@ -1,5 +1,6 @@
 //! Compiles a plan to map contents and a set of hooks. No I/O.
 
+mod attribute;
 mod denial;
 pub(crate) mod fast_path;
 pub(crate) mod objects;
@@ -230,7 +231,8 @@ impl CompiledPlan {
             epoch: 0,
             aux_source: aux_source(syscall_id.arch, name),
             address: socket_address::sockaddr_source(syscall_id),
-            _pad: [0; 6],
+            attribute: attribute::wire_attribute(syscall_id),
+            _pad: [0; 5],
             objects: objects::wire_shapes(syscall_id),
         }
     }

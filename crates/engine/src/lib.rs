@@ -34,9 +34,6 @@ mod hooks;
 mod load;
 mod options;
 mod preemption;
-#[cfg(test)]
-#[path = "../../audit/tests/random/mod.rs"]
-mod random;
 mod ring;
 mod skeleton;
 mod stats;

@@ -1,4 +1,4 @@
-//! The difference between rule files and `auditctl` 4, for tests that compare them.
+//! Normalises rules, for tests that compare the parsers of rule files and of `auditctl` 4.
 
 use audit::rule::{Command, Field, SyscallMask};
 

@@ -13,6 +13,7 @@ use audit::plan::eval::{EventFacts, ObjectFacts, first_match, is_at_or_below};
 use audit::plan::uring::URING_OPS;
 use audit::plan::{RuleId, SyscallId};
 use audit::rule::{Action, Rule, Value};
+use inputs::rules::{ARCHES, is_covered, random_event, rule_entries, task_state};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
 use proptest::collection::vec;
@@ -23,7 +24,6 @@ use super::*;
 use crate::abi::{WireInode, WireObject};
 use crate::engine_kind::EngineKind;
 use crate::hooks::hook::KernelFeatures;
-use crate::random::{ARCHES, is_covered, random_event, rule_entries, task_state};
 
 #[expect(
     unreachable_pub,

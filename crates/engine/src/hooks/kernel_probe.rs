@@ -39,9 +39,7 @@ impl KernelProbe {
     /// Fails when the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
     pub fn read() -> libbpf_rs::Result<Self> {
         let btf = Btf::from_vmlinux()?;
-        let guards = Program::GUARDS
-            .iter()
-            .filter_map(|guard| guard.required_function());
+        let guards = Program::guards().filter_map(Program::required_function);
         let internal = InternalHook::ALL.iter().map(|hook| hook.function());
         let wanted: HashSet<&str> = internal.chain(guards).collect();
         let mut found: HashSet<&str> = HashSet::new();
@@ -64,11 +62,7 @@ impl KernelProbe {
         Ok(Self {
             kernel,
             functions,
-            guards: Program::GUARDS
-                .iter()
-                .copied()
-                .filter(is_available)
-                .collect(),
+            guards: Program::guards().filter(is_available).collect(),
             preemption: preemption_facts(&btf),
             tracefs: Tracefs::mount(),
         })

@@ -9,6 +9,7 @@
 //! read the multicast group. [`saved_state`] stores the previous settings, also for the daemon after one that was
 //! killed.
 
+mod monitor;
 mod saved_state;
 
 use std::io;
@@ -22,7 +23,8 @@ use nix::errno::Errno;
 
 use crate::config::tollgate_toml::KernelRecordsMode;
 use crate::control::protocol::KernelRecordStatus;
-use crate::messages::info;
+use crate::messages::{info, warn};
+pub(super) use monitor::KernelAuditMonitor;
 use saved_state::{PreviousSettings, SavedStateFile};
 
 /// File with the previous settings. There is one kernel audit per machine.
@@ -192,6 +194,25 @@ impl KernelAudit {
         })
     }
 
+    /// Loads `-a never,task` again if another program has deleted it while the kernel's audit is enabled for records:
+    /// without it every syscall of a new task is slower.
+    pub(super) fn repair_never_task(&self, state: &AuditSummary) {
+        let is_ours = self.registered.as_ref().is_some_and(|to| to.ours);
+        if !is_ours || state.never_task || !state.enabled || state.rules != 0 {
+            return;
+        }
+        match self.control.add_never_task() {
+            Ok(()) => warn(
+                "another program has deleted the rule `-a never,task` of the kernel's audit; loaded it again; tasks \
+                 started in between stay slower until they end",
+            ),
+            Err(error) => warn(&format!(
+                "another program has deleted the rule `-a never,task` of the kernel's audit, so new tasks are slower; \
+                 cannot load it again: {error}"
+            )),
+        }
+    }
+
     /// When [`KernelAudit::poll`] is due.
     pub(super) fn next_poll(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
@@ -291,7 +312,7 @@ impl Drop for KernelAudit {
 ///
 /// # Errors
 /// The status cannot be read.
-fn repair() -> anyhow::Result<()> {
+pub(crate) fn repair() -> anyhow::Result<()> {
     let path = Path::new(SAVED_STATE_PATH);
     if !path.exists() {
         return Ok(());

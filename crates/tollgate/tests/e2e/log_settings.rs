@@ -12,7 +12,7 @@ use support::event::AUSEARCH;
 use super::daemon::{Daemon, Stopped};
 use super::event::Event;
 use super::harness::{needs, wait_for};
-use super::step::{Step, step};
+use super::step::{WorkloadStep, step};
 use super::test_dir::TestDir;
 
 /// Settings that `auditd` requires.
@@ -25,7 +25,7 @@ pub(crate) fn rule(test_dir: &TestDir) -> String {
     )
 }
 
-pub(crate) fn rmdir() -> Step {
+pub(crate) fn rmdir() -> WorkloadStep {
     step!("rmdir", "/etc/missing")
 }
 

@@ -15,7 +15,7 @@ use super::daemon::Daemon;
 use super::event::{self, Event};
 use super::harness::{needs, needs_auparse, wait_for};
 use super::log_settings::told;
-use super::step::{Step, step};
+use super::step::{WorkloadStep, step};
 use super::test_dir::TestDir;
 
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nmax_restarts = 3\n";
@@ -30,7 +30,7 @@ fn rule(test_dir: &TestDir) -> String {
     )
 }
 
-fn rmdirs(count: usize) -> Vec<Step> {
+fn rmdirs(count: usize) -> Vec<WorkloadStep> {
     vec![step!("rmdir", "/etc/missing"); count]
 }
 

@@ -7,30 +7,11 @@ use audit::ids::{Auid, Syscall};
 use audit::plan::eval::EventFacts;
 use audit::plan::rule_list::RuleList;
 use audit::plan::verdict::Verdict;
-use audit::rule::{RuleHost, parse_file};
+use audit::rule::parse_file;
+use inputs::host::TestHost;
 use proptest::prelude::*;
 
 use super::*;
-
-struct TestHost;
-
-impl RuleHost for TestHost {
-    fn uid(&self, _: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn gid(&self, _: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn is_directory(&self, _: &[u8]) -> bool {
-        false
-    }
-
-    fn native(&self) -> Arch {
-        Arch::X86_64
-    }
-}
 
 fn plan(rules: &str) -> Plan {
     let (lines, findings) = parse_file(rules.as_bytes(), &TestHost);

@@ -3,10 +3,10 @@
 use audit::plan::cost::Cost;
 use audit::plan::rule_list::RuleEntry;
 use audit::rule::{FieldTest, Op, Rule, SyscallMask, Value};
+use inputs::rules::rule_entries;
 use proptest::prelude::*;
 
 use super::*;
-use crate::random;
 
 const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::I386];
 
@@ -265,8 +265,8 @@ proptest! {
     })]
 
     #[test]
-    fn every_plan_can_be_explained(rules in random::rule_entries()) {
-        let plan = Plan::compile(rules, &random::ARCHES);
+    fn every_plan_can_be_explained(rules in rule_entries()) {
+        let plan = Plan::compile(rules, &ARCHES);
         let explanation = explain(&plan, EngineKind::Tracepoint, KernelFeatures::V5_15);
         prop_assert_eq!(explanation.rules.len(), plan.rules.len());
         let hooks = plan_hooks(&plan, EngineKind::Fentry, KernelFeatures::V5_15);
