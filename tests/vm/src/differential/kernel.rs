@@ -15,7 +15,7 @@ use audit::ids::{Arch, MsgType};
 use audit::rule::{Insertion, Op, Rule, RuleHost, Value, parse_line};
 use audit::table;
 use bstr::ByteSlice as _;
-use netlink::{KernelAuditSettings, AuditSocket, KernelRecord, RecordStream};
+use netlink::{AuditSocket, KernelAuditSettings, KernelRecord, RecordStream};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 const AUDITCTL: &str = "/usr/sbin/auditctl";
