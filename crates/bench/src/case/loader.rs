@@ -190,7 +190,7 @@ mod tests {
         };
         assert_eq!(failures(found, 10, 0), [""; 0]);
         assert_eq!(failures(found, 11, 0).len(), 1);
-        assert!(failures(found, 10, 3)[0].contains("3 events are lost"));
+        assert!(failures(found, 10, 3)[0].contains("reports 3 lost events"));
         let twice = LogMatches {
             repeated: 1,
             ..found
