@@ -101,10 +101,10 @@ pub(crate) struct Args {
     /// Pin nothing: auditing ends with the daemon
     #[arg(long)]
     no_pins: bool,
-    /// Keep the last good rules in DIRECTORY [default: /var/lib/tollgate; none with --rules, --log or --config]
+    /// Keep the last good rules in DIRECTORY [default: /var/lib/tollgate; none for a trial]
     ///
     /// If rule files or settings have errors at a start, the daemon starts with those that were last loaded without
-    /// error. See WRONG FILES in tollgate-daemon(8).
+    /// error. A daemon with --rules, --log or --config is a trial. See WRONG FILES in tollgate-daemon(8).
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
     /// Stay in the foreground

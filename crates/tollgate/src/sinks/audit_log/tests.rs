@@ -119,6 +119,7 @@ impl TestLog {
         let mut names: Vec<String> = fs::read_dir(self.directory.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.ends_with(".lock"))
             .collect();
         names.sort();
         names
