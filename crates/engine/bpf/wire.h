@@ -13,7 +13,7 @@
 #include <linux/types.h>
 #endif
 
-#define WIRE_VERSION	     3
+#define WIRE_VERSION	     4
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity of an event's tail; a power of two */
@@ -90,6 +90,8 @@ enum wire_lookup {
 	WIRE_LOOKUP_EXEC_AT, /* as AT; the syscall executes it */
 	WIRE_LOOKUP_TEXT, /* string in `arg` that is stored but not resolved (symlink target) */
 	WIRE_LOOKUP_HOOKED, /* a PATH item recorded by a hook inside the kernel; `effect` is its nametype */
+	WIRE_LOOKUP_AT_NAMED, /* as AT; with an empty string the kernel looks nothing up */
+	WIRE_LOOKUP_RETURNED, /* the descriptor that the syscall returns; its name is empty */
 };
 
 struct wire_shape {

@@ -5,9 +5,9 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// The previous version. Its events have the same layout; names of maps and programs differ.
-pub(crate) const PREVIOUS_VERSION: u16 = 2;
+pub(crate) const PREVIOUS_VERSION: u16 = 3;
 pub(crate) const SYSCALLS: u32 = 1024;
 pub(crate) const ABIS: usize = 2;
 pub(crate) const B64: u32 = 0;
@@ -108,6 +108,8 @@ pub(crate) const LOOKUP_EXEC: u8 = 6;
 pub(crate) const LOOKUP_EXEC_AT: u8 = 7;
 pub(crate) const LOOKUP_TEXT: u8 = 8;
 pub(crate) const LOOKUP_HOOKED: u8 = 9;
+pub(crate) const LOOKUP_AT_NAMED: u8 = 10;
+pub(crate) const LOOKUP_RETURNED: u8 = 11;
 
 pub(crate) const NAMETYPE_NORMAL: u8 = 1;
 pub(crate) const NAMETYPE_PARENT: u8 = 2;
@@ -387,6 +389,8 @@ mod tests {
             ("EXEC", LOOKUP_EXEC),
             ("EXEC_AT", LOOKUP_EXEC_AT),
             ("TEXT", LOOKUP_TEXT),
+            ("AT_NAMED", LOOKUP_AT_NAMED),
+            ("RETURNED", LOOKUP_RETURNED),
         ] {
             assert_eq!(at(&lookup, &format!("WIRE_LOOKUP_{name}")), value, "{name}");
         }

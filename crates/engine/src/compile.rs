@@ -23,6 +23,7 @@ use crate::hooks::hook_selection::{HookSelection, task_list_hook};
 use crate::hooks::internal_hook::InternalHook;
 use crate::hooks::syscall_functions::tracepoint_name;
 use crate::hooks::syscall_hooks::{object_hooks, shows_every_name};
+use crate::hooks::syscall_set::SyscallSet;
 
 /// A compiled plan: map contents and hooks.
 #[derive(Debug)]
@@ -36,9 +37,9 @@ pub(crate) struct CompiledPlan {
     /// One entry per syscall and per `io_uring` operation of the plan, by its index in `tlg_syscalls`.
     pub(crate) syscalls: BTreeMap<u32, WireSyscall>,
     /// Syscalls that need the raw tracepoint `sys_enter`.
-    pub(crate) raw_enter: SyscallBitmap,
+    pub(crate) raw_enter: SyscallSet,
     /// Syscalls that need the raw tracepoint `sys_exit`.
-    pub(crate) raw_exit: SyscallBitmap,
+    pub(crate) raw_exit: SyscallSet,
     /// Conditions of the filesystem list; objects on these file systems are not recorded.
     pub(crate) filesystems: Vec<FstypeCondition>,
     /// Hooks to attach to.
@@ -53,22 +54,6 @@ pub(crate) struct CompiledPlan {
     pub(crate) refusals: bool,
     /// Whether a rule denies syscalls that could not be recorded.
     pub(crate) denies: bool,
-}
-
-/// Bitmap of the syscalls of both ABIs.
-pub(crate) type SyscallBitmap = [[u64; 16]; abi::ABIS];
-
-fn set(numbers: &mut SyscallBitmap, abi: u32, number: u32) {
-    let words = usize::try_from(abi)
-        .ok()
-        .and_then(|abi| numbers.get_mut(abi));
-    let word = usize::try_from(number / 64).ok();
-    if let Some(bits) = words
-        .zip(word)
-        .and_then(|(words, word)| words.get_mut(word))
-    {
-        *bits |= 1 << (number % 64);
-    }
 }
 
 /// Whether rules can match an open with `O_RDONLY`, by syscall. Applies to the ABI whose registers the stubs
@@ -87,8 +72,8 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         filesystems: plan.filesystem_list.conditions().collect(),
         shared_tests: HashMap::new(),
         syscalls: BTreeMap::new(),
-        raw_enter: SyscallBitmap::default(),
-        raw_exit: SyscallBitmap::default(),
+        raw_enter: SyscallSet::default(),
+        raw_exit: SyscallSet::default(),
         hooks: task_list_hook(plan).into_iter().collect(),
         uring: false,
         read_only_opens: ReadOnlyOpens::default(),
@@ -109,10 +94,10 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         let mut hooks = selection.syscall_hooks(*syscall_id);
         hooks.extend(selection.denial_hooks(plan, *syscall_id, rules));
         if hooks.contains(&Hook::RawSysEnter) {
-            set(&mut compiled.raw_enter, abi, number);
+            compiled.raw_enter.insert(*syscall_id);
         }
         if hooks.contains(&Hook::RawSysExit) {
-            set(&mut compiled.raw_exit, abi, number);
+            compiled.raw_exit.insert(*syscall_id);
         }
         compiled.hooks.extend(hooks);
         let wire = compiled.compile_syscall(*syscall_id, rules, selection, plan);
@@ -146,8 +131,7 @@ impl CompiledPlan {
         selection: HookSelection,
         plan: &Plan,
     ) -> WireSyscall {
-        let mut wire =
-            self.wire_syscall(syscall_id, rules, selection.saves_enter_state(syscall_id));
+        let mut wire = self.wire_syscall(syscall_id, rules, selection);
         if plan.denies(rules) {
             wire.facts |= abi::FACT_DENY;
         }
@@ -174,7 +158,7 @@ impl CompiledPlan {
         &mut self,
         syscall_id: SyscallId,
         rules: &SyscallPlan,
-        remembers: bool,
+        selection: HookSelection,
     ) -> WireSyscall {
         let name = syscall_id.name().unwrap_or_default();
         let watched = rules.slots.iter().any(Slot::needs_watch);
@@ -210,7 +194,7 @@ impl CompiledPlan {
         {
             facts |= abi::FACT_OBJECTS;
         }
-        if remembers {
+        if selection.saves_enter_state(syscall_id) {
             facts |= abi::FACT_ENTER_STATE;
         }
         if matches!(name, "fork" | "vfork" | "clone" | "clone3") {
@@ -233,7 +217,7 @@ impl CompiledPlan {
             address: socket_address::sockaddr_source(syscall_id),
             attribute: attribute::wire_attribute(syscall_id),
             _pad: [0; 5],
-            objects: objects::wire_shapes(syscall_id),
+            objects: objects::wire_shapes(syscall_id, selection.kernel()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The running engine: the active plan, the attached programs and the ring.
 
+mod attach_plan;
 mod avc;
 mod clock;
 mod detach;
@@ -266,10 +267,15 @@ impl<'s> Engine<'s> {
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
-        let selection = self.selection.for_replacement(plan);
+        let finder = AttachPointFinder::new(probe);
+        let selection = self.selection.for_replacement(
+            plan,
+            |hook| self.is_attached(hook, &finder),
+            &self.fast_path.raw_exit,
+        )?;
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
-        let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
+        let attach_points = AttachPoints::find(&compiled.hooks, &finder)?;
         self.check_preemption(attach_points.hooks.keys())?;
         let mut watches = Watches::by_name(&plan.watches, self.hash);
         self.learn_inodes(&mut watches, plan)?;
@@ -350,58 +356,6 @@ impl<'s> Engine<'s> {
         self.globals
             .set_excluded_filesystems(epoch, &compiled.filesystems);
         Ok(())
-    }
-
-    /// Attaches programs at the attach points that have none. On failure, detaches those it attached.
-    fn attach(&mut self, attach_points: &AttachPoints) -> Result<Links, EngineError> {
-        let mut new = Links::default();
-        for (&attach_point, &hook) in &attach_points.hooks {
-            if self.links.contains_key(&attach_point) {
-                continue;
-            }
-            let link = match self.detacher.cancel(attach_point) {
-                Some(link) => {
-                    // Its misses are counted with the link again.
-                    self.detached_misses =
-                        self.detached_misses.saturating_sub(link.recursion_misses());
-                    self.checkpoint.set_detached_misses(self.detached_misses);
-                    Ok(link)
-                }
-                None => self
-                    .program(attach_point.program)
-                    .and_then(|program| attach::attach(program, attach_point, hook)),
-            };
-            let link = link.and_then(|link| {
-                if let Some(pins) = &self.pins {
-                    link.pin(pins, attach_point)
-                        .map_err(|source| EngineError::Pin {
-                            what: attach_point.to_string(),
-                            source,
-                        })?;
-                }
-                Ok(link)
-            });
-            match link {
-                Ok(link) => {
-                    new.insert(attach_point, link);
-                }
-                Err(error) => {
-                    self.detacher.detach(new);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(new)
-    }
-
-    /// A loaded program.
-    fn program(&self, program: Program) -> Result<&libbpf_rs::ProgramMut<'s>, EngineError> {
-        let found = self.objects.find(program);
-        found.ok_or_else(|| {
-            EngineError::system("find a program")(io::Error::other(format!(
-                "{program:?} is not loaded"
-            )))
-        })
     }
 
     /// The kind of engine.

@@ -88,16 +88,6 @@ pub enum EngineError {
     /// The syscall functions of the kernel are missing or have unknown prototypes.
     #[error("the kernel's BTF has no `__x64_sys_close` or no `__do_sys_getpid`")]
     NoSyscallFunctions,
-    /// Detaching from that many functions would take the kernel minutes.
-    #[error(
-        "the rules name {syscalls} syscalls; the engine fentry hooks at most {limit}, because detaching more would take minutes"
-    )]
-    TooManySyscalls {
-        /// Syscalls of the plan.
-        syscalls: usize,
-        /// Maximum number of hooked syscalls.
-        limit: usize,
-    },
     /// `[on_loss] deny` on an engine that cannot deny syscalls.
     #[error("rules of `[on_loss] deny` need the engine fentry")]
     DenyNeedsFentry,

@@ -11,4 +11,5 @@ pub(crate) mod kernel_probe;
 pub(crate) mod program;
 pub(crate) mod syscall_functions;
 pub(crate) mod syscall_hooks;
+pub(crate) mod syscall_set;
 mod uring_functions;

@@ -50,6 +50,7 @@ mod e2e {
     mod step;
     mod stock_auditctl;
     mod stock_readers;
+    mod stop_time;
     mod syscall;
     mod task_list;
     mod test_dir;
@@ -96,6 +97,10 @@ mod e2e {
         hostile::longest_path_is_complete,
         hostile::hostile_key_is_found,
         lifecycle::signals_stop_the_daemon_with_a_summary,
+        stop_time::stops_are_quick_with_rules_about_all_calls,
+        stop_time::commands_are_quick_with_rules_about_all_calls,
+        stop_time::each_call_is_recorded_once_when_rules_about_all_calls_come_and_go,
+        stop_time::stopped_daemon_is_reported_soon,
         lifecycle::events_are_written_at_once,
         lifecycle::killed_daemon_leaves_nothing_attached,
         lifecycle::only_named_syscalls_are_attached,

@@ -338,9 +338,13 @@ impl CompletedSyscall {
             .objects
             .iter()
             .any(|object| object.object.effect == ObjectEffect::Delete);
+        let is_opened = |object: &NamedObject| object.object.place != ObjectRef::Returned;
+        pending
+            .objects
+            .retain(|object| is_opened(object) || succeeded(exit));
         for object in &mut pending.objects {
             match (object.object.place, object.object.effect) {
-                (ObjectRef::Opened { .. }, _) => {
+                (ObjectRef::Opened { .. } | ObjectRef::Returned, _) => {
                     object.look_up_opened(found.thread, exit, traits.paths);
                 }
                 (_, ObjectEffect::Create) if succeeded(exit) && !moves => {

@@ -22,6 +22,8 @@ pub enum ObjectRef {
         /// Argument with the path string.
         path: u8,
     },
+    /// Descriptor that the syscall returned, opened without a path.
+    Returned,
     /// String that is stored and not resolved: the target of a symbolic link.
     Text(u8),
 }
@@ -54,7 +56,7 @@ pub fn objects(arch: Arch, syscall: Syscall) -> &'static [ObjectArg] {
 
 fn by_name(name: &str) -> &'static [ObjectArg] {
     use ObjectEffect::{Create, Delete, Use};
-    use ObjectRef::{At, Fd, Opened, Path, Text};
+    use ObjectRef::{At, Fd, Opened, Path, Returned, Text};
 
     macro_rules! shape {
         ($($place:expr => $effect:expr),*) => {
@@ -64,6 +66,7 @@ fn by_name(name: &str) -> &'static [ObjectArg] {
     match name {
         "open" | "creat" => shape!(Opened { dir: None, path: 0 } => Use),
         "openat" | "openat2" => shape!(Opened { dir: Some(0), path: 1 } => Use),
+        "open_by_handle_at" => shape!(Returned => Use),
         "unlink" | "rmdir" => shape!(Path(0) => Delete),
         "unlinkat" => shape!(At(0, 1) => Delete),
         "mkdir" | "mknod" => shape!(Path(0) => Create),
@@ -78,15 +81,18 @@ fn by_name(name: &str) -> &'static [ObjectArg] {
         | "truncate64" | "setxattr" | "lsetxattr" | "removexattr" | "lremovexattr" | "getxattr"
         | "lgetxattr" | "listxattr" | "llistxattr" | "readlink" | "access" | "stat" | "lstat"
         | "stat64" | "lstat64" | "oldstat" | "oldlstat" | "statfs" | "statfs64" | "chdir"
-        | "chroot" | "acct" | "swapon" | "swapoff" | "utime" | "utimes" | "uselib" | "umount2" => {
+        | "chroot" | "acct" | "swapon" | "swapoff" | "utime" | "utimes" | "uselib" | "umount"
+        | "umount2" => {
             shape!(Path(0) => Use)
         }
-        "mount" => shape!(Path(1) => Use),
+        "mount" | "inotify_add_watch" | "quotactl" => shape!(Path(1) => Use),
+        "move_mount" => shape!(At(0, 1) => Use, At(2, 3) => Use),
         "pivot_root" => shape!(Path(0) => Use, Path(1) => Use),
         "execveat" | "fchmodat" | "fchmodat2" | "fchownat" | "readlinkat" | "faccessat"
-        | "faccessat2" | "newfstatat" | "fstatat64" | "statx" | "utimensat" | "futimesat"
-        | "name_to_handle_at" | "setxattrat" | "getxattrat" | "listxattrat" | "removexattrat"
-        | "file_getattr" | "file_setattr" | "open_tree" => shape!(At(0, 1) => Use),
+        | "faccessat2" | "newfstatat" | "fstatat64" | "statx" | "utimensat"
+        | "utimensat_time64" | "futimesat" | "name_to_handle_at" | "setxattrat" | "getxattrat"
+        | "listxattrat" | "removexattrat" | "file_getattr" | "file_setattr" | "open_tree"
+        | "open_tree_attr" | "mount_setattr" | "fspick" => shape!(At(0, 1) => Use),
         "fchmod" | "fchown" | "fchown32" | "fsetxattr" | "fremovexattr" | "fgetxattr"
         | "flistxattr" => shape!(Fd(0) => Use),
         _ => &[],

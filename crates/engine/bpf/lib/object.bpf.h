@@ -39,10 +39,12 @@ static __always_inline __u8 read_name(struct scratch *s, struct wire_object *to,
 	len = bpf_probe_read_user_str(name, WIRE_NAME_BYTES, (void *)from);
 	if (len < 0)
 		count_truncated(WIRE_TRUNC_NAME);
-	if (len <= 0) /* the helper returns 0 for "" */
+	if (len < 0)
+		return 0;
+	to->flags |= WIRE_OBJECT_NAMED;
+	if (len <= 1) /* "": 0 on some kernels */
 		return 0;
 	to->name_len = len - 1;
-	to->flags |= WIRE_OBJECT_NAMED;
 	return name[0];
 }
 
@@ -80,8 +82,8 @@ static __always_inline void find_base(const struct task_struct *task, struct scr
 {
 	__u64 fs = (__u64)FOLLOW(task_struct, task, fs);
 	__u64 path = AT(fs_struct, fs, pwd);
-	__u32 relative_to_fd = (lookup == WIRE_LOOKUP_AT || lookup == WIRE_LOOKUP_OPENED_AT ||
-				lookup == WIRE_LOOKUP_EXEC_AT) &&
+	__u32 relative_to_fd = (lookup == WIRE_LOOKUP_AT || lookup == WIRE_LOOKUP_AT_NAMED ||
+				lookup == WIRE_LOOKUP_OPENED_AT || lookup == WIRE_LOOKUP_EXEC_AT) &&
 			       (int)dirfd != AT_FDCWD;
 
 	if (first == '/') {
@@ -167,6 +169,13 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 		file = task_file(task, name);
 		if (file)
 			fill_from_file(object, to, file);
+	} else if (lookup == WIRE_LOOKUP_RETURNED) {
+		to->name_len = 0;
+		file = event->success ? task_file(task, event->exit) : 0;
+		if (!file)
+			return 0;
+		to->flags |= WIRE_OBJECT_NAMED | WIRE_OBJECT_KERNEL;
+		fill_from_file(object, to, file);
 	} else if ((lookup == WIRE_LOOKUP_EXEC || lookup == WIRE_LOOKUP_EXEC_AT) &&
 		   event->flags & WIRE_EVENT_STARTED) {
 		__u64 mm = (__u64)FOLLOW(task_struct, task, mm);
@@ -184,21 +193,28 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			object->text = 1;
 		}
 	} else {
+		__u32 opened = event->success &&
+			       (lookup == WIRE_LOOKUP_OPENED || lookup == WIRE_LOOKUP_OPENED_AT);
+
 		first = read_name(s, to, name);
-		if ((lookup == WIRE_LOOKUP_OPENED || lookup == WIRE_LOOKUP_OPENED_AT) &&
-		    event->success)
+		if (lookup == WIRE_LOOKUP_AT_NAMED && to->flags & WIRE_OBJECT_NAMED &&
+		    !to->name_len)
+			return 0;
+		if (opened)
 			file = task_file(task, event->exit);
-		else if (lookup == WIRE_LOOKUP_AT && !to->name_len && (int)dirfd >= 0)
+		else if (lookup == WIRE_LOOKUP_AT && to->flags & WIRE_OBJECT_NAMED &&
+			 !to->name_len && (int)dirfd >= 0)
 			file = task_file(task, dirfd); /* AT_EMPTY_PATH */
 		if (file) {
 			fill_from_file(object, to, file);
-			if (LOAD(file, file, f_mode) & FMODE_CREATED) {
+			/* The flag stays set while the file is open. */
+			if (opened && LOAD(file, file, f_mode) & FMODE_CREATED) {
 				__u64 dir = LOAD(dentry, object->dentry, d_parent);
 
 				fill_inode(&to->parent, LOAD(dentry, dir, d_inode));
 				to->flags |= WIRE_OBJECT_CREATED | WIRE_OBJECT_PARENT;
 			}
-		} else if (lookup != WIRE_LOOKUP_TEXT && to->flags & WIRE_OBJECT_NAMED) {
+		} else if (lookup != WIRE_LOOKUP_TEXT && to->name_len) {
 			find_base(task, s, object, to, lookup, dirfd, first);
 			object->text = 1;
 		}

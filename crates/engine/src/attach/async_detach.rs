@@ -1,8 +1,9 @@
 //! Detaches programs in a background thread.
 //!
 //! Detaching a program takes the kernel about 100 ms, until no CPU can run it, and programs are detached one
-//! after the other. A link that is needed again before its turn is taken back from the queue, because the
-//! kernel does not attach a program twice.
+//! after the other: `event_mutex` is held meanwhile for perf events (`perf_trace_destroy()`), `direct_mutex` for
+//! programs on functions. Attaching takes the same lock, so the thread pauses meanwhile. A link that is needed
+//! again before its turn is taken back from the queue, because the kernel does not attach a program twice.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -41,6 +42,19 @@ struct Queue {
     current: Option<AttachPoint>,
     /// No more links will be queued.
     closed: bool,
+    /// Programs are being attached.
+    paused: bool,
+}
+
+/// Keeps the thread from detaching the next link until it is dropped.
+#[must_use]
+pub(crate) struct Pause(Arc<Shared>);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.lock().paused = false;
+        self.0.changed.notify_all();
+    }
 }
 
 impl AsyncDetach {
@@ -78,6 +92,22 @@ impl AsyncDetach {
             queue = self.shared.wait(queue);
         }
         link
+    }
+
+    /// Whether a link waits to be detached.
+    pub(crate) fn holds(&self, attach_point: AttachPoint) -> bool {
+        self.shared.lock().waiting.contains_key(&attach_point)
+    }
+
+    /// Lets programs be attached without waiting for more than the link being detached now.
+    pub(crate) fn pause(&self) -> Pause {
+        self.shared.lock().paused = true;
+        Pause(Arc::clone(&self.shared))
+    }
+
+    /// Takes back all links that are not detached yet.
+    pub(crate) fn take_waiting(&self) -> Links {
+        std::mem::take(&mut self.shared.lock().waiting)
     }
 
     /// Waits until all queued links are detached.
@@ -120,14 +150,16 @@ impl Shared {
     fn run(&self) {
         let mut queue = self.lock();
         loop {
-            if let Some((attach_point, link)) = queue.waiting.pop_first() {
+            if !queue.paused
+                && let Some((attach_point, link)) = queue.waiting.pop_first()
+            {
                 queue.current = Some(attach_point);
                 drop(queue);
                 self.detach_now(attach_point, link); // about 100 ms, without the lock
                 queue = self.lock();
                 queue.current = None;
                 self.changed.notify_all();
-            } else if queue.closed {
+            } else if queue.closed && queue.waiting.is_empty() {
                 return;
             } else {
                 queue = self.wait(queue);

@@ -3,15 +3,16 @@
 //! While one plan replaces another, programs may use either. Until the switch the fast paths are the union of
 //! both plans: work that one of them needs is done.
 
-use crate::compile::{CompiledPlan, ReadOnlyOpens, SyscallBitmap};
+use crate::compile::{CompiledPlan, ReadOnlyOpens};
+use crate::hooks::syscall_set::SyscallSet;
 
 /// Fast-path variables of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FastPath {
     /// Syscalls that need the raw tracepoint `sys_enter`.
-    pub(crate) raw_enter: SyscallBitmap,
+    pub(crate) raw_enter: SyscallSet,
     /// Syscalls that need the raw tracepoint `sys_exit`.
-    pub(crate) raw_exit: SyscallBitmap,
+    pub(crate) raw_exit: SyscallSet,
     /// Open flags of which one must be set for any rule to match; 0 when rules match without.
     pub(crate) open_gate: u32,
     /// Whether rules can match an open with `O_RDONLY`.
@@ -57,8 +58,8 @@ impl FastPath {
     pub(crate) fn union(&self, other: &Self) -> Self {
         let gates = [self.open_gate, other.open_gate];
         Self {
-            raw_enter: union_bitmaps(&self.raw_enter, &other.raw_enter),
-            raw_exit: union_bitmaps(&self.raw_exit, &other.raw_exit),
+            raw_enter: self.raw_enter.union(&other.raw_enter),
+            raw_exit: self.raw_exit.union(&other.raw_exit),
             open_gate: if gates.contains(&0) {
                 0
             } else {
@@ -76,24 +77,14 @@ impl FastPath {
     }
 }
 
-fn union_bitmaps(left: &SyscallBitmap, right: &SyscallBitmap) -> SyscallBitmap {
-    let mut both = SyscallBitmap::default();
-    let words = both.as_flattened_mut().iter_mut();
-    let parts = left.as_flattened().iter().zip(right.as_flattened());
-    for (word, (left, right)) in words.zip(parts) {
-        *word = left | right;
-    }
-    both
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn fast_path(open_gate: u32, refusals: bool) -> FastPath {
         FastPath {
-            raw_enter: SyscallBitmap::default(),
-            raw_exit: SyscallBitmap::default(),
+            raw_enter: SyscallSet::default(),
+            raw_exit: SyscallSet::default(),
             open_gate,
             read_only_opens: ReadOnlyOpens::default(),
             refusals,
@@ -106,9 +97,9 @@ mod tests {
     #[test]
     fn union_keeps_what_either_plan_needs() {
         let mut writing = fast_path(3, true);
-        writing.raw_exit[0][1] = 0b01;
+        writing.raw_exit.0[0][1] = 0b01;
         let mut reading = fast_path(0, false);
-        reading.raw_exit[0][1] = 0b10;
+        reading.raw_exit.0[0][1] = 0b10;
         reading.read_only_opens.openat = true;
         let both = writing.union(&reading);
         assert_eq!(both, reading.union(&writing));
@@ -120,7 +111,7 @@ mod tests {
                 open: false
             }
         );
-        assert_eq!(both.raw_exit[0][1], 0b11);
+        assert_eq!(both.raw_exit.0[0][1], 0b11);
         assert!(
             !both.refusals,
             "names are compared until the hook is attached"

@@ -99,7 +99,7 @@ fn only_named_syscalls_are_in_the_plan() {
     let raw = [compiled.raw_enter, compiled.raw_exit];
     assert_eq!(
         raw,
-        [SyscallBitmap::default(); 2],
+        [SyscallSet::default(); 2],
         "each syscall has its own tracepoint"
     );
 }
@@ -247,6 +247,7 @@ fn b32_syscall_moves_both_abis_to_raw_exit() {
     assert!(
         compiled
             .raw_exit
+            .0
             .iter()
             .all(|bits| bits.iter().any(|&word| word != 0))
     );

@@ -31,7 +31,10 @@ impl<'s> Engine<'s> {
             let numbers = (0..abi::SYSCALLS).map(Syscall);
             numbers.map(move |syscall| SyscallId { arch, syscall })
         });
-        let shapes: Vec<[WireShape; abi::OBJECTS]> = syscalls.map(objects::wire_shapes).collect();
+        let kernel = self.selection.kernel();
+        let shapes: Vec<[WireShape; abi::OBJECTS]> = syscalls
+            .map(|syscall| objects::wire_shapes(syscall, kernel))
+            .collect();
         let bpf_maps = &self.objects.first().maps;
         maps::update_batch("tlg_shapes", &bpf_maps.tlg_shapes, 0, &shapes)?;
         let program = self.program(Program::AvcSyscall)?;

@@ -1,16 +1,20 @@
 //! Detaching everything when an engine ends.
 
+use std::convert::Infallible;
+use std::fmt;
+
 use audit::plan::Plan;
 
 use super::Engine;
 use super::handover::pin_plan_snapshot;
-use crate::attach;
 use crate::attach::async_detach::AsyncDetach;
 use crate::attach::heartbeat::Heartbeat;
+use crate::attach::{self, Links};
 use crate::compile;
 use crate::compile::watches::Watches;
 use crate::error::EngineError;
 use crate::handover::pins::{PinDirectory, PinError};
+use crate::hooks::syscall_set::SyscallSet;
 
 impl Engine<'_> {
     /// Stops recording and starts to detach everything. Events stay in the ring.
@@ -20,16 +24,31 @@ impl Engine<'_> {
         let emptied = self.install_empty_plan().is_ok();
         let mut links = std::mem::take(&mut self.links);
         self.detached_misses += attach::recursion_misses(&links);
+        let pinned = if emptied && self.pins.is_some() {
+            links.extend(self.detacher.take_waiting());
+            std::mem::take(&mut links)
+        } else {
+            Links::default()
+        };
         links.extend(self.heartbeat.take().map(Heartbeat::into_link));
         self.detacher.detach(links);
         let mut detaching = PendingDetach {
             detacher: std::mem::take(&mut self.detacher),
+            pinned,
             pins: self.pins.take(),
         };
         if !emptied {
             detaching.detacher.wait_all();
         }
         detaching
+    }
+
+    /// Leaves the pinned engine to the next daemon, with the links that wait to be detached: that daemon adopts
+    /// them and detaches what its rules do not need.
+    pub fn leave(self) {
+        if self.pins.is_some() {
+            drop(self.detacher.take_waiting());
+        }
     }
 
     /// Activates a plan without rules and waits until no program uses another plan.
@@ -40,7 +59,12 @@ impl Engine<'_> {
         }
         self.clear_half(epoch)?;
         let plan = Plan::default();
-        let nothing = compile::compile(&plan, self.selection.for_replacement(&plan));
+        let Ok(selection) = self.selection.for_replacement(
+            &plan,
+            |_hook| Ok::<bool, Infallible>(false),
+            &SyscallSet::default(),
+        );
+        let nothing = compile::compile(&plan, selection);
         self.write(epoch, &nothing, &Watches::default())?;
         self.globals
             .switch_epoch(self.epoch, epoch, self.globals.jiffies());
@@ -49,21 +73,41 @@ impl Engine<'_> {
     }
 }
 
-/// Programs being detached in the background, which takes the kernel about 100 ms each. Dropping it waits.
-#[derive(Debug)]
+/// Programs that run an empty plan and are being detached, which takes the kernel about 100 ms each. Dropping it
+/// waits for those that are not pinned.
 pub struct PendingDetach {
     detacher: AsyncDetach,
+    /// Pinned links. The kernel detaches them when their pins are removed, without a waiting process.
+    pinned: Links,
     pins: Option<PinDirectory>,
 }
 
+impl fmt::Debug for PendingDetach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingDetach")
+            .field("pinned", &self.pinned.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl PendingDetach {
-    /// Waits until everything is detached, then removes all pins. Until then another daemon can adopt the ring
-    /// with its events.
+    /// How many hooks the kernel goes on detaching after [`Self::wait`].
+    #[must_use]
+    pub fn left_to_kernel(&self) -> usize {
+        self.pinned.len()
+    }
+
+    /// Waits until everything that is not pinned is detached, then removes all pins. Until then another daemon
+    /// can adopt the ring with its events.
+    ///
+    /// The last reference to a pinned link is its pin: the kernel releases it in a worker (`bpf_link_put()` in
+    /// `kernel/bpf/syscall.c`), because a process that exits could not be ended while it detaches hundreds.
     ///
     /// # Errors
     /// [`PinError`] when a pin cannot be removed.
     pub fn wait(mut self) -> Result<(), PinError> {
         self.detacher.wait_all();
+        drop(std::mem::take(&mut self.pinned));
         match self.pins.take() {
             Some(pins) => pins.clear(),
             None => Ok(()),

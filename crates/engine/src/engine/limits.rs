@@ -6,21 +6,12 @@ use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::hooks::hook_selection::HookSelection;
 
-/// Maximum number of syscalls that the engine `fentry` hooks. The kernel needs about 130 ms to detach each.
-const MAX_SYSCALLS: usize = 250;
-
 /// Checks that an engine can run a plan.
 ///
 /// # Errors
-/// [`EngineError::TooManySyscalls`], [`EngineError::DenyNeedsFentry`], [`EngineError::NoDenyFunction`].
+/// [`EngineError::DenyNeedsFentry`], [`EngineError::NoDenyFunction`].
 pub(super) fn check(plan: &Plan, selection: HookSelection) -> Result<(), EngineError> {
     let on_functions = selection.engine() == EngineKind::Fentry;
-    if on_functions && plan.syscalls.len() > MAX_SYSCALLS {
-        return Err(EngineError::TooManySyscalls {
-            syscalls: plan.syscalls.len(),
-            limit: MAX_SYSCALLS,
-        });
-    }
     if !on_functions && plan.denying() != 0 {
         return Err(EngineError::DenyNeedsFentry);
     }

@@ -12,6 +12,25 @@ use crate::stats::{self, ProgramRuns};
 /// Prefix of the pins of programs other than stub copies: `prog-ID-NAME`.
 const PROGRAM_PREFIX: &str = "prog-";
 
+/// Name of the program that records which process is not audited.
+const REGISTER: &str = "daemon_register";
+
+impl PinDirectory {
+    /// Exempts this process from auditing by the pinned programs of a previous daemon, before it takes them over.
+    ///
+    /// # Errors
+    /// When a pinned program cannot be opened or run.
+    pub fn exempt_daemon(&self) -> io::Result<()> {
+        for name in self.names(PROGRAM_PREFIX)? {
+            let name = format!("{PROGRAM_PREFIX}{name}");
+            if program_name(&name) == REGISTER {
+                self.run_pinned(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A program of a previous daemon. The kernel counts recursion misses in it.
 pub(crate) struct InheritedProgram {
     name: String,
@@ -37,6 +56,11 @@ impl InheritedProgram {
             }
         }
         Ok(inherited)
+    }
+
+    /// Id of this program.
+    pub(crate) fn id(&self) -> Option<u32> {
+        stats::program_id(&self.program)
     }
 
     /// How often the kernel skipped this program.

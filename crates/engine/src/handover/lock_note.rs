@@ -20,7 +20,15 @@ impl PinDirectory {
     /// # Errors
     /// When the pinned program cannot be opened or run.
     pub fn claim_guard(&self) -> io::Result<()> {
-        let program = match self.get(CLAIM_PIN) {
+        self.run_pinned(CLAIM_PIN)
+    }
+
+    /// Runs a pinned program with the directory as argument. Does nothing when it is not pinned.
+    ///
+    /// # Errors
+    /// When the pinned program cannot be opened or run.
+    pub(crate) fn run_pinned(&self, name: &str) -> io::Result<()> {
+        let program = match self.get(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found?,
         };

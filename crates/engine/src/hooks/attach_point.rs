@@ -184,7 +184,7 @@ impl<'k> AttachPointFinder<'k> {
     }
 
     /// Attach points of a hook; empty when this kernel has no target for it.
-    fn find(&self, hook: Hook) -> Result<Vec<AttachPoint>, EngineError> {
+    pub(crate) fn find(&self, hook: Hook) -> Result<Vec<AttachPoint>, EngineError> {
         let raw = |program, name| {
             Ok(vec![AttachPoint {
                 program,

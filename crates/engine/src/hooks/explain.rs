@@ -165,7 +165,7 @@ fn missed(plan: &Plan, selection: HookSelection) -> Vec<&'static str> {
 }
 
 fn price(engine: EngineKind, hooks: &BTreeSet<Hook>, selection: HookSelection) -> Price {
-    if engine == EngineKind::Fentry {
+    if engine == EngineKind::Fentry && !selection.raw_exit {
         return Price::default();
     }
     let enters = hooks.iter().any(|hook| {

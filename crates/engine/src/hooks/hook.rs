@@ -54,6 +54,8 @@ pub struct KernelFeatures {
     pub early_task_exit: bool,
     /// The internal functions that the kernel has.
     pub internal_hooks: InternalHookSet,
+    /// `newfstatat` and `statx` of a descriptor look up no name: v6.6 and v6.11.
+    pub stat_by_descriptor: bool,
     /// Whether operations of `io_uring` evaluate the rules of the syscalls that they replace, on an engine
     /// that sees operations.
     pub uring: bool,
@@ -65,6 +67,7 @@ impl KernelFeatures {
         exec_prepare: true,
         early_task_exit: true,
         internal_hooks: InternalHookSet::ALL,
+        stat_by_descriptor: true,
         uring: true,
     };
     /// What v5.15 offers.
@@ -72,6 +75,7 @@ impl KernelFeatures {
         exec_prepare: false,
         early_task_exit: false,
         internal_hooks: InternalHookSet::ALL,
+        stat_by_descriptor: false,
         uring: true,
     };
 }

@@ -7,6 +7,9 @@
 //! such a tracepoint moves all exits to the raw tracepoint: both together would cost more than either. The
 //! same holds for entries.
 //!
+//! The kernel detaches programs from functions and tracepoints one after the other, some 100 ms each. A plan of
+//! very many syscalls sees their exits at the raw tracepoint, which is one attachment, on either engine.
+//!
 //! State that exec and exit destroy is read at tracepoints of the scheduler on kernels that have them early
 //! enough, which costs other syscalls nothing, and at the entry of the syscall on older kernels.
 
@@ -22,7 +25,15 @@ use super::hook::{Hook, KernelFeatures};
 use super::internal_hook::InternalHook;
 use super::syscall_functions::tracepoint_name;
 use super::syscall_hooks::{aux_record_hooks, newer_object_hooks, object_hooks};
+use super::syscall_set::SyscallSet;
 use super::uring_functions::uring_function;
+
+/// Maximum number of syscalls whose exits have a tracepoint of their own. Rules that name more match most of the
+/// syscalls that a machine makes, and then the raw tracepoint costs less.
+const MAX_TRACEPOINTS: usize = 128;
+
+/// Maximum number of syscalls whose functions have programs.
+const MAX_FUNCTIONS: usize = 250;
 
 /// How the syscalls of a plan are hooked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +42,9 @@ pub(crate) struct HookSelection {
     pub(crate) raw_enter: bool,
     /// Exits are seen at the raw tracepoint.
     pub(crate) raw_exit: bool,
+    /// Syscalls whose exits are seen at the raw tracepoint although others have hooks of their own: too many for
+    /// that were added while programs ran.
+    raw_exits: SyscallSet,
     /// Files that an open finds and is refused are seen: some rule may match them without a watch.
     pub(crate) refused_opens: bool,
     engine: EngineKind,
@@ -74,9 +88,11 @@ impl HookSelection {
             !kernel.exec_prepare && syscall.is_exec()
                 || !kernel.early_task_exit && !syscall.returns()
         };
+        let returning = plan.syscalls.keys().filter(|syscall| syscall.returns());
         let mut selection = Self {
             raw_enter: nameless.clone().any(needs_entry),
-            raw_exit: nameless.any(SyscallId::returns),
+            raw_exit: nameless.any(SyscallId::returns) || returning.count() > max_exits(engine),
+            raw_exits: SyscallSet::default(),
             refused_opens: false,
             engine,
             kernel,
@@ -94,15 +110,62 @@ impl HookSelection {
     }
 
     /// Selection for a plan that replaces the current one while syscalls are in progress: no syscall moves
-    /// from its own tracepoint to a raw one or back, because a syscall that ends meanwhile would be seen by
-    /// both or by neither. Syscalls without a tracepoint of their own get the raw one in addition.
-    #[must_use]
-    pub(crate) fn for_replacement(self, plan: &Plan) -> Self {
-        Self {
+    /// from its own hook to a raw tracepoint or back, because a syscall that ends meanwhile would be seen by
+    /// both or by neither. Syscalls without a hook of their own, and new ones if there are too many, get the raw
+    /// tracepoint in addition. `is_attached` says whether a hook has programs, `raw_now` which syscalls the raw
+    /// tracepoint handles now.
+    ///
+    /// # Errors
+    /// That of `is_attached`.
+    pub(crate) fn for_replacement<E>(
+        self,
+        plan: &Plan,
+        is_attached: impl Fn(Hook) -> Result<bool, E>,
+        raw_now: &SyscallSet,
+    ) -> Result<Self, E> {
+        let mut selection = Self {
             raw_enter: self.raw_enter,
             raw_exit: self.raw_exit,
             ..Self::new(plan, self.engine, self.kernel)
+        };
+        if self.raw_exit {
+            return Ok(selection);
         }
+        let (mut own, mut new) = (0, Vec::new());
+        for &syscall in plan.syscalls.keys().filter(|syscall| syscall.returns()) {
+            let Some(hook) = self.own_exit(syscall) else {
+                continue;
+            };
+            if is_attached(hook)? {
+                own += 1;
+            } else if raw_now.contains(syscall) {
+                selection.raw_exits.insert(syscall);
+            } else {
+                new.push(syscall);
+            }
+        }
+        if own + new.len() > max_exits(self.engine) {
+            for syscall in new {
+                selection.raw_exits.insert(syscall);
+            }
+        }
+        Ok(selection)
+    }
+
+    /// Hook of the exit of one syscall alone, if the engine has such hooks.
+    fn own_exit(self, syscall: SyscallId) -> Option<Hook> {
+        match self.engine {
+            EngineKind::Fentry => Some(Hook::FunctionExit(syscall)),
+            EngineKind::Tracepoint => tracepoint_name(syscall).map(|_| Hook::SysExit(syscall)),
+        }
+    }
+
+    /// Hook at which the exit of a syscall is seen.
+    fn exit(self, syscall: SyscallId) -> Hook {
+        if self.raw_exit || self.raw_exits.contains(syscall) {
+            return Hook::RawSysExit;
+        }
+        self.own_exit(syscall).unwrap_or(Hook::RawSysExit)
     }
 
     /// Hooks of one syscall of the plan.
@@ -123,13 +186,7 @@ impl HookSelection {
             });
             return hooks;
         }
-        hooks.insert(if on_functions {
-            Hook::FunctionExit(syscall)
-        } else if self.raw_exit || nameless {
-            Hook::RawSysExit
-        } else {
-            Hook::SysExit(syscall)
-        });
+        hooks.insert(self.exit(syscall));
         if self.sees_objects(syscall) {
             hooks.extend(self.object_hooks(syscall));
         }
@@ -197,6 +254,12 @@ impl HookSelection {
         })
     }
 
+    /// What the kernel offers.
+    #[must_use]
+    pub(crate) const fn kernel(self) -> KernelFeatures {
+        self.kernel
+    }
+
     /// The engine.
     #[must_use]
     pub(crate) const fn engine(self) -> EngineKind {
@@ -258,6 +321,14 @@ impl HookSelection {
                         | Hook::SchedProcessExec
                 )
             })
+    }
+}
+
+/// How many syscalls can have hooks of their own for their exits.
+const fn max_exits(engine: EngineKind) -> usize {
+    match engine {
+        EngineKind::Fentry => MAX_FUNCTIONS,
+        EngineKind::Tracepoint => MAX_TRACEPOINTS,
     }
 }
 

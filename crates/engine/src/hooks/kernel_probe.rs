@@ -16,6 +16,10 @@ use super::internal_hook::InternalHook;
 use super::kernel_functions::Functions;
 use super::program::Program;
 
+/// Function of `fs/stat.c` that came when `statx` of a descriptor stopped to look up a name, v6.11; `newfstatat` had
+/// done so since v6.6.
+const STAT_BY_DESCRIPTOR: &str = "do_statx_fd";
+
 /// What this kernel offers. BTF is large, so it is read once. Tracefs is mounted here because tracepoints are looked
 /// up again later, when the process may no longer mount anything.
 #[derive(Debug)]
@@ -41,7 +45,7 @@ impl KernelProbe {
         let btf = Btf::from_vmlinux()?;
         let guards = Program::guards().filter_map(Program::required_function);
         let internal = InternalHook::ALL.iter().map(|hook| hook.function());
-        let wanted: HashSet<&str> = internal.chain(guards).collect();
+        let wanted: HashSet<&str> = internal.chain(guards).chain([STAT_BY_DESCRIPTOR]).collect();
         let mut found: HashSet<&str> = HashSet::new();
         let functions = Functions::read(&btf, |name| {
             found.extend(name.to_str().and_then(|name| wanted.get(name)));
@@ -52,6 +56,7 @@ impl KernelProbe {
             // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
             early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
             internal_hooks: InternalHook::ALL.iter().copied().filter(has).collect(),
+            stat_by_descriptor: found.contains(STAT_BY_DESCRIPTOR),
             uring: true,
         };
         let is_available = |guard: &Program| {

@@ -11,6 +11,7 @@ use crate::compile::fast_path::FastPath;
 use crate::compile::prefilter::{PREFILTER_WORDS, WatchPrefilter};
 use crate::compile::watches::InodeIdentity;
 use crate::epoch::Epoch;
+use crate::hooks::syscall_set::SyscallSet;
 use crate::skeleton::types;
 
 /// Maximum number of guarded directories: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
@@ -95,8 +96,8 @@ impl Globals {
     /// The current fast-path variables.
     pub(crate) fn fast_path(self) -> FastPath {
         FastPath {
-            raw_enter: read!(self, tlg_raw_enter),
-            raw_exit: read!(self, tlg_raw_exit),
+            raw_enter: SyscallSet(read!(self, tlg_raw_enter)),
+            raw_exit: SyscallSet(read!(self, tlg_raw_exit)),
             open_gate: read!(self, tlg_open_gate),
             read_only_opens: ReadOnlyOpens {
                 openat: read!(self, tlg_openat_reads) != 0,
@@ -116,8 +117,8 @@ impl Globals {
 
     /// Writes the fast-path variables. Programs may see some of them before others.
     pub(crate) fn set_fast_path(self, fast_path: &FastPath) {
-        write!(self, tlg_raw_enter, fast_path.raw_enter);
-        write!(self, tlg_raw_exit, fast_path.raw_exit);
+        write!(self, tlg_raw_enter, fast_path.raw_enter.0);
+        write!(self, tlg_raw_exit, fast_path.raw_exit.0);
         write!(self, tlg_open_gate, fast_path.open_gate);
         write!(
             self,

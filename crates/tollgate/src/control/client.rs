@@ -3,15 +3,18 @@
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use nix::sys::socket::{getsockopt, sockopt};
 
 use super::LINE_LIMIT_BYTES;
 use super::protocol::{self, Answer, Envelope, Request, VERSION};
 
-/// Longest wait for an answer: detaching hooks takes seconds on some kernels.
+/// Longest wait for an answer: loading and attaching many programs takes long on some machines.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time between checks whether the daemon runs. The second check that finds it stopped ends the wait.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -26,8 +29,8 @@ impl Client {
     /// `NotFound` and `ConnectionRefused` if no daemon listens, `PermissionDenied` if the caller is not root.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_read_timeout(Some(CHECK_INTERVAL))?;
+        stream.set_write_timeout(Some(CHECK_INTERVAL))?;
         Ok(Self {
             stream: BufReader::new(stream),
         })
@@ -36,7 +39,7 @@ impl Client {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// The request is too long, or the daemon closes the connection or sends an invalid answer.
+    /// The request is too long, the daemon does not run or answer, closes the connection or sends an invalid answer.
     pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Answer> {
         let call = Envelope {
             version: VERSION,
@@ -48,9 +51,10 @@ impl Client {
             "too many rules for one request: the limit is {LINE_LIMIT_BYTES} bytes; load the rule file in parts"
         );
         // A client without permission gets its answer before its request is read, so a failed write is not final.
-        let sent = self.stream.get_mut().write_all(&line);
+        let mut wait = Wait::for_peer(self.stream.get_ref());
+        let sent = self.write(&line, &mut wait);
         let mut line = Vec::new();
-        let read = self.stream.read_until(b'\n', &mut line);
+        let read = self.read_line(&mut line, &mut wait);
         sent.or_else(|error| if line.is_empty() { Err(error) } else { Ok(()) })
             .and(read)
             .context("no answer from the daemon")?;
@@ -62,6 +66,27 @@ impl Client {
         match answer {
             Answer::Unanswered(why) => bail!("the daemon refused the request: {why}"),
             answer => Ok(answer),
+        }
+    }
+
+    fn write(&mut self, mut line: &[u8], wait: &mut Wait) -> io::Result<()> {
+        while !line.is_empty() {
+            match self.stream.get_mut().write(line) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => line = line.get(count..).unwrap_or_default(),
+                Err(error) => wait.after(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads to the end of the line, or of the connection. A part read before a timeout is kept.
+    fn read_line(&mut self, line: &mut Vec<u8>, wait: &mut Wait) -> io::Result<()> {
+        loop {
+            match self.stream.read_until(b'\n', line) {
+                Ok(_) => return Ok(()),
+                Err(error) => wait.after(error)?,
+            }
         }
     }
 
@@ -80,4 +105,62 @@ impl Client {
             }
         }
     }
+}
+
+/// A wait for the daemon, which ends early when the daemon is stopped by a signal.
+struct Wait {
+    since: Instant,
+    /// Process that listens; 0 if it cannot be known.
+    pid: i32,
+    was_stopped: bool,
+}
+
+impl Wait {
+    fn for_peer(stream: &UnixStream) -> Self {
+        let peer = getsockopt(stream, sockopt::PeerCredentials);
+        Self {
+            since: Instant::now(),
+            pid: peer.map_or(0, |peer| peer.pid()),
+            was_stopped: false,
+        }
+    }
+
+    /// Whether to try again after an error.
+    ///
+    /// # Errors
+    /// The error, if it is no timeout; the daemon is stopped; or the wait has been too long.
+    fn after(&mut self, error: io::Error) -> io::Result<()> {
+        match error.kind() {
+            ErrorKind::Interrupted => return Ok(()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {}
+            _ => return Err(error),
+        }
+        let is_stopped = is_stopped(self.pid);
+        if is_stopped && self.was_stopped {
+            let pid = self.pid;
+            return Err(io::Error::new(
+                ErrorKind::TimedOut,
+                format!("the daemon (process {pid}) is stopped; `kill -CONT {pid}` continues it"),
+            ));
+        }
+        self.was_stopped = is_stopped;
+        if self.since.elapsed() >= ANSWER_TIMEOUT {
+            let seconds = ANSWER_TIMEOUT.as_secs();
+            return Err(io::Error::new(
+                ErrorKind::TimedOut,
+                format!("it has been busy for {seconds} seconds"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a process is stopped by a signal or a debugger.
+fn is_stopped(pid: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The name in parentheses can contain any character.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| state.starts_with(['T', 't']))
 }

@@ -9,6 +9,7 @@ mod immutable;
 mod plan_size;
 mod refused_files;
 mod reload;
+mod reset;
 
 use std::time::Instant;
 
@@ -247,8 +248,7 @@ impl RuleStore {
             }
             Request::Trim => done(self.reapply(change_records::trim(&author()), pipeline)),
             Request::ResetLost => done(self.reset_lost(&author(), pipeline)),
-            // No task ever waits for the backlog.
-            Request::ResetBacklogWait => Answer::Was(0),
+            Request::ResetBacklogWait => done(self.reset_backlog_wait(&author(), pipeline)),
             // The event loop has the files.
             Request::Reload => Answer::Refused(Refusal::errno(Errno::EOPNOTSUPP)),
             Request::Flush => done(pipeline.flush().map(|()| Answer::Done)),
@@ -267,19 +267,6 @@ impl RuleStore {
         }
         self.record(vec![(MsgType::CONFIG_CHANGE, body)], pipeline)?;
         Ok(Answer::Done)
-    }
-
-    fn reset_lost(
-        &mut self,
-        author: &Requester,
-        pipeline: &mut dyn PipelineControl,
-    ) -> anyhow::Result<Answer> {
-        let status = self.status(pipeline)?;
-        let lost = status.settings.lost;
-        self.lost_at_reset += lost;
-        let body = change_records::setting(author, "lost", 0, lost);
-        self.record(vec![(MsgType::CONFIG_CHANGE, body)], pipeline)?;
-        Ok(Answer::Was(lost))
     }
 
     /// Writes a user message in the kernel's form: the kernel knows the fields before the text.

@@ -334,10 +334,16 @@ fn finish(
             "BPF programs stay attached for the next daemon, pinned in `{}`",
             place.display()
         ));
-    } else if handle.attached.hooks.len() > SLOW_TO_DETACH {
-        info(&format!("detaching {} hooks", handle.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
+        let (hooks, left) = (handle.attached.hooks.len(), detaching.left_to_kernel());
+        if left > SLOW_TO_DETACH {
+            info(&format!(
+                "the kernel detaches {left} hooks in the background"
+            ));
+        } else if hooks > SLOW_TO_DETACH {
+            info(&format!("detaching {hooks} hooks"));
+        }
         detaching.wait()?;
     }
     Ok(if summary.is_complete() {

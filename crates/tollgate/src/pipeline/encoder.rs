@@ -55,6 +55,13 @@ impl Encoder {
         }
     }
 
+    /// Records of the kernel about these BPF programs are left out.
+    pub(crate) fn add_own_programs(&mut self, engine: &Engine<'_>) {
+        if let Some(kernel_records) = &mut self.kernel_records {
+            kernel_records.own_programs.add(engine.program_ids());
+        }
+    }
+
     /// From now on syscalls arrive for records of security modules.
     pub(crate) fn expect_syscalls(&mut self) {
         if let Some(kernel_records) = &mut self.kernel_records {

@@ -4,6 +4,7 @@
 //! the ring have passed, so that the log is ordered by time as far as the two streams allow. A record of a security
 //! module is joined with its syscall, which arrives through the ring.
 
+pub(crate) mod own_programs;
 mod reorder_buffer;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ use netlink::RecordStream;
 use nix::errno::Errno;
 
 use crate::pipeline::batch::Batch;
+use own_programs::OwnPrograms;
 use reorder_buffer::ReorderBuffer;
 
 /// Records received between two drains of the ring.
@@ -31,7 +33,7 @@ const REORDER_LIMIT_BYTES: usize = 1 << 20;
 pub(crate) struct KernelRecordCounts {
     /// Records received.
     pub(crate) received: u64,
-    /// Records dropped by the exclude list or the user list.
+    /// Records dropped by the exclude list or the user list, or about the BPF programs of the daemon.
     pub(crate) excluded: u64,
     /// Datagrams that are not valid kernel records.
     pub(crate) refused: u64,
@@ -45,6 +47,7 @@ pub(crate) struct KernelRecords {
     stream: RecordStream,
     reorder_buffer: ReorderBuffer,
     pub(crate) counts: KernelRecordCounts,
+    pub(crate) own_programs: OwnPrograms,
 }
 
 impl KernelRecords {
@@ -54,6 +57,7 @@ impl KernelRecords {
             stream,
             reorder_buffer: ReorderBuffer::default(),
             counts: KernelRecordCounts::default(),
+            own_programs: OwnPrograms::default(),
         }
     }
 
@@ -75,12 +79,17 @@ impl KernelRecords {
             stream,
             reorder_buffer,
             counts,
+            own_programs,
         } = self;
         if reorder_buffer.len() > REORDER_LIMIT_BYTES {
             return Ok(true);
         }
         let received = stream.receive(MAX_RECEIVE, |message| match message {
             Ok(message) if message.kind == MsgType::EOE => {}
+            Ok(message) if own_programs.has_record(message) => {
+                counts.received += 1;
+                counts.excluded += 1;
+            }
             Ok(message) => reorder_buffer.take(message, exclude, user, counts),
             Err(_no_message) => counts.refused += 1,
         });

@@ -150,7 +150,9 @@ impl RingThread {
             match self.drain_until_command(&engine, &state, &wakers)? {
                 RingCommand::Leave if engine.is_pinned() => {
                     self.drain_up_to_now(&engine, &state)?;
-                    return Ok((self.final_stats(&engine, &state)?, None));
+                    let stats = self.final_stats(&engine, &state)?;
+                    engine.leave();
+                    return Ok((stats, None));
                 }
                 RingCommand::Leave | RingCommand::Stop => break,
                 RingCommand::Replace(replace) => {
@@ -172,6 +174,7 @@ impl RingThread {
                         let guard = engine.install_guard(&mut slots, &self.probe, &files);
                         guard.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                     });
+                    state.borrow_mut().add_own_programs(&engine);
                     // The requester may have gone away.
                     let _gone = answer.send(guard);
                 }
@@ -245,6 +248,7 @@ impl RingThread {
         self.collect_rule_stats(&mut state, engine);
         engine.replace_plan(slots, &self.probe, plan, &handover::snapshot(plan)?)?;
         start::warn_name_only_watches(engine);
+        state.add_own_programs(engine);
         Arc::make_mut(&mut state.keys).add(engine.epoch(), plan);
         state.use_plan(engine.epoch(), plan);
         Ok(ReplaceOutcome {

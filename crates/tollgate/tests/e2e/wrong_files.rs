@@ -183,7 +183,6 @@ pub(crate) fn reload_reports_refused_rules() {
     let files = MachineFiles::new(&test_dir);
     let directory = test_dir.own.join("rules.d");
     fs::create_dir(&directory).unwrap();
-    let control = daemon.control.clone();
     let load = || {
         let mut command = Command::new(program());
         command.args(["augenrules", "--load", "--rules"]);

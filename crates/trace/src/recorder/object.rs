@@ -68,6 +68,10 @@ pub(crate) fn named_objects(
                 path,
             } => (Some(arg(dir)), arg(path)),
             ObjectRef::Text(text) => (None, arg(text)),
+            ObjectRef::Returned => {
+                all.push(NamedObject::new(object, Some(Vec::new()), Vec::new(), true));
+                continue;
+            }
             ObjectRef::Fd(fd) => {
                 all.push(NamedObject::new(object, None, fd_path(arg(fd)), true));
                 continue;
@@ -127,7 +131,7 @@ impl NamedObject {
         result_comes: bool,
     ) {
         match self.object.place {
-            ObjectRef::Text(_) => {}
+            ObjectRef::Text(_) | ObjectRef::Returned => {}
             ObjectRef::Opened { .. } if result_comes && !self.may_create => {}
             _ => self.look_up(thread, paths),
         }

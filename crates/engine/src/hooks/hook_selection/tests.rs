@@ -113,3 +113,60 @@ fn a_number_without_a_name_is_only_seen_by_the_raw_tracepoint() {
     let hooks = plan_hooks(&plan, EngineKind::Tracepoint, KernelFeatures::ALL);
     assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawSysExit]);
 }
+
+/// A plan of the 64-bit syscalls with these numbers.
+fn plan_of(numbers: std::ops::Range<u32>) -> Plan {
+    let mut plan = Plan::default();
+    for number in numbers {
+        let syscall = Syscall(number);
+        plan.syscalls
+            .insert(SyscallId { arch: B64, syscall }, SyscallPlan::default());
+    }
+    plan
+}
+
+/// Syscalls whose exits have their own hook, and those whose exits are seen at the raw tracepoint.
+fn exits(selection: HookSelection, plan: &Plan) -> (usize, usize) {
+    let calls = plan.syscalls.keys().filter(|call| call.returns());
+    let hooks: Vec<Hook> = calls.map(|&call| selection.exit(call)).collect();
+    let raw = hooks.iter().filter(|&&hook| hook == Hook::RawSysExit);
+    let raw = raw.count();
+    (hooks.len() - raw, raw)
+}
+
+#[test]
+fn very_many_syscalls_share_the_raw_tracepoint() {
+    let many = plan_of(0..300);
+    for engine in [EngineKind::Fentry, EngineKind::Tracepoint] {
+        let selection = HookSelection::new(&many, engine, KernelFeatures::ALL);
+        assert_eq!(exits(selection, &many), (0, 298), "{engine:?}");
+        let few = plan_of(0..100);
+        let selection = HookSelection::new(&few, engine, KernelFeatures::ALL);
+        assert_eq!(exits(selection, &few), (99, 0), "{engine:?}");
+    }
+}
+
+#[test]
+fn a_replacement_moves_no_syscall_between_its_own_hook_and_the_raw_tracepoint() {
+    let (few, many) = (plan_of(0..50), plan_of(0..300));
+    for engine in [EngineKind::Fentry, EngineKind::Tracepoint] {
+        let selection = HookSelection::new(&few, engine, KernelFeatures::ALL);
+        let own = |hook: Hook| -> Result<bool, std::convert::Infallible> {
+            let (Hook::FunctionExit(call) | Hook::SysExit(call)) = hook else {
+                return Ok(false);
+            };
+            Ok(call.syscall.0 < 50)
+        };
+        let Ok(selection) = selection.for_replacement(&many, own, &SyscallSet::default());
+        assert_eq!(exits(selection, &many), (50, 248), "{engine:?}");
+        let mut raw = SyscallSet::default();
+        for (&call, _) in many.syscalls.iter().skip(50) {
+            raw.insert(call);
+        }
+        let less = plan_of(40..70);
+        let Ok(selection) = selection.for_replacement(&less, own, &raw);
+        assert_eq!(exits(selection, &less), (10, 19), "{engine:?}");
+        let Ok(selection) = selection.for_replacement(&less, own, &SyscallSet::default());
+        assert_eq!(exits(selection, &less), (29, 0), "{engine:?}");
+    }
+}

@@ -400,7 +400,16 @@ fn lost_is_counted_from_the_last_reset() {
     assert_eq!(daemon.settings().lost, 2);
     let told = daemon.engine.records.pop().unwrap();
     assert_eq!(told, "1305 op=set lost=0 old=7 res=1");
+}
+
+/// # Source
+/// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_STATUS_BACKLOG_WAIT_TIME_ACTUAL`.
+#[test]
+fn reset_of_the_backlog_wait_time_is_recorded() {
+    let mut daemon = Daemon::new();
     assert_eq!(daemon.ask(Request::ResetBacklogWait), Answer::Was(0));
+    let told = daemon.engine.records.pop().unwrap();
+    assert_eq!(told, "1305 op=set backlog_wait_time_actual=0 old=0 res=1");
 }
 
 #[test]

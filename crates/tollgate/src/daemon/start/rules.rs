@@ -36,6 +36,12 @@ pub(super) fn open_rule_store(
         // Locked objects are for one daemon: this one from now on.
         pins.claim_guard()
             .context("cannot claim the guard of the pinned objects")?;
+        if let Err(error) = pins.exempt_daemon() {
+            // Its start is audited, as that of another process.
+            warn(&format!(
+                "cannot exempt this daemon from auditing yet: {error}"
+            ));
+        }
     }
     let lock = LockFile::locate(server.map(Server::path), pins.map(PinDirectory::path))?;
     if let Some(locked) = lock.read()? {

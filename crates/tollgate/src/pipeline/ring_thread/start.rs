@@ -55,9 +55,14 @@ impl RingThread {
         slots: &mut ObjectSlots<'s>,
     ) -> anyhow::Result<StartedEngine<'s>> {
         let mut begun = self.start_or_adopt(slots)?;
-        if !self.options.avc {
-            return Ok(begun);
+        if self.options.avc {
+            self.attach_avc_hook(&mut begun, slots);
         }
+        begun.state.get_mut().add_own_programs(&begun.engine);
+        Ok(begun)
+    }
+
+    fn attach_avc_hook<'s>(&self, begun: &mut StartedEngine<'s>, slots: &mut ObjectSlots<'s>) {
         match begun.engine.attach_avc_hook(slots) {
             Ok(()) => begun.state.get_mut().expect_syscalls(),
             Err(error) => {
@@ -67,7 +72,6 @@ impl RingThread {
                 ));
             }
         }
-        Ok(begun)
     }
 
     /// Takes over a previous daemon's engine or starts one, and pins it.

@@ -113,16 +113,16 @@ fn group(cgroup: &[u8], object: &mut Map<String, Value>) {
     }
 }
 
-/// The container of a control group: its runtime, if the path names it, and its identifier. The innermost one if
-/// containers are nested.
+/// The container of a control group: its runtime, if the path names it, and its identifier. The outermost one if
+/// several components look like containers: who may make control groups in a container chooses their names.
 fn container(cgroup: &[u8]) -> Option<(Option<&str>, &str)> {
     let cgroup = cgroup.to_str().ok()?;
-    let mut parts = cgroup.rsplit('/').peekable();
-    while let Some(part) = parts.next() {
-        if let Some(name) = part.strip_prefix("lxc.payload.") {
+    let mut above = "";
+    for component in cgroup.split('/') {
+        if let Some(name) = component.strip_prefix("lxc.payload.") {
             return Some((Some("lxc"), name));
         }
-        let part = part.strip_suffix(".scope").unwrap_or(part);
+        let part = component.strip_suffix(".scope").unwrap_or(component);
         let (prefix, id) = match part.rsplit_once('-') {
             Some((prefix, id)) => (Some(prefix), id),
             None => (None, part),
@@ -132,9 +132,10 @@ fn container(cgroup: &[u8]) -> Option<(Option<&str>, &str)> {
                 .bytes()
                 .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         if is_id {
-            let above = parts.peek().copied().filter(|above| *above == "docker");
+            let above = (above == "docker").then_some(above);
             return Some((prefix.or(above), id));
         }
+        above = component;
     }
     None
 }
@@ -142,6 +143,20 @@ fn container(cgroup: &[u8]) -> Option<(Option<&str>, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nested_control_group_does_not_rename_its_container() {
+        let (id, other) = ("0123456789abcdef".repeat(4), "f".repeat(64));
+        for inner in [
+            format!("podman-{other}.scope"),
+            format!("docker/{other}"),
+            "lxc.payload.other".to_owned(),
+        ] {
+            let group = format!("/system.slice/docker-{id}.scope/{inner}");
+            let found = container(group.as_bytes());
+            assert_eq!(found, Some((Some("docker"), &*id)), "{group}");
+        }
+    }
 
     #[test]
     fn containers_are_found_by_their_control_groups() {
