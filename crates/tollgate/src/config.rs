@@ -32,6 +32,8 @@ pub(crate) use tollgate_toml::TollgateToml;
 
 /// Path of the configuration of `auditd`.
 pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
+/// Path of the rules that `augenrules` merges.
+pub(crate) const AUDIT_RULES: &str = "/etc/audit/audit.rules";
 /// Path of the configuration of tollgate.
 pub(crate) const TOLLGATE_TOML: &str = "/etc/tollgate/tollgate.toml";
 

@@ -7,6 +7,7 @@ mod apply;
 mod change;
 mod immutable;
 mod plan_size;
+mod refused_files;
 mod reload;
 
 use std::time::Instant;
@@ -40,13 +41,6 @@ const SOCKET_SOURCE: usize = usize::MAX;
 /// # Source
 /// `AUDIT_MESSAGE_TEXT_MAX` in `include/uapi/linux/audit.h`, Linux 6.12.
 const MESSAGE_LIMIT_BYTES: usize = 8560;
-/// Default backlog wait time, and the maximum as a multiple of it.
-///
-/// # Source
-/// `AUDIT_BACKLOG_WAIT_TIME` in `kernel/audit.c`, Linux 6.12.
-const DEFAULT_WAIT_SECONDS: u32 = 60;
-const MAX_WAIT_FACTOR: u32 = 10;
-
 /// `-e 0`: nothing is recorded.
 const DISABLED: u8 = 0;
 /// `-e 1`.
@@ -56,7 +50,9 @@ const IMMUTABLE: u8 = 2;
 
 use change::Change;
 use plan_size::{PlanSize, count};
+use refused_files::RefusedAt;
 pub(crate) use reload::initial_settings;
+use reload::max_backlog_wait;
 
 /// The number of loaded rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +128,7 @@ pub(crate) struct RuleStore {
     /// Capture options, constant while the daemon runs.
     capture: CaptureOptions,
     lock: LockFile,
+    refused: Option<RefusedAt>,
     /// Number of rules added over the socket: each has a number instead of a line.
     last_number: u32,
     /// Maximum backlog wait time in ticks.
@@ -159,6 +156,7 @@ impl RuleStore {
             plan_size: PlanSize::default(),
             capture,
             lock,
+            refused: None,
             last_number: 0,
             max_backlog_wait: max_backlog_wait(tick_hz),
             lost_at_reset: 0,
@@ -251,6 +249,8 @@ impl RuleStore {
             Request::ResetLost => done(self.reset_lost(&author(), pipeline)),
             // No task ever waits for the backlog.
             Request::ResetBacklogWait => Answer::Was(0),
+            // The event loop has the files.
+            Request::Reload => Answer::Refused(Refusal::errno(Errno::EOPNOTSUPP)),
             Request::Flush => done(pipeline.flush().map(|()| Answer::Done)),
         }
     }
@@ -320,6 +320,7 @@ impl RuleStore {
             rules: count(self.state.rules.rules().len()),
             calls: self.plan_size.calls,
             denying: self.plan_size.denying,
+            refused: self.refused_files(),
             ..Status::default()
         };
         // Without the feature the kernel has no such line.
@@ -475,10 +476,6 @@ fn plan(state: &State) -> Plan {
 
 fn compiled(state: &State) -> Plan {
     state.planner.plan(state.rules.clone().into_rules())
-}
-
-const fn max_backlog_wait(tick_hz: u32) -> u32 {
-    (MAX_WAIT_FACTOR * DEFAULT_WAIT_SECONDS).saturating_mul(tick_hz)
 }
 
 /// Converts an error to a refusal with `EIO`.

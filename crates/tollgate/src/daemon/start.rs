@@ -1,5 +1,6 @@
 //! Start and stop of the daemon. Everything that can fail is checked before anything is attached.
 
+pub(super) mod fallback;
 mod ready_message;
 pub(super) mod rules;
 
@@ -12,7 +13,7 @@ use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use bstr::BString;
 use engine::{EngineOptions, KernelFeatures, KernelProbe, PinDirectory};
-use netlink::{AuditSummary, RecordStream};
+use netlink::RecordStream;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
@@ -24,7 +25,8 @@ use crate::control::rule_store::LoadedRules;
 use crate::control::server::{self, Server};
 use crate::daemon::confinement::confine;
 use crate::daemon::event_loop::EventLoop;
-use crate::daemon::kernel_audit::KernelAudit;
+use crate::daemon::kernel_audit::{KernelAudit, KernelAuditMonitor};
+use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::log_controller::{self as log_controller, LogController, LogSource};
 use crate::daemon::pipeline_handle::{DaemonPaths, PipelineHandle};
 use crate::daemon::systemd::ServiceManager;
@@ -37,11 +39,13 @@ use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
+use crate::rule_files::Refused;
 use crate::sinks::audit_log::{AuditLog, LocalSystem, LogConfig};
 use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::plugins;
+use fallback::{RefusedFile, StartFiles};
 use ready_message::{ReadyMessage, overhead};
 
 /// Detaching takes some 70 ms per hook: above this number it is reported.
@@ -71,9 +75,16 @@ pub(crate) struct DaemonConfig {
     pub(crate) json: Option<JsonLogConfig>,
     /// Called once, when auditing has started.
     pub(crate) on_ready: Box<dyn FnOnce()>,
-    /// Called at `SIGHUP`: reads the rule source again. `None` if it is invalid, which has been reported.
-    pub(crate) reload_rules: Box<dyn Fn() -> Option<RuleSource>>,
+    /// Called at a reload: reads the rule source again. A refusal has been reported.
+    pub(crate) reload_rules: ReloadRules,
+    /// The last good rules of this daemon; `None` for a trial.
+    pub(crate) last_good: Option<LastGoodFile>,
+    /// Files that were refused: older rules or settings are used instead.
+    pub(crate) refused: Vec<RefusedFile>,
 }
+
+/// Reads the rule source again.
+pub(crate) type ReloadRules = Box<dyn Fn() -> Result<RuleSource, Refused>>;
 
 /// Rule files and their options.
 #[derive(Clone, Debug)]
@@ -104,11 +115,11 @@ pub(crate) enum ControlSocket {
 /// The daemon cannot start, or the engine has failed.
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let server = listen(&settings.control)?;
-    let Some(mut log_config) = settings.log.log_config()? else {
+    let Some(mut log_config) = fallback::log_config(&mut settings)? else {
         warn("nothing is attached: correct the errors above in auditd.conf");
         return Ok(Exit::Config.into());
     };
-    settings.log.ensure_no_other_writer()?;
+    settings.log.ensure_no_other_writer(&log_config)?;
     let pins = settings.pin_policy.open()?;
     let Some(mut store) = rules::open_rule_store(
         &mut settings,
@@ -126,7 +137,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
          one, or enable the control socket to load rules later"
     );
     let manager = ServiceManager::from_environment();
-    warn_about_other_auditors();
+    let files = StartFiles::of(&settings);
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
     let opened = PrivilegedResources::open(&settings, &log_config, server.as_ref(), pins.as_ref())?;
@@ -161,7 +172,9 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         limits: Arc::clone(&limits),
         pinning,
     };
-    let (running, started) = pipeline.start(Arc::clone(&ended))?;
+    let (running, started) = pipeline
+        .start(Arc::clone(&ended))
+        .inspect_err(|error| files.mark_failed(&store, error))?;
     let source = start_kernel_audit(opened.source)?;
     let pinned_in = pinned_in.filter(|_| started.pinned);
     report_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
@@ -175,7 +188,8 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         log_thread,
     };
     let adopted = started.adopted;
-    let mut handle = PipelineHandle::new(&running, started, paths, confinement, source, limits);
+    let audit = (source, KernelAuditMonitor::start());
+    let mut handle = PipelineHandle::new(&running, started, paths, confinement, audit, limits);
     if let Err(error) = store.begin(&mut handle) {
         // Keep what was attached before.
         finish(
@@ -186,10 +200,11 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         )?;
         return Err(error);
     }
+    files.report(&mut store, &mut handle);
     if let Some(metrics) = opened.metrics {
         metrics.start()?;
     }
-    manager.ready(&status);
+    manager.ready(&fallback::status_text(&status, &store));
     (settings.on_ready)();
 
     let mut event_loop = EventLoop {
@@ -202,6 +217,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         log_controller,
         manager,
         status,
+        last_good: files.last_good,
     };
     let leaves = event_loop.run()?;
     event_loop.manager.stopping();
@@ -276,7 +292,7 @@ impl PrivilegedResources {
         let (source, messages) = KernelAudit::open(settings.capture.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
         let opened = Self {
-            writable: writable(log_config, json, server, pins)?,
+            writable: writable(log_config, json, server, pins, settings.last_good.as_ref())?,
             json: json.map(JsonLog::open).transpose()?,
             source,
             messages,
@@ -371,6 +387,7 @@ fn writable(
     json: Option<&JsonLogConfig>,
     server: Option<&Server>,
     pins: Option<&PinDirectory>,
+    last_good: Option<&LastGoodFile>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = vec![
         log_controller::state_directory(),
@@ -380,6 +397,7 @@ fn writable(
         LogDirectory::of(&log_config.path)?;
     }
     writable.extend(pins.map(|pins| pins.path().to_owned()));
+    writable.extend(last_good.map(LastGoodFile::directory));
     if let Some(json) = json {
         writable.push(LogDirectory::path_of(&json.file)?);
     }
@@ -430,24 +448,6 @@ fn listen(control: &ControlSocket) -> anyhow::Result<Option<Server>> {
             Ok(None)
         }
         ControlSocket::IfFree(path) => Server::listen(path).map(Some),
-    }
-}
-
-/// Warns if the kernel's own audit slows every syscall.
-fn warn_about_other_auditors() {
-    match AuditSummary::query() {
-        Ok(kernel) if kernel.slows_syscalls() => warn(&format!(
-            "the kernel's own audit is also active ({}, {} rules) and slows every syscall; \
-             `auditctl -D; auditctl -a never,task` exempts tasks started from then on",
-            if kernel.enabled {
-                "enabled"
-            } else {
-                "disabled"
-            },
-            kernel.rules
-        )),
-        // Without the kernel's audit there is nothing to report.
-        Ok(_) | Err(_) => {}
     }
 }
 

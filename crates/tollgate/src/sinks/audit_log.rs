@@ -31,6 +31,7 @@ pub(crate) use system::{LocalSystem, System};
 
 use super::log_file::Log;
 use super::log_file::log_directory::LogDirectory;
+use super::log_file::log_lock::LogLock;
 use daemon_records::DaemonRecords;
 use disk_actions::{Alarms, Fault};
 use flush::Flusher;
@@ -41,7 +42,7 @@ pub(crate) use suspension::Suspension;
 use system::RunId;
 
 use crate::helper::HelperClient;
-use crate::sinks::plugins::{Dispatcher, Lines};
+use crate::sinks::plugins::{Dispatcher, LineFormat};
 
 /// An open log with its settings.
 pub(crate) struct AuditLog {
@@ -50,6 +51,8 @@ pub(crate) struct AuditLog {
     old_log_policy: OldLogPolicy,
     directory: LogDirectory,
     name: PathBuf,
+    /// `None` if nothing is written.
+    lock: Option<LogLock>,
     /// `None` while logging is suspended or has failed.
     log: Option<Log>,
     /// # Units
@@ -137,6 +140,7 @@ impl AuditLog {
         let mut audit_log = Self {
             directory: LogDirectory::of(&config.path)?,
             name,
+            lock: config.lock()?,
             log: None,
             size: 0,
             suspension: None,
@@ -238,9 +242,9 @@ impl AuditLog {
             return;
         }
         let lines = if self.config.is_plain() {
-            Lines::Raw
+            LineFormat::Raw
         } else {
-            Lines::Formatted
+            LineFormat::Formatted
         };
         let full = self.dispatcher.push(text, lines, events);
         if !full.is_empty() {

@@ -1,6 +1,7 @@
 //! The log file: appends whole batches of records.
 
 pub(crate) mod log_directory;
+pub(crate) mod log_lock;
 
 use std::fs::File;
 use std::io::{self, Write as _};

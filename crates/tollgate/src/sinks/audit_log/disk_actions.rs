@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
 use super::rotate::OldLogPolicy;
+use super::state_report::space;
 use super::system::SyslogSeverity;
 use super::{AuditLog, rotate};
 use crate::helper::Runlevel;
@@ -21,7 +22,8 @@ use crate::helper::Runlevel;
 const LAST_BLOCKS: u64 = 5;
 const MEBIBYTE: u64 = 1 << 20;
 
-const TOO_LARGE: &str = "the log is larger than max_log_file";
+/// What resumes a suspended log.
+const RESUME: &str = "run `tollgate auditctl --signal resume`";
 
 /// Conditions for which an action has run and that have not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -186,22 +188,43 @@ impl AuditLog {
             MaxLogFileAction::Ignore => {}
             MaxLogFileAction::Syslog => {
                 if !std::mem::replace(&mut self.alarms.size, true) {
-                    self.alarm(TOO_LARGE);
+                    self.alarm(&self.too_large());
                 }
             }
             MaxLogFileAction::Exec(program) => {
-                self.suspend("max_log_file_action", TOO_LARGE);
+                self.suspend("max_log_file_action", &self.too_large());
                 self.until_ended = self.system.run(program.as_ref());
             }
             MaxLogFileAction::Suspend => {
-                self.alarm(&format!("logging is suspended: {TOO_LARGE}"));
-                self.suspend("max_log_file_action", TOO_LARGE);
+                let text = self.too_large();
+                self.alarm(&suspended("max_log_file_action", &text));
+                self.suspend("max_log_file_action", &text);
             }
             MaxLogFileAction::Rotate if conf.num_logs < 2 => {}
             MaxLogFileAction::Rotate | MaxLogFileAction::KeepLogs => {
                 self.rotate(OldLogPolicy::AsConfigured);
             }
         }
+    }
+
+    fn too_large(&self) -> String {
+        let most = self
+            .config
+            .conf
+            .as_ref()
+            .map_or(0, |conf| conf.max_log_file);
+        let path = self.config.path.display();
+        format!("log `{path}` has reached max_log_file, {most} MiB")
+    }
+
+    /// Free space for the log, in words.
+    fn free_space(&self) -> String {
+        // A log that cannot be asked is about to fail, which is reported.
+        let free_space = self.log.as_ref().and_then(|log| log.free_space().ok());
+        free_space.map_or_else(
+            || "free space unknown".to_owned(),
+            |free_space| format!("{} KiB free", free_bytes(&free_space) / 1024),
+        )
     }
 
     /// Runs the actions for low disk space or a full disk, if needed.
@@ -246,26 +269,32 @@ impl AuditLog {
     }
 
     fn space_low(&mut self, action: &Action, admin: bool) {
-        let (text, subject, setting) = if admin {
+        let Some(conf) = &self.config.conf else {
+            return;
+        };
+        let (text, subject, setting, level) = if admin {
             (
-                "very low on disk space for the log",
+                "very low on disk space for log",
                 "Audit Admin Space Alert",
                 "admin_space_left_action",
+                conf.admin_space_left,
             )
         } else {
             (
-                "low on disk space for the log",
+                "low on disk space for log",
                 "Audit Disk Space Alert",
                 "space_left_action",
+                conf.space_left,
             )
         };
-        if *action == Action::Email
-            && let Some(conf) = &self.config.conf
-        {
+        let (path, free) = (self.config.path.display(), self.free_space());
+        let limit = setting.trim_end_matches("_action");
+        let text = format!("{text} `{path}`: {free}, {limit} is {}", space(level));
+        if *action == Action::Email {
             let to = conf.action_mail_acct.clone();
-            self.system.mail(to.as_ref(), subject, text);
+            self.system.mail(to.as_ref(), subject, &text);
         }
-        self.run_action(action, setting, text);
+        self.run_action(action, setting, &text);
     }
 
     /// Runs `disk_full_action`.
@@ -279,11 +308,12 @@ impl AuditLog {
         if reported && action != Action::Rotate {
             return;
         }
-        let text = "no space left for the log";
+        let (path, free) = (self.config.path.display(), self.free_space());
+        let text = format!("no space left for log `{path}`: {free}");
         if action == Action::Ignore {
-            self.alarm(text);
+            self.alarm(&text);
         }
-        self.run_action(&action, "disk_full_action", text);
+        self.run_action(&action, "disk_full_action", &text);
     }
 
     /// Runs the action for a failed operation.
@@ -291,7 +321,8 @@ impl AuditLog {
         if error.kind() == io::ErrorKind::StorageFull {
             return self.disk_full();
         }
-        let text = format!("cannot {} the log: {error}", fault.name());
+        let (path, name) = (self.config.path.display(), fault.name());
+        let text = format!("cannot {name} log `{path}`: {error}");
         if std::mem::replace(self.alarms.of(fault), true) {
             return;
         }
@@ -347,13 +378,13 @@ impl AuditLog {
             }
             Action::Exec(program) => {
                 self.alarm(&format!(
-                    "logging is suspended while `{program}` runs: {text}"
+                    "{setting} suspends logging and runs `{program}`: {text}; afterwards {RESUME}"
                 ));
                 self.suspend(setting, text);
                 self.system.run(program.as_ref());
             }
             Action::Suspend => {
-                self.alarm(&format!("logging is suspended: {text}"));
+                self.alarm(&suspended(setting, text));
                 self.suspend(setting, text);
             }
             Action::Single => {
@@ -366,6 +397,16 @@ impl AuditLog {
             }
         }
     }
+}
+
+/// The message that an action suspends the log.
+fn suspended(setting: &str, text: &str) -> String {
+    format!("{setting} suspends logging: {text}; make room, then {RESUME}")
+}
+
+fn free_bytes(free_space: &Statvfs) -> u64 {
+    let block = free_space.fragment_size();
+    free_space.blocks_available().saturating_mul(block)
 }
 
 /// Returns the kernel's error if there is one, otherwise the whole error.

@@ -53,6 +53,12 @@ impl AuditLog {
         let name = config.path.file_name();
         let name = name.context("the log path has no file name")?;
         let directory = LogDirectory::of(&config.path)?;
+        let is_locked = self.lock.is_some() && config.writes() && config.path == self.config.path;
+        let lock = if is_locked {
+            None
+        } else {
+            Some(config.lock()?)
+        };
         let old = (
             std::mem::replace(&mut self.name, name.into()),
             std::mem::replace(&mut self.directory, directory),
@@ -61,6 +67,9 @@ impl AuditLog {
         if let Err(error) = self.reopen() {
             (self.name, self.directory, self.config) = old;
             return Err(error);
+        }
+        if let Some(lock) = lock {
+            self.lock = lock;
         }
         self.suspension = None;
         self.alarms = Alarms::default();

@@ -53,7 +53,8 @@ impl AuditLog {
     }
 }
 
-fn space(level: audit::conf::auditd::SpaceLimit) -> String {
+/// A limit of the free space as auditd writes it.
+pub(super) fn space(level: audit::conf::auditd::SpaceLimit) -> String {
     match level {
         audit::conf::auditd::SpaceLimit::Mebibytes(mebibytes) => format!("{mebibytes} MiB"),
         audit::conf::auditd::SpaceLimit::Percent(percent) => format!("{percent} %"),

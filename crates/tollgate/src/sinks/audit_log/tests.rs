@@ -332,15 +332,20 @@ fn low_space_actions_run_once_and_in_order() {
     let mut test = TestLog::new(settings);
     test.log.append(EVENT, 1, &mut ());
     test.log.append(EVENT, 1, &mut ());
-    assert_eq!(
-        test.actions.take(),
-        [
-            "mail root: Audit Disk Space Alert",
-            "Alert: low on disk space for the log",
-            "Alert: very low on disk space for the log",
-            "go Halt",
-        ]
-    );
+    let path = test.directory.path().join("audit.log");
+    let log = path.display();
+    let taken = test.actions.take();
+    let expected = [
+        "mail root: Audit Disk Space Alert".to_owned(),
+        format!("Alert: low on disk space for log `{log}`: "),
+        format!("Alert: very low on disk space for log `{log}`: "),
+        "go Halt".to_owned(),
+    ];
+    assert_eq!(taken.len(), expected.len(), "{taken:?}");
+    for (taken, expected) in taken.iter().zip(&expected) {
+        assert!(taken.starts_with(expected), "{taken}");
+    }
+    assert!(taken[2].ends_with(" KiB free, admin_space_left is 99 %"));
     assert_eq!(test.events("audit.log").len(), 4);
     let report = test.log.report();
     assert!(

@@ -125,6 +125,38 @@ impl LogDirectory {
         Ok(file)
     }
 
+    /// Opens or creates the file that locks a log.
+    ///
+    /// # Errors
+    /// The kernel's error, or the file is not one that tollgate made.
+    pub(super) fn open_lock(&self, name: &Path) -> io::Result<File> {
+        let flags = OFlag::O_RDWR
+            | OFlag::O_CREAT
+            | OFlag::O_NOFOLLOW
+            | OFlag::O_NONBLOCK
+            | OFlag::O_CLOEXEC;
+        let file = File::from(openat(
+            &self.file,
+            name,
+            flags,
+            Mode::from_bits_truncate(0o600),
+        )?);
+        if is_owned_log(&file)? {
+            Ok(file)
+        } else {
+            Err(io::Error::other("it was not written by tollgate"))
+        }
+    }
+
+    /// Whether an open file has this name.
+    pub(super) fn is_named(&self, name: &Path, file: &File) -> bool {
+        let named = fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        match (named, file.metadata()) {
+            (Ok(named), Ok(about)) => (named.st_dev, named.st_ino) == (about.dev(), about.ino()),
+            _ => false,
+        }
+    }
+
     /// Makes a log writable by its owner again.
     fn make_writable(&self, name: &Path) -> io::Result<()> {
         let file = self.open_for_reading(name)?;
