@@ -19,7 +19,7 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 #                    tests; it is not left running
 # libauparse-dev     test programs that use auparse
 # qemu-system-x86 busybox-static   test machines with other kernels, and their shell
-# btrfs-progs        makes a file system in test machines
+# btrfs-progs, e2fsprogs make file systems in test machines
 # checkpolicy        compiles the SELinux policy of one test machine
 # bpftool            the tool with which root could remove hooks and maps
 # git golang-go python3 redis-tools strace   programs that must work unchanged under `tollgate run`;
@@ -30,7 +30,7 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # chromium-headless-shell   renders its HTML report in a test
 # systemd            systemd-analyze verifies the unit
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
-packages="$packages groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs checkpolicy bpftool"
+packages="$packages groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs checkpolicy bpftool"
 packages="$packages git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd"
 packages="$packages util-linux-extra"
 # dpkg-dev lintian debootstrap cpio   build and check the package, install it in a separate Debian, and pack

@@ -37,6 +37,7 @@ const AULAST: &str = "/usr/bin/aulast";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
 const BPFTOOL: &str = "/usr/sbin/bpftool";
 const MKFS_BTRFS: &str = "/usr/sbin/mkfs.btrfs";
+const MKFS_EXT4: &str = "/usr/sbin/mke2fs";
 const BTRFS: &str = "/usr/bin/btrfs";
 const CHECKPOLICY: &str = "checkpolicy";
 
@@ -61,7 +62,7 @@ const COUNT: &str = "count_";
 const LISTS: &str = "lists::";
 
 /// Required programs and files.
-const TOOLS: [&str; 16] = [
+const TOOLS: [&str; 17] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
@@ -71,6 +72,7 @@ const TOOLS: [&str; 16] = [
     AUDITCTL,
     BPFTOOL,
     MKFS_BTRFS,
+    MKFS_EXT4,
     BTRFS,
     "apt-cache",
     "apt-get",
@@ -368,6 +370,7 @@ fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Bo
         (PathBuf::from(AUDITCTL), AUDITCTL),
         (PathBuf::from(BPFTOOL), BPFTOOL),
         (PathBuf::from(MKFS_BTRFS), MKFS_BTRFS),
+        (PathBuf::from(MKFS_EXT4), MKFS_EXT4),
         (PathBuf::from(BTRFS), BTRFS),
     ] {
         archive.program(&from, to)?;

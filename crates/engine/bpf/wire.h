@@ -206,8 +206,8 @@ enum wire_test_kind {
 	WIRE_TEST_TYPE, /* file type of any object */
 	WIRE_TEST_MAJOR, /* major of any object's dev or rdev */
 	WIRE_TEST_MINOR, /* minor of any object's dev or rdev */
-	WIRE_TEST_PATH, /* any object is watch `value` */
-	WIRE_TEST_DIR, /* any object is watch `value` or is below it */
+	WIRE_TEST_PATH, /* any object is watch `value`; with `word` 1, not by a name that any user can make */
+	WIRE_TEST_DIR, /* any object is watch `value` or is below it; `word` as for PATH */
 	WIRE_TEST_EXE, /* the program is watch `value` */
 	WIRE_TEST_SAME, /* one object satisfies all of the `word` tests from index value on */
 };
@@ -242,12 +242,30 @@ struct wire_inode_key {
 };
 _Static_assert(sizeof(struct wire_inode_key) == 16, "wire_inode_key layout");
 
+/* An inode for as long as its file system is mounted. */
+struct wire_identity {
+	__u64 ino; /* 0: none */
+	__u32 dev; /* watch_dev() */
+	__u32 generation; /* i_generation: differs when the file system uses a number again */
+};
+_Static_assert(sizeof(struct wire_identity) == 16, "wire_identity layout");
+
 /* Value of tlg_watch_inode: the watch of an inode. */
 struct wire_inode_watch {
 	__u32 watch;
 	__u32 sole_name; /* name_fingerprint() of the last component of the watched path; WIRE_NO_FINGERPRINT if another watch has this inode, or a name with that fingerprint */
+	__u32 generation; /* as in struct wire_identity */
+	__u32 _pad;
 };
-_Static_assert(sizeof(struct wire_inode_watch) == 8, "wire_inode_watch layout");
+_Static_assert(sizeof(struct wire_inode_watch) == 16, "wire_inode_watch layout");
+
+/* Value of tlg_watch_path: the watch of a name. */
+struct wire_name_watch {
+	__u32 watch;
+	__u32 sole_name; /* for inodes that the name leads to later: see learn_inode() */
+	struct wire_identity led_to[2]; /* the inodes that it led to last, newest first */
+};
+_Static_assert(sizeof(struct wire_name_watch) == 40, "wire_name_watch layout");
 
 /* Syscall state saved at entry and used at exit. */
 struct wire_enter_state {
@@ -333,7 +351,7 @@ struct wire_inode {
 	__u32 mode;
 	__u32 uid;
 	__u32 gid;
-	__u32 _pad;
+	__u32 generation; /* of its number: see struct wire_identity */
 };
 _Static_assert(sizeof(struct wire_inode) == 32, "wire_inode layout");
 

@@ -210,9 +210,31 @@ pub(crate) struct WireInodeKey {
     Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
 )]
 #[repr(C)]
+pub(crate) struct WireIdentity {
+    pub(crate) ino: u64,
+    pub(crate) dev: u32,
+    pub(crate) generation: u32,
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
+)]
+#[repr(C)]
 pub(crate) struct WireInodeWatch {
     pub(crate) watch: u32,
     pub(crate) sole_name: u32,
+    pub(crate) generation: u32,
+    pub(crate) _pad: u32,
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
+)]
+#[repr(C)]
+pub(crate) struct WireNameWatch {
+    pub(crate) watch: u32,
+    pub(crate) sole_name: u32,
+    pub(crate) led_to: [WireIdentity; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -275,7 +297,7 @@ pub(crate) struct WireInode {
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    pub(crate) _pad: u32,
+    pub(crate) generation: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -325,13 +347,15 @@ mod tests {
             layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, attribute, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
-            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name),
+            layout!(WireIdentity as "wire_identity": ino, dev, generation),
+            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name, generation, _pad),
+            layout!(WireNameWatch as "wire_name_watch": watch, sole_name, led_to),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
                 fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, exe_len,
                 cwd_len, proctitle_len, sockaddr_len, subj_len, subj_mode, objects, aux_count, uring_op),
             layout!(WireAux as "wire_aux": kind, _pad, word),
-            layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, _pad),
+            layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, generation),
             layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, lookup, named_by, path_len),
         ]
     }

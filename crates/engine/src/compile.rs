@@ -256,6 +256,9 @@ fn task_tests(plan: &Plan) -> Vec<WireTest> {
     all
 }
 
+/// The `word` of a test of a watch in a rule that suppresses events: names that any user can make do not count.
+const TRUSTED_NAMES: u16 = 1;
+
 /// Tests of some rules; indexes are relative to the first of them.
 fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
     let mut all = Vec::new();
@@ -274,7 +277,16 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
             if test.operand == Operand::Field(Field::SaddrFam) {
                 all.push(socket_address::has_sockaddr_test());
             }
-            all.push(wire_test(test));
+            let test = wire_test(test);
+            let by_name = matches!(test.kind, abi::TEST_PATH | abi::TEST_DIR);
+            all.push(WireTest {
+                word: if by_name && slot.action == Action::Never {
+                    TRUSTED_NAMES
+                } else {
+                    test.word
+                },
+                ..test
+            });
         }
         let next = u32::try_from(all.len() + 1).unwrap_or(u32::MAX);
         for test in all.iter_mut().skip(first) {

@@ -331,7 +331,7 @@ impl<'s> Engine<'s> {
             ))?;
         let [even, odd] = &mut self.watch_keys;
         let half = if next.half() == 0 { even } else { odd };
-        half.clear(self.objects.first())
+        half.clear(self.objects.first(), next)
     }
 
     /// Writes a plan into its half, which must be empty.

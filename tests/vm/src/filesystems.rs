@@ -25,6 +25,7 @@ pub(crate) const SESSION: Session = Session {
     name: "filesystems",
     engine: "fentry",
     prepare: || {
+        shell(LOAD_MODULES)?;
         shell(MOUNT)?;
         for place in ["tmpfs", "btrfs", "btrfs/sub", "btrfs/twin", "overlay"] {
             make(&Path::new(PLACE).join(place))?;
@@ -63,6 +64,7 @@ pub(crate) const SESSION_ROOT: Session = Session {
     name: "filesystems_root",
     engine: "fentry",
     prepare: || {
+        shell(LOAD_MODULES)?;
         shell(MOUNT)?;
         shell(ROOT)?;
         for place in ["root/srv", "root/home"] {
@@ -109,7 +111,6 @@ const PLACE: &str = "/tmp/fs";
 /// Mounts everything once.
 const MOUNT: &str = "
 [ -d /tmp/fs ] && exit 0
-for module in /modules/$(uname -r | cut -d. -f1,2)/*; do insmod $module; done
 mkdir -p /tmp/fs/tmpfs /tmp/fs/btrfs /tmp/fs/overlay /tmp/fs/upper /tmp/fs/work
 truncate -s 256M /tmp/fs/disk
 /usr/sbin/mkfs.btrfs -q /tmp/fs/disk
@@ -142,7 +143,17 @@ const START: &str = "#!/bin/busybox sh
 exec /bin/busybox chroot /tmp/fs/root /bin/tollgate \"$@\"
 ";
 
-fn shell(script: &str) -> anyhow::Result<()> {
+/// Loads the modules of file systems and of loop devices once.
+pub(crate) const LOAD_MODULES: &str = "
+[ -d /sys/module/loop ] && exit 0
+for module in /modules/$(uname -r | cut -d. -f1,2)/*; do insmod $module; done
+";
+
+/// Runs a script.
+///
+/// # Errors
+/// If it fails.
+pub(crate) fn shell(script: &str) -> anyhow::Result<()> {
     let mut shell = Command::new("/bin/busybox");
     let ended = shell.args(["sh", "-ec", script]).status()?;
     ensure!(ended.success(), "a script ended with {ended}: {script}");
@@ -241,7 +252,11 @@ fn named(daemon: &Daemon, path: &Path, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn events(daemon: &Daemon, key: &str) -> anyhow::Result<Vec<Event>> {
+/// The events of a key in the log.
+///
+/// # Errors
+/// If the log cannot be read.
+pub(crate) fn events(daemon: &Daemon, key: &str) -> anyhow::Result<Vec<Event>> {
     let mut events = event::parse(&daemon.log_text()?)?;
     events.retain(|event| event.is_from_tollgate() && event.field("SYSCALL", "key") == key);
     Ok(events)

@@ -24,6 +24,7 @@ mod json;
 mod lists;
 mod locked;
 mod machine;
+mod names;
 mod panic;
 mod program;
 mod raw;
@@ -75,6 +76,8 @@ const GENERAL: &[Session] = &[
     filesystems::SESSION,
     filesystems::SESSION_ROOT,
     filesystems::SESSION_ROOT_TRACEPOINT,
+    names::SESSION,
+    names::SESSION_TRACEPOINT,
     locked::SESSION,
 ];
 

@@ -35,7 +35,7 @@ pub(crate) const KERNELS: [Kernel; 2] = [
 ];
 
 /// Modules that a machine can load, in the order in which they need each other; not all kernels have all.
-const MODULES: [&str; 7] = [
+const MODULES: [&str; 11] = [
     "xor",
     "raid6_pq",
     "zstd_compress",
@@ -43,6 +43,10 @@ const MODULES: [&str; 7] = [
     "btrfs",
     "overlay",
     "loop",
+    "crc16",
+    "mbcache",
+    "jbd2",
+    "ext4",
 ];
 
 /// A kernel that can be booted.
@@ -84,7 +88,8 @@ impl Kernel {
         let file = file_name(&uris).ok_or("apt-get names no file")?;
         let package = file.strip_suffix(".deb").unwrap_or(file).to_owned();
         let path = directory.join(format!("{package}.vmlinuz"));
-        let modules = directory.join(format!("{package}.modules"));
+        // The number of modules is in the name, because a longer list needs another directory.
+        let modules = directory.join(format!("{package}.{}.modules", MODULES.len()));
         if !path.is_file() || !modules.is_dir() {
             // Whatever is interrupted leaves nothing under the final name.
             let partial = directory.join("partial");
@@ -152,7 +157,7 @@ fn collect_modules(from: &Path, to: &Path) -> Result<()> {
         let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let name = file.split('.').next().unwrap_or_default();
         if let Some(order) = MODULES.iter().position(|&module| module == name) {
-            fs::rename(&path, to.join(format!("{order}-{file}")))?;
+            fs::rename(&path, to.join(format!("{order:02}-{file}")))?;
         }
     }
     Ok(())

@@ -60,7 +60,6 @@ __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 	struct task_struct *task = current();
 	struct object *object;
 	struct wire_object *to;
-	struct hits unused;
 	__u64 wanted;
 	__u32 depth;
 	__u8 first;
@@ -74,7 +73,9 @@ __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 	object->base_dentry = object->base_mnt = 0;
 	to->flags = 0;
 	s->used = 0;
-	match_watches(s, 1);
+	/* Hits do not matter here. */
+	s->exe_hits = 0;
+	watch_ancestors(s, object->dentry, object->mnt, 0, 1);
 	wanted = s->prefix[s->depth & PREFIX_MASK];
 	depth = s->depth;
 	first = read_name(s, to, syscall_arg(&s->event, shape->arg));
@@ -85,11 +86,8 @@ __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 	      WIRE_OBJECT_NAMED)) /* AT_EMPTY_PATH: the object is the start of the name */
 		return is_empty(syscall_arg(&s->event, shape->arg)) &&
 		       object->base_dentry == object->dentry;
-	/* The watches of the start of the name do not matter. */
 	s->exe_hits = 0;
-	unused.count = &s->exe_hits;
-	unused.list = s->exe_hit;
-	watch_ancestors(s, &unused, object->base_dentry, object->base_mnt, 0);
+	watch_ancestors(s, object->base_dentry, object->base_mnt, 0, 1);
 	append_name(s, sizeof(*to), to->name_len);
 	return s->depth == depth && s->prefix[depth & PREFIX_MASK] == wanted;
 }

@@ -9,7 +9,7 @@
 #include "lib/load.bpf.h"
 #include "lib/plan.bpf.h"
 #include "lib/task.bpf.h"
-#include "lib/watch.bpf.h"
+#include "lib/watch_identity.bpf.h"
 
 /* Runs of `heartbeat` caused by the daemon. */
 __u64 tlg_heartbeats;
@@ -66,9 +66,16 @@ struct inode_identity {
 	__u64 address;
 	__u32 dev; /* watch_dev() */
 	__u32 sb_dev; /* device number of the super block */
+	__u32 generation;
+	__u32 _pad;
+	__u64 user_ns; /* address of the owner of the mount namespace */
+	__u64 initial_ns; /* address of the initial mount namespace, or 0 */
 };
 
 volatile struct inode_identity tlg_inode_identity;
+
+/* v2.6; needs data symbols in kallsyms. */
+extern const void init_task __ksym __weak;
 
 /*
  * Run by the daemon through BPF_PROG_TEST_RUN with a descriptor: reads its inode as watch matching
@@ -78,7 +85,7 @@ SEC("raw_tp/self")
 int inode_identity(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
-	__u64 file, dentry, inode;
+	__u64 file, dentry, inode, mount, nsproxy = 0;
 
 	if (is_untrusted((__u64)task))
 		return 0;
@@ -89,6 +96,12 @@ int inode_identity(struct bpf_raw_tracepoint_args *ctx)
 	tlg_inode_identity.ino = inode ? LOAD(inode, inode, i_ino) : 0;
 	tlg_inode_identity.dev = inode ? watch_dev(inode) : 0;
 	tlg_inode_identity.sb_dev = inode ? inode_dev(inode) : 0;
+	tlg_inode_identity.generation = inode ? LOAD(inode, inode, i_generation) : 0;
+	mount = LOAD(file, file, f_path.mnt) - bpf_core_field_offset(struct mount, mnt);
+	tlg_inode_identity.user_ns = LOAD(mnt_namespace, LOAD(mount, mount, mnt_ns), user_ns);
+	if (&init_task)
+		nsproxy = LOAD(task_struct, (__u64)&init_task, nsproxy);
+	tlg_inode_identity.initial_ns = nsproxy ? LOAD(nsproxy, nsproxy, mnt_ns) : 0;
 	return 0;
 }
 

@@ -181,8 +181,27 @@ int names_delete(__u64 *ctx)
 	return 0;
 }
 
+/*
+ * Matches a name that now leads to a new object, if the directory and the name matched a watch:
+ * the inode becomes one of the watch.
+ */
+static __always_inline void match_created(const struct wire_syscall *syscall,
+					  const struct syscall_state *state,
+					  const struct dentry *dentry)
+{
+	struct scratch *s = scratch();
+
+	if (!s || !state->hits || !uses_watches(syscall))
+		return;
+	select_watches(s, syscall);
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].mnt = state->mnt;
+	s->object[0].last = 0;
+	match_watches(s, 1);
+}
+
 /* Adds an object to be created. The kernel lists it whether or not creation succeeds. */
-static __always_inline int add_created(__u64 dir, const struct dentry *dentry)
+static __always_inline int add_created(__u64 dir, const struct dentry *dentry, int result)
 {
 	struct wire_syscall *syscall;
 	struct syscall_state *state = state_current(&syscall);
@@ -195,6 +214,8 @@ static __always_inline int add_created(__u64 dir, const struct dentry *dentry)
 		return 0;
 	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
 	state_save_last_path(state, dentry, state->mnt);
+	if (!result)
+		match_created(syscall, state, dentry);
 	return 0;
 }
 
@@ -202,28 +223,28 @@ static __always_inline int add_created(__u64 dir, const struct dentry *dentry)
 SEC("fexit/vfs_create")
 int created_file(__u64 *ctx)
 {
-	return add_created(ctx[1], (struct dentry *)ctx[2]);
+	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[5]);
 }
 
 /* fexit on vfs_mkdir(idmap, dir, dentry, mode), v5.12 form. */
 SEC("fexit/vfs_mkdir")
 int created_dir(__u64 *ctx)
 {
-	return add_created(ctx[1], (struct dentry *)ctx[2]);
+	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[4]);
 }
 
 /* fexit on vfs_mknod(idmap, dir, dentry, mode, dev), v5.12 form. */
 SEC("fexit/vfs_mknod")
 int created_node(__u64 *ctx)
 {
-	return add_created(ctx[1], (struct dentry *)ctx[2]);
+	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[5]);
 }
 
 /* fexit on vfs_symlink(idmap, dir, dentry, oldname), v5.12 form. */
 SEC("fexit/vfs_symlink")
 int created_symlink(__u64 *ctx)
 {
-	return add_created(ctx[1], (struct dentry *)ctx[2]);
+	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[4]);
 }
 
 /* fexit on vfs_link(old_dentry, idmap, dir, new_dentry, delegated), v5.12 form. */
@@ -244,6 +265,8 @@ int created_link(__u64 *ctx)
 	if (!(__u32)ctx[5])
 		item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
 	state_save_last_path(state, (struct dentry *)ctx[3], state->mnt);
+	if (!(__u32)ctx[5])
+		match_created(syscall, state, (struct dentry *)ctx[3]);
 	/* The second name of the syscall is the old one. */
 	item = &state->item[1];
 	if (item->effect != WIRE_NAMETYPE_UNKNOWN)
@@ -292,6 +315,7 @@ int created_rename(__u64 *ctx)
 	if (item) {
 		item_set_inode(item, old->d_inode);
 		state_save_last_path(state, old, state->mnt);
+		match_created(syscall, state, old);
 	}
 	if (!(rd->flags & RENAME_EXCHANGE))
 		return 0;
@@ -300,6 +324,7 @@ int created_rename(__u64 *ctx)
 	if (item) {
 		item_set_inode(item, new->d_inode);
 		state_save_last_path(state, new, state->mnt);
+		match_created(syscall, state, new);
 	}
 	return 0;
 }

@@ -127,7 +127,8 @@ static __always_inline int is_watched(struct scratch *s, const struct wire_objec
 	};
 	struct wire_inode_watch *watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 
-	return object->flags & WIRE_OBJECT_INODE && watched && watched->watch == watch;
+	return object->flags & WIRE_OBJECT_INODE && watched && watched->watch == watch &&
+	       watched->generation == object->inode.generation;
 }
 
 /*
@@ -223,6 +224,12 @@ static __always_inline int test_group(struct scratch *s, const struct wire_test 
 	return holds;
 }
 
+/* Flags of a hit that a test of PATH or DIR does not look at. */
+static __always_inline __u32 ignored_flags(const struct wire_test *test)
+{
+	return test->word ? 0 : HIT_FOREIGN;
+}
+
 struct rule_walk {
 	struct scratch *s;
 	__u32 at;
@@ -254,10 +261,10 @@ static long rule_step(__u32 index, void *data)
 		holds = test_group(s, test);
 		break;
 	case WIRE_TEST_PATH:
-		holds = test_hits(s->hit, s->hits, 0, test->value | HIT_LEAF);
+		holds = test_hits(s->hit, s->hits, ignored_flags(test), test->value | HIT_LEAF);
 		break;
 	case WIRE_TEST_DIR:
-		holds = test_hits(s->hit, s->hits, HIT_LEAF, test->value);
+		holds = test_hits(s->hit, s->hits, HIT_LEAF | ignored_flags(test), test->value);
 		break;
 	case WIRE_TEST_EXE:
 		holds = test_hits(s->exe_hit, s->exe_hits, 0, test->value | HIT_LEAF) ==

@@ -126,6 +126,7 @@ struct mount {
 	struct dentry *mnt_mountpoint;
 	struct vfsmount mnt;
 	struct list_head mnt_instance;
+	struct mnt_namespace *mnt_ns;
 	int mnt_group_id;
 };
 
@@ -199,6 +200,10 @@ struct uid_gid_map {
 
 struct user_namespace {
 	struct uid_gid_map uid_map;
+};
+
+struct mnt_namespace {
+	struct user_namespace *user_ns;
 };
 
 struct renamedata {
@@ -312,7 +317,6 @@ struct thread_info {
 	__u32 status;
 };
 
-struct mnt_namespace;
 struct io_uring_task;
 
 struct nsproxy {

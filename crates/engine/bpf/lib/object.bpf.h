@@ -243,7 +243,6 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 {
 	struct wire_object *to;
 	struct object *object;
-	struct hits hits;
 	__u32 leaves;
 
 	if (!s)
@@ -252,17 +251,15 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 	to = object_at(s, object->at);
 	if (to->flags & WIRE_OBJECT_FS_EXCLUDED)
 		return 0;
-	hits.count = &s->hits;
-	hits.list = s->hit;
 	/* To the kernel, the directory of a created or deleted name is an object of its own. */
 	leaves = to->effect == WIRE_EFFECT_USE && !(to->flags & WIRE_OBJECT_CREATED) ? 1 : 2;
 
-	if (object->dentry && watch_ancestors(s, &hits, object->dentry, object->mnt, HIT_LEAF))
-		watch_prefixes(s, &hits, leaves);
+	if (object->dentry && watch_ancestors(s, object->dentry, object->mnt, HIT_LEAF, 0))
+		watch_prefixes(s, leaves, 0);
 	if (object->text && object->base_dentry &&
-	    watch_ancestors(s, &hits, object->base_dentry, object->base_mnt, 0)) {
+	    watch_ancestors(s, object->base_dentry, object->base_mnt, 0, 0)) {
 		append_name(s, object->at + sizeof(*to), to->name_len);
-		watch_prefixes(s, &hits, leaves);
+		watch_prefixes(s, leaves, 0);
 	}
 	return 0;
 }
@@ -271,20 +268,23 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 __noinline int watch_exe(struct scratch *s)
 {
 	struct task_struct *task = current();
-	struct hits hits;
+	struct object *object;
 	__u64 mm, file, path;
 
 	if (!s)
 		return 0;
-	hits.count = &s->exe_hits;
-	hits.list = s->exe_hit;
 	mm = (__u64)FOLLOW(task_struct, task, mm);
 	file = LOAD(mm_struct, mm, exe_file);
+	if (!mm || !file)
+		return 0;
+	/* Through memory: since v6.4 a pointer that was loaded is not a number to the verifier. */
+	object = &s->object[0];
 	path = AT(file, file, f_path);
-
-	if (mm && file &&
-	    watch_ancestors(s, &hits, LOAD(path, path, dentry), LOAD(path, path, mnt), HIT_LEAF))
-		watch_prefixes(s, &hits, 1);
+	object->dentry = LOAD(path, path, dentry);
+	object->mnt = LOAD(path, path, mnt);
+	barrier();
+	if (watch_ancestors(s, object->dentry, object->mnt, HIT_LEAF, 1))
+		watch_prefixes(s, 1, 1);
 	return 0;
 }
 

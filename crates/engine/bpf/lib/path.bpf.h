@@ -248,7 +248,7 @@ static __always_inline void fill_inode(struct wire_inode *to, __u64 inode)
 	to->mode = LOAD(inode, inode, i_mode);
 	to->uid = LOAD(inode, inode, i_uid.val);
 	to->gid = LOAD(inode, inode, i_gid.val);
-	to->_pad = 0;
+	to->generation = LOAD(inode, inode, i_generation);
 }
 
 /* The same for a trusted pointer. */
@@ -260,7 +260,7 @@ static __always_inline void copy_inode(struct wire_inode *to, const struct inode
 	to->mode = inode->i_mode;
 	to->uid = inode->i_uid.val;
 	to->gid = inode->i_gid.val;
-	to->_pad = 0;
+	to->generation = inode->i_generation;
 }
 
 #endif /* TOLLGATE_LIB_PATH_BPF_H */

@@ -17,6 +17,14 @@
 #define HITS_MAX    16
 #define HIT_LEAF \
 	0x10000 /* flag of a hit: the object itself, not a directory above it; the low bits are the watch */
+#define HIT_FOREIGN 0x20000 /* flag of a hit: by names that any user can make; see SCOPE_FOREIGN */
+
+/* Whose names a mount namespace has. */
+enum name_scope {
+	SCOPE_INITIAL, /* the initial one */
+	SCOPE_PRIVATE, /* one that root made: its names count, but watches do not follow them */
+	SCOPE_FOREIGN, /* one of a user namespace, which any user can make */
+};
 
 /* Facts of an object that are not in the event. */
 struct object {
@@ -101,6 +109,10 @@ struct scratch {
 	__u32 depth;
 	__u32 index; /* a number stored to make the verifier forget its value */
 	__u64 name; /* struct qstr to hash */
+	__u64 leaf_dentry; /* object of the last walk, or 0 */
+	__u64 learn; /* key of a watched name that leads to another inode than its watch has, or 0 */
+	__u32 leaf_watch; /* 1 + watch of the inode of that object, or 0 */
+	__u32 scope; /* enum name_scope of its mount */
 	struct object object[WIRE_ITEMS];
 	__u64 component[DEPTH_MAX]; /* hashes, leaf first */
 	__u64 prefix
@@ -112,6 +124,7 @@ struct scratch {
 	__u64 unwatched_mnt; /* no watch above this mount at unwatched_version, in unwatched_epoch */
 	__u64 unwatched_version;
 	__u32 unwatched_epoch;
+	__u32 unwatched_learned; /* tlg_learned at that time */
 };
 
 struct {

@@ -427,25 +427,17 @@ static __always_inline void item_set_inode(struct wire_object *item, const struc
 __noinline int match_watches(struct scratch *s, __u32 leaves)
 {
 	struct object *object;
-	struct hits hits;
+	__u32 names_count;
 
 	if (!s)
 		return 0;
 	object = &s->object[0];
 	s->hits = 0;
-	hits.count = &s->hits;
-	hits.list = s->hit;
-	if (!watch_ancestors(s, &hits, object->dentry, object->mnt, HIT_LEAF))
-		return 0;
-	if (object->last) {
-		__u32 depth = s->depth;
-
-		s->name = object->last;
-		s->prefix[(depth + 1) & PREFIX_MASK] =
-			mix(s->prefix[depth & PREFIX_MASK], hash_name(s));
-		s->depth = depth + 1;
-	}
-	watch_prefixes(s, &hits, leaves);
+	names_count = watch_ancestors(s, object->dentry, object->mnt, HIT_LEAF, 0);
+	if (object->last)
+		watch_last(s, object->dentry, object->last);
+	if (names_count)
+		watch_prefixes(s, leaves, 0);
 	return 0;
 }
 
@@ -491,7 +483,7 @@ static __always_inline void state_match_inode(struct syscall_state *state,
 	};
 	struct wire_inode_watch *watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 
-	if (watched && !is_fs_excluded(inode->i_sb))
+	if (watched && watched->generation == inode->i_generation && !is_fs_excluded(inode->i_sb))
 		state_add_hit(state, watched->watch | HIT_LEAF);
 }
 

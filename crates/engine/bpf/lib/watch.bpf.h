@@ -4,9 +4,10 @@
  *
  * An object is matched in two ways. By inode at each step up to the root, which covers symbolic
  * links, bind mounts and hard links. By the hash of each leading part of its path, which follows
- * the name when the file is replaced and covers missing objects. Hashes are keyed with a random
- * seed and a random multiplier, so that no one can construct collisions. The cost does not depend
- * on the number of watches. Keys in both tables include the half of the plan.
+ * the name when the file is replaced and covers missing objects; watch_identity.bpf.h says where
+ * names count. Hashes are keyed with a random seed and a random multiplier, so that no one can
+ * construct collisions. The cost does not depend on the number of watches. Keys in both tables
+ * include the half of the plan.
  */
 #ifndef TOLLGATE_LIB_WATCH_BPF_H
 #define TOLLGATE_LIB_WATCH_BPF_H
@@ -17,77 +18,14 @@
 #include "lib/path.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
-
-#define BTRFS_SUPER_MAGIC 0x9123683e /* include/uapi/linux/magic.h */
-
-const volatile __u64 tlg_seed;
-const volatile __u64 tlg_multiplier; /* odd */
-
-/*
- * Address of the inode of the root directory of watched paths. Number and device do not identify
- * it: on btrfs every subvolume's root is inode 256. Its mount keeps it in memory.
- */
-__u64 tlg_root_inode;
-
-/*
- * Where btrfs has the device number of a subvolume: offset of the struct btrfs_root pointer from
- * the struct inode, and of the number in struct btrfs_root. 0 if unknown: the types are those of a
- * module, which CO-RE finds with CAP_SYS_ADMIN only.
- */
-const volatile __s64 tlg_btrfs_root_at;
-const volatile __s64 tlg_btrfs_dev_at;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* set by the loader */
-	__type(key, struct wire_inode_key);
-	__type(value, struct wire_inode_watch);
-} tlg_watch_inode SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* set by the loader */
-	__type(key, __u64);
-	__type(value, __u32);
-} tlg_watch_path SEC(".maps");
-
-#define HASH_MULTIPLIER 0x9e3779b97f4a7c15 /* 2^64 divided by the golden ratio */
-
-/*
- * One multiplication by a secret is not enough: a difference in the highest bit of a word stays a
- * known difference of the product, for every odd multiplier, and a difference in the next word
- * can cancel it. After the shift and the second multiplication the difference is secret.
- */
-static __always_inline __u64 mix(__u64 hash, __u64 word)
-{
-	hash = (hash ^ word) * HASH_MULTIPLIER;
-	hash = (hash ^ (hash >> 32)) * tlg_multiplier;
-	return hash ^ (hash >> 29);
-}
+#include "lib/watch_hash.bpf.h"
+#include "lib/watch_identity.bpf.h"
 
 /* Selects the watches of the plan of a syscall. */
 static __always_inline void select_watches(struct scratch *s, const struct wire_syscall *syscall)
 {
 	s->epoch = syscall->epoch;
 	s->half = syscall->epoch & 1;
-}
-
-/*
- * Device number of an inode in tlg_watch_inode: that of its super block, which stat(2) does not
- * show on every file system. Inode numbers of btrfs are those of a subvolume, which has a device
- * number of its own.
- */
-static __always_inline __u32 watch_dev(__u64 inode)
-{
-	__u64 sb = LOAD(inode, inode, i_sb);
-	__u64 root;
-
-	if (!tlg_btrfs_dev_at || LOAD(super_block, sb, s_magic) != BTRFS_SUPER_MAGIC)
-		return LOAD(super_block, sb, s_dev);
-	root = LOAD_WORD(inode + tlg_btrfs_root_at);
-	return LOAD_WORD(root + tlg_btrfs_dev_at);
 }
 
 struct hits {
@@ -113,7 +51,11 @@ struct watch_walk {
 	__u64 dentry;
 	__u64 mnt;
 	__u64 inode; /* inode of the last dentry */
+	__u64 bound; /* root of the first mount, if that is not the root of its file system */
 	__u32 leaf; /* HIT_LEAF at the object itself, else 0 */
+	__u32 flag; /* HIT_FOREIGN above a mount that any user can make, else 0 */
+	__u32 cross; /* continue above the root of a mount with its mount point */
+	__u32 is_dir; /* this is the directory of the object, whose name is in `component` */
 };
 
 /* Hash of `s->name`. Not inlined: the verifier checks it once. */
@@ -140,6 +82,20 @@ __noinline __u64 hash_name(struct scratch *s)
 	return mix(hash, len);
 }
 
+/* Adds a hit if a watch has this name in this directory. */
+static __always_inline void watch_entry(struct scratch *s, struct hits *hits,
+					const struct wire_identity *dir, __u64 name)
+{
+	__u64 key = entry_key(s, dir, name);
+	struct wire_name_watch *watch = bpf_map_lookup_elem(&tlg_watch_path, &key);
+
+	if (!watch)
+		return;
+	add_hit(hits, watch->watch | HIT_LEAF);
+	if (s->leaf_watch != watch->watch + 1)
+		s->learn = key;
+}
+
 static long watch_step(__u32 index, void *data)
 {
 	struct watch_walk *walk = data;
@@ -147,24 +103,47 @@ static long watch_step(__u32 index, void *data)
 	struct wire_inode_key key = {};
 	struct wire_inode_watch *watched;
 	__u64 parent;
-	int step;
 
 	walk->inode = LOAD(dentry, walk->dentry, d_inode);
 	key.ino = LOAD(inode, walk->inode, i_ino);
 	key.dev = watch_dev(walk->inode);
 	key.half = s->half;
 	watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
-	if (watched)
-		add_hit(&walk->hits, watched->watch | walk->leaf);
-	walk->leaf = 0;
+	if (watched && watched->generation == (__u32)LOAD(inode, walk->inode, i_generation)) {
+		add_hit(&walk->hits, watched->watch | walk->leaf | walk->flag);
+		if (walk->leaf)
+			s->leaf_watch = watched->watch + 1;
+	}
+	if (walk->is_dir) {
+		struct wire_identity dir = {
+			.ino = key.ino,
+			.dev = key.dev,
+			.generation = LOAD(inode, walk->inode, i_generation),
+		};
+
+		walk->is_dir = 0;
+		watch_entry(s, &walk->hits, &dir, s->component[0]);
+	}
 	/* The root is mounted on rootfs, which no path can name. */
 	if (walk->inode == tlg_root_inode)
 		return 1;
-	step = step_up(&walk->dentry, &walk->mnt);
-	if (step == 2)
-		return 0; /* the root of a mount has no name: continue with its mount point */
-	if (!step)
-		return 1;
+	parent = LOAD(dentry, walk->dentry, d_parent);
+	if (walk->cross) {
+		__u64 dentry = walk->dentry;
+		int step = step_up(&walk->dentry, &walk->mnt);
+
+		if (!step)
+			return 1;
+		if (step == 2) {
+			/* The root of a mount has no name: continue with its mount point. */
+			if (!walk->bound && parent != dentry)
+				walk->bound = dentry;
+			if (s->scope == SCOPE_FOREIGN)
+				walk->flag = HIT_FOREIGN;
+			walk->leaf = 0;
+			return 0;
+		}
+	}
 	if (s->depth >= DEPTH_MAX) {
 		count_truncated(WIRE_TRUNC_WATCHES);
 		return 1;
@@ -172,9 +151,10 @@ static long watch_step(__u32 index, void *data)
 	s->name = AT(dentry, walk->dentry, d_name);
 	s->component[s->depth & DEPTH_MASK] = hash_name(s);
 	s->depth++;
-	parent = LOAD(dentry, walk->dentry, d_parent);
 	if (parent == walk->dentry)
 		return 1;
+	walk->is_dir = walk->leaf && s->scope != SCOPE_INITIAL;
+	walk->leaf = 0;
 	walk->dentry = parent;
 	return 0;
 }
@@ -197,27 +177,79 @@ static long prefix_step(__u32 index, void *data)
 
 /*
  * Walks from an object, or from the directory that a name starts in, to the root: adds hits by
- * inode and fills `prefix` with the hashes of the path's `depth` leading parts. Returns whether
- * the walk ended at the root of watched paths, so that the hashes can be compared.
+ * inode and fills `prefix` with the hashes of the path's `depth` leading parts. `leaf` is HIT_LEAF
+ * for an object. `exe` selects the list of hits: the program's, or the objects'. Returns whether
+ * the hashes can be compared: the walk ended at the root of watched paths, in a mount namespace
+ * whose names count. Not inlined: the verifier checks it once.
+ *
+ * In a mount namespace of a user namespace, which any user can make, an object is below the
+ * directories of its own file system, as for the kernel's audit, and not below mount points; its
+ * name is compared by its directory's inode, as fsnotify does. A name that is only text is
+ * compared as the task sees it: HIT_FOREIGN.
  */
-static __always_inline __u32 watch_ancestors(struct scratch *s, struct hits *hits, __u64 dentry,
-					     __u64 mnt, __u32 leaf)
+__noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32 leaf, __u32 exe)
 {
-	struct watch_walk walk = {
-		.s = s,
-		.hits = *hits,
-		.dentry = dentry,
-		.mnt = mnt,
-		.leaf = leaf,
-	};
-	struct prefix_fold fold = { .s = s };
+	struct watch_walk walk = { .dentry = dentry, .mnt = mnt, .leaf = leaf };
+	struct prefix_fold fold = {};
+	__u32 depth, is_root;
 
-	s->depth = 0;
+	if (!s)
+		return 0;
+	walk.s = fold.s = s;
+	walk.hits.count = exe ? &s->exe_hits : &s->hits;
+	walk.hits.list = exe ? s->exe_hit : s->hit;
+	s->depth = s->leaf_watch = 0;
+	s->learn = 0;
+	s->leaf_dentry = leaf ? dentry : 0;
+	s->scope = name_scope(mnt);
+	walk.cross = !leaf || s->scope != SCOPE_FOREIGN;
 	bpf_loop(DEPTH_MAX * 2, watch_step, &walk, 0);
 	s->prefix[0] = tlg_seed;
-	fold.count = s->depth;
-	bpf_loop(s->depth, prefix_step, &fold, 0);
-	return walk.inode == tlg_root_inode;
+	fold.count = depth = s->depth;
+	bpf_loop(depth, prefix_step, &fold, 0);
+	is_root = walk.inode == tlg_root_inode;
+	if (walk.bound) {
+		/* Directories above a bind mount, which the path does not show. */
+		walk.dentry = LOAD(dentry, walk.bound, d_parent);
+		walk.leaf = walk.flag = walk.cross = walk.is_dir = 0;
+		s->depth = 0;
+		bpf_loop(DEPTH_MAX, watch_step, &walk, 0);
+		s->depth = depth;
+	}
+	if (s->learn)
+		learn_inode(s);
+	return is_root && (!leaf || s->scope != SCOPE_FOREIGN);
+}
+
+/*
+ * Makes the path of watch_ancestors() that of a name in that directory; `name` is a struct qstr.
+ * Not inlined: the verifier checks it once.
+ */
+__noinline int watch_last(struct scratch *s, __u64 dentry, __u64 name)
+{
+	__u64 inode, hash;
+	__u32 depth;
+
+	if (!s)
+		return 0;
+	depth = s->depth;
+	s->name = name;
+	hash = hash_name(s);
+	s->prefix[(depth + 1) & PREFIX_MASK] = mix(s->prefix[depth & PREFIX_MASK], hash);
+	s->depth = depth + 1;
+	s->leaf_dentry = 0;
+	if (s->scope != SCOPE_INITIAL) {
+		struct wire_identity dir = {};
+		struct hits hits = { .count = &s->hits, .list = s->hit };
+
+		inode = LOAD(dentry, dentry, d_inode);
+		dir.ino = LOAD(inode, inode, i_ino);
+		dir.dev = watch_dev(inode);
+		dir.generation = LOAD(inode, inode, i_generation);
+		watch_entry(s, &hits, &dir, hash);
+		s->learn = 0;
+	}
+	return 0;
 }
 
 struct name_lookup {
@@ -231,19 +263,36 @@ static long name_step(__u32 index, void *data)
 	struct name_lookup *lookup = data;
 	struct scratch *s = lookup->s;
 	__u64 key = s->prefix[index & PREFIX_MASK] ^ s->half;
-	__u32 *watch = bpf_map_lookup_elem(&tlg_watch_path, &key);
+	struct wire_name_watch *watch = bpf_map_lookup_elem(&tlg_watch_path, &key);
+	__u32 hit;
 
-	if (watch)
-		add_hit(&lookup->hits, *watch | (index + lookup->leaves > s->depth ? HIT_LEAF : 0));
+	if (!watch)
+		return 0;
+	hit = watch->watch | (s->scope == SCOPE_FOREIGN ? HIT_FOREIGN : 0);
+	add_hit(&lookup->hits, hit | (index + lookup->leaves > s->depth ? HIT_LEAF : 0));
+	if (index == s->depth && s->leaf_dentry && s->scope == SCOPE_INITIAL &&
+	    s->leaf_watch != watch->watch + 1)
+		s->learn = key;
 	return 0;
 }
 
-/* Adds the hits of the path in `prefix`. */
-static __always_inline void watch_prefixes(struct scratch *s, struct hits *hits, __u32 leaves)
+/*
+ * Adds the hits of the path in `prefix`; `exe` as for watch_ancestors(). Not inlined: the verifier
+ * checks it once.
+ */
+__noinline int watch_prefixes(struct scratch *s, __u32 leaves, __u32 exe)
 {
-	struct name_lookup lookup = { .s = s, .hits = *hits, .leaves = leaves };
+	struct name_lookup lookup = { .leaves = leaves };
 
+	if (!s)
+		return 0;
+	lookup.s = s;
+	lookup.hits.count = exe ? &s->exe_hits : &s->hits;
+	lookup.hits.list = exe ? s->exe_hit : s->hit;
 	bpf_loop(s->depth + 1, name_step, &lookup, 0);
+	if (s->learn)
+		learn_inode(s);
+	return 0;
 }
 
 struct name_loop {

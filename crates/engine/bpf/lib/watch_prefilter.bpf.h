@@ -20,49 +20,12 @@
 #include "lib/scratch.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/watch.bpf.h"
+#include "lib/watch_hash.bpf.h"
+#include "lib/watch_identity.bpf.h"
 
-#define PREFILTER_WORDS 4096 /* per table and plan; a power of two */
 #define PREFILTER_STEPS 16 /* deeper objects are compared in full */
 #define SHORT_NAME \
 	32 /* smallest DNAME_INLINE_LEN: shorter names are inline in the dentry, before v6.2 */
-
-__u64 tlg_inode_bloom[2][PREFILTER_WORDS];
-__u64 tlg_name_bloom[2][PREFILTER_WORDS];
-
-/*
- * 30 bits: 12 choose a word, three times 6 a bit of it. Cheaper than mix(): names that share a
- * fingerprint cost time, and no more.
- */
-static __always_inline __u32 fingerprint_of(__u64 word)
-{
-	return (tlg_seed ^ word) * HASH_MULTIPLIER >> 34;
-}
-
-static __always_inline __u32 inode_fingerprint(__u64 ino, __u32 dev)
-{
-	return fingerprint_of(ino ^ (__u64)dev << 32);
-}
-
-/*
- * Of length and first eight bytes of a name. Without branches: the verifier would follow both at
- * each step up.
- */
-static __always_inline __u32 name_fingerprint(__u64 word, __u32 len)
-{
-	__u64 is_short = ((__u64)len - 8) >> 63;
-
-	word &= ~((~0ULL << (8 * (len & 7))) * is_short);
-	return fingerprint_of(word ^ len);
-}
-
-static __always_inline int bloom_test(const __u64 (*words)[PREFILTER_WORDS], __u32 half,
-				      __u32 fingerprint)
-{
-	__u64 word = words[half & 1][fingerprint >> 18 & (PREFILTER_WORDS - 1)];
-
-	return word >> (fingerprint & 63) & word >> (fingerprint >> 6 & 63) &
-	       word >> (fingerprint >> 12 & 63) & 1;
-}
 
 static __always_inline __u32 dentry_fingerprint(const struct dentry *dentry)
 {
@@ -73,30 +36,34 @@ static __always_inline __u32 dentry_fingerprint(const struct dentry *dentry)
 	return name_fingerprint(LOAD_WORD((__u64)dentry->d_name.name), len);
 }
 
-/* Whether nothing above a mount was watched and the mount tree has not changed since. */
+/*
+ * Whether nothing above a mount was watched, and neither the mount tree nor the watched inodes
+ * have changed since.
+ */
 static __always_inline __u32 no_watch_above(const struct scratch *s, __u64 mnt)
 {
 	__u64 version = tree_version();
 
 	return version && s->unwatched_mnt == mnt && s->unwatched_version == version &&
-	       s->unwatched_epoch == s->epoch;
+	       s->unwatched_epoch == s->epoch && s->unwatched_learned == tlg_learned;
 }
 
-/* Whether the mount point of `s->object[0].mnt`, or a directory above, is watched. */
+/* Whether the root of `s->object[0].mnt`, its mount point, or a directory above is watched. */
 __noinline int is_mount_watched(struct scratch *s)
 {
-	__u64 mnt, mount, parent, version;
+	__u64 mnt, mount, root, version;
+	__u32 learned;
 
 	if (!s)
 		return 1;
 	mnt = s->object[0].mnt;
 	version = tree_version();
+	learned = tlg_learned;
 	mount = mnt - bpf_core_field_offset(struct mount, mnt);
-	parent = LOAD(mount, mount, mnt_parent);
-	if (parent == mount)
+	root = LOAD(vfsmount, mnt, mnt_root);
+	if (LOAD(mount, mount, mnt_parent) == mount && LOAD(dentry, root, d_parent) == root)
 		return 0;
-	s->object[0].dentry = LOAD(mount, mount, mnt_mountpoint);
-	s->object[0].mnt = AT(mount, parent, mnt);
+	s->object[0].dentry = root;
 	s->object[0].last = 0;
 	match_watches(s, 1);
 	if (s->hits)
@@ -104,6 +71,7 @@ __noinline int is_mount_watched(struct scratch *s)
 	s->unwatched_mnt = mnt;
 	s->unwatched_version = version;
 	s->unwatched_epoch = s->epoch;
+	s->unwatched_learned = learned;
 	return 0;
 }
 
@@ -144,7 +112,7 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 				goto whole; /* its key has another device number */
 			key.ino = ino;
 			watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
-			if (watched) {
+			if (watched && watched->generation == inode->i_generation) {
 				hits = s->hits;
 				s->hit[hits & (HITS_MAX - 1)] =
 					watched->watch | (leaf_steps >> i & HIT_LEAF);

@@ -1,5 +1,5 @@
 //! Keyed hashes of watched paths and of the fingerprints in front of them, equal to those of
-//! `bpf/lib/watch.bpf.h` and `bpf/lib/watch_prefilter.bpf.h`.
+//! `bpf/lib/watch_hash.bpf.h`, `watch_identity.bpf.h` and `watch.bpf.h`.
 //!
 //! A path is hashed component by component from the root, so that the programs can build the hash from
 //! directory entries and from names alike.
@@ -9,7 +9,7 @@ use std::io::Read as _;
 
 use bstr::ByteSlice as _;
 
-use crate::abi::WireInodeKey;
+use crate::abi::{WireIdentity, WireInodeKey};
 
 /// 2^64 divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -63,6 +63,14 @@ impl HashKey {
             .fold(self.seed, |hash, component| {
                 self.mix(hash, self.component(component))
             })
+    }
+
+    /// Hash of a name in a directory.
+    pub(crate) fn entry(self, directory: &WireIdentity, name: &[u8]) -> u64 {
+        let hash = self.mix(!self.seed, directory.ino);
+        let dev = u64::from(directory.dev) << 32;
+        let hash = self.mix(hash, dev | u64::from(directory.generation));
+        self.mix(hash, self.component(name))
     }
 
     /// Fingerprint of an inode.

@@ -2,21 +2,21 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice as _};
 
 use super::prefilter::WatchPrefilter;
 use super::watch_hash::HashKey;
-use crate::abi::{NO_FINGERPRINT, WireInodeKey, WireInodeWatch};
+use crate::abi::{NO_FINGERPRINT, WireIdentity, WireInodeKey, WireInodeWatch, WireNameWatch};
 
 /// Contents of the watch maps.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// Inodes of watched paths that exist.
     pub(crate) inodes: Vec<(WireInodeKey, WireInodeWatch)>,
-    /// Hashes of watched paths and of their other spellings, with the number of the watch.
-    pub(crate) names: Vec<(u64, u32)>,
+    /// Hashes of watched paths, of their other spellings, and of their names in their directories.
+    pub(crate) names: Vec<(u64, WireNameWatch)>,
     /// Fingerprints of both.
     pub(crate) prefilter: WatchPrefilter,
     /// Watches by the fingerprint of their names.
@@ -27,12 +27,22 @@ pub(crate) struct Watches {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InodeIdentity {
     pub(crate) ino: u64,
-    /// Address of the inode in the kernel.
-    pub(crate) address: u64,
     /// Device number in keys of `tlg_watch_inode`.
     pub(crate) dev: u32,
     /// Device number of the super block, which the prefilter compares.
     pub(crate) sb_dev: u32,
+    /// Differs when the file system uses an inode number again.
+    pub(crate) generation: u32,
+}
+
+impl InodeIdentity {
+    const fn wire(self) -> WireIdentity {
+        WireIdentity {
+            ino: self.ino,
+            dev: self.dev,
+            generation: self.generation,
+        }
+    }
 }
 
 impl Watches {
@@ -42,7 +52,7 @@ impl Watches {
         let mut watches = Self::default();
         for (number, path) in numbered(paths) {
             for spelling in spellings(path, &links) {
-                watches.names.push((hash.path(&spelling), number));
+                watches.add_name(hash.path(&spelling), number);
                 let fingerprint = hash.name_fingerprint(&spelling);
                 watches.prefilter.names.insert(fingerprint);
                 let owners = watches.name_owners.entry(fingerprint).or_default();
@@ -52,7 +62,16 @@ impl Watches {
         watches
     }
 
-    /// Looks up every watched path; `identity` returns `None` for a path that leads to nothing.
+    fn add_name(&mut self, key: u64, watch: u32) {
+        let name = WireNameWatch {
+            watch,
+            sole_name: NO_FINGERPRINT,
+            ..WireNameWatch::default()
+        };
+        self.names.push((key, name));
+    }
+
+    /// Looks up every watched path and its directory; `identity` returns `None` for a path that leads to nothing.
     ///
     /// # Errors
     /// Those of `identity`.
@@ -62,10 +81,21 @@ impl Watches {
         hash: HashKey,
         mut identity: impl FnMut(&Path) -> Result<Option<InodeIdentity>, E>,
     ) -> Result<(), E> {
+        let mut directories: HashMap<PathBuf, Option<InodeIdentity>> = HashMap::new();
         for (number, path) in numbered(paths) {
             let Ok(object) = path.to_path() else {
                 continue;
             };
+            if let Some((directory, name)) = entry(object) {
+                let found = match directories.get(&directory) {
+                    Some(known) => *known,
+                    None => identity(&directory)?,
+                };
+                directories.insert(directory, found);
+                if let Some(found) = found {
+                    self.add_name(hash.entry(&found.wire(), name), number);
+                }
+            }
             let Some(found) = identity(object)? else {
                 continue;
             };
@@ -77,6 +107,8 @@ impl Watches {
             let watched = WireInodeWatch {
                 watch: number,
                 sole_name: hash.name_fingerprint(path),
+                generation: found.generation,
+                _pad: 0,
             };
             self.inodes.push((key, watched));
             let fingerprint = hash.inode_fingerprint(&WireInodeKey {
@@ -86,6 +118,7 @@ impl Watches {
             self.prefilter.inodes.insert(fingerprint);
         }
         self.clear_shared_names();
+        self.set_led_to(paths, hash);
         Ok(())
     }
 
@@ -104,6 +137,45 @@ impl Watches {
             }
         }
     }
+
+    /// Stores the inode of each watch with its names, and the fingerprint for the inodes that they lead to later.
+    fn set_led_to(&mut self, paths: &[BString], hash: HashKey) {
+        let inodes: HashMap<u32, WireIdentity> = self
+            .inodes
+            .iter()
+            .map(|(key, watched)| {
+                let identity = WireIdentity {
+                    ino: key.ino,
+                    dev: key.dev,
+                    generation: watched.generation,
+                };
+                (watched.watch, identity)
+            })
+            .collect();
+        let fingerprints: Vec<u32> = paths
+            .iter()
+            .map(|path| hash.name_fingerprint(path))
+            .collect();
+        for (_, name) in &mut self.names {
+            let [newest, _] = &mut name.led_to;
+            *newest = inodes.get(&name.watch).copied().unwrap_or_default();
+            let fingerprint = usize::try_from(name.watch)
+                .ok()
+                .and_then(|watch| fingerprints.get(watch));
+            let owners = fingerprint.and_then(|fingerprint| self.name_owners.get(fingerprint));
+            if let Some(fingerprint) = fingerprint
+                && owners.is_some_and(|owners| owners.len() == 1)
+            {
+                name.sole_name = *fingerprint;
+            }
+        }
+    }
+}
+
+/// A path as the directory that has it, with symbolic links resolved, and its name there.
+fn entry(path: &Path) -> Option<(PathBuf, &[u8])> {
+    let (parent, name) = (path.parent()?, path.file_name()?);
+    Some((fs::canonicalize(parent).ok()?, <[u8]>::from_os_str(name)?))
 }
 
 /// Watched paths with their numbers.
@@ -171,5 +243,39 @@ mod tests {
         watches.add_inodes(&paths, hash, nothing).unwrap();
         assert!(watches.inodes.is_empty());
         assert_eq!(watches.names.len(), 1);
+    }
+
+    #[test]
+    fn names_have_their_directory_and_their_inode() {
+        let paths = [BString::from("/proc/self"), BString::from("/proc/missing")];
+        let hash = HashKey::from_seed(1);
+        let mut watches = Watches::by_name(&paths, hash);
+        let found = |path: &Path| {
+            let ino = match path.to_str() {
+                Some("/proc") => 1,
+                Some("/proc/self") => 2,
+                _ => return Ok::<_, ()>(None),
+            };
+            let (dev, sb_dev, generation) = (3, 4, 5);
+            let found = InodeIdentity {
+                ino,
+                dev,
+                sb_dev,
+                generation,
+            };
+            Ok(Some(found))
+        };
+        watches.add_inodes(&paths, hash, found).unwrap();
+        let proc = WireIdentity {
+            ino: 1,
+            dev: 3,
+            generation: 5,
+        };
+        for (watch, name, ino) in [(0, "self", 2), (1, "missing", 0)] {
+            let key = hash.entry(&proc, name.as_bytes());
+            let (_, entry) = watches.names.iter().find(|(at, _)| *at == key).unwrap();
+            assert_eq!((entry.watch, entry.led_to[0].ino), (watch, ino));
+            assert_eq!(entry.sole_name, hash.name_fingerprint(name.as_bytes()));
+        }
     }
 }

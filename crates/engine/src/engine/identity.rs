@@ -18,15 +18,15 @@ use crate::error::EngineError;
 use crate::hooks::program::Program;
 
 impl Engine<'_> {
-    /// Sets the directory that watched paths start from.
+    /// Sets the directory that watched paths start from, and the mount namespaces in which their names count.
     ///
     /// # Errors
     /// [`EngineError::Watch`].
     pub(super) fn learn_root(&self) -> Result<(), EngineError> {
         let root = Path::new("/");
         let found = self.inode_identity(root)?;
-        let found = found.ok_or_else(|| unknown(root, io::ErrorKind::NotFound.into()))?;
-        self.globals.set_root_inode(found.address);
+        found.ok_or_else(|| unknown(root, io::ErrorKind::NotFound.into()))?;
+        self.globals.set_root();
         Ok(())
     }
 

@@ -77,15 +77,18 @@ impl Globals {
         let found = read!(self, tlg_inode_identity);
         InodeIdentity {
             ino: found.ino,
-            address: found.address,
             dev: found.dev,
             sb_dev: found.sb_dev,
+            generation: found.generation,
         }
     }
 
-    /// Writes the address of the root directory's inode.
-    pub(crate) fn set_root_inode(self, address: u64) {
-        write!(self, tlg_root_inode, address);
+    /// Makes the object of `inode_identity` the root directory of watched paths.
+    pub(crate) fn set_root(self) {
+        let found = read!(self, tlg_inode_identity);
+        write!(self, tlg_root_inode, found.address);
+        write!(self, tlg_root_user_ns, found.user_ns);
+        write!(self, tlg_initial_ns, found.initial_ns);
     }
 
     /// Address of the flag that the reader sleeps; see `bpf/lib/ring.bpf.h`.

@@ -38,7 +38,7 @@ impl MapCapacity {
         Self {
             tests: capacity(compiled.tests.len() + compiled.task_tests.len()),
             inodes: capacity(watched),
-            names: capacity(watches.names.len()),
+            names: capacity(watches.names.len() + watched),
         }
     }
 
@@ -138,10 +138,9 @@ const fn two_halves(half: u32) -> u32 {
     half.saturating_mul(2)
 }
 
-/// Keys of one half of the watch maps.
+/// Keys of names in one half of `tlg_watch_path`, which do not show their half.
 #[derive(Debug, Default)]
 pub(crate) struct WatchKeys {
-    inodes: Vec<WireInodeKey>,
     names: Vec<u64>,
 }
 
@@ -167,13 +166,6 @@ impl WatchKeys {
     pub(crate) fn from_maps(skel: &SyscallSkel<'_>, active: Epoch, names: Vec<u64>) -> [Self; 2] {
         let mut halves = [Self::default(), Self::default()];
         let [even, odd] = &mut halves;
-        for key in skel.maps.tlg_watch_inode.keys() {
-            let Ok(key) = WireInodeKey::read_from_bytes(&key) else {
-                continue;
-            };
-            let half = if key.half == 0 { &mut *even } else { &mut *odd };
-            half.inodes.push(key);
-        }
         let (current, other) = if active.half() == 0 {
             (even, odd)
         } else {
@@ -192,9 +184,17 @@ impl WatchKeys {
         &self.names
     }
 
-    /// Deletes the watches from the maps.
-    pub(crate) fn clear(&mut self, skel: &SyscallSkel<'_>) -> Result<(), EngineError> {
-        for key in self.inodes.drain(..) {
+    /// Deletes the watches of the half of an epoch from the maps, with the inodes that programs have added.
+    pub(crate) fn clear(
+        &mut self,
+        skel: &SyscallSkel<'_>,
+        epoch: Epoch,
+    ) -> Result<(), EngineError> {
+        let inodes = skel.maps.tlg_watch_inode.keys();
+        let inodes = inodes.filter_map(|key| WireInodeKey::read_from_bytes(&key).ok());
+        let half = u32::from(epoch.half());
+        let inodes: Vec<WireInodeKey> = inodes.filter(|key| key.half == half).collect();
+        for key in inodes {
             delete("tlg_watch_inode", &skel.maps.tlg_watch_inode, &key)?;
         }
         for key in self.names.drain(..) {
@@ -219,7 +219,6 @@ impl WatchKeys {
                 half: half.into(),
                 ..*key
             };
-            self.inodes.push(key);
             update("tlg_watch_inode", &maps.tlg_watch_inode, &key, watch)?;
         }
         for (key, (_, watch)) in name_keys(epoch, watches).zip(&watches.names) {

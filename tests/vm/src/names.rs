@@ -1,0 +1,242 @@
+//! Names that lead to another object than before, or in another mount namespace: bind mounts of an ordinary user
+//! hide and forge nothing, and a watch follows a file that is replaced, but not its inode number.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use support::wait::wait_for;
+
+use crate::daemon::Daemon;
+use crate::filesystems::{LOAD_MODULES, events, shell};
+use crate::machine::USER;
+use crate::suite::{Rules, Session};
+
+/// Hooks see names change.
+pub(crate) const SESSION: Session = Session {
+    name: "names",
+    engine: "fentry",
+    prepare: || {
+        shell(LOAD_MODULES)?;
+        shell(PREPARE)
+    },
+    rules: Rules::Text(
+        "-a never,exit -F arch=b64 -S open,openat -F exe=/tmp/names/trusted/busybox\n\
+         -a never,exit -F arch=b64 -S open,openat -F dir=/tmp/names/quiet\n\
+         -a never,exit -F arch=b64 -S open,openat -F path=/tmp/names/fs/unheard\n\
+         -w /tmp/names/fs/marker -p r -k marker\n\
+         -w /tmp/names/fs/secret -p rwa -k secret\n\
+         -w /tmp/names/fs/missing -p rwa -k missing\n\
+         -w /tmp/names/fs/dir -p rwa -k dir\n\
+         -w /tmp/names/fs/moved/file -p rwa -k moved\n\
+         -w /tmp/names/fs/reused -p rwa -k reused\n\
+         -w /tmp/names/fs/all -p rwa -k all\n\
+         -w /tmp/names/private/file -p rwa -k private\n",
+    ),
+    tests: &[
+        ("bound_program_hides_nothing", bound_program_hides_nothing),
+        (
+            "bound_directory_hides_nothing",
+            bound_directory_hides_nothing,
+        ),
+        ("bound_files_forge_nothing", bound_files_forge_nothing),
+        (
+            "names_count_in_namespaces_of_root",
+            names_count_in_namespaces_of_root,
+        ),
+        (
+            "directories_above_a_bind_mount",
+            directories_above_a_bind_mount,
+        ),
+        ("file_created_in_a_namespace", file_created_in_a_namespace),
+        ("replaced_file_is_followed", replaced_file_is_followed),
+        ("directory_is_renamed", directory_is_renamed),
+        (
+            "reused_inode_number_is_not_watched",
+            reused_inode_number_is_not_watched,
+        ),
+        (
+            "reused_inode_number_is_recorded",
+            reused_inode_number_is_recorded,
+        ),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+    stays: false,
+};
+
+/// The same where names are read when a call has ended.
+pub(crate) const SESSION_TRACEPOINT: Session = Session {
+    name: "names_tracepoint",
+    engine: "tracepoint",
+    ..SESSION
+};
+
+/// Files of the user on a file system that uses the lowest free inode number.
+const PREPARE: &str = "
+umount /tmp/names/fs 2>/dev/null || true
+mkdir -p /tmp/names/fs /tmp/names/trusted /tmp/names/quiet /tmp/names/private /tmp/names/bound
+cp /bin/busybox /tmp/names/trusted/busybox
+echo text > /tmp/names/quiet/file
+rm -f /tmp/names/disk
+truncate -s 8M /tmp/names/disk
+/usr/sbin/mke2fs -q -F -t ext4 /tmp/names/disk
+mount -t ext4 -o loop /tmp/names/disk /tmp/names/fs
+cd /tmp/names/fs
+mkdir dir dir/sub moved all own
+for name in marker secret unheard reused own/file dir/sub/file; do echo text > $name; done
+cp /bin/busybox own/busybox
+chown -R 1001:1001 .
+";
+
+/// Runs a script as the user.
+fn user(script: &str) -> anyhow::Result<()> {
+    let mut shell = Command::new("/bin/busybox");
+    shell.args(["sh", "-ec", script]).current_dir("/tmp/names");
+    let ended = shell.uid(USER).gid(USER).status()?;
+    ensure!(ended.success(), "a script ended with {ended}: {script}");
+    Ok(())
+}
+
+/// Runs a script as the user, in a user namespace and a mount namespace of its own.
+fn inside(script: &str) -> anyhow::Result<()> {
+    user(&format!("unshare -U -r -m sh -ec '{script}'"))
+}
+
+/// The number of events with a key that some work makes.
+fn made(
+    daemon: &Daemon,
+    key: &str,
+    work: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<usize> {
+    settle(daemon)?;
+    let before = events(daemon, key)?.len();
+    work()?;
+    settle(daemon)?;
+    Ok(events(daemon, key)?.len() - before)
+}
+
+/// Waits until all earlier events are in the log.
+fn settle(daemon: &Daemon) -> anyhow::Result<()> {
+    let marked = events(daemon, "marker")?.len();
+    user("cat fs/marker")?;
+    wait_for("the last event", || {
+        Ok((events(daemon, "marker")?.len() > marked).then_some(()))
+    })
+}
+
+fn recorded(daemon: &Daemon, key: &str, script: &str, in_namespace: bool) -> anyhow::Result<()> {
+    let run = if in_namespace { inside } else { user };
+    let found = made(daemon, key, || run(script))?;
+    ensure!(found > 0, "not recorded: {script}");
+    Ok(())
+}
+
+fn unrecorded(daemon: &Daemon, key: &str, script: &str, in_namespace: bool) -> anyhow::Result<()> {
+    let run = if in_namespace { inside } else { user };
+    let found = made(daemon, key, || run(script))?;
+    ensure!(found == 0, "{found} events: {script}");
+    Ok(())
+}
+
+/// A rule that suppresses the events of a program knows that program by its inode.
+fn bound_program_hides_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    let real = "/tmp/names/trusted/busybox cat fs/secret";
+    unrecorded(daemon, "secret", real, false)?;
+    unrecorded(daemon, "secret", real, true)?;
+    let bound = "mount -o bind fs/own/busybox trusted/busybox; trusted/busybox cat fs/secret";
+    recorded(daemon, "secret", bound, true)?;
+    let bound = "mount -o bind fs/own trusted; trusted/busybox cat fs/secret";
+    recorded(daemon, "secret", bound, true)
+}
+
+fn bound_directory_hides_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    let bound = "mount -o bind fs/dir quiet; cat quiet/sub/file";
+    recorded(daemon, "dir", bound, true)?;
+    let below = "mount -o bind fs/secret quiet/file; cat quiet/file";
+    recorded(daemon, "secret", below, true)
+}
+
+fn bound_files_forge_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    let file = "mount -o bind fs/own/file fs/secret; cat fs/secret";
+    unrecorded(daemon, "secret", file, true)?;
+    let directory = "mount -o bind fs/own fs/dir; cat fs/dir/file; echo x > fs/dir/new";
+    unrecorded(daemon, "dir", directory, true)?;
+    let below = "mount -o bind fs/own fs/dir/sub; cat fs/dir/sub/file";
+    unrecorded(daemon, "dir", below, true)
+}
+
+/// As under systemd's `PrivateTmp=`, where names count as they are there.
+fn names_count_in_namespaces_of_root(daemon: &Daemon) -> anyhow::Result<()> {
+    let work = "unshare -m sh -ec 'mount -t tmpfs none /tmp/names/private; echo x > /tmp/names/private/file'";
+    let found = made(daemon, "private", || shell(work))?;
+    ensure!(found > 0, "not recorded: {work}");
+    Ok(())
+}
+
+/// The path of a file does not show the directories above a bind mount.
+fn directories_above_a_bind_mount(daemon: &Daemon) -> anyhow::Result<()> {
+    let script = "mount -o bind fs/dir/sub bound; cat bound/file";
+    recorded(daemon, "dir", script, true)?;
+    shell("mount -o bind /tmp/names/fs/dir/sub /tmp/names/bound")?;
+    let found = recorded(daemon, "dir", "cat bound/file", false);
+    shell("umount /tmp/names/bound")?;
+    found
+}
+
+fn file_created_in_a_namespace(daemon: &Daemon) -> anyhow::Result<()> {
+    recorded(daemon, "missing", "echo x > fs/missing", true)?;
+    user("ln fs/missing fs/second")?;
+    recorded(daemon, "missing", "cat fs/second", false)?;
+    recorded(daemon, "missing", "rm fs/missing", true)
+}
+
+fn replaced_file_is_followed(daemon: &Daemon) -> anyhow::Result<()> {
+    let bound = "mount -o bind fs bound; cat bound/secret";
+    let linked = "cat fs/third";
+    for (round, in_namespace) in [("1", false), ("2", true), ("3", false)] {
+        user("echo text > fs/new; ln -f fs/new fs/third")?;
+        recorded(daemon, "secret", "mv -f fs/new fs/secret", in_namespace).context(round)?;
+        if !daemon.sees_inside() {
+            user("cat fs/secret")?;
+        }
+        recorded(daemon, "secret", bound, true).context(round)?;
+        recorded(daemon, "secret", linked, false).context(round)?;
+    }
+    user("ln -f fs/own/file fs/fourth; rm fs/secret; ln fs/fourth fs/secret")?;
+    if !daemon.sees_inside() {
+        user("cat fs/secret")?;
+    }
+    recorded(daemon, "secret", "cat fs/own/file", false)
+}
+
+fn directory_is_renamed(daemon: &Daemon) -> anyhow::Result<()> {
+    recorded(daemon, "moved", "echo x > fs/moved/file", false)?;
+    user("mv fs/moved fs/elsewhere")?;
+    recorded(daemon, "moved", "echo x >> fs/elsewhere/file", false)
+}
+
+/// Removes a file and makes others until one has its inode number, as `$new`.
+fn reuse(file: &str, new: &str, then: &str) -> String {
+    format!(
+        "ino=$(stat -c %i {file}); rm {file}; i=0; \
+         while [ $i -lt 50 ]; do \
+             echo text > {new}$i; \
+             if [ $(stat -c %i {new}$i) = $ino ]; then new={new}$i; {then}; exit 0; fi; \
+             i=$((i + 1)); \
+         done; exit 1"
+    )
+}
+
+fn reused_inode_number_is_not_watched(daemon: &Daemon) -> anyhow::Result<()> {
+    recorded(daemon, "reused", "cat fs/reused", false)?;
+    user(&reuse("fs/reused", "fs/other", "mv $new fs/taken"))?;
+    unrecorded(daemon, "reused", "cat fs/taken; echo x > fs/taken", false)?;
+    recorded(daemon, "reused", "echo x > fs/reused", false)
+}
+
+/// A file that takes the number of one whose events a rule suppresses.
+fn reused_inode_number_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
+    user(&reuse("fs/unheard", "fs/all/file", "mv $new fs/all/taken"))?;
+    recorded(daemon, "all", "cat fs/all/taken", false)
+}
