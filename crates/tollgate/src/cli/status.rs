@@ -185,13 +185,8 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
             format!("not in this kernel: {}", absent.join(", ")),
         )?;
     }
-    if let Some(refused) = refused {
-        line("REFUSED", refused_files(refused))?;
-        line("", in_force(refused))?;
-        line(
-            "",
-            "correct the file, then run `tollgate augenrules --load`".to_owned(),
-        )?;
+    for (name, value) in refused.iter().flat_map(refused_files) {
+        line(name, value)?;
     }
     line("log", log.to_string())?;
     if let Some(suspended) = suspended {
@@ -235,21 +230,8 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     if let Some(messages) = kernel_messages {
         line("messages", kernel_counts(messages))?;
     }
-    if let Some(KernelAuditStatus {
-        slows_syscalls: true,
-        rules,
-        ..
-    }) = kernel_audit
-    {
-        line(
-            "kernel",
-            format!("its own audit is also active, {rules} rules: it slows every syscall"),
-        )?;
-        line(
-            "",
-            "load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`"
-                .to_owned(),
-        )?;
+    for (name, value) in kernel_audit.iter().flat_map(active_kernel_audit) {
+        line(name, value)?;
     }
     if let Some(JsonCounts { written, left_out }) = json {
         line("JSON", format!("{written} written, {left_out} left out"))?;
@@ -274,24 +256,38 @@ fn is_degraded(status: &Status) -> bool {
     status.refused.is_some() || status.suspended.is_some()
 }
 
-/// Why and since when files are refused.
-fn refused_files(refused: &RefusedFiles) -> String {
-    format!(
-        "for {}: {}",
-        duration(refused.seconds),
-        messages::escape_control(&refused.reason)
-    )
-}
-
-/// What is in force instead of refused files.
-fn in_force(refused: &RefusedFiles) -> String {
-    match refused.last_good {
+/// Lines about refused files: why, what is in force, and what to type.
+fn refused_files(refused: &RefusedFiles) -> [(&'static str, String); 3] {
+    let reason = messages::escape_control(&refused.reason);
+    let in_force = match refused.last_good {
         Some(loaded) => format!(
-            "in force: the last good rules and settings, loaded from files at {}",
+            "the last good rules and settings, loaded from files at {}",
             messages::utc(loaded)
         ),
-        None => "in force: the rules and settings before the reload".to_owned(),
+        None => "the rules and settings before the reload".to_owned(),
+    };
+    [
+        (
+            "REFUSED",
+            format!("for {}: {reason}", duration(refused.seconds)),
+        ),
+        ("", format!("in force: {in_force}")),
+        (
+            "",
+            "correct the file, then run `tollgate augenrules --load`".to_owned(),
+        ),
+    ]
+}
+
+/// Lines about rules of other programs in the kernel's own audit.
+fn active_kernel_audit(kernel: &KernelAuditStatus) -> Vec<(&'static str, String)> {
+    if !kernel.slows_syscalls {
+        return Vec::new();
     }
+    let rules = kernel.rules;
+    let state = format!("its own audit is also active, {rules} rules: it slows every syscall");
+    let advice = "load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`";
+    vec![("kernel", state), ("", advice.to_owned())]
 }
 
 /// Why and for how long nothing is written to the log.

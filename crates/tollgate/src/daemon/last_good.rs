@@ -17,6 +17,7 @@ use audit::rule::Severity;
 use bstr::BString;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::config;
@@ -29,6 +30,8 @@ use crate::messages::{SourceText, warn};
 /// The state directory of the machine's daemon.
 pub(crate) const DIRECTORY: &str = "/var/lib/tollgate";
 const FILE_NAME: &str = "last-good-rules";
+/// Rules without errors with which the daemon did not start.
+const FAILED_NAME: &str = "failed-rules";
 /// Longer files were not written by tollgate.
 const LIMIT_BYTES: u64 = 256 << 20;
 
@@ -52,6 +55,16 @@ pub(crate) struct LastGood {
     tollgate_toml: Option<JsonBytes>,
     /// Text of auditd.conf, if there was one.
     auditd_conf: Option<JsonBytes>,
+}
+
+/// Rules that have no error, but with which the daemon could not start: it starts with the last good ones next time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct FailedRules {
+    /// Why the daemon did not start.
+    reason: String,
+    /// `[on_loss] deny`.
+    deny: Vec<JsonBytes>,
+    rules: Vec<RuleJson>,
 }
 
 /// The file of the last good rules, and the configuration files whose texts it has.
@@ -93,40 +106,29 @@ impl LastGoodFile {
 
     /// Reads the last good rules. `None` if there are none, or if they cannot be used, which is reported.
     pub(crate) fn read(&self) -> Option<LastGood> {
-        self.try_read().unwrap_or_else(|error| {
-            warn(&format!("the last good rules are not used: {error:#}"));
-            None
-        })
+        read(&self.path)
     }
 
-    fn try_read(&self) -> anyhow::Result<Option<LastGood>> {
-        let shown = self.path.display();
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-            .open(&self.path);
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("cannot open `{shown}`")),
+    /// Remembers that the daemon could not start with the rules of the store, unless they are the last good ones: then
+    /// it is not because of them.
+    pub(crate) fn mark_failed(&self, store: &RuleStore, error: &anyhow::Error) {
+        let failed = FailedRules {
+            reason: format!("the daemon did not start with these rules: {error:#}"),
+            deny: keys(store.planner().denies()),
+            rules: store.listed().map(RuleJson::new).collect(),
         };
-        let about = file
-            .metadata()
-            .with_context(|| format!("cannot inspect `{shown}`"))?;
-        ensure!(
-            about.is_file()
-                && about.uid() == geteuid().as_raw()
-                && about.nlink() == 1
-                && about.mode() & 0o022 == 0,
-            "`{shown}` is not a regular file without hard links that only root can write: it was not written by tollgate; remove it"
-        );
-        let mut text = Vec::new();
-        file.take(LIMIT_BYTES)
-            .read_to_end(&mut text)
-            .with_context(|| format!("cannot read `{shown}`"))?;
-        serde_json::from_slice(&text)
-            .map(Some)
-            .with_context(|| format!("`{shown}` was written by another version of tollgate"))
+        let good = self.read();
+        if good.is_some_and(|good| good.rules != failed.rules || good.deny != failed.deny) {
+            write(&self.path.with_file_name(FAILED_NAME), &failed);
+        }
+    }
+
+    /// Why the daemon could not start with these rules before, if it could not.
+    pub(crate) fn failure(&self, rules: &RuleList, deny: &[BString]) -> Option<String> {
+        let failed: FailedRules = read(&self.path.with_file_name(FAILED_NAME))?;
+        let rules: Vec<RuleJson> = rules.listed().map(RuleJson::new).collect();
+        let is_same = failed.deny == keys(deny) && failed.rules == rules;
+        is_same.then_some(failed.reason)
     }
 
     /// Replaces the last good rules by those in force, which were loaded from `files`.
@@ -137,46 +139,90 @@ impl LastGoodFile {
         };
         let toml = |path: &Path| config::read_tollgate_toml(path).map(|read| read.file);
         let conf = |path: &Path| config::read_auditd(path).map(|read| read.file);
-        let deny = store.planner().denies().iter();
-        self.write(&LastGood {
+        let good = LastGood {
             loaded: now(),
             files: files
                 .iter()
                 .map(|path| JsonBytes::new(path.as_os_str().as_bytes()))
                 .collect(),
             settings: store.stored_settings(),
-            deny: deny.map(|key| JsonBytes::new(key)).collect(),
+            deny: keys(store.planner().denies()),
             rules: store.listed().map(RuleJson::new).collect(),
             tollgate_toml: text(&self.tollgate_toml, toml),
             auditd_conf: text(&self.auditd_conf, conf),
-        });
+        };
+        write(&self.path, &good);
+        // A failure of other rules no longer matters.
+        let _removed = remove_file(&self.path.with_file_name(FAILED_NAME));
     }
+}
 
-    /// Replaces the last good rules. A failure is reported: auditing goes on, but the next start cannot fall back to
-    /// these rules.
-    fn write(&self, good: &LastGood) {
-        let new = self.path.with_extension("new");
-        let written = serde_json::to_vec(good)
-            .map_err(std::io::Error::from)
-            .and_then(|text| {
-                remove_file(&new)?;
-                let mut file = OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(0o600)
-                    .open(&new)?;
-                file.write_all(&text)?;
-                file.sync_all()?;
-                fs::rename(&new, &self.path)
-            });
-        if let Err(error) = written {
-            // The write error is the one to report.
-            let _removed = remove_file(&new);
-            warn(&format!(
-                "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}",
-                self.path.display()
-            ));
-        }
+fn keys(deny: &[BString]) -> Vec<JsonBytes> {
+    deny.iter().map(|key| JsonBytes::new(key)).collect()
+}
+
+/// Reads a file of the state directory. `None` if it is missing or cannot be used, which is reported.
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    try_read(path).unwrap_or_else(|error| {
+        warn(&format!("the last good rules are not used: {error:#}"));
+        None
+    })
+}
+
+fn try_read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
+    let shown = path.display();
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot open `{shown}`")),
+    };
+    let about = file
+        .metadata()
+        .with_context(|| format!("cannot inspect `{shown}`"))?;
+    ensure!(
+        about.is_file()
+            && about.uid() == geteuid().as_raw()
+            && about.nlink() == 1
+            && about.mode() & 0o022 == 0,
+        "`{shown}` is not a regular file without hard links that only root can write: it was not written by tollgate; remove it"
+    );
+    let mut text = Vec::new();
+    file.take(LIMIT_BYTES)
+        .read_to_end(&mut text)
+        .with_context(|| format!("cannot read `{shown}`"))?;
+    serde_json::from_slice(&text)
+        .map(Some)
+        .with_context(|| format!("`{shown}` was written by another version of tollgate"))
+}
+
+/// Replaces a file of the state directory. A failure is reported: auditing goes on, but the next start cannot fall back
+/// to these rules.
+fn write(path: &Path, content: &impl Serialize) {
+    let new = path.with_extension("new");
+    let written = serde_json::to_vec(content)
+        .map_err(std::io::Error::from)
+        .and_then(|text| {
+            remove_file(&new)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, path)
+        });
+    if let Err(error) = written {
+        // The write error is the one to report.
+        let _removed = remove_file(&new);
+        warn(&format!(
+            "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}",
+            path.display()
+        ));
     }
 }
 
@@ -272,8 +318,8 @@ mod tests {
         let file = LastGoodFile::new(&state, None);
         assert_eq!(file.read(), None);
         assert_eq!(file.directory(), state);
-        file.write(&LastGood::default());
-        file.write(&good());
+        write(&file.path, &LastGood::default());
+        write(&file.path, &good());
         let read = file.read().unwrap();
         assert_eq!(read, good());
         assert_eq!(read.tollgate_toml().unwrap(), "delay_ms = 20\n");
@@ -300,10 +346,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = LastGoodFile::new(directory.path(), None);
         let path = directory.path().join(FILE_NAME);
-        file.write(&good());
+        write(&file.path, &good());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         assert_eq!(file.read(), None);
-        file.write(&good());
+        write(&file.path, &good());
         fs::hard_link(&path, directory.path().join("other")).unwrap();
         assert_eq!(file.read(), None);
         fs::write(&path, "{").unwrap();
@@ -313,7 +359,7 @@ mod tests {
         assert_eq!(file.read(), None);
         // A failure to write is no failure of the daemon.
         let missing = LastGoodFile::new(&directory.path().join("missing"), None);
-        missing.write(&good());
+        write(&missing.path, &good());
         assert_eq!(missing.read(), None);
     }
 }

@@ -137,7 +137,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
          one, or enable the control socket to load rules later"
     );
     let manager = ServiceManager::from_environment();
-    let kernel_audit = KernelAuditMonitor::start();
+    let files = StartFiles::of(&settings);
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
     let opened = PrivilegedResources::open(&settings, &log_config, server.as_ref(), pins.as_ref())?;
@@ -155,11 +155,6 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.helper)?;
     let ended = Arc::new(event_fd()?);
 
-    let files = StartFiles {
-        rules: settings.rules.files,
-        refused: settings.refused,
-        last_good: settings.last_good,
-    };
     let mut kernel = opened.probe.kernel;
     kernel.uring &= options.uring;
     let priced = (plan.clone(), store.loaded());
@@ -177,7 +172,9 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         limits: Arc::clone(&limits),
         pinning,
     };
-    let (running, started) = pipeline.start(Arc::clone(&ended))?;
+    let (running, started) = pipeline
+        .start(Arc::clone(&ended))
+        .inspect_err(|error| files.mark_failed(&store, error))?;
     let source = start_kernel_audit(opened.source)?;
     let pinned_in = pinned_in.filter(|_| started.pinned);
     report_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
@@ -191,14 +188,8 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         log_thread,
     };
     let adopted = started.adopted;
-    let mut handle = PipelineHandle::new(
-        &running,
-        started,
-        paths,
-        confinement,
-        (source, kernel_audit),
-        limits,
-    );
+    let audit = (source, KernelAuditMonitor::start());
+    let mut handle = PipelineHandle::new(&running, started, paths, confinement, audit, limits);
     if let Err(error) = store.begin(&mut handle) {
         // Keep what was attached before.
         finish(

@@ -143,6 +143,36 @@ pub(crate) fn last_good_configuration_is_used_at_a_start() {
     assert_eq!(refused(&files).code, Some(6));
 }
 
+/// Rules without errors that the engine cannot load: `[on_loss]` needs another engine.
+pub(crate) fn second_start_uses_the_last_good_rules() {
+    let test_dir = TestDir::new();
+    let files = MachineFiles::prepare(&test_dir, &rule(&test_dir, "good"));
+    let toml = fs::read_to_string(&files.toml).unwrap() + "engine = \"tracepoint\"\n";
+    fs::write(&files.toml, &toml).unwrap();
+    Daemon::start_from_files(&test_dir, "").stop();
+    fs::write(&files.toml, format!("{toml}[on_loss]\ndeny = [\"good\"]\n")).unwrap();
+    let failed = refused(&files);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(
+        failed.stderr.contains("need the engine fentry"),
+        "{failed:?}"
+    );
+    let daemon = Daemon::start_from_files(&test_dir, "");
+    let status = daemon.status();
+    let reason = status["refused"]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("did not start with these rules"),
+        "{reason}"
+    );
+    assert!(reason.contains("need the engine fentry"), "{reason}");
+    test_dir.workload().run(&[rmdir()]);
+    assert_eq!(keys(&daemon), ["good"]);
+    fs::write(&files.toml, &toml).unwrap();
+    assert!(daemon.replace(&rule(&test_dir, "good")));
+    assert!(daemon.status()["refused"].is_null());
+    daemon.stop_with(Signal::SIGTERM);
+}
+
 /// `tollgate augenrules --load`, as `systemctl reload` runs it, tells whether the rules are in force.
 pub(crate) fn reload_reports_refused_rules() {
     let test_dir = TestDir::new();
@@ -150,11 +180,12 @@ pub(crate) fn reload_reports_refused_rules() {
     let files = MachineFiles::new(&test_dir);
     let directory = test_dir.own.join("rules.d");
     fs::create_dir(&directory).unwrap();
+    let control = daemon.control.clone();
     let load = || {
         let mut command = Command::new(program());
         command.args(["augenrules", "--load", "--rules"]);
         command.arg(&directory).arg("--output").arg(&files.rules);
-        CommandOutput::of(command.arg("--control").arg(&daemon.control))
+        CommandOutput::of(command.arg("--control").arg(&control))
     };
     let part = directory.join("10-a.rules");
     fs::write(&part, rule(&test_dir, "new")).unwrap();

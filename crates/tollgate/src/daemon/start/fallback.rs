@@ -12,8 +12,9 @@ use crate::control::protocol::AuditSettings;
 use crate::control::rule_store::RuleStore;
 use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::pipeline_handle::PipelineHandle;
+use crate::host::Planner;
 use crate::messages::{info, utc, warn};
-use crate::rule_files::{self, Refused};
+use crate::rule_files::{self, CompiledRules, Refused};
 use crate::sinks::audit_log::LogConfig;
 
 /// What to do after correcting a file.
@@ -48,11 +49,32 @@ pub(super) struct StartFiles {
 }
 
 impl StartFiles {
+    /// Those of these settings.
+    pub(super) fn of(settings: &DaemonConfig) -> Self {
+        Self {
+            rules: settings.rules.files.clone(),
+            refused: settings.refused.clone(),
+            last_good: settings.last_good.clone(),
+        }
+    }
+
+    /// The pipeline could not start: the next start uses the last good rules, if it was because of these.
+    pub(super) fn mark_failed(&self, store: &RuleStore, error: &anyhow::Error) {
+        if let Some(file) = &self.last_good
+            && self.refused.is_empty()
+        {
+            file.mark_failed(store, error);
+        }
+    }
+
     /// Completes the start once the rules are in force: they become the last good ones, or the refusal is recorded.
     pub(super) fn report(&self, store: &mut RuleStore, pipeline_handle: &mut PipelineHandle) {
         let file = self.last_good.as_ref();
         if self.refused.is_empty() {
-            if let Some(file) = file {
+            // Without rule files, the rules arrive over the control socket.
+            if let Some(file) = file
+                && !self.rules.is_empty()
+            {
                 file.save(&self.rules, store);
             }
             return;
@@ -106,6 +128,25 @@ pub(super) fn rules(
         settings: good.settings(),
         deny: good.deny(),
     }))
+}
+
+/// Refuses rules without errors with which the daemon could not start before.
+///
+/// # Errors
+/// Why it could not start.
+pub(super) fn refuse_failed(
+    compiled: CompiledRules,
+    planner: &Planner,
+    settings: &DaemonConfig,
+) -> Result<CompiledRules, Refused> {
+    let file = settings.last_good.as_ref();
+    match file.and_then(|file| file.failure(&compiled.rules, planner.denies())) {
+        None => Ok(compiled),
+        Some(reason) => {
+            warn(&format!("the rule files are refused: {reason}"));
+            Err(Refused(reason))
+        }
+    }
 }
 
 /// Reports last good rules that this kernel or this version does not support: they are not in force.

@@ -54,7 +54,9 @@ pub(super) fn open_rule_store(
         None => rule_files::NOTHING_ATTACHED,
     };
     let kept = (settings.capture, lock);
-    match compile_files(&settings.rules, &planner, consequence) {
+    let compiled = compile_files(&settings.rules, &planner, consequence)
+        .and_then(|listing| fallback::refuse_failed(listing, &planner, settings));
+    match compiled {
         Ok(listing) => {
             let initial = rule_store::initial_settings(&listing.settings, tick_hz);
             let store = RuleStore::new(listing.rules, initial, planner, tick_hz, kept);
