@@ -47,7 +47,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let path = repository.root.join(PICTURE);
     let picture = Term::new().render_svg(&terminal);
     if fs::read_to_string(&path).is_ok_and(|old| masked(&old) == masked(&picture)) {
-        println!("{PICTURE}: unchanged except for times and process IDs");
+        println!("{PICTURE}: unchanged except for times, process IDs and the order of lines");
         return Ok(ExitCode::SUCCESS);
     }
     fs::write(&path, picture)?;
@@ -55,8 +55,9 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A picture without times of day (`09:16:28.750Z`) and process IDs (`[24612]`).
-fn masked(picture: &str) -> String {
+/// The sorted lines of a picture without times of day (`09:16:28.750Z`), process IDs (`[24612]`) and vertical
+/// positions. The order of lines varies: a command and tollgate write to one terminal.
+fn masked(picture: &str) -> Vec<String> {
     let mut text = String::new();
     let mut rest = picture;
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit() || c == '[') {
@@ -67,10 +68,15 @@ fn masked(picture: &str) -> String {
         let (token, after) = from.split_at(token);
         let is_time = token.len() == 13 && token.ends_with('Z');
         let is_process = token.starts_with('[') && token.ends_with(']');
-        text.push_str(if is_time || is_process { "_" } else { token });
+        let is_position = before.ends_with(" y=\"");
+        let is_variable = is_time || is_process || is_position;
+        text.push_str(if is_variable { "_" } else { token });
         rest = after;
     }
-    text + rest
+    text.push_str(rest);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// Standard error and output of the session, in the order in which a terminal shows them.
@@ -112,11 +118,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_times_and_process_ids_are_masked() {
+    fn times_process_ids_and_positions_are_masked() {
         let old = masked("09:18:41.114Z sh[31] lost 0");
         assert_eq!(old, masked("10:01:02.001Z sh[4567] lost 0"));
         assert_ne!(old, masked("09:18:41.114Z cp[31] lost 0"));
         assert_ne!(old, masked("09:18:41.114Z sh[31] lost 7"));
+        let one = "<tspan x=\"10px\" y=\"28px\">a\n<tspan x=\"10px\" y=\"46px\">b";
+        let other = "<tspan x=\"10px\" y=\"28px\">b\n<tspan x=\"10px\" y=\"46px\">a";
+        assert_eq!(masked(one), masked(other));
+        assert_ne!(masked(one), masked("<tspan x=\"10px\" y=\"28px\">a"));
     }
 
     #[test]

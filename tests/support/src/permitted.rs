@@ -35,6 +35,8 @@ pub struct RecordEntry {
     fields: Vec<String>,
     kernel: Option<String>,
     tollgate: Option<String>,
+    /// Pairs of the kernel's and tollgate's value.
+    values: Option<Vec<[String; 2]>>,
     reason: String,
 }
 
@@ -122,6 +124,12 @@ impl RecordEntry {
             && fits_any(&self.fields, &difference.field)
             && value(&self.kernel, &difference.kernel)
             && value(&self.tollgate, &difference.tollgate)
+            && self.values.as_ref().is_none_or(|pairs| {
+                pairs.iter().any(|[kernel, tollgate]| {
+                    fits(kernel, difference.kernel.as_deref())
+                        && fits(tollgate, difference.tollgate.as_deref())
+                })
+            })
     }
 
     /// The difference and its reason on one line.
@@ -153,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_of_records_parses_and_every_entry_has_a_reason() {
+    fn known_toml_parses_and_every_entry_has_a_reason() {
         let file = "tests/differential/known.toml";
         let permitted: Permitted<RecordEntry> = Permitted::parse(file, RECORDS).unwrap();
         assert!(
@@ -161,6 +169,24 @@ mod tests {
                 .uses()
                 .all(|(uses, entry)| uses == 0 && !entry.reason.is_empty())
         );
+    }
+
+    #[test]
+    fn values_are_permitted_in_pairs() {
+        let text = "[[difference]]\ntests = [\"t\"]\nrecords = [\"*\"]\nfields = [\"items\"]\n\
+                    values = [[\"2\", \"1\"], [\"3\", \"2\"]]\nreason = \"r\"\n";
+        let mut permitted: Permitted<RecordEntry> = Permitted::parse("t", text).unwrap();
+        let mut permits = |kernel: &str, tollgate: &str| {
+            permitted.permits_difference(&Difference {
+                call: "execve".into(),
+                record: "SYSCALL".into(),
+                field: "items".into(),
+                kernel: Some(kernel.into()),
+                tollgate: Some(tollgate.into()),
+            })
+        };
+        assert!(permits("2", "1") && permits("3", "2"));
+        assert!(!permits("3", "1") && !permits("2", "2"));
     }
 
     #[test]
