@@ -21,7 +21,7 @@ mod tests {
 
     use audit::ids::Arch;
     use audit::ids::Dialect;
-    use audit::rule::auditctl::{self, Invocation, Request};
+    use audit::rule::auditctl::{self, CliRequest, Invocation};
     use audit::rule::{Command, Severity, parse_file, parse_line, print};
     use bstr::{BString, ByteSlice as _};
 
@@ -181,7 +181,9 @@ mod tests {
 
     fn listing(answer: &Invocation, dialect: Dialect) -> BString {
         let rules = answer.requests.iter().filter_map(|request| match request {
-            Request::Command(Command::Add { rule, .. }) => Some(print(rule, Arch::X86_64, dialect)),
+            CliRequest::Command(Command::Add { rule, .. }) => {
+                Some(print(rule, Arch::X86_64, dialect))
+            }
             _ => None,
         });
         bstr::join("\n", rules).trim().into()
@@ -363,7 +365,7 @@ mod tests {
             let refused = REFUSED_BY_THE_KERNEL
                 .iter()
                 .any(|part| input.contains_str(part));
-            let [Request::Command(command)] = answer.requests.as_slice() else {
+            let [CliRequest::Command(command)] = answer.requests.as_slice() else {
                 continue;
             };
             let (found, findings) = parse_line(input, &GoldenHost);

@@ -15,7 +15,7 @@ mod tests {
     use audit::ids::Dialect;
     use audit::plan::lint::lint;
     use audit::plan::rule_list::RuleList;
-    use audit::rule::auditctl::{self, PARAMETER_ERROR, Request};
+    use audit::rule::auditctl::{self, CliRequest, PARAMETER_ERROR};
     use audit::rule::{
         Command, Diagnostic, Field, FieldTest, List, Rule, RuleHost, Severity, Value, parse_file,
         print,
@@ -163,7 +163,7 @@ mod tests {
                     BStr::new(text),
                     answer.messages
                 );
-                let Some(Request::Command(last)) = answer.requests.last() else {
+                let Some(CliRequest::Command(last)) = answer.requests.last() else {
                     panic!("{:?} is not a command to auditctl", BStr::new(text));
                 };
                 let [found, expected] = [&loaded.command, last].map(without_perm_syscalls);
@@ -185,7 +185,7 @@ mod tests {
                 assert_eq!(answer.messages.last().unwrap(), PARAMETER_ERROR);
             }
             for request in &answer.requests {
-                let Request::Command(Command::Add { rule, .. }) = request else {
+                let CliRequest::Command(Command::Add { rule, .. }) = request else {
                     continue;
                 };
                 assert_eq!(answer.status, 0, "{answer:?}");
@@ -213,7 +213,7 @@ mod tests {
     fn assert_listing_parses(text: &BStr) {
         let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').collect();
         let answer = auditctl::arguments(&words, Dialect::V4, &TestHost);
-        if let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() {
+        if let [CliRequest::Command(Command::Add { rule, .. })] = answer.requests.as_slice() {
             assert_eq!(print(rule, Arch::X86_64, Dialect::V4), text);
         }
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use netlink::{AuditSettings, AuditSocket};
+use netlink::{AuditSocket, KernelAuditSettings};
 
 use super::daemon::{Daemon, wait_until, wait_until_settled};
 use super::machine::{cpu_time, kauditd_pid, peak_memory, resident_without_ring};
@@ -73,7 +73,7 @@ enum RunningAuditor {
 }
 
 /// Settings that do not limit the kernel's audit, as on a server configured not to lose events.
-const AUDIT_SETTINGS: AuditSettings = AuditSettings {
+const AUDIT_SETTINGS: KernelAuditSettings = KernelAuditSettings {
     enabled: 0,
     failure: 1,
     rate_limit: 0,
@@ -218,7 +218,7 @@ fn kernel_audit(
 
 fn enable(control: &AuditSocket) -> anyhow::Result<()> {
     control
-        .set_settings(&AuditSettings {
+        .set_settings(&KernelAuditSettings {
             enabled: 1,
             ..AUDIT_SETTINGS
         })

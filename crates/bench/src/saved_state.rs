@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use netlink::{AuditSettings, AuditSocket};
+use netlink::{AuditSocket, KernelAuditSettings};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ impl SavedState {
         if status.settings.enabled == 2 {
             bail!("the kernel's audit is locked (-e 2) until the next boot: it cannot be measured");
         }
-        let AuditSettings {
+        let KernelAuditSettings {
             enabled,
             failure,
             rate_limit,
@@ -152,7 +152,7 @@ impl SavedState {
             return Ok(());
         };
         let control = AuditSocket::open().context("cannot open an audit socket")?;
-        let settings = AuditSettings {
+        let settings = KernelAuditSettings {
             enabled: audit.enabled,
             failure: audit.failure,
             rate_limit: audit.rate_limit,

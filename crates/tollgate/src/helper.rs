@@ -17,7 +17,7 @@ mod protocol;
 mod server;
 
 pub(crate) use client::{HelperClient, LaunchedProgram};
-pub(crate) use protocol::{Program, ProgramSignal, Runlevel};
+pub(crate) use protocol::{HelperProgram, ProgramSignal, Runlevel};
 pub(crate) use server::serve;
 
 /// Name of the helper's command.

@@ -8,10 +8,10 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::{Action, Field, List, Op, Rule, SyscallMask};
 use crate::table;
 
-use super::prepare::{Condition, Outcome, Prepared, SyscallTraits, prepare, prepare_fork};
+use super::prepare::{Condition, ConditionResult, Prepared, SyscallTraits, prepare, prepare_fork};
 use super::rule_list::RuleEntry;
 use super::task_list::TaskState;
-use super::unsupported::Refusal;
+use super::unsupported::UnsupportedReason;
 use super::uring::URING_OPS;
 use super::{
     Facts, Operand, Plan, PlannedRule, RuleId, Slot, SyscallId, SyscallPlan, Test, UnsupportedRule,
@@ -29,7 +29,7 @@ impl Plan {
     #[must_use]
     pub fn compile(rules: impl IntoIterator<Item = RuleEntry>, arches: &[Arch]) -> Self {
         let mut plan = Self::default();
-        let mut watches = Watches::default();
+        let mut watches = WatchedPaths::default();
         let mut prepared = Vec::new();
         for listed in rules {
             match listed.rule.list {
@@ -70,14 +70,14 @@ impl Plan {
                 }
             } else {
                 let reason = format!("a plan holds at most {} rules", Self::MAX_RULES);
-                Err(Refusal::of(&listed.rule, reason))
+                Err(UnsupportedReason::of(&listed.rule, reason))
             };
             match conditions {
                 Ok(conditions) => {
                     prepared.push(conditions);
                     plan.rules.push(planned(listed));
                 }
-                Err(Refusal {
+                Err(UnsupportedReason {
                     loses_records,
                     reason,
                 }) => {
@@ -101,12 +101,12 @@ impl Plan {
 
 /// Watched paths by index.
 #[derive(Default)]
-struct Watches {
+struct WatchedPaths {
     paths: Vec<BString>,
     numbers: HashMap<BString, WatchId>,
 }
 
-impl Watches {
+impl WatchedPaths {
     /// Index of a path; `None` when all indexes are taken.
     fn index(&mut self, path: BString) -> Option<WatchId> {
         if let Some(&id) = self.numbers.get(&path) {
@@ -264,13 +264,13 @@ fn remaining_tests(conditions: &[Condition], traits: &SyscallTraits) -> Option<V
     let mut tests = Vec::new();
     for condition in conditions {
         match condition.on(traits) {
-            Outcome::Holds => {}
-            Outcome::Fails => return None,
-            Outcome::Ask(test) if tests.iter().any(|&other| contradict(test, other)) => {
+            ConditionResult::Holds => {}
+            ConditionResult::Fails => return None,
+            ConditionResult::Ask(test) if tests.iter().any(|&other| contradict(test, other)) => {
                 return None;
             }
-            Outcome::Ask(test) if tests.contains(&test) => {}
-            Outcome::Ask(test) => tests.push(test),
+            ConditionResult::Ask(test) if tests.contains(&test) => {}
+            ConditionResult::Ask(test) => tests.push(test),
         }
     }
     Some(tests)

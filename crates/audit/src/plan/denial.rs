@@ -29,7 +29,7 @@ impl Plan {
                     line,
                     loses_records: true,
                     reason: format!(
-                        "`[on_loss] deny` names its key `{key}`, but it cannot deny: {reason}"
+                        "its syscalls cannot be denied, as `[on_loss] deny` requires for key `{key}`: {reason}"
                     ),
                 });
             }
@@ -83,7 +83,7 @@ impl Plan {
         if any {
             Ok(())
         } else {
-            Err("none of its syscalls can be denied".to_owned())
+            Err("the kernel has no hook to refuse them".to_owned())
         }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
                 "-a always,exit -F arch=b64 -S chmod -C uid!=obj_uid -k deny",
                 "obj_uid",
             ),
-            ("-a always,exit -F arch=b64 -S getpid -k deny", "nothing"),
+            ("-a always,exit -F arch=b64 -S getpid -k deny", "no hook"),
         ] {
             let plan = denied(&[rule]);
             let [refused] = plan.unsupported.as_slice() else {

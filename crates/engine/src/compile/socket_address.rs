@@ -19,8 +19,8 @@ pub(super) fn sockaddr_source(syscall_id: SyscallId) -> u8 {
                 | match place {
                     SockaddrSource::Argument(4) => abi::ADDRESS_FIFTH,
                     SockaddrSource::Argument(_) => abi::ADDRESS_SECOND,
-                    SockaddrSource::Message => abi::ADDRESS_MSGHDR,
-                    SockaddrSource::Messages => abi::ADDRESS_MMSGHDR,
+                    SockaddrSource::Msghdr => abi::ADDRESS_MSGHDR,
+                    SockaddrSource::Mmsghdr => abi::ADDRESS_MMSGHDR,
                 }
         }
     }

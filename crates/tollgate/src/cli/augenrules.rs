@@ -60,7 +60,7 @@ enum Outcome {
     NoDirectory,
     NoChange,
     WouldChange,
-    Written,
+    Updated,
 }
 
 /// Merges the files, writes the result if it differs from the output file, and has it loaded with `--load`.
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "Rules have changed and should be updated".to_owned(),
             Exit::Success,
         ),
-        Outcome::Written => (String::new(), Exit::Success),
+        Outcome::Updated => (String::new(), Exit::Success),
     };
     if !message.is_empty() {
         print(&message)?;
@@ -137,7 +137,7 @@ fn merge(args: &Args) -> anyhow::Result<Outcome> {
     }
     write(&args.output, before.as_deref(), &merged)
         .with_context(|| format!("cannot write `{shown}`"))?;
-    Ok(Outcome::Written)
+    Ok(Outcome::Updated)
 }
 
 /// Reads the rule files of a directory, in the order in which they are merged. Hidden files are skipped.
@@ -218,7 +218,7 @@ mod tests {
         }
         assert_eq!(go(true), Outcome::WouldChange);
         assert!(!at("audit.rules").exists());
-        assert_eq!(go(false), Outcome::Written);
+        assert_eq!(go(false), Outcome::Updated);
         let text = fs::read_to_string(at("audit.rules")).unwrap();
         let rest = text.split_once('\n').unwrap().1;
         assert_eq!(rest, "-D\n\n\n-w /a -p w\n-w /b -p w\n-e 2\n");
@@ -231,7 +231,7 @@ mod tests {
         assert!(!at("audit.rules.prev").exists() && !at("audit.rules.new").exists());
 
         fs::write(at("rules.d/11-c.rules"), "-i\n").unwrap();
-        assert_eq!(go(false), Outcome::Written);
+        assert_eq!(go(false), Outcome::Updated);
         assert_eq!(fs::read_to_string(at("audit.rules.prev")).unwrap(), text);
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use audit::conf::auditd::{OverflowAction, Settings};
-use audit::conf::plugin::{Plugin, Program};
+use audit::conf::plugin::{Plugin, PluginProgram};
 use audit::rule::{Diagnostic, Severity};
 use bstr::{BString, ByteSlice as _};
 
@@ -186,9 +186,9 @@ fn plugin_summary(settings: &Plugin) -> String {
         "not active"
     };
     match &settings.program {
-        Program::File(path) if path.is_empty() => format!("; {active}"),
-        Program::File(path) => format!("; {active}, runs {path}"),
-        Program::Socket => format!("; {active}, a socket of the daemon"),
+        PluginProgram::File(path) if path.is_empty() => format!("; {active}"),
+        PluginProgram::File(path) => format!("; {active}, runs {path}"),
+        PluginProgram::Socket => format!("; {active}, a socket of the daemon"),
     }
 }
 
@@ -229,9 +229,9 @@ mod tests {
         let mut fed = Plugin::default();
         assert_eq!(plugin_summary(&fed), "; not active");
         fed.active = true;
-        fed.program = Program::File("/sbin/x".into());
+        fed.program = PluginProgram::File("/sbin/x".into());
         assert_eq!(plugin_summary(&fed), "; active, runs /sbin/x");
-        fed.program = Program::Socket;
+        fed.program = PluginProgram::Socket;
         assert_eq!(plugin_summary(&fed), "; active, a socket of the daemon");
         assert!(is_plugin_file(Path::new("/x/plugins.d/a.conf")));
     }

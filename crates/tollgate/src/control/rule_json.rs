@@ -173,7 +173,7 @@ fn parse_field(name: &str) -> Result<Field, String> {
 mod tests {
     use audit::ids::Dialect;
     use audit::rule::Command;
-    use audit::rule::auditctl::{Request, arguments};
+    use audit::rule::auditctl::{CliRequest, arguments};
 
     use super::*;
     use crate::host::ThisMachine;
@@ -182,7 +182,7 @@ mod tests {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let answer = arguments(&words, Dialect::V4, &ThisMachine);
         match answer.requests.as_slice() {
-            [Request::Command(Command::Add { rule, .. })] => rule.clone(),
+            [CliRequest::Command(Command::Add { rule, .. })] => rule.clone(),
             _ => panic!("{line}: {:?}", answer.messages),
         }
     }

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
+use netlink::{AuditSocket, AuditSummary, KernelAuditSettings, RecordStream};
 use nix::errno::Errno;
 
 use crate::config::tollgate_toml::KernelRecordsMode;
@@ -166,7 +166,7 @@ impl KernelAudit {
                 .add_never_task()
                 .context("cannot load `-a never,task`, which keeps new tasks free of the kernel's syscall auditing")?;
         }
-        self.set(AuditSettings {
+        self.set(KernelAuditSettings {
             enabled: ON,
             backlog_limit: status.settings.backlog_limit.max(BACKLOG_LIMIT),
             // No task waits for a reader.
@@ -188,7 +188,7 @@ impl KernelAudit {
         if settings.enabled == enabled {
             return Ok(());
         }
-        self.set(AuditSettings {
+        self.set(KernelAuditSettings {
             enabled,
             ..settings
         })
@@ -275,14 +275,14 @@ impl KernelAudit {
         messages.backlog = self.control.status().map_or(0, |status| status.backlog);
     }
 
-    fn settings(&self) -> anyhow::Result<AuditSettings> {
+    fn settings(&self) -> anyhow::Result<KernelAuditSettings> {
         let status = self.control.status();
         Ok(status
             .context("cannot read the status of the kernel's audit")?
             .settings)
     }
 
-    fn set(&self, settings: AuditSettings) -> anyhow::Result<()> {
+    fn set(&self, settings: KernelAuditSettings) -> anyhow::Result<()> {
         self.control
             .set_settings(&settings)
             .context("cannot change the kernel's audit")
@@ -335,7 +335,7 @@ fn restore(control: &AuditSocket, saved: &mut SavedStateFile) {
         return;
     };
     let restored = control.status().and_then(|status| {
-        control.set_settings(&AuditSettings {
+        control.set_settings(&KernelAuditSettings {
             enabled: before.enabled,
             backlog_limit: before.backlog_limit,
             backlog_wait_time: before.backlog_wait_time,

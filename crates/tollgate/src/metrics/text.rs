@@ -10,7 +10,7 @@ use crate::control::protocol::{Counts, Run, Status};
 
 /// Encodes all metrics of a daemon.
 pub(super) fn of(status: &Status) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     text.state(status);
     text.events(status);
     if !status.runs.is_empty() {
@@ -21,12 +21,12 @@ pub(super) fn of(status: &Status) -> String {
 
 /// Metrics text.
 #[derive(Default)]
-struct Text(String);
+struct MetricsText(String);
 
 /// Labels and values.
 type Samples = Vec<(String, f64)>;
 
-impl Text {
+impl MetricsText {
     fn put(&mut self, name: &str, kind: &str, help: &str, samples: &Samples) {
         // Writing to a string cannot fail.
         let _ok = write!(

@@ -43,7 +43,7 @@ pub(crate) enum RingCommand {
     /// Lock the BPF objects.
     Lock(Box<LockRequest>),
     /// Write a record into the event stream.
-    Record(Record),
+    Record(RecordBody),
     /// Answer when all events so far are in the log.
     Flush(Sender<FlushResult>),
     /// Answer the counters.
@@ -56,7 +56,7 @@ pub(crate) enum RingCommand {
 
 /// Text of a record without its stamp.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct RecordBody {
     pub(crate) kind: MsgType,
     pub(crate) body: Vec<u8>,
 }
@@ -160,7 +160,7 @@ impl RingCommands {
     /// # Errors
     /// The pipeline has ended, or the log is too slow.
     pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
-        self.send(RingCommand::Record(Record { kind, body }))
+        self.send(RingCommand::Record(RecordBody { kind, body }))
     }
 
     /// Waits until every event matched so far is in the log.
@@ -334,7 +334,7 @@ mod tests {
         answer.send(RingStats::default()).unwrap();
         assert!(accounts.is_answered(SHORT), "the answer is lost");
         let record = || {
-            RingCommand::Record(Record {
+            RingCommand::Record(RecordBody {
                 kind: MsgType::USER,
                 body: Vec::new(),
             })

@@ -42,7 +42,7 @@ pub(crate) use suspension::Suspension;
 use system::RunId;
 
 use crate::helper::HelperClient;
-use crate::sinks::plugins::{Dispatcher, Lines};
+use crate::sinks::plugins::{Dispatcher, LineFormat};
 
 /// An open log with its settings.
 pub(crate) struct AuditLog {
@@ -242,9 +242,9 @@ impl AuditLog {
             return;
         }
         let lines = if self.config.is_plain() {
-            Lines::Raw
+            LineFormat::Raw
         } else {
-            Lines::Formatted
+            LineFormat::Formatted
         };
         let full = self.dispatcher.push(text, lines, events);
         if !full.is_empty() {

@@ -26,7 +26,7 @@ use crate::config::plugins::read_all;
 use crate::helper::HelperClient;
 use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
-pub(crate) use chunk::Lines;
+pub(crate) use chunk::LineFormat;
 pub(crate) use plugin_losses::{PluginLoss, PluginLosses};
 pub(crate) use plugin_queue::Loss;
 use plugin_queue::PluginQueue;
@@ -63,7 +63,7 @@ impl Dispatcher {
     }
 
     /// Dispatches whole events to all plugins. Returns the names of plugins whose queue became full.
-    pub(crate) fn push(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
+    pub(crate) fn push(&mut self, log: &[u8], lines: LineFormat, events: u64) -> Vec<String> {
         if self.suspended {
             for queue in &self.queues {
                 queue.count_lost(Loss::Suspended, events);

@@ -137,7 +137,7 @@ pub(crate) fn restart_keeps_the_locked_log() {
         if conf.is_some() && !told.is_empty() {
             let (key, _) = told[0].split_once(' ').unwrap();
             daemon.signal(Signal::SIGHUP);
-            daemon.wait_for_line(&format!("`{key}` stays as it is"));
+            daemon.wait_for_line(&format!("`-e 2` locked `{key}`"));
         }
         test_dir.workload().burst(&file, 10);
         bursts += 1;

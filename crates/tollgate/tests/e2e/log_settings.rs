@@ -300,7 +300,7 @@ pub(crate) fn locked_log_is_the_one_in_use() {
     assert_eq!(daemon.auditctl(&["-e", "2"]).code, Some(0));
     assert_eq!(daemon.status()["log"], other.to_str().unwrap());
     hang_up(&daemon, &first, &other, "state=no-change");
-    daemon.wait_for_line("`log_file` stays as it is");
+    daemon.wait_for_line("`-e 2` locked `log_file`");
     hang_up(
         &daemon,
         &moved.replace("RAW", "ENRICHED"),

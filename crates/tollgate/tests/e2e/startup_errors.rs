@@ -65,7 +65,7 @@ pub(crate) fn undeniable_syscalls_are_reported() {
     for (rule, word) in [
         (
             "-S mkdir -F success=1 -k deny",
-            "`success` is known only when",
+            "`success` is known only after the syscall",
         ),
         ("-S mkdir -k deny", "need the engine fentry"),
     ] {

@@ -15,7 +15,7 @@ use audit::ids::{Arch, MsgType};
 use audit::rule::{Insertion, Op, Rule, RuleHost, Value, parse_line};
 use audit::table;
 use bstr::ByteSlice as _;
-use netlink::{AuditSettings, AuditSocket, KernelRecord, RecordStream};
+use netlink::{AuditSocket, KernelAuditSettings, KernelRecord, RecordStream};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 const AUDITCTL: &str = "/usr/sbin/auditctl";
@@ -44,7 +44,7 @@ pub(crate) struct KernelAudit {
     lost: u32,
     log: Vec<u8>,
     /// Settings to restore.
-    before: AuditSettings,
+    before: KernelAuditSettings,
 }
 
 impl KernelAudit {
@@ -70,7 +70,7 @@ impl KernelAudit {
             .records
             .set_socket_buffer(SOCKET_BYTES)
             .context("cannot enlarge the audit socket")?;
-        let mut settings = AuditSettings {
+        let mut settings = KernelAuditSettings {
             failure: 0,
             rate_limit: 0,
             backlog_limit: BACKLOG_RECORDS,
@@ -157,7 +157,7 @@ impl KernelAudit {
         added.with_context(|| format!("cannot add {line}"))
     }
 
-    fn set(&self, settings: &AuditSettings) -> anyhow::Result<()> {
+    fn set(&self, settings: &KernelAuditSettings) -> anyhow::Result<()> {
         let set = self.control.set_settings(settings);
         set.with_context(|| format!("cannot set {settings:?}"))
     }

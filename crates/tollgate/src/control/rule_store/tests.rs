@@ -5,7 +5,7 @@ mod reload;
 use audit::ids::Dialect;
 use audit::plan::labels::SecurityModule;
 use audit::rule::Command;
-use audit::rule::auditctl::{Request as Asked, arguments};
+use audit::rule::auditctl::{CliRequest, arguments};
 use tempfile::TempDir;
 
 use super::*;
@@ -185,7 +185,7 @@ fn form(line: &str) -> RuleJson {
         .requests
         .as_slice()
     {
-        [Asked::Command(Command::Add { rule, .. })] => RuleJson::new(rule),
+        [CliRequest::Command(Command::Add { rule, .. })] => RuleJson::new(rule),
         _ => panic!("{line}"),
     }
 }

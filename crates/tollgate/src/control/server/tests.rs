@@ -193,9 +193,9 @@ fn listen_requires_a_private_directory() {
     assert!(refusal(Path::new("control")).contains("absolute path"));
 
     std::fs::write(path("file"), "").unwrap();
-    assert!(refusal(&path("file")).contains("no socket"));
+    assert!(refusal(&path("file")).contains("not a socket"));
     symlink(path("file"), path("link")).unwrap();
-    assert!(refusal(&path("link")).contains("no socket"));
+    assert!(refusal(&path("link")).contains("not a socket"));
     assert!(path("file").exists());
 
     let server = Server::listen(&path("private/control")).unwrap();

@@ -16,14 +16,14 @@ const MOST: usize = 4096;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Identity and modification time of a file.
-type Stamp = Option<(u64, i64, i64)>;
+type FileStamp = Option<(u64, i64, i64)>;
 
 /// The cache.
 #[derive(Debug)]
 pub(crate) struct NameCache {
     users: HashMap<u32, Option<Vec<u8>>>,
     groups: HashMap<u32, Option<Vec<u8>>>,
-    files: [Stamp; 2],
+    files: [FileStamp; 2],
     looked: Instant,
 }
 
@@ -80,7 +80,7 @@ fn known(
     cache.entry(id).or_insert_with(|| ask(id)).as_deref()
 }
 
-fn stamps() -> [Stamp; 2] {
+fn stamps() -> [FileStamp; 2] {
     ["/etc/passwd", "/etc/group"].map(|path| {
         let about = std::fs::metadata(path).ok()?;
         Some((about.ino(), about.mtime(), about.mtime_nsec()))

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 
 use bstr::BStr;
 
-use crate::helper::{HelperClient, LaunchedProgram, Program, Runlevel};
+use crate::helper::{HelperClient, HelperProgram, LaunchedProgram, Runlevel};
 use crate::host::SENDMAIL;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{Priority, emit, stderr_is_journal};
@@ -66,7 +66,7 @@ impl LocalSystem {
     }
 
     /// Starts a program. Reports a failure.
-    fn start(&mut self, name: &BStr, program: Program) -> Option<RunId> {
+    fn start(&mut self, name: &BStr, program: HelperProgram) -> Option<RunId> {
         match self.helper.as_ref()?.run(program) {
             Ok((launched, _no_input)) => {
                 self.started = self.started.wrapping_add(1);
@@ -107,7 +107,7 @@ impl System for LocalSystem {
     }
 
     fn mail(&mut self, _to: &BStr, subject: &str, text: &str) {
-        let letter = Program::Mail {
+        let letter = HelperProgram::Mail {
             subject: subject.to_owned(),
             text: text.to_owned(),
         };
@@ -115,7 +115,7 @@ impl System for LocalSystem {
     }
 
     fn run(&mut self, program: &BStr) -> Option<RunId> {
-        self.start(program, Program::Action(JsonBytes::new(program)))
+        self.start(program, HelperProgram::Action(JsonBytes::new(program)))
     }
 
     fn has_running_program(&self) -> bool {
@@ -138,6 +138,6 @@ impl System for LocalSystem {
             SyslogSeverity::Alert,
             &format!("changing the runlevel to {name}"),
         );
-        self.start("init".into(), Program::Init(to));
+        self.start("init".into(), HelperProgram::Init(to));
     }
 }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use audit::conf::plugin::{Plugin, Program};
+use audit::conf::plugin::{Plugin, PluginProgram};
 use crossbeam_channel::{Sender, unbounded};
 
 use super::chunk::Chunk;
@@ -129,7 +129,7 @@ impl PluginQueue {
         let its_own = Arc::clone(&shared);
         let its_name = name.to_owned();
         let mut plugin_writer = match &plugin.program {
-            Program::File(path) => PluginWriter::Process(Box::new(Process::new(
+            PluginProgram::File(path) => PluginWriter::Process(Box::new(Process::new(
                 name,
                 path.as_ref(),
                 &plugin,
@@ -137,7 +137,7 @@ impl PluginQueue {
                     .context("there is no helper process to start programs")?
                     .clone(),
             ))),
-            Program::Socket => PluginWriter::Socket(Socket::bind(&plugin)?),
+            PluginProgram::Socket => PluginWriter::Socket(Socket::bind(&plugin)?),
         };
         let thread = thread::Builder::new()
             .name("tlg-plugin".to_owned())
@@ -259,7 +259,7 @@ impl PluginWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chunk::Lines;
+    use super::super::chunk::LineFormat;
     use super::*;
 
     /// A plugin that reads nothing, and whose configuration is reloaded.
@@ -277,7 +277,7 @@ mod tests {
         };
         let line = |bytes: usize| {
             let line = format!("type=USER msg=audit(1.000:1): {}\n", "x".repeat(bytes));
-            Arc::new(Chunk::new(line.as_bytes(), Lines::Raw, 1))
+            Arc::new(Chunk::new(line.as_bytes(), LineFormat::Raw, 1))
         };
         let (short, long) = (line(1), line(2 * ENTRY_BYTES));
         let given = |queue: &mut PluginQueue, chunk, times: u32| {

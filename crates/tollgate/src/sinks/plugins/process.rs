@@ -15,7 +15,7 @@ use crossbeam_channel::after;
 
 use super::chunk::Chunk;
 use super::plugin_queue::{Loss, QueueState};
-use crate::helper::{HelperClient, LaunchedProgram, Program, ProgramSignal};
+use crate::helper::{HelperClient, HelperProgram, LaunchedProgram, ProgramSignal};
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 
@@ -31,7 +31,7 @@ const BETWEEN_WRITES: Duration = Duration::from_millis(250);
 pub(super) struct Process {
     name: String,
     helper: HelperClient,
-    program: Program,
+    program: HelperProgram,
     format: PluginFormat,
     starts: u32,
     /// It ended too often, or cannot be started.
@@ -94,7 +94,7 @@ impl Process {
         Self {
             name: name.to_owned(),
             helper,
-            program: Program::Plugin {
+            program: HelperProgram::Plugin {
                 file: name.to_owned(),
                 path: JsonBytes::new(path),
                 args: plugin.args.iter().map(|arg| JsonBytes::new(arg)).collect(),
@@ -263,13 +263,13 @@ fn last_start(bytes: &[u8], at: usize, format: PluginFormat) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chunk::Lines;
+    use super::super::chunk::LineFormat;
     use super::*;
 
     #[test]
     fn truncated_record_is_written_again() {
         let log = b"type=CWD msg=audit(1.000:7): y\ntype=CWD msg=audit(1.000:8): z\n";
-        let chunk = Chunk::new(log, Lines::Formatted, 2);
+        let chunk = Chunk::new(log, LineFormat::Formatted, 2);
         let second = b"type=CWD msg=audit(1.000:7): y\n".len();
         let start = |at| last_start(chunk.string(), at, PluginFormat::String);
         assert_eq!(

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use audit::conf::plugin::{Plugin, PluginFormat, Program};
+use audit::conf::plugin::{Plugin, PluginFormat, PluginProgram};
 use bstr::{BString, ByteSlice as _};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -183,7 +183,7 @@ fn words(plugin: &Plugin) -> Option<(&BString, &BString, &[BString])> {
 /// Directory of the socket, for an active socket plugin.
 pub(super) fn directory(plugin: &Plugin) -> Option<PathBuf> {
     let (_, path, _) = words(plugin)?;
-    let is_socket = plugin.active && plugin.program == Program::Socket;
+    let is_socket = plugin.active && plugin.program == PluginProgram::Socket;
     let parent = path.to_path().ok()?.parent()?;
     is_socket.then(|| parent.to_owned())
 }
@@ -217,13 +217,13 @@ mod tests {
 
     use audit::conf::plugin::parse;
 
-    use super::super::chunk::Lines;
+    use super::super::chunk::LineFormat;
     use super::*;
 
     /// One event longer than a socket buffer.
     fn long() -> Chunk {
         let line = b"type=CWD msg=audit(1.000:7): y\n";
-        Chunk::new(&line.repeat((8 << 20) / line.len()), Lines::Raw, 1)
+        Chunk::new(&line.repeat((8 << 20) / line.len()), LineFormat::Raw, 1)
     }
 
     fn socket(directory: &Path) -> (Socket, PathBuf) {

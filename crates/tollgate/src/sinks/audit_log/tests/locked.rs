@@ -37,7 +37,7 @@ fn locked_log_keeps_old_logs_and_names_the_refused_setting() {
         assert!(!test.log.configure(Some(config), SignalSender::this()));
         let actions = test.actions.take();
         assert!(
-            actions[0].contains(&format!("`{key}` stays")),
+            actions[0].contains(&format!("locked `{key}`")),
             "{actions:?}"
         );
     }
