@@ -2,6 +2,8 @@
 //!
 //! Tests compare the layout with the BTF of the built object, and the constants with the text of `wire.h`.
 
+pub(crate) mod watch;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
@@ -196,47 +198,6 @@ pub(crate) struct WireTest {
     pub(crate) _pad: u32,
 }
 
-#[derive(
-    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq, Hash,
-)]
-#[repr(C)]
-pub(crate) struct WireInodeKey {
-    pub(crate) ino: u64,
-    pub(crate) dev: u32,
-    pub(crate) half: u32,
-}
-
-#[derive(
-    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
-)]
-#[repr(C)]
-pub(crate) struct WireIdentity {
-    pub(crate) ino: u64,
-    pub(crate) dev: u32,
-    pub(crate) generation: u32,
-}
-
-#[derive(
-    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
-)]
-#[repr(C)]
-pub(crate) struct WireInodeWatch {
-    pub(crate) watch: u32,
-    pub(crate) sole_name: u32,
-    pub(crate) generation: u32,
-    pub(crate) _pad: u32,
-}
-
-#[derive(
-    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
-)]
-#[repr(C)]
-pub(crate) struct WireNameWatch {
-    pub(crate) watch: u32,
-    pub(crate) sole_name: u32,
-    pub(crate) led_to: [WireIdentity; 2],
-}
-
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub(crate) struct WireEvent {
@@ -329,6 +290,7 @@ mod tests {
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize as _};
 
+    use super::watch::{WireIdentity, WireInodeKey, WireInodeWatch, WireNameWatch};
     use super::*;
 
     /// Layout of one struct: name in `wire.h`, size, and members with their offsets.

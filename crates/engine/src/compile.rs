@@ -277,20 +277,15 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
             if test.operand == Operand::Field(Field::SaddrFam) {
                 all.push(socket_address::has_sockaddr_test());
             }
-            let test = wire_test(test);
-            let by_name = matches!(test.kind, abi::TEST_PATH | abi::TEST_DIR);
-            all.push(WireTest {
-                word: if by_name && slot.action == Action::Never {
-                    TRUSTED_NAMES
-                } else {
-                    test.word
-                },
-                ..test
-            });
+            all.push(wire_test(test));
         }
         let next = u32::try_from(all.len() + 1).unwrap_or(u32::MAX);
         for test in all.iter_mut().skip(first) {
             test.on_false = next;
+            if slot.action == Action::Never && [abi::TEST_PATH, abi::TEST_DIR].contains(&test.kind)
+            {
+                test.word = TRUSTED_NAMES;
+            }
         }
         let keep = if slot.action == Action::Always {
             abi::RECORD

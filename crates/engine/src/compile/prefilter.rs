@@ -44,7 +44,7 @@ fn position(fingerprint: u32) -> (usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::WireInodeKey;
+    use crate::abi::watch::WireInodeKey;
     use crate::compile::watch_hash::HashKey;
 
     fn contains(table: &FingerprintTable, fingerprint: u32) -> bool {

@@ -9,7 +9,7 @@ use std::io::Read as _;
 
 use bstr::ByteSlice as _;
 
-use crate::abi::{WireIdentity, WireInodeKey};
+use crate::abi::watch::{WireIdentity, WireInodeKey};
 
 /// 2^64 divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

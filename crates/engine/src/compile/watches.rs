@@ -8,7 +8,8 @@ use bstr::{BString, ByteSlice as _};
 
 use super::prefilter::WatchPrefilter;
 use super::watch_hash::HashKey;
-use crate::abi::{NO_FINGERPRINT, WireIdentity, WireInodeKey, WireInodeWatch, WireNameWatch};
+use crate::abi::NO_FINGERPRINT;
+use crate::abi::watch::{WireIdentity, WireInodeKey, WireInodeWatch, WireNameWatch};
 
 /// Contents of the watch maps.
 #[derive(Debug, Default)]

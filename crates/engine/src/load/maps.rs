@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
-use crate::abi::{self, WireInodeKey, WireSyscall, WireTest};
+use crate::abi::watch::WireInodeKey;
+use crate::abi::{self, WireSyscall, WireTest};
 use crate::compile::CompiledPlan;
 use crate::compile::watches::Watches;
 use crate::epoch::Epoch;
