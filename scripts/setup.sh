@@ -27,7 +27,7 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # util-linux-extra   fincore, which reports what the page cache holds of a log
 # groff-base         checks the manual pages
 # fio sysbench       workloads of `tollgate bench`
-# chromium-headless-shell   looks at the page that it writes
+# chromium-headless-shell   renders its HTML report in a test
 # systemd            systemd-analyze verifies the unit
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 packages="$packages groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs checkpolicy bpftool"

@@ -160,7 +160,7 @@ check 'enable: active' [ "$(show ActiveState)" = active ]
 check 'enable: engine fentry' logged 'engine fentry'
 check 'enable: confined' logged 'confined: '
 check 'enable: pinned' logged 'pinned in'
-check 'enable: systemd shows the state' [ "$(show StatusText)" = 'auditing with the engine fentry' ]
+check 'enable: systemd shows the state' [ "$(show StatusText)" = 'auditing with engine fentry' ]
 
 # -- events
 echo x >$watched/first
@@ -177,11 +177,26 @@ echo x >/srv/other/second
 check 'reload: the new rules record events' soon found other 'name="/srv/other/second"'
 set_mark
 echo '-w' >/etc/audit/rules.d/70-wrong.rules
-systemctl reload tollgate
+check 'reload: wrong rules make it fail' fails systemctl reload tollgate
 check 'reload: wrong rules are reported' soon logged 'the old rules stay in force'
 check 'reload: wrong rules change nothing' sh -c 'tollgate auditctl -l | grep -e "-k other"'
+check 'reload: the daemon stays active' [ "$(show ActiveState)" = active ]
+check 'reload: systemd shows the refusal' sh -c 'systemctl status tollgate | grep "FILES REFUSED"'
+check 'reload: the exit status of status is 3' sh -c 'tollgate status; [ $? -eq 3 ]'
+
+# -- restart with wrong rules
+set_mark
+check 'wrong rules: restart' systemctl restart tollgate
+check 'wrong rules: active' [ "$(show ActiveState)" = active ]
+check 'wrong rules: reported' soon logged 'starting with the last good rules'
+echo x >/srv/other/third
+check 'wrong rules: the last good ones record events' soon found other 'name="/srv/other/third"'
+check 'wrong rules: stop' systemctl stop tollgate
+check 'wrong rules: start' systemctl start tollgate
+check 'wrong rules: the last good ones are loaded' sh -c 'tollgate auditctl -l | grep -e "-k other"'
 rm /etc/audit/rules.d/70-wrong.rules
-systemctl reload tollgate
+check 'wrong rules: corrected by a reload' systemctl reload tollgate
+check 'wrong rules: status is good again' tollgate status
 check 'journal: lines have their priority' priorities
 
 # -- restart, kill, watchdog, reinstalled package: no event is lost
@@ -269,7 +284,16 @@ echo '-w /srv/third -p wa -k third' >/etc/audit/rules.d/70-third.rules
 check 'alternatives: augenrules --load' augenrules --load
 check 'alternatives: augenrules loads into tollgate' sh -c 'auditctl -l | grep -e "-k third"'
 
-# -- remove
+# -- remove, in the worst state: killed, with programs attached and the kernel's audit enabled
+mkdir -p /run/systemd/system/tollgate.service.d
+printf '[Service]\nRestart=no\n' >/run/systemd/system/tollgate.service.d/restart.conf
+systemctl daemon-reload
+systemctl kill --kill-whom=all -s KILL tollgate
+check 'remove: the service has failed' soon systemctl is-failed tollgate
+check 'remove: a killed daemon has left pins' fails nothing_left
+check 'remove: status names them' sh -c 'tollgate status 2>&1 | grep "are still attached"'
+rm -r /run/systemd/system/tollgate.service.d
+systemctl daemon-reload
 check 'purge' apt-get -q -y --no-download purge tollgate
 check 'purge: no pins, hooks or processes left' nothing_left
 check 'purge: unit is gone' [ "$(show LoadState)" = not-found ]
@@ -279,5 +303,6 @@ systemctl restart systemd-journald
 check 'purge: journald enables the kernel audit again' sh -c 'auditctl -s | grep -x "enabled 1"'
 check 'purge: no file left' sh -c '! find / -xdev \( -path /proc -o -path /sys -o -path /var/log -o -path /root -o -path /var/lib/dpkg -o -path /usr/local \) -prune -o -name "*tollgate*" -print | grep .'
 check 'purge: /run/tollgate is gone' [ ! -e /run/tollgate ]
+check 'purge: /var/lib/tollgate is gone' [ ! -e /var/lib/tollgate ]
 
 echo 'test-service: done'

@@ -1,6 +1,6 @@
-//! The headers of the BPF programs include what they use: each compiles alone.
+//! Checks that each header of the BPF programs compiles alone.
 //!
-//! One clang process parses them all, each as a translation unit of its own. libbpf's headers come from the
+//! One clang process parses them all as separate translation units. libbpf's headers come from the
 //! source of crate `libbpf-sys`, as in `crates/engine/build.rs`.
 
 use std::error::Error;
@@ -16,7 +16,7 @@ use crate::step::succeeds;
 /// The compiler of `crates/engine/build.rs`.
 const CLANG: &str = "clang-19";
 
-/// Its options there. A header defines functions for others, so an unused one is no error.
+/// Its options there. Functions of a header may be unused.
 const OPTIONS: [&str; 11] = [
     "-target",
     "bpf",
@@ -53,7 +53,7 @@ pub(crate) fn compile_alone(repository: &Repository) -> Result<bool, Box<dyn Err
     parse(&mut clang, &[Path::new(BPF), &include], &headers)
 }
 
-/// Parses each header as a translation unit of its own.
+/// Parses each header as a separate translation unit.
 fn parse(
     clang: &mut Command,
     include: &[&Path],
@@ -66,14 +66,14 @@ fn parse(
     succeeds(clang.args(["-x", "c"]).args(headers))
 }
 
-/// A directory in which libbpf's headers are found as `bpf/NAME.h`.
+/// A directory with libbpf's headers as `bpf/NAME.h`.
 fn libbpf(repository: &Repository) -> Result<PathBuf, Box<dyn Error>> {
     let output = repository
         .cargo(&["metadata", "--format-version=1", "--locked"])
         .output()?;
     let metadata = String::from_utf8_lossy(&output.stdout);
     let source = libbpf_source(&metadata)
-        .ok_or("`cargo metadata` does not tell where the source of `libbpf-sys` is")?;
+        .ok_or("`cargo metadata` does not list the source of `libbpf-sys`")?;
     let include = repository.target().join("libbpf-headers");
     fs::create_dir_all(&include)?;
     let link = include.join("bpf");

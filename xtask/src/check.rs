@@ -67,11 +67,12 @@ fn clang_format(repository: &Repository, options: &[&str]) -> Result<bool, Box<d
 }
 
 /// `--all-targets` leaves out the end-to-end tests: their manifest has `test = false`, because a plain
-/// `cargo test` must not load BPF programs.
+/// `cargo test` must not load BPF programs. With `--workspace`, both runs have the same features of dependencies,
+/// which are then checked once.
 fn clippy(repository: &Repository) -> Result<bool, Box<dyn Error>> {
-    let all: &[&str] = &["--workspace", "--all-targets"];
-    for targets in [all, &["--package", "tollgate", "--test", "e2e"]] {
-        let mut command = repository.cargo(&["clippy", "--locked"]);
+    let all: &[&str] = &["--all-targets"];
+    for targets in [all, &["--test", "e2e"]] {
+        let mut command = repository.cargo(&["clippy", "--workspace", "--locked"]);
         if !succeeds(command.args(targets).args(["--", "-D", "warnings"]))? {
             return Ok(false);
         }

@@ -16,7 +16,7 @@ use crate::lists;
 use crate::repository::Repository;
 use crate::step::{StepReport, run_tests, succeeds};
 use crate::test_results::TestResults;
-use crate::vm;
+use crate::vm::{self, BackgroundBuild};
 
 /// Names the program under test to the end-to-end tests.
 const PROGRAM_VARIABLE: &str = "TOLLGATE_BIN";
@@ -30,8 +30,10 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
     let ci = env::var_os("CI");
     let mut report = StepReport::new();
 
+    // Compiles while the unit tests run.
+    let build = BackgroundBuild::start(repository);
     check::steps(repository, &mut report);
-    report.step("release build", |_| vm::build(repository));
+    report.step("release build", |_| build?.finish());
     if is_root {
         report.step("restore the audit state", |_| restore(repository));
         report.step("end to end", |tests| end_to_end(repository, tests));
@@ -78,9 +80,10 @@ fn end_to_end(repository: &Repository, tests: &mut TestResults) -> Result<bool, 
     run_tests(&mut command(repository), tests)
 }
 
-/// The command that runs the end-to-end tests with the release build.
+/// The command that runs the end-to-end tests with the release build. With `--workspace`, dependencies have the
+/// same features as in the unit tests and are not compiled again.
 pub(crate) fn command(repository: &Repository) -> Command {
-    let arguments = ["test", "--locked", "--package", "tollgate", "--test", "e2e"];
+    let arguments = ["test", "--locked", "--workspace", "--test", "e2e"];
     let mut command = repository.cargo(&arguments);
     command.env(
         PROGRAM_VARIABLE,

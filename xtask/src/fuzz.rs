@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use crate::Outcome;
 use crate::repository::Repository;
-use crate::step::succeeds;
+use crate::step::run_tests;
+use crate::test_results::TestResults;
 
 /// Default duration of a target.
 const SECONDS: u64 = 60;
@@ -35,18 +36,22 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
         .unwrap_or_else(|| u64::from(std::process::id()));
     println!("seed {seed}; failing inputs go to `{}`", out.display());
     let target = options.target.unwrap_or_else(|| ALL.into());
-    for (package, tests) in TARGETS {
+    let mut tests = TestResults::default();
+    for (package, binaries) in TARGETS {
         let mut command = repository.cargo(&["test", "--release", "--locked", "-p", package]);
         command
-            .args(tests)
+            .args(binaries)
             .args(["--", "--nocapture", "--test-threads=1"])
             .arg(&target)
             .env("TOLLGATE_FUZZ_SECONDS", options.seconds.to_string())
             .env("TOLLGATE_FUZZ_SEED", seed.to_string())
             .env("TOLLGATE_FUZZ_OUT", &out);
-        if !succeeds(&mut command)? {
+        if !run_tests(&mut command, &mut tests)? {
             return Ok(ExitCode::FAILURE);
         }
+    }
+    if tests.tally.passed == 0 {
+        return Err(format!("no target matches `{target}`").into());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask golden`: rewrites every expected and generated file, for review with `git diff`.
 //!
-//! Tests compare these files; with `TOLLGATE_GOLDEN=write` they write them first. On a clean tree nothing
-//! changes. `tests/golden/auditctl/answers.tsv` is not among them: it records two versions of `auditctl`, one
-//! of which Debian 12 does not have.
+//! Tests compare these files; with `TOLLGATE_GOLDEN=write` they write them first. If the program has not changed,
+//! no file changes. `tests/golden/auditctl/answers.tsv` is written by hand: it has the answers of two versions of
+//! `auditctl`, one of which is not in Debian 12.
 
 use std::error::Error;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::demo;
 use crate::e2e;
 use crate::repository::Repository;
-use crate::step::{StepReport, run_tests};
+use crate::step::{StepReport, run_selected_tests};
 use crate::tables;
 use crate::test_results::TestResults;
 use crate::vm;
@@ -85,9 +85,11 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
     })
 }
 
+/// Runs tests that write their expected files. Each test program must run a test: a filter that matches none
+/// would leave the files as they are.
 fn write(command: &mut Command, tests: &mut TestResults) -> Result<bool, Box<dyn Error>> {
     let (name, value) = WRITE;
-    run_tests(command.env(name, value), tests)
+    run_selected_tests(command.env(name, value), tests)
 }
 
 fn succeeded(outcome: Outcome) -> Result<bool, Box<dyn Error>> {

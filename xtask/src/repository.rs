@@ -130,7 +130,7 @@ mod tests {
         assert!(is_c_source("crates/engine/bpf/exec.bpf.c"));
         assert!(is_c_source("crates/engine/bpf/kernel/task.h"));
         assert!(is_c_source("crates/bench/src/workload_uring.c"));
-        assert!(is_c_source("tests/differential/walk.c"));
+        assert!(is_c_source("tests/differential/auparse_dump.c"));
         assert!(!is_c_source("crates/engine/bpf/README.md"));
         assert!(!is_c_source("examples/plugin.c"));
     }

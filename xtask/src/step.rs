@@ -1,4 +1,4 @@
-//! Steps of a longer command: each is announced, timed and counted. A failed step does not stop the others.
+//! Steps of a longer command: each is announced, timed and counted. After a failed step, the others still run.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, ErrorKind};
@@ -103,13 +103,35 @@ pub(crate) fn run_tests(
     command: &mut Command,
     tests: &mut TestResults,
 ) -> Result<bool, Box<dyn Error>> {
+    let (success, parser) = parse_output(command)?;
+    tests.add(parser.results);
+    Ok(success)
+}
+
+/// As [`run_tests`], for tests selected by a filter: fails if a test program has no matching test.
+///
+/// # Errors
+/// As [`run_tests`], or if the filter matches no test.
+pub(crate) fn run_selected_tests(
+    command: &mut Command,
+    tests: &mut TestResults,
+) -> Result<bool, Box<dyn Error>> {
+    let (success, parser) = parse_output(command)?;
+    let is_empty = parser.empty > 0;
+    tests.add(parser.results);
+    if is_empty {
+        return Err("the filter matches no test".into());
+    }
+    Ok(success)
+}
+
+fn parse_output(command: &mut Command) -> Result<(bool, OutputParser), Box<dyn Error>> {
     let mut parser = OutputParser::default();
     let success = print_output(command, |line| parser.line(line))?;
     if success && parser.summaries == 0 {
         return Err("the tests ended without a summary".into());
     }
-    tests.add(parser.results);
-    Ok(success)
+    Ok((success, parser))
 }
 
 /// Runs a command to its end and prints each line of its output as it arrives, after `take` has had it;
@@ -190,6 +212,21 @@ mod tests {
         assert!(run_tests(&mut printf, &mut tests).unwrap());
         assert_eq!(tests.tally.to_string(), "5 passed, 0 failed, 1 skipped");
         assert!(run_tests(&mut Command::new("true"), &mut tests).is_err());
+    }
+
+    #[test]
+    fn filter_without_matching_test_is_an_error() {
+        let run = |summary: &str| {
+            let mut tests = TestResults::default();
+            let mut printf = Command::new("printf");
+            run_selected_tests(printf.arg(summary), &mut tests)
+        };
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out\n";
+        let one = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 6 filtered out\n";
+        assert!(run(one).unwrap());
+        for output in [none.to_owned(), format!("{one}{none}"), String::new()] {
+            assert!(run(&output).is_err(), "{output}");
+        }
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Generates the number tables of crate `audit` from the source of crate `linux-raw-sys`.
 //!
-//! That crate holds what bindgen made of the kernel's own headers, for every architecture, and says
-//! which kernel they are of. The tables are written once and committed, so that `audit` depends on
-//! nothing and a change of number shows up in review.
+//! That crate has bindgen's output for the kernel's headers of every architecture, and the version of the kernel.
+//! The tables are committed: `audit` needs no dependency for them, and a change of a number appears in review.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -19,12 +18,12 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// The source crate.
 const NAME: &str = "linux-raw-sys";
 
-/// What to do with what was generated.
+/// The use of the generated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Write the files.
     Write,
-    /// Compare with the files, and fail when they differ.
+    /// Compare with the files, and fail if they differ.
     Check,
 }
 
@@ -32,19 +31,19 @@ enum Mode {
 struct Table {
     /// Its name under `crates/audit/src/table/generated`.
     file: &'static str,
-    /// What it holds, for its header.
+    /// Its contents, for the header.
     title: &'static str,
-    /// Where in the source crate the numbers are.
+    /// The file in the source crate.
     source: &'static str,
-    /// What the constants' names begin with, and whether the tables keep that.
+    /// The prefix of the constants' names.
     prefix: Prefix,
 }
 
 enum Prefix {
-    /// Not part of the name.
-    Dropped(&'static str),
-    /// Part of the name.
-    Kept(&'static str),
+    /// Not part of the names in the table.
+    Stripped(&'static str),
+    /// Part of the names in the table.
+    Included(&'static str),
 }
 
 const TABLES: [Table; 10] = [
@@ -93,7 +92,7 @@ const TABLES: [Table; 10] = [
         file: "errno.rs",
         title: "Error numbers of x86",
         source: "src/x86_64/errno.rs",
-        prefix: Prefix::Kept("E"),
+        prefix: Prefix::Included("E"),
     },
 ];
 
@@ -103,27 +102,26 @@ const fn syscalls(file: &'static str, title: &'static str, source: &'static str)
         file,
         title,
         source,
-        prefix: Prefix::Dropped("__NR_"),
+        prefix: Prefix::Stripped("__NR_"),
     }
 }
 
-/// First number that no audit rule can name. The headers of arm give the bases of its two ABIs
-/// among the syscalls, one of them 0.
+/// The first number that no audit rule can name. The headers of arm list the bases of its two ABIs among the
+/// syscalls; one of them is 0.
 const SYSCALL_LIMIT: u32 = 2048;
 
-/// What a header calls such a base.
+/// Name of such a base.
 const BASE: &str = "SYSCALL_BASE";
 
 /// Generates every table; with `--check`, compares instead of writing.
 ///
 /// # Errors
-/// The source crate cannot be found or read, or, with `--check`, a table is not what the generator
-/// would write.
+/// If the source crate cannot be found or read, or, with `--check`, if a table is outdated.
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let mode = match arguments {
         [] => Mode::Write,
         [argument] if argument == "--check" => Mode::Check,
-        _ => return Err("`tables` takes nothing but `--check`".into()),
+        _ => return Err("usage: tables [--check]".into()),
     };
     tables(repository, mode)?;
     Ok(ExitCode::SUCCESS)
@@ -146,7 +144,7 @@ fn tables(repository: &Repository, mode: Mode) -> Result<()> {
             }
             Mode::Check if read(&path)? != text => {
                 return Err(format!(
-                    "`{shown}` is not what `cargo xtask tables` writes: run it and commit the result"
+                    "`{shown}` is outdated; run `cargo xtask tables` and commit the result"
                 )
                 .into());
             }
@@ -156,7 +154,7 @@ fn tables(repository: &Repository, mode: Mode) -> Result<()> {
     Ok(())
 }
 
-/// Where cargo keeps the source crate.
+/// The source crate in cargo's registry.
 struct SourceCrate {
     version: String,
     directory: PathBuf,
@@ -168,19 +166,15 @@ impl SourceCrate {
             .cargo(&["metadata", "--format-version=1", "--locked"])
             .output()?;
         let metadata = String::from_utf8_lossy(&output.stdout);
-        Self::among(&metadata).ok_or_else(|| {
+        Self::find_in(&metadata).ok_or_else(|| {
             let said = String::from_utf8_lossy(&output.stderr);
-            format!(
-                "`cargo metadata` does not tell where `{NAME}` is: {}",
-                said.trim()
-            )
-            .into()
+            format!("`cargo metadata` does not list `{NAME}`: {}", said.trim()).into()
         })
     }
 
-    /// The one manifest in a directory that is called as cargo calls the source of a package of
-    /// the registry. That needs no reader of JSON, which this crate does without.
-    fn among(metadata: &str) -> Option<Self> {
+    /// Finds the manifest whose directory has the name that cargo gives the source of a registry package. This
+    /// crate has no JSON parser.
+    fn find_in(metadata: &str) -> Option<Self> {
         metadata
             .split("\"manifest_path\":\"")
             .skip(1)
@@ -204,7 +198,7 @@ impl SourceCrate {
     }
 }
 
-/// The kernel whose headers the source crate was made from.
+/// The version of the kernel whose headers the source crate has.
 fn kernel_version(source: &SourceCrate) -> Result<String> {
     let text = source.read("src/x86_64/general.rs")?;
     let part = |name: &str| {
@@ -227,18 +221,18 @@ fn generate(table: &Table, source: &SourceCrate, kernel: &str) -> Result<String>
     let text = source.read(file)?;
     let mut entries: Vec<(u32, &str)> = constants(&text)
         .filter_map(|(name, number)| match table.prefix {
-            Prefix::Dropped(prefix) => {
+            Prefix::Stripped(prefix) => {
                 let name = name.strip_prefix(prefix)?;
                 (number < SYSCALL_LIMIT && name != BASE).then_some((number, name))
             }
-            Prefix::Kept(prefix) => name.starts_with(prefix).then_some((number, name)),
+            Prefix::Included(prefix) => name.starts_with(prefix).then_some((number, name)),
         })
         .collect();
-    // Where two names share a number the header gives the proper one first: a stable sort keeps it.
+    // Of two names with one number, the preferred one precedes in the header; a stable sort keeps the order.
     entries.sort_by_key(|&(number, _)| number);
     let names: BTreeSet<&str> = entries.iter().map(|&(_, name)| name).collect();
     if names.is_empty() || names.len() != entries.len() {
-        return Err(format!("`{file}` of `{NAME}` holds no names, or one twice").into());
+        return Err(format!("`{file}` of `{NAME}` has no names, or one twice").into());
     }
 
     let mut out = format!(
@@ -286,10 +280,10 @@ mod tests {
         let metadata = r#"{"packages":[{"manifest_path":"/r/linux-raw-sysx/Cargo.toml"},
             {"manifest_path":"/w/xtask/Cargo.toml"},
             {"manifest_path":"/r/linux-raw-sys-0.12.1/Cargo.toml"}]}"#;
-        let found = SourceCrate::among(metadata).unwrap();
+        let found = SourceCrate::find_in(metadata).unwrap();
         assert_eq!(found.version, "0.12.1");
         assert_eq!(found.directory, Path::new("/r/linux-raw-sys-0.12.1"));
-        assert!(SourceCrate::among("").is_none());
+        assert!(SourceCrate::find_in("").is_none());
     }
 
     #[test]

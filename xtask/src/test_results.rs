@@ -1,15 +1,15 @@
-//! Counts of tests, and names and messages of those that failed, read from the output of test programs.
+//! Parses the output of test programs: counts, names and messages of failed tests.
 
 use std::fmt::{self, Write as _};
 
 /// Longest message of a failed test in the summary, in characters.
 const MAX_MESSAGE_CHARS: usize = 400;
-/// Failed tests, and skipped tests, that a summary lists: CI shows the last 40 lines of the output.
+/// Number of failed tests, and of skipped tests, in a summary: CI shows the last 40 lines of the output.
 const MAX_LISTED: usize = 30;
-/// Lines of a failure's output that become its message.
+/// Number of lines of a failure's output in its message.
 const MESSAGE_LINES: usize = 4;
 
-/// How many tests passed, failed and were skipped.
+/// Numbers of passed, failed and skipped tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u32,
@@ -114,8 +114,10 @@ impl TestResults {
 #[derive(Debug, Default)]
 pub(crate) struct OutputParser {
     pub(crate) results: TestResults,
-    /// Summary lines read.
+    /// Number of summary lines.
     pub(crate) summaries: u32,
+    /// Number of summary lines of test programs in which the filter matched no test.
+    pub(crate) empty: u32,
     /// The failure whose output is being read, and its lines.
     failure: Option<(String, Vec<String>)>,
 }
@@ -127,6 +129,7 @@ impl OutputParser {
             self.end_failure();
             self.results.tally.add(tally);
             self.summaries += 1;
+            self.empty += u32::from(tally == Tally::default());
         } else if let Some(name) = failure_heading(line) {
             self.end_failure();
             self.failure = Some((name.to_owned(), Vec::new()));
@@ -136,7 +139,7 @@ impl OutputParser {
             if line == "stack backtrace:" {
                 self.end_failure();
             } else if line.contains(" panicked at ") {
-                // What the test printed before is not the message.
+                // Earlier output of the test is not the message.
                 lines.clear();
                 lines.push(line.to_owned());
             } else if !line.trim().is_empty() && !line.starts_with("note: run with") {

@@ -1,7 +1,7 @@
-//! The rules of the repository that no compiler, formatter or lint knows: one function each.
+//! `cargo xtask tidy`: checks the rules of the repository that no compiler, formatter or lint checks.
 //!
-//! A rule takes text and returns findings, so that each can be tested on a few lines; only this
-//! file reads the tree.
+//! Each rule is a function from text to findings, which tests call with a few lines. Only this file reads the
+//! tree.
 
 mod docs;
 mod edges;
@@ -18,11 +18,11 @@ use std::process::ExitCode;
 use crate::Outcome;
 use crate::repository::{File, Repository, is_c_source};
 
-/// One breach of one rule.
+/// A breach of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
-    /// Counted from 1; a breach by the file as a whole is on its first line.
+    /// Counted from 1; line 1 if the whole file breaks the rule.
     line: usize,
     message: String,
 }
@@ -43,10 +43,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the whole tree and prints what breaks a rule.
+/// Checks the whole tree and prints the findings.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// If a file cannot be read.
 pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
     Ok(if holds(repository)? {
         ExitCode::SUCCESS
@@ -55,10 +55,10 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
     })
 }
 
-/// As [`run`], but says whether all rules hold.
+/// Checks the whole tree, prints the findings, and returns whether there are none.
 ///
 /// # Errors
-/// When a file cannot be read.
+/// If a file cannot be read.
 pub(crate) fn holds(repository: &Repository) -> Result<bool, Box<dyn Error>> {
     let findings = findings(&repository.files()?);
     for finding in &findings {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finding_prints_as_editors_read_it() {
+    fn finding_is_printed_in_the_format_of_compilers() {
         let finding = Finding::new("crates/audit/src/lib.rs", 7, "no header");
         assert_eq!(finding.to_string(), "crates/audit/src/lib.rs:7: no header");
     }
@@ -122,7 +122,7 @@ mod tests {
             ),
             file("crates/engine/Cargo.toml", "[package]\nname = \"engine\"\n"),
             file("crates/audit/src/lib.rs", "//! No attribute.\n"),
-            file("crates/audit/src/util.rs", "//! A drawer.\n"),
+            file("crates/audit/src/util.rs", "//! Header.\n"),
             file("crates/audit/src/blank.rs", "//! Header. \n"),
             file("crates/audit/src/bare.rs", "fn f() {}\n"),
             file("crates/audit/src/clock.rs", "//! Header.\nuse std::time;\n"),

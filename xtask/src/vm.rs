@@ -12,11 +12,12 @@ mod report;
 mod rulesets;
 mod table;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 
 use crate::Outcome;
@@ -43,9 +44,9 @@ const CHECKPOLICY: &str = "checkpolicy";
 const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
 
 /// C programs of the tests in `tests/differential`, and their linker options.
-const C_PROGRAMS: [(&str, &[&str]); 2] = [("walk", &["-lauparse"]), ("say", &[])];
+const C_PROGRAMS: [(&str, &[&str]); 2] = [("auparse_dump", &["-lauparse"]), ("send_login", &[])];
 
-/// Machines with a purpose of their own, and the prefix of their tests' names. A filter for these tests must
+/// Machines with a special purpose, and the prefix of their tests' names. A filter for these tests must
 /// start with the prefix.
 const PREFIXES: [(&str, Purpose); 4] = [
     (COUNT, Purpose::Count),
@@ -150,9 +151,39 @@ pub(crate) fn test(
 /// # Errors
 /// If cargo cannot be started.
 pub(crate) fn build(repository: &Repository) -> Result<bool, Box<dyn Error>> {
+    succeeds(&mut build_command(repository))
+}
+
+/// A release build in the background.
+pub(crate) struct BackgroundBuild(Child);
+
+impl BackgroundBuild {
+    /// Starts what [`build`] runs.
+    ///
+    /// # Errors
+    /// If cargo cannot be started.
+    pub(crate) fn start(repository: &Repository) -> Result<Self, Box<dyn Error>> {
+        let mut command = build_command(repository);
+        let build = command.arg("--quiet").stderr(Stdio::piped()).spawn()?;
+        Ok(Self(build))
+    }
+
+    /// Waits for the end and prints warnings and errors; true if the build succeeded.
+    ///
+    /// # Errors
+    /// If the output cannot be read.
+    pub(crate) fn finish(self) -> Result<bool, Box<dyn Error>> {
+        let output = self.0.wait_with_output()?;
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        Ok(output.status.success())
+    }
+}
+
+fn build_command(repository: &Repository) -> Command {
     let packages = ["bench", "tollgate", "vm"].map(|name| format!("--package={name}"));
     let mut command = repository.cargo(&["build", "--release", "--locked"]);
-    succeeds(command.args(packages))
+    command.args(packages);
+    command
 }
 
 /// Why no machine can run on this host.
@@ -244,58 +275,83 @@ fn boot_all(
     }
     let initramfs = directory.join("initramfs");
     fs::write(&initramfs, pack(repository, &images)?)?;
+    let purposes = options.purposes();
+    let machines: Vec<Machine<'_>> = purposes
+        .iter()
+        .flat_map(|&purpose| {
+            images
+                .iter()
+                .map(move |&(line, ref image)| (purpose, line, image))
+        })
+        .map(|(purpose, line, image)| Machine {
+            purpose,
+            line,
+            kernel: &image.path,
+            initramfs: &initramfs,
+            filter: &options.filter,
+            options: &options.lists,
+        })
+        .collect();
     let mut passed = true;
     let mut counted = Vec::new();
-    for purpose in options.purposes() {
-        let machines: Vec<Machine<'_>> = images
-            .iter()
-            .map(|(line, image)| Machine {
-                purpose,
-                line,
-                kernel: &image.path,
-                initramfs: &initramfs,
-                filter: &options.filter,
-                options: &options.lists,
-            })
-            .collect();
-        let ended = run_all(&machines, purpose).map_err(|error| error.to_string())?;
-        for ((results, counts), kernel) in ended.into_iter().zip(&options.kernels) {
-            passed &= results.tally.failed == 0;
-            tests.add(results);
-            if purpose == Purpose::Count {
-                let line = kernel.line;
-                counted.push(Counted { line, counts });
-            }
+    let ended = run_all(&machines).map_err(|error| error.to_string())?;
+    for (machine, (results, counts)) in machines.iter().zip(ended) {
+        passed &= results.tally.failed == 0;
+        tests.add(results);
+        if machine.purpose == Purpose::Count {
+            let line = machine.line;
+            counted.push(Counted { line, counts });
         }
     }
     Ok(passed.then_some(counted))
 }
 
-/// Runs machines of one purpose. Each uses one host CPU, so two run in parallel; a machine with racing CPUs
-/// uses two.
-fn run_all(
-    machines: &[Machine<'_>],
-    purpose: Purpose,
-) -> Result<Vec<(TestResults, Counts)>, Box<dyn Error + Send + Sync>> {
-    match purpose {
-        Purpose::Race => machines.iter().map(Machine::run).collect(),
-        Purpose::General | Purpose::Selinux | Purpose::Panic | Purpose::Count => {
-            thread::scope(|scope| {
-                let running: Vec<_> = machines
-                    .iter()
-                    .map(|machine| scope.spawn(|| machine.run()))
-                    .collect();
-                running
-                    .into_iter()
-                    .map(|machine| {
-                        machine
-                            .join()
-                            .map_err(|_panic| "the thread of a machine panicked")?
-                    })
-                    .collect()
-            })
+/// The results of a machine, and its instruction counts.
+type Ended = (TestResults, Counts);
+
+/// Runs all machines; returns their results in the same order.
+///
+/// The machines of one kernel run one after another. Those that count instructions run beside them: they have a
+/// low priority and use the time in which the others wait. A machine with racing CPUs uses two host CPUs and
+/// runs alone, after all others.
+fn run_all(machines: &[Machine<'_>]) -> Result<Vec<Ended>, Box<dyn Error + Send + Sync>> {
+    let mut queues: BTreeMap<(&str, bool), Vec<(usize, &Machine<'_>)>> = BTreeMap::new();
+    let mut alone = Vec::new();
+    for (index, machine) in machines.iter().enumerate() {
+        let is_count = machine.purpose == Purpose::Count;
+        match machine.purpose {
+            Purpose::Race => alone.push((index, machine)),
+            Purpose::General | Purpose::Selinux | Purpose::Panic | Purpose::Count => {
+                let queue = queues.entry((machine.line, is_count)).or_default();
+                queue.push((index, machine));
+            }
         }
     }
+    let mut ended = thread::scope(|scope| {
+        let threads: Vec<_> = queues
+            .values()
+            .map(|queue| scope.spawn(|| run_queue(queue)))
+            .collect();
+        let mut ended = Vec::new();
+        for thread in threads {
+            let results = thread.join();
+            ended.extend(results.map_err(|_panic| "the thread of a machine panicked")??);
+        }
+        Ok::<_, Box<dyn Error + Send + Sync>>(ended)
+    })?;
+    ended.extend(run_queue(&alone)?);
+    ended.sort_by_key(|&(index, _)| index);
+    Ok(ended.into_iter().map(|(_, results)| results).collect())
+}
+
+/// Runs machines one after another; returns their results with their indexes.
+fn run_queue(
+    queue: &[(usize, &Machine<'_>)],
+) -> Result<Vec<(usize, Ended)>, Box<dyn Error + Send + Sync>> {
+    let results = queue
+        .iter()
+        .map(|&(index, machine)| Ok((index, machine.run()?)));
+    results.collect()
 }
 
 /// The initramfs of all machines.

@@ -90,7 +90,7 @@ pub struct WatchId(pub u16);
 pub struct Plan {
     /// Rules of the lists exit, task and `io_uring`, each list in evaluation order.
     pub rules: Vec<PlannedRule>,
-    /// Slots for new tasks, in order. The first matching slot decides the mark of the task.
+    /// Slots for new tasks, in order. The first matching slot decides the state of the task.
     pub task_slots: Vec<Slot>,
     /// Slots of every syscall that some rule can record. Other syscalls have no overhead.
     pub syscalls: BTreeMap<SyscallId, SyscallPlan>,
@@ -250,7 +250,7 @@ bitflags! {
         const OBJECTS = 8;
         /// Path of the program.
         const EXE = 16;
-        /// Mark of the task by the task list.
+        /// State of the task, set by the task list.
         const TASK_STATE = 32;
         /// Socket address that the syscall passed or returned.
         const ADDRESS = 64;

@@ -1,4 +1,4 @@
-//! Rule lines and command lines are answered as two real `auditctl` answered them.
+//! Rule lines and command lines give the recorded answers of two versions of `auditctl`.
 //!
 //! `tests/golden/auditctl/answers.tsv` has answers of 3.0.9 and 4.2.1. `tests/golden/auditctl/rules` has rule
 //! files with the answers of 3.0.9; `TOLLGATE_GOLDEN=write` runs that `auditctl` as root and rewrites them.
@@ -21,7 +21,7 @@ mod tests {
 
     use audit::ids::Arch;
     use audit::ids::Dialect;
-    use audit::rule::auditctl::{self, Invocation, Request};
+    use audit::rule::auditctl::{self, CliRequest, Invocation};
     use audit::rule::{Command, Severity, parse_file, parse_line, print};
     use bstr::{BString, ByteSlice as _};
 
@@ -52,7 +52,7 @@ mod tests {
         /// Empty if there is none.
         listing: BString,
         /// Messages with ` / ` between them.
-        said: BString,
+        messages: BString,
     }
 
     /// The directory of the public rule sets; `None` when it is missing, which skips `test`.
@@ -118,7 +118,7 @@ mod tests {
                 .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
             {
                 let columns = columns(line);
-                let [at, rc, input, listing, said] = columns.as_slice() else {
+                let [at, rc, input, listing, messages] = columns.as_slice() else {
                     panic!("{}: not five columns: {}", path.display(), line.as_bstr());
                 };
                 // A dash is an empty column.
@@ -134,7 +134,7 @@ mod tests {
                     input: (*input).into(),
                     status: number(rc.strip_prefix(b"rc=").unwrap()),
                     listing: column(listing),
-                    said: column(said),
+                    messages: column(messages),
                 });
             }
         }
@@ -157,7 +157,7 @@ mod tests {
                 Dialect::V3 => three,
                 Dialect::V4 => &columns[4..],
             };
-            let [rc, said, listing] = of_version else {
+            let [rc, messages, listing] = of_version else {
                 panic!("not seven columns: {}", line.as_bstr());
             };
             all.push(Golden {
@@ -165,7 +165,7 @@ mod tests {
                 input: (*input).into(),
                 status: number(rc),
                 listing: (*listing).into(),
-                said: (*said).into(),
+                messages: (*messages).into(),
             });
         }
         all
@@ -181,19 +181,21 @@ mod tests {
 
     fn listing(answer: &Invocation, dialect: Dialect) -> BString {
         let rules = answer.requests.iter().filter_map(|request| match request {
-            Request::Command(Command::Add { rule, .. }) => Some(print(rule, Arch::X86_64, dialect)),
+            CliRequest::Command(Command::Add { rule, .. }) => {
+                Some(print(rule, Arch::X86_64, dialect))
+            }
             _ => None,
         });
         bstr::join("\n", rules).trim().into()
     }
 
     /// Messages in the format of the golden files, without those that only tollgate prints as version 4.
-    fn said(answer: &Invocation, dialect: Dialect) -> BString {
+    fn messages(answer: &Invocation, dialect: Dialect) -> BString {
         let lost = |text: &BString| {
             dialect == Dialect::V4 && LOST_IN_4.iter().any(|lost| text.starts_with_str(lost))
         };
-        let said = answer.messages.iter();
-        let kept = said.filter(|text| !lost(text)).map(|text| text.trim());
+        let messages = answer.messages.iter();
+        let kept = messages.filter(|text| !lost(text)).map(|text| text.trim());
         bstr::join(" / ", kept).into()
     }
 
@@ -201,11 +203,11 @@ mod tests {
     fn difference(golden: &Golden, dialect: Dialect) -> String {
         let answer = answer(&golden.input, dialect);
         let found = listing(&answer, dialect);
-        let messages = said(&answer, dialect);
+        let messages = messages(&answer, dialect);
         let expected = bstr::join(
             " / ",
             golden
-                .said
+                .messages
                 .split_str(" / ")
                 .map(<[u8]>::trim)
                 .filter(|text| {
@@ -224,7 +226,7 @@ mod tests {
             ),
             (
                 messages != expected,
-                format!("said `{messages}`, not `{}`", golden.said),
+                format!("said `{messages}`, not `{}`", golden.messages),
             ),
         ];
         let what: Vec<String> = differs
@@ -265,7 +267,7 @@ mod tests {
         assert_eq!(differences, Vec::<String>::new());
     }
 
-    /// The rules of a file with the answers of 3.0.9, which lie beside it.
+    /// The rules of a file, with the answers of 3.0.9 from the file beside it.
     fn rules_with_answers(rules: &Path) -> Vec<Golden> {
         let text = fs::read(rules).unwrap();
         let path = rules.with_extension("3.0.9.tsv");
@@ -286,7 +288,7 @@ mod tests {
                     input: text.lines().nth(at - 1).unwrap().into(),
                     status: self::number(status),
                     listing: (*listing).into(),
-                    said: (*messages).into(),
+                    messages: (*messages).into(),
                 }
             })
             .collect()
@@ -363,7 +365,7 @@ mod tests {
             let refused = REFUSED_BY_THE_KERNEL
                 .iter()
                 .any(|part| input.contains_str(part));
-            let [Request::Command(command)] = answer.requests.as_slice() else {
+            let [CliRequest::Command(command)] = answer.requests.as_slice() else {
                 continue;
             };
             let (found, findings) = parse_line(input, &GoldenHost);

@@ -1,4 +1,4 @@
-//! The stock `ausearch` reads what the encoder writes. Where it is not installed the tests are skipped.
+//! The stock `ausearch` reads encoded records. The tests are skipped if it is not installed.
 
 #[cfg(test)]
 mod events;
@@ -37,7 +37,7 @@ mod tests {
             Self { path, text }
         }
 
-        /// What `ausearch` prints; `None` when it is not installed.
+        /// Output of `ausearch`; `None` if it is not installed.
         fn search(&self, options: &[&str]) -> Option<Vec<u8>> {
             const AUSEARCH: &str = "/usr/sbin/ausearch";
             if !Path::new(AUSEARCH).exists() {

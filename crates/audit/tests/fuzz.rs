@@ -1,10 +1,8 @@
-//! Rule text and configuration text of any bytes, thrown at what reads it.
+//! Fuzz tests: the parsers of rule text, command lines and configuration text.
 //!
-//! Inputs are mutations of a corpus: the files of `tests/fuzz/rules` and `tests/fuzz/conf`, where
-//! every input that once failed is to stay, and the lines of `tests/golden/auditctl/answers.tsv`.
+//! Inputs are mutations of a corpus: the files in `tests/fuzz/rules` and `tests/fuzz/conf`, which keep every
+//! input that once failed, and the lines of `tests/golden/auditctl/answers.tsv`.
 
-#[cfg(test)]
-mod mutate;
 #[cfg(test)]
 mod perm;
 
@@ -17,17 +15,17 @@ mod tests {
     use audit::ids::Dialect;
     use audit::plan::lint::lint;
     use audit::plan::rule_list::RuleList;
-    use audit::rule::auditctl::{self, PARAMETER_ERROR, Request};
+    use audit::rule::auditctl::{self, CliRequest, PARAMETER_ERROR};
     use audit::rule::{
         Command, Diagnostic, Field, FieldTest, List, Rule, RuleHost, Severity, Value, parse_file,
         print,
     };
     use bstr::{BStr, ByteSlice as _};
+    use inputs::fuzz::{files, fuzz, tests};
 
-    use super::mutate::{files, fuzz, tests};
     use super::perm::without_perm_syscalls;
 
-    /// A machine with one user and one directory.
+    /// A host with one user and one directory.
     struct TestHost;
 
     impl RuleHost for TestHost {
@@ -65,7 +63,7 @@ mod tests {
         }
     }
 
-    /// Words that mean something in rules or in configuration, so that they are met more often than by chance.
+    /// Words of rules and of configuration, mixed into inputs.
     const WORDS: &[&str] = &[
         "-a always,exit",
         "-A never,task",
@@ -140,21 +138,21 @@ mod tests {
         corpus
     }
 
-    /// Every line is loaded or named; findings are in the text; and what a rule file may hold,
-    /// `auditctl` takes, too, for the same command.
+    /// Each line is loaded or reported, spans are in the text, and `auditctl` parses each loaded line to the
+    /// same command.
     fn rule_text(bytes: &[u8]) {
         let (lines, findings) = parse_file(bytes, &TestHost);
         assert_spans_valid(&findings, bytes);
         for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
-            let named = findings.iter().any(|finding| finding.line == number);
+            let reported = findings.iter().any(|finding| finding.line == number);
             let failed = findings
                 .iter()
                 .any(|finding| finding.line == number && finding.severity == Severity::Error);
             let loaded = lines.iter().find(|line| line.number == number);
-            let idle = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
-            assert!(idle || named || loaded.is_some(), "line {number}");
+            let is_blank = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
+            assert!(is_blank || reported || loaded.is_some(), "line {number}");
             assert!(!failed || loaded.is_none(), "line {number}");
-            // The carriage return is left out here, and kept by `auditctl`.
+            // The parser of rule files removes the carriage return, `auditctl` does not.
             if let (Some(loaded), false) = (loaded, text.ends_with(b"\r")) {
                 let answer = auditctl::line(text, number, Dialect::V4, &TestHost);
                 let answer = answer.unwrap();
@@ -165,7 +163,7 @@ mod tests {
                     BStr::new(text),
                     answer.messages
                 );
-                let Some(Request::Command(last)) = answer.requests.last() else {
+                let Some(CliRequest::Command(last)) = answer.requests.last() else {
                     panic!("{:?} is not a command to auditctl", BStr::new(text));
                 };
                 let [found, expected] = [&loaded.command, last].map(without_perm_syscalls);
@@ -174,8 +172,7 @@ mod tests {
         }
     }
 
-    /// Each version answers with a status and words to it, and lists what it takes so that it is
-    /// taken again for the same.
+    /// Each version exits with a known status, and the listing of each accepted rule parses to the same rule.
     fn command_line(bytes: &[u8]) {
         let words: Vec<&[u8]> = bytes
             .split(|&byte| byte == b' ')
@@ -188,7 +185,7 @@ mod tests {
                 assert_eq!(answer.messages.last().unwrap(), PARAMETER_ERROR);
             }
             for request in &answer.requests {
-                let Request::Command(Command::Add { rule, .. }) = request else {
+                let CliRequest::Command(Command::Add { rule, .. }) = request else {
                     continue;
                 };
                 assert_eq!(answer.status, 0, "{answer:?}");
@@ -201,27 +198,27 @@ mod tests {
         }
     }
 
-    /// Whether a listing says all: not where names are of another arch, perm adds syscalls, there is
-    /// no syscall at all, or the newer operations of `io_uring` are left out.
+    /// Whether a listing is complete. It is not for names of another arch, for `perm`, which adds syscalls, for
+    /// rules without syscalls, and for the `io_uring` list, where newer operations are left out.
     fn is_listing_complete(rule: &Rule) -> bool {
-        let is_said = |test: &FieldTest| match (test.field, &test.value) {
+        let is_listed = |test: &FieldTest| match (test.field, &test.value) {
             (Field::Perm, _) => false,
             (Field::Arch, &Value::Number(arch)) => [Arch::X86_64.0, Arch::I386.0].contains(&arch),
             _ => true,
         };
-        let has_calls = rule.list != List::Exit || rule.syscalls.iter().next().is_some();
-        rule.list != List::IoUring && has_calls && rule.fields.iter().all(is_said)
+        let has_syscalls = rule.list != List::Exit || rule.syscalls.iter().next().is_some();
+        rule.list != List::IoUring && has_syscalls && rule.fields.iter().all(is_listed)
     }
 
     fn assert_listing_parses(text: &BStr) {
         let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').collect();
         let answer = auditctl::arguments(&words, Dialect::V4, &TestHost);
-        if let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() {
+        if let [CliRequest::Command(Command::Add { rule, .. })] = answer.requests.as_slice() {
             assert_eq!(print(rule, Arch::X86_64, Dialect::V4), text);
         }
     }
 
-    /// Whatever is loaded can be planned and looked at.
+    /// Loaded rules can be planned and linted.
     fn rule_list(bytes: &[u8]) {
         let mut list = RuleList::default();
         list.load(0, parse_file(bytes, &TestHost).0);
@@ -242,18 +239,18 @@ mod tests {
         }
     }
 
-    /// Every line counts, is a comment, or is named; findings are in the text; a text without errors
-    /// means the same whatever is said beside it.
+    /// Each line is an assignment, a comment, or reported, and spans are in the text. Comments around a text
+    /// without errors do not change its settings.
     fn conf_text(bytes: &[u8]) {
         let (lines, _) = conf::assignment::parse_assignments(bytes);
         assert_spans_valid(&conf::plugin::parse(bytes).1, bytes);
         let (settings, findings) = conf::auditd::parse(bytes, &TestHost);
         assert_spans_valid(&findings, bytes);
         for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
-            let named = findings.iter().any(|finding| finding.line == number);
-            let counts = lines.iter().any(|line| line.position.line == number);
-            let idle = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
-            assert!(idle || named || counts, "line {number}");
+            let reported = findings.iter().any(|finding| finding.line == number);
+            let parsed = lines.iter().any(|line| line.position.line == number);
+            let is_blank = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
+            assert!(is_blank || reported || parsed, "line {number}");
         }
         if findings
             .iter()

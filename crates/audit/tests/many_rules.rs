@@ -12,7 +12,8 @@ mod tests {
     use audit::ids::Arch;
     use audit::plan::Plan;
     use audit::plan::rule_list::RuleList;
-    use audit::rule::{RuleHost, parse_file};
+    use audit::rule::parse_file;
+    use inputs::host::TestHost;
 
     /// Number of runs; the fastest counts.
     const RUNS: u32 = 5;
@@ -21,27 +22,6 @@ mod tests {
     /// Size of the larger list, relative to the smaller one. Quadratic growth would take `FACTOR * FACTOR`
     /// times as long; the limit is `2 * FACTOR`.
     const FACTOR: u32 = 4;
-
-    /// A host without users.
-    struct TestHost;
-
-    impl RuleHost for TestHost {
-        fn uid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn gid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn is_directory(&self, path: &[u8]) -> bool {
-            path.ends_with(b".d")
-        }
-
-        fn native(&self) -> Arch {
-            Arch::X86_64
-        }
-    }
 
     /// Watches, path rules, and syscall rules of both ABIs, as in public rule sets.
     fn text(rules: u32) -> String {

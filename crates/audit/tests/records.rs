@@ -1,6 +1,6 @@
-//! Records are what the kernel would write, one line each, and decode to what went in.
+//! Records have the kernel's text, one line each, and decode to the encoded event.
 //!
-//! Expected texts are in `tests/golden/records`; `make golden` rewrites them for review.
+//! Expected text is in `tests/golden/records`; `make golden` rewrites it.
 
 #[cfg(test)]
 mod events;

@@ -29,7 +29,9 @@ impl CallFilter {
     pub(crate) fn parse(printed: &str) -> anyhow::Result<Self> {
         let integer = |name| {
             let value = format!("{:.0}", parse_value(printed, name)?);
-            value.parse().context("the workload has printed no number")
+            value
+                .parse()
+                .context("no number in the output of the workload")
         };
         Ok(Self {
             pid: integer("pid")?,
@@ -267,10 +269,10 @@ type=SYSCALL msg=audit(1.5:5): arch=c000003e syscall=3 success=yes exit=0 a0=23 
     }
 
     #[test]
-    fn a_long_log_is_counted() {
-        let parse_lost =
+    fn long_log_is_counted() {
+        let loss_record =
             "type=DAEMON_ERR msg=audit(1.5:7): op=lost-events lost=12 reason=\"ring-full\"\n";
-        let log = [LOG, parse_lost, parse_lost].concat();
+        let log = [LOG, loss_record, loss_record].concat();
         let filter = |pid| CallFilter {
             pid,
             descriptor: 35,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use netlink::{AuditSettings, AuditSocket};
+use netlink::{AuditSocket, KernelAuditSettings};
 
 use super::daemon::{Daemon, wait_until, wait_until_settled};
 use super::machine::{cpu_time, kauditd_pid, peak_memory, resident_without_ring};
@@ -73,7 +73,7 @@ enum RunningAuditor {
 }
 
 /// Settings that do not limit the kernel's audit, as on a server configured not to lose events.
-const AUDIT_SETTINGS: AuditSettings = AuditSettings {
+const AUDIT_SETTINGS: KernelAuditSettings = KernelAuditSettings {
     enabled: 0,
     failure: 1,
     rate_limit: 0,
@@ -152,10 +152,10 @@ pub(crate) fn start<'a>(
             let control = control.context("the kernel has no audit")?;
             RunningAuditor::Kernel {
                 auditd: kernel_audit(work_dir, &control, &rule_file, variant)?,
-                kauditd: kauditd_pid().context("cannot look for kauditd")?,
+                kauditd: kauditd_pid().context("cannot find kauditd")?,
                 lost: control
                     .status()
-                    .context("cannot ask the kernel's audit")?
+                    .context("cannot read the status of the kernel's audit")?
                     .lost,
             }
         }
@@ -218,7 +218,7 @@ fn kernel_audit(
 
 fn enable(control: &AuditSocket) -> anyhow::Result<()> {
     control
-        .set_settings(&AuditSettings {
+        .set_settings(&KernelAuditSettings {
             enabled: 1,
             ..AUDIT_SETTINGS
         })
@@ -264,12 +264,12 @@ impl ActiveMode<'_> {
                 let control = control.context("the kernel has no audit")?;
                 let now = control
                     .status()
-                    .context("cannot ask the kernel's audit")?
+                    .context("cannot read the status of the kernel's audit")?
                     .lost;
                 control
                     .set_settings(&AUDIT_SETTINGS)
                     .and_then(|()| control.delete_rules())
-                    .context("cannot disarm the kernel's audit")?;
+                    .context("cannot unload `-a never,task`")?;
                 auditd.stop()?;
                 u64::from(now.saturating_sub(lost))
             }
@@ -296,10 +296,10 @@ impl ActiveMode<'_> {
 fn plugin_events(file: &Path) -> anyhow::Result<u64> {
     wait_until("the plugin's count", || Ok(file.exists()))?;
     let text = fs::read_to_string(file).context("cannot read the plugin's count")?;
-    ensure!(!text.is_empty(), "the plugin has counted nothing");
+    ensure!(!text.is_empty(), "the plugin counted no events");
     text.trim()
         .parse()
-        .context("the plugin's count is no number")
+        .context("the plugin's count is not a number")
 }
 
 impl RunningAuditor {
@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summary_tells_what_was_lost() {
+    fn summary_counts_are_parsed() {
         let startup_line = |line: &str| vec!["tollgate: other".to_owned(), line.to_owned()];
         for (line, counts) in [
             (

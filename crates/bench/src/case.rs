@@ -221,31 +221,10 @@ fn with_audit<T>(
 mod tests {
     use std::collections::HashSet;
 
-    use audit::ids::Arch;
-    use audit::rule::{Command, RuleHost, Severity, parse_file};
+    use audit::rule::{Command, Severity, parse_file};
+    use inputs::host::TestHost;
 
     use super::*;
-
-    /// A machine without users.
-    struct NoNames;
-
-    impl RuleHost for NoNames {
-        fn uid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn gid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn is_directory(&self, _path: &[u8]) -> bool {
-            false
-        }
-
-        fn native(&self) -> Arch {
-            Arch::X86_64
-        }
-    }
 
     fn options() -> Options {
         Options {
@@ -306,7 +285,7 @@ mod tests {
     fn rules_of_cases_are_rules() {
         for case in all() {
             for variant in case.variants(&options(), Path::new("/w")) {
-                let (lines, mut diagnostics) = parse_file(variant.rules.as_bytes(), &NoNames);
+                let (lines, mut diagnostics) = parse_file(variant.rules.as_bytes(), &TestHost);
                 diagnostics.retain(|finding| finding.severity == Severity::Error);
                 assert_eq!(diagnostics, [], "{}", variant.name);
                 let rules = lines

@@ -64,16 +64,19 @@ impl Daemon {
     /// When the daemon ends first, or on timeout; contains its output.
     pub(crate) fn wait_for_line(&self, beginning: &str) -> anyhow::Result<String> {
         let deadline = Instant::now() + TIMEOUT;
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(line) = self.lines.recv_timeout(left) else {
-                bail!("it has not said `{beginning}` but: {}", said.join("\n"));
+                bail!(
+                    "no line beginning with `{beginning}` in its output: {}",
+                    output.join("\n")
+                );
             };
             if line.starts_with(beginning) {
                 return Ok(line);
             }
-            said.push(line);
+            output.push(line);
         }
     }
 
@@ -85,12 +88,12 @@ impl Daemon {
         let Some(status) = self
             .child
             .try_wait()
-            .context("cannot look after the daemon")?
+            .context("cannot wait for the daemon")?
         else {
             return Ok(());
         };
-        let said: Vec<String> = self.lines.iter().collect();
-        bail!("the daemon ended, {status}: {}", said.join("\n"))
+        let output: Vec<String> = self.lines.iter().collect();
+        bail!("the daemon ended, {status}: {}", output.join("\n"))
     }
 
     /// Its process id.
@@ -115,10 +118,10 @@ impl Daemon {
         let gone = self
             .child
             .try_wait()
-            .context("cannot look after the daemon")?;
+            .context("cannot wait for the daemon")?;
         ensure!(gone.is_none(), "the daemon ended by itself");
         kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM)
-            .context("cannot ask the daemon to end")?;
+            .context("cannot signal the daemon")?;
         let mut status = None;
         wait_until("the daemon to end", || {
             status = self.child.try_wait()?;
@@ -193,18 +196,18 @@ mod tests {
     }
 
     #[test]
-    fn daemon_is_waited_for_and_asked_to_end() {
+    fn daemon_is_awaited_and_stopped() {
         let script = "trap 'echo bye >&2; exit 3' TERM
             echo hello >&2; echo ready >&2
             while :; do sleep 0.01; done";
         let daemon = Daemon::start(&mut shell(script)).unwrap();
         daemon.wait_for_line("ready").unwrap();
-        let (status, said) = daemon.stop().unwrap();
-        assert_eq!((status.code(), said), (Some(3), vec!["bye".to_owned()]));
+        let (status, output) = daemon.stop().unwrap();
+        assert_eq!((status.code(), output), (Some(3), vec!["bye".to_owned()]));
     }
 
     #[test]
-    fn daemon_that_ends_too_soon_is_an_error_with_its_words() {
+    fn daemon_that_exits_early_is_an_error_with_its_output() {
         let daemon = Daemon::start(&mut shell("echo no rules >&2; exit 1")).unwrap();
         let error = daemon.wait_for_line("ready").unwrap_err().to_string();
         assert!(error.contains("no rules"), "{error}");

@@ -227,8 +227,9 @@ fn auditd_version() -> String {
     let Some(path) = AUDITCTL.path() else {
         return String::new();
     };
-    let said = Command::new(path).arg("-v").output();
-    said.ok()
+    let printed = Command::new(path).arg("-v").output();
+    printed
+        .ok()
         .and_then(|output| String::from_utf8(output.stdout).ok())
         .and_then(|text| text.split_whitespace().last().map(str::to_owned))
         .unwrap_or_default()
@@ -277,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_is_told_by_name_family_and_model() {
+    fn cpu_is_described_by_name_family_and_model() {
         let cpuinfo = "processor\t: 0\ncpu family\t: 6\nmodel\t\t: 207\nmodel name\t: Fast One\n";
         assert_eq!(cpu(cpuinfo), "Fast One (family 6 model 207)");
         assert_eq!(cpu(""), "of unknown name (family ? model ?)");
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_a_machine_is_left_out() {
+    fn unknown_facts_of_a_machine_are_omitted() {
         let machine = Machine {
             kernel: "6.12".into(),
             build: "of Debian".into(),
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_is_not_counted() {
+    fn ring_is_not_counted() {
         let maps = "7f00-7f01 rw-s 00000000 00:0e 1041       anon_inode:bpf-map\nSize:  4 kB\nRss:  4000 kB\n\
                     7f02-7f03 rw-p 00000000 00:00 0 \nSize:   64 kB\nRss:    30 kB\nPss:   7 kB\n\
                     7f04-7f05 r-xp 00000000 fe:00 9       /usr/bin/tollgate\nRss:    5 kB\nVmFlags: rd\n";
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn own_cost_is_told_and_a_missing_process_is_an_error() {
+    fn cost_of_a_missing_process_is_an_error() {
         let own = std::process::id();
         assert!(cpu_time(own).unwrap() > Duration::ZERO);
         assert!(peak_memory(own).unwrap() > 1 << 16);

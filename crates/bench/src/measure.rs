@@ -78,10 +78,10 @@ fn describe_missing(missing: &[Program]) -> String {
 /// When nothing can be measured. A failed case is part of the report instead.
 pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
     // Only the supervisor restores: without it nothing more may be changed.
-    set_pdeathsig(Signal::SIGKILL).context("cannot ask to end with the first process")?;
+    set_pdeathsig(Signal::SIGKILL).context("cannot set the parent death signal")?;
     // Children inherit the signals that the supervisor blocks; daemons need them to stop.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
-        .context("cannot let signals through")?;
+        .context("cannot unblock signals")?;
     let began = Instant::now();
     let skipped = skip_unavailable(&mut options);
     let work_dir = WorkDir::create(work, &options.engine, options.fifo)?;
@@ -95,19 +95,18 @@ pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
         ..Report::default()
     };
     if cfg!(debug_assertions) {
-        report.skipped.push(
-            "an optimised build: this one is for debugging, its figures are those of nothing"
-                .into(),
-        );
+        report
+            .skipped
+            .push("an optimised build: this is a debug build, its figures mean nothing".into());
     }
     if options.brief {
         report
             .skipped
-            .push("the figures: --brief shows that the cases work here, and no more".into());
+            .push("the figures: --brief only checks that the cases work here".into());
     }
-    for pid in other_daemons().context("cannot look for other daemons")? {
+    for pid in other_daemons().context("cannot find other daemons")? {
         report.skipped.push(format!(
-            "a machine without audit: process {pid} is another tollgate, which `off` pays for as well"
+            "an unaudited machine: process {pid} is another tollgate, which adds overhead to `off` too"
         ));
     }
     let progress = Progress::new(&options, work);
@@ -123,7 +122,7 @@ pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
     progress.0.finish_and_clear();
     report.seconds = began.elapsed().as_secs();
     report.summarize();
-    let text = serde_json::to_vec_pretty(&report).context("cannot write the report down")?;
+    let text = serde_json::to_vec_pretty(&report).context("cannot encode the report")?;
     fs::write(work.join(REPORT), text).context("cannot write the report")
 }
 
@@ -145,7 +144,7 @@ fn measure(
     let variants = case.variants(options, &work_dir.work);
     let mut measured = empty(case, &variants, options);
     let mut failures = Vec::new();
-    let mut said = Vec::new();
+    let mut startup_lines = Vec::new();
     for run in 0..options.runs {
         progress.round(case, run, options.runs);
         let first = usize::try_from(run).unwrap_or(0) % variants.len().max(1);
@@ -166,12 +165,12 @@ fn measure(
                 ));
             }
             if let Some(line) = sample.startup_line.filter(|_| run == 0) {
-                said.push(format!("{name}: {line}"));
+                startup_lines.push(format!("{name}: {line}"));
             }
             progress.0.inc(u64::from(case.seconds()));
         }
     }
-    measured.notes.extend(said);
+    measured.notes.extend(startup_lines);
     Ok((measured, failures))
 }
 

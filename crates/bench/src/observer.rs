@@ -17,7 +17,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 /// How long the log is watched after the last probe call.
 const GRACE_PERIOD: Duration = Duration::from_millis(500);
 /// Prefix of the file names in probe calls.
-const NAME: &str = "mark-";
+const NAME: &str = "probe-";
 
 /// A probe call, by the observer's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub(crate) struct Observation {
 ///
 /// # Errors
 /// When the size of the log cannot be read.
-pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
+pub(crate) fn observe(duration: Duration) -> anyhow::Result<()> {
     let log = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let began = Instant::now();
     let since = |moment: Instant| moment.duration_since(began).as_nanos();
@@ -73,13 +73,13 @@ pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
             Ok(sizes)
         });
         let mut number = 0;
-        while began.elapsed() < marked {
+        while began.elapsed() < duration {
             let name = format!("{NAME}{number}");
             let before = Instant::now();
             // The file does not exist.
             let _missing = File::open(&name);
             let after = Instant::now();
-            text.extend([format!("mark {} {}\n", since(before), since(after))]);
+            text.extend([format!("probe {} {}\n", since(before), since(after))]);
             number += 1;
             thread::park_timeout(PROBE_INTERVAL);
         }
@@ -89,14 +89,14 @@ pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
             .join()
             .unwrap_or_else(|_panic| Err(io::ErrorKind::Other.into()))
     })
-    .context("cannot look at the log")?;
+    .context("cannot get the size of the log")?;
     for (at, bytes) in sizes {
-        text.extend([format!("look {at} {bytes}\n")]);
+        text.extend([format!("size {at} {bytes}\n")]);
     }
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .context("cannot say what was seen")
+        .context("cannot print the observation")
 }
 
 impl Probe {
@@ -105,8 +105,8 @@ impl Probe {
         if !line.starts_with(b"type=PATH ") {
             return None;
         }
-        let at = line.find(b" name=\"mark-")?;
-        let digits = line.get(at + b" name=\"mark-".len()..)?;
+        let at = line.find(b" name=\"probe-")?;
+        let digits = line.get(at + b" name=\"probe-".len()..)?;
         let digits = digits.split(|byte| !byte.is_ascii_digit()).next()?;
         digits.to_str().ok()?.parse().ok()
     }
@@ -119,11 +119,11 @@ impl Observation {
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
-                ["mark", before, after] => observation.probes.push(Probe {
+                ["probe", before, after] => observation.probes.push(Probe {
                     before_ns: before.parse().ok()?,
                     after_ns: after.parse().ok()?,
                 }),
-                ["look", at, bytes] => {
+                ["size", at, bytes] => {
                     observation
                         .sizes
                         .push((at.parse().ok()?, bytes.parse().ok()?));
@@ -148,8 +148,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_in_the_log_when_the_log_is_so_long() {
-        let text = "mark 100 150\nmark 1000 1100\nlook 500 10\nlook 1500 30\nlook 9000 18446744073709551615\n";
+    fn line_is_in_the_log_once_the_size_includes_it() {
+        let text = "probe 100 150\nprobe 1000 1100\nsize 500 10\nsize 1500 30\nsize 9000 18446744073709551615\n";
         let observation = Observation::parse(text).unwrap();
         let [first, second] = observation.probes[..] else {
             panic!("{observation:?}");
@@ -158,16 +158,16 @@ mod tests {
         assert_eq!(observation.delay_ns(first, 11), 1350.0);
         assert_eq!(observation.delay_ns(second, 9), 0.0);
         assert_eq!(observation.delay_ns(second, 31), 7900.0);
-        assert!(Observation::parse("mark 1\n").is_none());
+        assert!(Observation::parse("probe 1\n").is_none());
     }
 
     #[test]
-    fn marks_are_told_from_other_names() {
+    fn probe_names_differ_from_other_names() {
         let path =
             |name: &str| format!("type=PATH msg=audit(1.5:1): item=0 name=\"{name}\" inode=3\n");
-        assert_eq!(Probe::in_line(path("mark-205").as_bytes()), Some(205));
-        assert_eq!(Probe::in_line(path("mark-").as_bytes()), None);
+        assert_eq!(Probe::in_line(path("probe-205").as_bytes()), Some(205));
+        assert_eq!(Probe::in_line(path("probe-").as_bytes()), None);
         assert_eq!(Probe::in_line(path("file1").as_bytes()), None);
-        assert_eq!(Probe::in_line(b"type=CWD name=\"mark-2\"\n"), None);
+        assert_eq!(Probe::in_line(b"type=CWD name=\"probe-2\"\n"), None);
     }
 }

@@ -26,20 +26,23 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// When a process does not end, or `/proc` cannot be read.
 pub(crate) fn end(work: &Path) -> anyhow::Result<()> {
     let began = Instant::now();
-    let mut asked = Vec::new();
+    let mut signalled = Vec::new();
     loop {
         let left = of(work)?;
         if left.is_empty() {
             return Ok(());
         }
-        ensure!(began.elapsed() < LIMIT, "these do not end: {left:?}");
+        ensure!(
+            began.elapsed() < LIMIT,
+            "processes that do not end: {left:?}"
+        );
         for pid in left {
             let signal = if began.elapsed() >= TIMEOUT {
                 Signal::SIGKILL
-            } else if asked.contains(&pid) {
+            } else if signalled.contains(&pid) {
                 continue;
             } else {
-                asked.push(pid);
+                signalled.push(pid);
                 Signal::SIGTERM
             };
             match kill(pid, signal) {
@@ -56,7 +59,7 @@ pub(crate) fn end(work: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// When `/proc` cannot be read.
 pub(crate) fn of(work: &Path) -> io::Result<Vec<Pid>> {
-    let mark = format!("{WORK_DIR_VARIABLE}={}", work.display());
+    let variable = format!("{WORK_DIR_VARIABLE}={}", work.display());
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
@@ -72,9 +75,12 @@ pub(crate) fn of(work: &Path) -> io::Result<Vec<Pid>> {
         // The process may have exited.
         let below =
             |link: &str| fs::read_link(process.join(link)).is_ok_and(|path| path.starts_with(work));
-        let marked = fs::read(process.join("environ"))
-            .is_ok_and(|environ| environ.split_str("\0").any(|word| word == mark.as_bytes()));
-        if marked || below("cwd") || below("exe") {
+        let has_variable = fs::read(process.join("environ")).is_ok_and(|environ| {
+            environ
+                .split_str("\0")
+                .any(|word| word == variable.as_bytes())
+        });
+        if has_variable || below("cwd") || below("exe") {
             found.push(pid);
         }
     }
@@ -97,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_are_found_by_mark_and_by_directory_and_end() {
+    fn processes_are_found_by_variable_or_directory_and_ended() {
         let place = tempfile::tempdir().unwrap();
         let work = place.path().canonicalize().unwrap();
         let sleep = || {

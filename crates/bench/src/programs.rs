@@ -56,7 +56,7 @@ impl Program {
     pub(crate) fn command(self) -> anyhow::Result<Command> {
         let path = self.path().with_context(|| {
             format!(
-                "`{}` is missing: Debian's package `{}` brings it",
+                "`{}` is missing: install Debian's package `{}`",
                 self.program, self.package
             )
         })?;
@@ -93,7 +93,7 @@ pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
             .context("cannot run `apt-get`: --install is for Debian")?;
         ensure!(status.success(), "`apt-get {}` {status}", words.join(" "));
     }
-    policy.lift()?;
+    policy.remove()?;
     if packages.contains(&"auditd") {
         // The package enables its service at boot. Without systemd there is none.
         let _no_systemd = Command::new("systemctl")
@@ -124,11 +124,11 @@ impl Policy {
         std::fs::write(Self::PATH, Self::TEXT)
             .with_context(|| format!("cannot write `{}`", Self::PATH))?;
         std::fs::set_permissions(Self::PATH, std::fs::Permissions::from_mode(0o755))
-            .with_context(|| format!("cannot make `{}` a program", Self::PATH))?;
+            .with_context(|| format!("cannot make `{}` executable", Self::PATH))?;
         Ok(Self { written: true })
     }
 
-    fn lift(mut self) -> anyhow::Result<()> {
+    fn remove(mut self) -> anyhow::Result<()> {
         if std::mem::take(&mut self.written) {
             std::fs::remove_file(Self::PATH)
                 .with_context(|| format!("cannot remove `{}`", Self::PATH))?;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_named_once() {
+    fn packages_are_listed_once() {
         assert_eq!(
             packages(&[FIO, AUDITD, AUSEARCH, AUDITCTL]),
             ["auditd", "fio"]

@@ -326,7 +326,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_report_is_read_back_and_added() {
+    fn report_parses_back_and_its_cases_are_appended() {
         let mut written = report();
         written.summarize();
         let text = serde_json::to_string(&written).unwrap();

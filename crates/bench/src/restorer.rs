@@ -33,7 +33,7 @@ impl Restorer {
             .spawn()
             .context("cannot start the restorer")?;
         let (pipe, ready) = (child.stdin.take(), child.stdout.take());
-        let (pipe, mut ready) = pipe.zip(ready).context("there are no pipes to it")?;
+        let (pipe, mut ready) = pipe.zip(ready).context("the restorer has no pipes")?;
         ready
             .read_exact(&mut [0])
             .context("the restorer has not started")?;
@@ -57,7 +57,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     ready
         .write_all(&[0])
         .and_then(|()| ready.flush())
-        .context("nobody waits for this process")?;
+        .context("the supervisor is gone")?;
     match io::stdin().read_exact(&mut [0]) {
         Ok(()) => Ok(()),
         Err(_) => saved_state::restore_leftovers(),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use netlink::{AuditSettings, AuditSocket};
+use netlink::{AuditSocket, KernelAuditSettings};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -57,9 +57,11 @@ impl SavedState {
             Err(error) if error.raw_os_error() == Some(Errno::EPROTONOSUPPORT as i32) => {
                 return Ok(Self { work, audit: None });
             }
-            Err(error) => return Err(error).context("cannot reach the kernel's audit"),
+            Err(error) => return Err(error).context("cannot open an audit socket"),
         };
-        let status = control.status().context("cannot ask the kernel's audit")?;
+        let status = control
+            .status()
+            .context("cannot read the status of the kernel's audit")?;
         if status.pid != 0 {
             bail!(
                 "an audit daemon is running, process {}: only one can receive records; stop it first \
@@ -70,7 +72,7 @@ impl SavedState {
         if status.settings.enabled == 2 {
             bail!("the kernel's audit is locked (-e 2) until the next boot: it cannot be measured");
         }
-        let AuditSettings {
+        let KernelAuditSettings {
             enabled,
             failure,
             rate_limit,
@@ -115,9 +117,11 @@ impl SavedState {
         if self.audit.is_none() {
             return Ok(());
         }
-        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
-        let status = control.status().context("cannot ask the kernel's audit")?;
-        let own = processes::of(&self.work).context("cannot look for processes")?;
+        let control = AuditSocket::open().context("cannot open an audit socket")?;
+        let status = control
+            .status()
+            .context("cannot read the status of the kernel's audit")?;
+        let own = processes::of(&self.work).context("cannot find processes")?;
         let is_own = |reader| own.iter().any(|pid| pid.as_raw().cast_unsigned() == reader);
         if status.pid == 0 || is_own(status.pid) {
             return Ok(());
@@ -137,7 +141,7 @@ impl SavedState {
         if self.audit.is_none() {
             return Ok(());
         }
-        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
+        let control = AuditSocket::open().context("cannot open an audit socket")?;
         control
             .delete_rules()
             .context("cannot delete the rules of the benchmark")
@@ -147,8 +151,8 @@ impl SavedState {
         let Some(audit) = &self.audit else {
             return Ok(());
         };
-        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
-        let settings = AuditSettings {
+        let control = AuditSocket::open().context("cannot open an audit socket")?;
+        let settings = KernelAuditSettings {
             enabled: audit.enabled,
             failure: audit.failure,
             rate_limit: audit.rate_limit,
@@ -161,15 +165,17 @@ impl SavedState {
         for rule in &audit.rules {
             control
                 .add_rule(rule)
-                .context("the kernel does not take one of its rules back")?;
+                .context("cannot restore a rule of the kernel's audit")?;
         }
         control
             .set_settings(&settings)
-            .context("cannot put the settings of the kernel's audit back")?;
-        let status = control.status().context("cannot ask the kernel's audit")?;
+            .context("cannot restore the settings of the kernel's audit")?;
+        let status = control
+            .status()
+            .context("cannot read the status of the kernel's audit")?;
         if status.pid != 0 {
             control.unregister_dead_daemon().with_context(|| {
-                format!("the kernel still has process {} as its reader", status.pid)
+                format!("process {} is still registered as audit daemon", status.pid)
             })?;
         }
         Ok(())
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_benchmark_left_is_put_back_once() {
+    fn state_of_a_killed_benchmark_is_restored_once() {
         let place = tempfile::tempdir().unwrap();
         let (path, work) = (place.path().join("note"), place.path().join("work"));
         fs::create_dir_all(work.join("files")).unwrap();
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_was_never_finished_is_nothing_to_put_back() {
+    fn incomplete_state_file_restores_nothing() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("note");
         fs::write(&path, "{\"work\":\"/").unwrap();
@@ -316,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn audit_is_noted_byte_for_byte() {
+    fn kernel_audit_state_is_saved_byte_for_byte() {
         let noted = SavedState {
             work: "/w".into(),
             audit: Some(Audit {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_one_of_the_values() {
+    fn percentile_is_one_of_the_values() {
         let sample: Vec<f64> = (1..=200).rev().map(f64::from).collect();
         for (part, value) in [(0.5, 100.0), (0.99, 198.0), (1.0, 200.0)] {
             assert_eq!(percentile(&sample, part), Some(value));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_kept_and_nothing_has_no_summary() {
+    fn summary_has_extremes_and_is_none_without_values() {
         let summary = Summary::of(&[3.0, -1.0, 2.0]).unwrap();
         assert_eq!((summary.least, summary.most), (-1.0, 3.0));
         assert_eq!(summary.spread(), 2.0);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_of_nothing_but_zeros_is_none() {
+    fn spread_of_zeros_is_none() {
         assert_eq!(Summary::of(&[0.0, 0.0]).unwrap().spread(), 0.0);
     }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_round_that_disagrees_makes_it_unclear() {
+    fn one_disagreeing_round_makes_the_difference_unclear() {
         let off = [100.0, 110.0, 90.0];
         assert_eq!(direction(&[101.0, 111.0, 91.0], &off), Direction::More);
         assert_eq!(direction(&[99.0, 109.0, 89.0], &off), Direction::Less);

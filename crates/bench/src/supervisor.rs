@@ -107,7 +107,7 @@ fn measure(
         return Ok(Outcome::Failed);
     }
     let file = saved.work.join(work_dir::REPORT);
-    let text = fs::read(&file).context("the measuring process has left no report")?;
+    let text = fs::read(&file).context("the measuring process wrote no report")?;
     let report = serde_json::from_slice(&text).context("the report cannot be read")?;
     Ok(Outcome::Finished(Box::new(report)))
 }
@@ -164,13 +164,13 @@ fn print_changes(options: &Options, saved: &SavedState) {
             .any(|variant| matches!(variant.mode, AuditMode::Kernel | AuditMode::KernelDisabled))
     });
     info("changes while it runs, restored at the end, also after Ctrl-C:");
-    info("  the kernel's audit: rules and settings; other rules are out of force meanwhile");
+    info("  the kernel's audit: rules and settings; other rules are not active meanwhile");
     info("  processes: daemons and workloads, some as nobody, some with servers on 127.0.0.1");
     info(&format!("  files: below `{}`", saved.work.display()));
     if kernel {
         info(
-            "  not restored: a kernel whose audit was enabled once charges tasks for it until the next boot, \
-             unless they start under `-a never,task`; --against off,tollgate does not enable it",
+            "  not restored: after its audit was enabled once, the kernel slows new tasks until the next boot, \
+             unless `-a never,task` is loaded; --against off,tollgate does not enable it",
         );
     }
 }

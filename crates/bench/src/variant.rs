@@ -39,7 +39,7 @@ impl FromStr for AuditMode {
         Self::SELECTABLE
             .into_iter()
             .find(|mode| mode.name() == name)
-            .ok_or_else(|| "it is none of off, kernel, tollgate".to_owned())
+            .ok_or_else(|| "use off, kernel or tollgate".to_owned())
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_printed() {
+    fn mode_names_round_trip() {
         for mode in AuditMode::SELECTABLE {
             assert_eq!(mode.name().parse(), Ok(mode));
         }

@@ -108,7 +108,7 @@ impl WorkDir {
             fs::write(&file, "")?;
             mode(&file, 0o666)
         };
-        make().with_context(|| format!("cannot lay out `{}`", work.display()))?;
+        make().with_context(|| format!("cannot create `{}`", work.display()))?;
         Ok(Self {
             work: work.to_owned(),
             program,
@@ -171,7 +171,7 @@ impl WorkDir {
         let path = self.work.join(name);
         fs::create_dir_all(&path)
             .and_then(|()| chown(&path, Some(UID), Some(UID)))
-            .with_context(|| format!("cannot make `{}`", path.display()))?;
+            .with_context(|| format!("cannot create `{}`", path.display()))?;
         Ok(path)
     }
 
@@ -284,7 +284,7 @@ impl BackgroundCommand {
         let output = child
             .wait_with_output()
             .with_context(|| format!("cannot wait for `{shown}`"))?;
-        said(&shown, &output)
+        checked_output(&shown, &output)
     }
 }
 
@@ -301,7 +301,7 @@ fn shown(command: &Command) -> String {
     name.join(OsStr::new(" ")).display().to_string()
 }
 
-fn said(shown: &str, output: &Output) -> anyhow::Result<String> {
+fn checked_output(shown: &str, output: &Output) -> anyhow::Result<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
@@ -321,9 +321,9 @@ pub(crate) fn parse_value(printed: &str, name: &str) -> anyhow::Result<f64> {
         .split_whitespace()
         .filter_map(|word| word.split_once('='))
         .find_map(|(found, value)| (found == name).then_some(value))
-        .with_context(|| format!("the workload has not printed `{name}`"))?;
+        .with_context(|| format!("the workload did not print `{name}`"))?;
     word.parse()
-        .with_context(|| format!("the workload has printed `{name}={word}`"))
+        .with_context(|| format!("the workload printed `{name}={word}`"))
 }
 
 /// Path of `tollgate`, beside this program.
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_command_is_told_with_its_words() {
+    fn failed_command_is_an_error_with_its_stderr() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo no >&2; exit 3"]);
         let error = output(&mut command).unwrap_err().to_string();

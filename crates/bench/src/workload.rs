@@ -70,7 +70,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .context("cannot say what was measured")
+        .context("cannot print the result")
 }
 
 /// Opens and closes the file.
@@ -181,8 +181,13 @@ fn plugin() -> anyhow::Result<()> {
         line.clear();
     }
     let program = std::env::current_exe()?;
-    let work = program.parent().context("the program lies nowhere")?;
-    ensure!(work.join("log").is_dir(), "this is no benchmark");
+    let work = program
+        .parent()
+        .context("cannot find the directory of this program")?;
+    ensure!(
+        work.join("log").is_dir(),
+        "this is not the work directory of a benchmark"
+    );
     // Renamed, so that a reader sees the whole file.
     let part = work.join("log/plugin.part");
     fs::write(&part, format!("{events}\n"))?;
@@ -210,7 +215,7 @@ mod tests {
     use crate::work_dir::{output, parse_value};
 
     #[test]
-    fn wrong_words_are_refused() {
+    fn invalid_arguments_are_refused() {
         for words in [
             &["frobnicate"][..],
             &[OPEN_CLOSE],
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_timed_as_often_as_asked() {
+    fn calls_are_timed_as_often_as_requested() {
         let mut calls = 0;
         let ns = time(7, || {
             calls += 1;

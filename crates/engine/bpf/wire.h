@@ -158,6 +158,23 @@ enum wire_address {
 };
 #define WIRE_ADDRESS_OUTPUT 128 /* flag: an output of the syscall */
 
+/* What a syscall changes or reads of an object without opening it. */
+enum wire_attribute {
+	WIRE_ATTRIBUTE_NONE,
+	WIRE_ATTRIBUTE_MODE,
+	WIRE_ATTRIBUTE_OWNER,
+	WIRE_ATTRIBUTE_LENGTH,
+	WIRE_ATTRIBUTE_TIMES,
+	WIRE_ATTRIBUTE_SET_XATTR,
+	WIRE_ATTRIBUTE_REMOVE_XATTR,
+	WIRE_ATTRIBUTE_GET_XATTR,
+	WIRE_ATTRIBUTE_LIST_XATTR,
+	WIRE_ATTRIBUTE_CWD,
+	WIRE_ATTRIBUTE_ROOT,
+	WIRE_ATTRIBUTE_MOUNT,
+	WIRE_ATTRIBUTE_UMOUNT,
+};
+
 /*
  * Rules and facts of one syscall. Index: abi * WIRE_SYSCALLS + number, or WIRE_URING_FIRST +
  * io_uring operation. The table has two halves, one for each plan; see lib/plan.bpf.h.
@@ -171,7 +188,8 @@ struct wire_syscall {
 	__u16 epoch; /* epoch of its plan */
 	__u8 aux_source; /* enum wire_aux_source */
 	__u8 address; /* enum wire_address, optionally with WIRE_ADDRESS_OUTPUT */
-	__u8 _pad[6];
+	__u8 attribute; /* enum wire_attribute */
+	__u8 _pad[5];
 	struct wire_shape objects[WIRE_OBJECTS];
 };
 _Static_assert(sizeof(struct wire_syscall) == 32, "wire_syscall layout");

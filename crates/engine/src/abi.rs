@@ -178,7 +178,8 @@ pub(crate) struct WireSyscall {
     pub(crate) epoch: u16,
     pub(crate) aux_source: u8,
     pub(crate) address: u8,
-    pub(crate) _pad: [u8; 6],
+    pub(crate) attribute: u8,
+    pub(crate) _pad: [u8; 5],
     pub(crate) objects: [WireShape; OBJECTS],
 }
 
@@ -321,7 +322,7 @@ mod tests {
         vec![
             layout!(WireCounts as "wire_counts": matched, delivered, lost, truncated, _pad),
             layout!(WireShape as "wire_shape": lookup, dir, arg, effect),
-            layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, _pad, objects),
+            layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, attribute, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
             layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name),

@@ -1,5 +1,6 @@
 //! Compiles a plan to map contents and a set of hooks. No I/O.
 
+mod attribute;
 mod denial;
 pub(crate) mod fast_path;
 pub(crate) mod objects;
@@ -80,28 +81,28 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         refusals: selection.refused_opens,
         denies: plan.denying() != 0,
     };
-    for (call, rules) in &plan.syscalls {
-        let abi = if call.arch == Arch::I386 {
+    for (syscall_id, rules) in &plan.syscalls {
+        let abi = if syscall_id.arch == Arch::I386 {
             abi::B32
         } else {
             abi::B64
         };
-        let Syscall(number) = call.syscall;
+        let Syscall(number) = syscall_id.syscall;
         if number >= abi::SYSCALLS {
             continue; // no kernel has this syscall
         }
-        let mut hooks = selection.syscall_hooks(*call);
-        hooks.extend(selection.denial_hooks(plan, *call, rules));
+        let mut hooks = selection.syscall_hooks(*syscall_id);
+        hooks.extend(selection.denial_hooks(plan, *syscall_id, rules));
         if hooks.contains(&Hook::RawSysEnter) {
-            compiled.raw_enter.insert(*call);
+            compiled.raw_enter.insert(*syscall_id);
         }
         if hooks.contains(&Hook::RawSysExit) {
-            compiled.raw_exit.insert(*call);
+            compiled.raw_exit.insert(*syscall_id);
         }
         compiled.hooks.extend(hooks);
-        let wire = compiled.compile_syscall(*call, rules, selection, plan);
+        let wire = compiled.compile_syscall(*syscall_id, rules, selection, plan);
         let reads = wire.facts & abi::FACT_HOOKED == 0 || !opens_only_for_write(&wire);
-        match tracepoint_name(*call) {
+        match tracepoint_name(*syscall_id) {
             Some("openat") => compiled.read_only_opens.openat = reads,
             Some("open") => compiled.read_only_opens.open = reads,
             _ => {}
@@ -111,9 +112,9 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
     for (operation, rules) in plan.operations(selection.uring_coverage()) {
         compiled.uring = true;
         compiled.hooks.extend(selection.operation_hooks(operation));
-        let denials = selection.denial_hooks(plan, operation.call(), &rules);
+        let denials = selection.denial_hooks(plan, operation.syscall_id(), &rules);
         compiled.hooks.extend(denials);
-        let wire = compiled.compile_syscall(operation.call(), &rules, selection, plan);
+        let wire = compiled.compile_syscall(operation.syscall_id(), &rules, selection, plan);
         let index = abi::URING_FIRST + u32::from(operation.op);
         compiled.syscalls.insert(index, wire);
     }
@@ -125,27 +126,27 @@ impl CompiledPlan {
     /// Compiles a syscall, or the syscall that an `io_uring` operation stands for.
     fn compile_syscall(
         &mut self,
-        call: SyscallId,
+        syscall_id: SyscallId,
         rules: &SyscallPlan,
         selection: HookSelection,
         plan: &Plan,
     ) -> WireSyscall {
-        let mut wire = self.wire_syscall(call, rules, selection);
+        let mut wire = self.wire_syscall(syscall_id, rules, selection);
         if plan.denies(rules) {
             wire.facts |= abi::FACT_DENY;
         }
-        if selection.aux_record_hooks(call).next().is_some() {
+        if selection.aux_record_hooks(syscall_id).next().is_some() {
             wire.facts |= abi::FACT_AUX;
         }
-        if selection.sees_objects(call) {
+        if selection.sees_objects(syscall_id) {
             wire.facts |= abi::FACT_HOOKED;
-            if shows_every_name(call) {
+            if shows_every_name(syscall_id) {
                 wire.facts |= abi::FACT_HOOKED_NAMES;
             }
-            let creates = call.name() == Some("creat");
+            let creates = syscall_id.name() == Some("creat");
             if !opens_only_for_write(&wire)
                 && !creates
-                && object_hooks(call).contains(&InternalHook::OpenFilp)
+                && object_hooks(syscall_id).contains(&InternalHook::OpenFilp)
             {
                 self.open_gate = 0;
             }
@@ -155,11 +156,11 @@ impl CompiledPlan {
 
     fn wire_syscall(
         &mut self,
-        call: SyscallId,
+        syscall_id: SyscallId,
         rules: &SyscallPlan,
         selection: HookSelection,
     ) -> WireSyscall {
-        let name = call.name().unwrap_or_default();
+        let name = syscall_id.name().unwrap_or_default();
         let watched = rules.slots.iter().any(Slot::needs_watch);
         let tests = self.append_tests(rules.slots.iter());
         let tests_unwatched = if watched {
@@ -193,13 +194,13 @@ impl CompiledPlan {
         {
             facts |= abi::FACT_OBJECTS;
         }
-        if selection.saves_enter_state(call) {
+        if selection.saves_enter_state(syscall_id) {
             facts |= abi::FACT_ENTER_STATE;
         }
         if matches!(name, "fork" | "vfork" | "clone" | "clone3") {
             facts |= abi::FACT_FORKS;
         }
-        if call.is_exec() {
+        if syscall_id.is_exec() {
             facts |= abi::FACT_EXEC;
         }
         if rules.needs_watch() {
@@ -212,10 +213,11 @@ impl CompiledPlan {
             open_arg,
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
-            aux_source: aux_source(call.arch, name),
-            address: socket_address::sockaddr_source(call),
-            _pad: [0; 6],
-            objects: objects::wire_shapes(call, selection.kernel()),
+            aux_source: aux_source(syscall_id.arch, name),
+            address: socket_address::sockaddr_source(syscall_id),
+            attribute: attribute::wire_attribute(syscall_id),
+            _pad: [0; 5],
+            objects: objects::wire_shapes(syscall_id, selection.kernel()),
         }
     }
 
@@ -320,10 +322,12 @@ fn is_object_field(field: Field) -> bool {
 const O_ACCMODE: u32 = 3;
 
 /// Whether rules can match the syscall only when it opens for writing.
-fn opens_only_for_write(call: &WireSyscall) -> bool {
+fn opens_only_for_write(syscall: &WireSyscall) -> bool {
     const READ: u8 = 4;
     let opens = abi::FACT_OPEN_FLAGS | abi::FACT_OPEN_HOW;
-    call.facts & opens != 0 && call.facts & abi::FACT_WATCH_ONLY != 0 && call.watch_perm & READ == 0
+    syscall.facts & opens != 0
+        && syscall.facts & abi::FACT_WATCH_ONLY != 0
+        && syscall.watch_perm & READ == 0
 }
 
 /// Auxiliary record that a syscall gets from its arguments and memory at exit: `enum wire_aux_source`.

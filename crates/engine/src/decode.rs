@@ -221,7 +221,9 @@ impl Decoder {
                 Arch::X86_64
             },
             syscall: match uring_op.map(UringOp::numbered) {
-                Some(operation) => operation.map_or(Syscall::NONE, |known| known.call().syscall),
+                Some(operation) => {
+                    operation.map_or(Syscall::NONE, |known| known.syscall_id().syscall)
+                }
                 None => Syscall(head.nr),
             },
             uring_op,

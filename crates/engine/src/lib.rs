@@ -34,9 +34,6 @@ mod hooks;
 mod load;
 mod options;
 mod preemption;
-#[cfg(test)]
-#[path = "../../audit/tests/random/mod.rs"]
-mod random;
 mod ring;
 mod skeleton;
 mod stats;
@@ -55,7 +52,7 @@ pub use handover::pins::{PinDirectory, PinError};
 pub use handover::{InheritedState, PinnedState};
 pub use hooks::attach_point::AttachedHooks;
 pub use hooks::denial::{is_deniable, undeniable_syscalls};
-pub use hooks::explain::{Explanation, Note, Paying, Price, RuleCost, explain};
+pub use hooks::explain::{Explanation, Paying, Price, RuleCost, RuleNote, explain};
 pub use hooks::hook::{Hook, KernelFeatures};
 pub use hooks::internal_hook::{InternalHook, InternalHookSet};
 pub use hooks::kernel_probe::KernelProbe;

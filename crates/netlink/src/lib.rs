@@ -18,5 +18,5 @@ mod summary;
 
 pub use feature::LoginuidImmutable;
 pub use records::{KernelRecord, RecordError, RecordStream};
-pub use socket::{AuditSettings, AuditSocket, AuditStatus};
+pub use socket::{AuditSocket, AuditStatus, KernelAuditSettings};
 pub use summary::AuditSummary;

@@ -15,7 +15,7 @@ use crate::protocol::{
     request, to_bytes,
 };
 
-/// `mask` of `struct audit_status`: the members of [`AuditSettings`].
+/// `mask` of `struct audit_status`: the members of [`KernelAuditSettings`].
 const ALL_SETTINGS: u32 = AUDIT_STATUS_ENABLED
     | AUDIT_STATUS_FAILURE
     | AUDIT_STATUS_RATE_LIMIT
@@ -31,7 +31,7 @@ const REPLACE_ATTEMPTS: u32 = 5;
 /// # Source
 /// `struct audit_status`, `include/uapi/linux/audit.h`, Linux 6.12.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AuditSettings {
+pub struct KernelAuditSettings {
     /// 0 off, 1 on, 2 on and locked until reboot.
     pub enabled: u32,
     /// Action on a lost record: 0 none, 1 printk, 2 panic.
@@ -51,7 +51,7 @@ pub struct AuditSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditStatus {
     /// Settings.
-    pub settings: AuditSettings,
+    pub settings: KernelAuditSettings,
     /// The registered audit daemon, 0 for none.
     pub pid: u32,
     /// Records lost since boot.
@@ -91,7 +91,7 @@ impl AuditSocket {
     ///
     /// # Errors
     /// `EPERM`, also when the settings are locked.
-    pub fn set_settings(&self, settings: &AuditSettings) -> io::Result<()> {
+    pub fn set_settings(&self, settings: &KernelAuditSettings) -> io::Result<()> {
         self.set_status(&[
             ALL_SETTINGS,
             settings.enabled,
@@ -216,7 +216,7 @@ fn never_task() -> Vec<u8> {
 /// Parses `struct audit_status`; before Linux 3.14 it has no `backlog_wait_time`.
 fn parse_status(body: &[u8]) -> Option<AuditStatus> {
     Some(AuditStatus {
-        settings: AuditSettings {
+        settings: KernelAuditSettings {
             enabled: read_u32(body, 4)?,
             failure: read_u32(body, 8)?,
             rate_limit: read_u32(body, 16)?,
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(
             parse_status(&body),
             Some(AuditStatus {
-                settings: AuditSettings {
+                settings: KernelAuditSettings {
                     enabled: 1,
                     failure: 2,
                     rate_limit: 5,

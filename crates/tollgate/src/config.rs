@@ -19,6 +19,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
 use audit::rule::{Diagnostic, Severity};
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
@@ -31,6 +32,8 @@ pub(crate) use tollgate_toml::TollgateToml;
 
 /// Path of the configuration of `auditd`.
 pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
+/// Path of the rules that `augenrules` merges.
+pub(crate) const AUDIT_RULES: &str = "/etc/audit/audit.rules";
 /// Path of the configuration of tollgate.
 pub(crate) const TOLLGATE_TOML: &str = "/etc/tollgate/tollgate.toml";
 
@@ -55,9 +58,10 @@ const REQUIREMENTS: FileRequirements = FileRequirements {
     limit_bytes: 1 << 20,
 };
 
-/// A configuration file that is missing, cannot be read, or does not meet the requirements.
+/// A configuration file that is missing, not accessible, or does not meet the requirements.
 ///
-/// `tollgate daemon` exits with [`crate::messages::Exit::Config`] on it.
+/// `tollgate daemon` exits with [`crate::messages::Exit::Config`] on it, and systemd does not restart it. Errors that
+/// may not occur again, such as `ENFILE` or `EIO`, are not of this type.
 #[derive(Debug)]
 pub(crate) struct FileError(String);
 
@@ -82,14 +86,19 @@ impl<T> ConfigFile<T> {
     /// Reads and parses a file that root or the current user owns.
     ///
     /// # Errors
-    /// [`FileError`] when the file cannot be read or does not meet the requirements.
+    /// [`FileError`] when the file is missing, not accessible or does not meet the requirements; otherwise the
+    /// kernel's error.
     pub(crate) fn read(
         path: &Path,
         requirements: FileRequirements,
         parse: impl FnOnce(&[u8]) -> (T, Vec<Diagnostic>),
     ) -> anyhow::Result<Self> {
-        let bytes =
-            read_bytes(path, requirements).map_err(|error| FileError(format!("{error:#}")))?;
+        let bytes = read_bytes(path, requirements).map_err(|error| {
+            if error.downcast_ref().is_some_and(is_transient) {
+                return error;
+            }
+            FileError(format!("{error:#}")).into()
+        })?;
         let (settings, diagnostics) = parse(&bytes);
         Ok(Self {
             settings,
@@ -126,6 +135,22 @@ pub(crate) fn read_tollgate_toml(path: &Path) -> anyhow::Result<ConfigFile<Tollg
 /// Whether the file exists. A file whose metadata cannot be read counts as existing.
 pub(crate) fn exists(path: &Path) -> bool {
     !matches!(path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether an error is not due to the path, type, owner or mode of a file.
+fn is_transient(error: &io::Error) -> bool {
+    !matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(
+            Errno::ENOENT
+                | Errno::ENOTDIR
+                | Errno::EACCES
+                | Errno::EPERM
+                | Errno::ELOOP
+                | Errno::ENAMETOOLONG
+                | Errno::ENXIO
+        )
+    )
 }
 
 fn read_bytes(path: &Path, requirements: FileRequirements) -> anyhow::Result<Vec<u8>> {
@@ -193,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_reported_with_advice() {
+    fn missing_file_is_reported_with_advice() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("none");
         assert!(!exists(&path));
@@ -205,6 +230,17 @@ mod tests {
                 path.display()
             )
         );
+    }
+
+    #[test]
+    fn transient_errors_are_no_configuration_errors() {
+        // A regular file that cannot be read from its start: EIO.
+        let error = read_auditd(Path::new("/proc/self/mem")).unwrap_err();
+        assert!(!error.is::<FileError>(), "{error:#}");
+        let kernel_error = error.downcast_ref::<io::Error>().unwrap();
+        assert_eq!(kernel_error.raw_os_error(), Some(Errno::EIO as i32));
+        let below_a_file = Path::new("/proc/self/comm/auditd.conf");
+        assert!(read_auditd(below_a_file).unwrap_err().is::<FileError>());
     }
 
     #[test]

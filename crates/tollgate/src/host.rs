@@ -1,4 +1,4 @@
-//! This machine, as the parsers of rules and of configuration ask about it.
+//! This machine: users, groups, programs and security modules, for the parsers of rules and configuration.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -12,30 +12,30 @@ use audit::rule::RuleHost;
 use bstr::{BStr, BString, ByteSlice as _};
 use nix::unistd::{AccessFlags, Group, User, access};
 
-/// What sends mail.
+/// The program that sends mail.
 pub(crate) const SENDMAIL: &str = "/usr/lib/sendmail";
-/// Permissions that the program of an action may have.
+/// Modes that the program of an action may have.
 const PROGRAM_MODES: [u32; 4] = [0o750, 0o755, 0o550, 0o555];
 const PERMISSIONS: u32 = 0o777;
 
-/// What rules are compiled for.
+/// Compiles rules for this machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Planner {
-    /// The security modules of the machine: what they compare is not honoured.
+    /// The active security modules: rules that they evaluate are not supported.
     pub(crate) modules: Vec<SecurityModule>,
-    /// Keys of the rules whose calls are denied when they could not be recorded.
+    /// Keys of the rules that deny a syscall which cannot be recorded.
     deny: Vec<BString>,
 }
 
 impl Planner {
-    /// For this machine, and rules that deny.
-    pub(crate) fn here(deny: Vec<BString>) -> Self {
+    /// A planner for this machine. Rules with a key in `deny` deny.
+    pub(crate) fn for_this_machine(deny: Vec<BString>) -> Self {
         let mut modules = SecurityModule::ALL.to_vec();
         modules.retain(|&module| is_active(module));
         Self { modules, deny }
     }
 
-    /// The same machine, and other rules that deny.
+    /// Returns this planner with other keys of rules that deny.
     pub(crate) fn denying(&self, deny: Vec<BString>) -> Self {
         let modules = self.modules.clone();
         Self { modules, deny }
@@ -46,7 +46,7 @@ impl Planner {
         &self.deny
     }
 
-    /// Whether something refuses calls by labels, and has the kernel's audit make records of it.
+    /// Whether a security module is active, whose denials the kernel's audit records.
     pub(crate) fn has_security_module(&self) -> bool {
         !self.modules.is_empty()
     }
@@ -66,7 +66,7 @@ impl Planner {
 ///
 /// # Source
 /// `init_sel_fs` in `security/selinux/selinuxfs.c` and `init_smk_fs` in `security/smack/smackfs.c`, Linux
-/// 6.12, make these directories then, mounted or not.
+/// 6.12, create these directories if the module is active, mounted or not.
 fn is_active(module: SecurityModule) -> bool {
     match module {
         SecurityModule::AppArmor => std::fs::read("/sys/module/apparmor/parameters/enabled")
@@ -115,10 +115,10 @@ impl conf::ConfigHost for ThisMachine {
                 std::fs::metadata(path).map_err(|error| format!("cannot be run: {error}"))
             })?;
         if !about.is_file() {
-            return Err("is no regular file".to_owned());
+            return Err("is not a regular file".to_owned());
         }
         if about.uid() != 0 {
-            return Err("does not belong to root".to_owned());
+            return Err("is not owned by root".to_owned());
         }
         let mode = about.mode() & PERMISSIONS;
         if !PROGRAM_MODES.contains(&mode) {

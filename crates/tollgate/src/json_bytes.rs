@@ -1,17 +1,17 @@
-//! Byte strings in JSON: the control protocol, the lock file and the helper's messages have them.
+//! Byte strings in JSON, for the control protocol, the lock file and the helper's messages.
 
 use std::fmt;
 
 use bstr::{BString, ByteSlice as _};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are mostly text.
+/// Bytes that are usually text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum JsonBytes {
-    /// In UTF-8.
+    /// Valid UTF-8.
     Utf8(String),
-    /// Anything else, two hexadecimal digits a byte.
+    /// Other bytes, as two hexadecimal digits each.
     Bytes {
         /// The digits.
         hex: String,
@@ -25,7 +25,7 @@ impl Default for JsonBytes {
 }
 
 impl fmt::Display for JsonBytes {
-    /// For a terminal: whatever could move the cursor is escaped.
+    /// Formats for a terminal: control characters are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Utf8(text) => write!(f, "{}", text.escape_debug()),
@@ -35,7 +35,7 @@ impl fmt::Display for JsonBytes {
 }
 
 impl JsonBytes {
-    /// Any bytes.
+    /// Encodes bytes.
     pub(crate) fn new(bytes: &[u8]) -> Self {
         match bytes.to_str() {
             Ok(text) => Self::Utf8(text.to_owned()),
@@ -45,7 +45,7 @@ impl JsonBytes {
         }
     }
 
-    /// The bytes; `None` when they are not written as they should be.
+    /// Decodes the bytes; `None` if the digits are malformed.
     pub(crate) fn bytes(&self) -> Option<BString> {
         match self {
             Self::Utf8(text) => Some(text.as_str().into()),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_any_kind_come_back() {
+    fn any_bytes_round_trip() {
         for bytes in [&b"plain"[..], b"", b"\xff\x00\x01", "é".as_bytes()] {
             let text = serde_json::to_string(&JsonBytes::new(bytes)).unwrap();
             let back: JsonBytes = serde_json::from_str(&text).unwrap();

@@ -10,9 +10,10 @@ use std::borrow::Cow;
 use std::io;
 use std::process::ExitCode;
 
+use jiff::Timestamp;
 use nix::errno::Errno;
 
-pub(crate) use findings::{SourceText, print_findings, write_findings};
+pub(crate) use findings::{SourceText, first_of, print_findings, write_findings};
 pub(crate) use stderr::{Priority, emit, stderr_is_journal};
 
 /// The exit status of a command. clap exits with 2 on a malformed command line.
@@ -24,6 +25,8 @@ pub(crate) enum Exit {
     Failure,
     /// 3: the daemon stopped normally, but events were lost or hooks were disabled for a time.
     Lost,
+    /// 3: the daemon runs, but files were refused and older rules or settings are in force, or the log is suspended.
+    Degraded,
     /// 4: permission denied, as in `auditctl` and `auditd`.
     NotRoot,
     /// 6: configuration error, as in `auditd`.
@@ -35,7 +38,7 @@ impl From<Exit> for ExitCode {
         match exit {
             Exit::Success => Self::SUCCESS,
             Exit::Failure => Self::FAILURE,
-            Exit::Lost => Self::from(3),
+            Exit::Lost | Exit::Degraded => Self::from(3),
             Exit::NotRoot => Self::from(4),
             Exit::Config => Self::from(6),
         }
@@ -80,6 +83,14 @@ pub(crate) fn permission_hint(error: &anyhow::Error) -> &'static str {
     } else {
         ""
     }
+}
+
+/// A time in RFC 3339, in UTC.
+pub(crate) fn utc(seconds: u64) -> String {
+    let time = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.unwrap_or(Timestamp::MAX).to_string()
 }
 
 /// Treats a closed pipe as success: the reader has seen enough.

@@ -272,14 +272,14 @@ mod tests {
             .map(|_| TcpStream::connect(port).unwrap())
             .collect();
         metrics.start().unwrap();
-        let mut asker = TcpStream::connect(port).unwrap();
+        let mut client = TcpStream::connect(port).unwrap();
         // Each idle client would be disconnected after two seconds.
-        asker
+        client
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
-        asker.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut answer = String::new();
-        asker.read_to_string(&mut answer).unwrap();
+        client.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         drop(idle);
     }

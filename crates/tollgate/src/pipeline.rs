@@ -246,7 +246,7 @@ impl RunningPipeline {
             limited: ring_stats.limited,
             not_printed: ring_stats.not_printed,
             json,
-            blind: ring_stats.blind,
+            disabled_time: ring_stats.disabled_time,
             kernel_records: ring_stats.kernel_records,
             unwritten_kernel_records: self.counts.unwritten_messages.load(Ordering::Relaxed),
             lost_kernel_records: 0,

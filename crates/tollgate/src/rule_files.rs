@@ -3,6 +3,7 @@
 //! As `auditctl -R` does, it accepts only regular files that are not world-writable. It also decides,
 //! for every command, whether rules with findings are loaded.
 
+pub(crate) mod keys;
 mod setting_findings;
 
 use std::fmt;
@@ -78,8 +79,8 @@ pub(crate) fn compile_plan(
     partial: bool,
     consequence: &str,
 ) -> anyhow::Result<Option<Plan>> {
-    let planner = Planner::here(Vec::new());
-    let Some(CompiledRules { plan, .. }) = compile(files, partial, &planner, consequence) else {
+    let planner = Planner::for_this_machine(Vec::new());
+    let Ok(CompiledRules { plan, .. }) = compile(files, partial, &planner, consequence) else {
         return Ok(None);
     };
     if plan.syscalls.is_empty() {
@@ -88,18 +89,24 @@ pub(crate) fn compile_plan(
     Ok(Some(plan))
 }
 
-/// Compiles rule files. Returns `None` when they cannot be loaded, after printing the reason and
-/// `consequence`.
+/// Why rule files cannot be loaded: one line that names the first place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused(pub(crate) String);
+
+/// Compiles rule files.
+///
+/// # Errors
+/// When they cannot be loaded, after printing every reason and `consequence`.
 pub(crate) fn compile(
     files: RuleFiles,
     partial: bool,
     planner: &Planner,
     consequence: &str,
-) -> Option<CompiledRules> {
+) -> Result<CompiledRules, Refused> {
     files.print_findings();
-    if !files.is_loadable() {
+    if let Some(errors) = files.errors() {
         warn(&format!("{consequence}: the rules above contain errors"));
-        return None;
+        return Err(Refused(errors));
     }
     let mut compiled = CompiledRules::default();
     let mut names = Vec::new();
@@ -120,34 +127,46 @@ pub(crate) fn compile(
     }
     let rules = compiled.rules.clone().into_rules();
     compiled.plan = planner.plan(rules);
-    // Prints a message about a rule; returns whether its file ignores errors.
+    // Prints a message about a rule; returns it, and whether its file ignores errors.
     let report = |source: usize, line, message: &str| {
         let unnamed = (PathBuf::new(), false);
         let (path, ignores_errors) = names.get(source).unwrap_or(&unnamed);
-        info(&format!("{}:{line}: {message}", path.display()));
-        *ignores_errors
+        let text = format!("{}:{line}: {message}", path.display());
+        info(&text);
+        (text, *ignores_errors)
     };
-    let mut refused = 0;
+    let mut refused = Vec::new();
     for rule in &compiled.plan.unsupported {
-        let ignores_errors = report(rule.source, rule.line, &rule.reason);
+        let (text, ignores_errors) = report(rule.source, rule.line, &rule.reason);
         if rule.loses_records && !ignores_errors && !partial {
-            refused += 1;
+            refused.push(text);
         }
     }
     for (source, line, field) in compiled.plan.unmatchable_label_rules() {
-        let _ignores_errors = report(
+        let _reported = report(
             source,
             line,
             &format!("matches nothing: no active security module compares `{field}`"),
         );
     }
-    if refused != 0 {
+    if let [first, ..] = refused.as_slice() {
+        let count = refused.len();
         warn(&format!(
-            "{consequence}: {refused} rules are not supported; use --partial, or `-i` in the file, to load the rest"
+            "{consequence}: {count} rules are not supported; use --partial, or `-i` in the file, to load the rest"
         ));
-        return None;
+        return Err(Refused(messages::first_of(first, count)));
     }
-    Some(compiled)
+    // Without rule files, the rules arrive over the control socket.
+    if !names.is_empty()
+        && let Some(key) = keys::unused(planner.denies(), &compiled.rules).first()
+    {
+        let reason = keys::unused_key(key);
+        warn(&format!(
+            "{consequence}: {reason}; correct tollgate.toml, or add `-k` with the key to the rules that are to deny"
+        ));
+        return Err(Refused(reason));
+    }
+    Ok(compiled)
 }
 
 /// Whether a command is a setting rather than a rule or an option of the parser.
@@ -167,6 +186,12 @@ impl RuleFiles {
     /// Whether the rules can be loaded: no file contains an error that it does not ignore.
     pub(crate) fn is_loadable(&self) -> bool {
         self.files.iter().all(RuleFile::is_loadable)
+    }
+
+    /// Describes the errors of the first file that cannot be loaded.
+    pub(crate) fn errors(&self) -> Option<String> {
+        let mut refused = self.files.iter().filter(|file| !file.is_loadable());
+        refused.find_map(|file| file.source.errors())
     }
 
     /// Returns the number of findings of a severity.
@@ -321,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_file_is_read_and_parsed() {
+    fn rule_file_is_read_and_parsed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.rules");
         fs::write(&path, "-D\n-w /etc/shadow -p w\n-x\n").unwrap();

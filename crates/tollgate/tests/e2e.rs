@@ -56,6 +56,7 @@ mod e2e {
     mod test_dir;
     mod watch;
     mod workload;
+    mod wrong_files;
 
     use std::process::ExitCode;
 
@@ -125,6 +126,7 @@ mod e2e {
         status_metrics::status_watch_shows_program_runs,
         packaging::unit_file_is_valid,
         packaging::upgrade_does_not_restart_a_locked_daemon,
+        packaging::removal_detaches_what_a_killed_daemon_left,
         packaging::journald_drop_in_keeps_kernel_audit,
         packaging::shells_complete_the_commands,
         plugin::plugin_gets_every_record_and_eoe,
@@ -146,6 +148,14 @@ mod e2e {
         startup_errors::undeniable_syscalls_are_reported,
         startup_errors::unprivileged_user_gets_an_error,
         startup_errors::unsafe_log_directory_is_refused,
+        wrong_files::last_good_rules_are_used_at_a_start,
+        wrong_files::last_good_configuration_is_used_at_a_start,
+        wrong_files::second_start_uses_the_last_good_rules,
+        wrong_files::reload_reports_refused_rules,
+        wrong_files::denied_key_without_a_rule_is_refused,
+        wrong_files::log_has_one_writer,
+        wrong_files::status_without_a_daemon_names_the_pins,
+        wrong_files::rules_in_the_kernels_audit_are_reported,
         control::rules_are_added_and_deleted,
         control::rule_file_is_loaded_atomically,
         control::lock_outlives_the_daemon,

@@ -33,7 +33,7 @@ const MAX_INSTRUCTIONS: usize = 4096;
 
 /// What the filter does with a syscall.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+enum FilterAction {
     /// Allows it.
     Allow,
     /// Stops it.
@@ -58,7 +58,7 @@ fn program(plan: &Plan, backend: Backend, also: &[SyscallId], exact: bool) -> Ve
         Backend::Notify => SECCOMP_RET_USER_NOTIF,
     };
     let abi = |arch| {
-        let mut verdicts: BTreeMap<u32, Verdict> = plan
+        let mut verdicts: BTreeMap<u32, FilterAction> = plan
             .syscalls
             .iter()
             .filter(|(call, _)| call.arch == arch)
@@ -66,13 +66,13 @@ fn program(plan: &Plan, backend: Backend, also: &[SyscallId], exact: bool) -> Ve
                 let verdict_for = if exact {
                     verdict_for(*call, &rules.slots, stop)
                 } else {
-                    Verdict::Stop
+                    FilterAction::Stop
                 };
                 (call.syscall.0, verdict_for)
             })
             .collect();
         for call in also.iter().filter(|call| call.arch == arch) {
-            verdicts.insert(call.syscall.0, Verdict::Stop);
+            verdicts.insert(call.syscall.0, FilterAction::Stop);
         }
         search_code(&ranges(verdicts), stop)
     };
@@ -90,9 +90,9 @@ fn program(plan: &Plan, backend: Backend, also: &[SyscallId], exact: bool) -> Ve
 
 /// Ranges of syscall numbers with the same verdict, by first number. The first range starts at 0, the last one
 /// is unbounded.
-fn ranges(verdicts: BTreeMap<u32, Verdict>) -> Vec<(u32, Verdict)> {
-    let mut found = vec![(0, Verdict::Allow)];
-    let mut put = |number: u32, verdict_for: Verdict| match found.last_mut() {
+fn ranges(verdicts: BTreeMap<u32, FilterAction>) -> Vec<(u32, FilterAction)> {
+    let mut found = vec![(0, FilterAction::Allow)];
+    let mut put = |number: u32, verdict_for: FilterAction| match found.last_mut() {
         Some((_, last)) if *last == verdict_for => {}
         Some((start, last)) if *start == number => *last = verdict_for,
         _ => found.push((number, verdict_for)),
@@ -100,23 +100,23 @@ fn ranges(verdicts: BTreeMap<u32, Verdict>) -> Vec<(u32, Verdict)> {
     let mut next = 0;
     for (number, verdict_for) in verdicts {
         if number != next {
-            put(next, Verdict::Allow);
+            put(next, FilterAction::Allow);
         }
         put(number, verdict_for);
         next = number.saturating_add(1);
     }
-    put(next, Verdict::Allow);
+    put(next, FilterAction::Allow);
     found
 }
 
 /// Code that finds the range of the syscall number in register A; every path ends with a return.
-fn search_code(ranges: &[(u32, Verdict)], stop: u32) -> Vec<sock_filter> {
+fn search_code(ranges: &[(u32, FilterAction)], stop: u32) -> Vec<sock_filter> {
     let (left, right) = ranges.split_at(ranges.len() / 2);
     match (left, right) {
         (_, []) => vec![ret(SECCOMP_RET_ALLOW)],
-        ([], [(_, Verdict::Allow), ..]) => vec![ret(SECCOMP_RET_ALLOW)],
-        ([], [(_, Verdict::Stop), ..]) => vec![ret(stop)],
-        ([], [(_, Verdict::Check(code)), ..]) => code.clone(),
+        ([], [(_, FilterAction::Allow), ..]) => vec![ret(SECCOMP_RET_ALLOW)],
+        ([], [(_, FilterAction::Stop), ..]) => vec![ret(stop)],
+        ([], [(_, FilterAction::Check(code)), ..]) => code.clone(),
         (_, [(start, _), ..]) => {
             let below = search_code(left, stop);
             // Numbers from `start` on jump over the lower half.
@@ -128,7 +128,7 @@ fn search_code(ranges: &[(u32, Verdict)], stop: u32) -> Vec<sock_filter> {
     }
 }
 
-fn verdict_for(call: SyscallId, slots: &[Slot], stop: u32) -> Verdict {
+fn verdict_for(call: SyscallId, slots: &[Slot], stop: u32) -> FilterAction {
     let mut code = Vec::new();
     for slot in slots {
         let (known, unknown): (Vec<&Test>, Vec<&Test>) = slot
@@ -153,17 +153,17 @@ fn verdict_for(call: SyscallId, slots: &[Slot], stop: u32) -> Verdict {
         code.extend(rule);
         if known.is_empty() {
             return if code.len() == 1 && verdict == stop {
-                Verdict::Stop
+                FilterAction::Stop
             } else {
-                Verdict::Check(code)
+                FilterAction::Check(code)
             };
         }
     }
     code.push(ret(SECCOMP_RET_ALLOW));
     if code.len() == 1 {
-        Verdict::Allow
+        FilterAction::Allow
     } else {
-        Verdict::Check(code)
+        FilterAction::Check(code)
     }
 }
 

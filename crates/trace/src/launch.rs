@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_arch_is_refused() {
+    fn unknown_arch_is_refused() {
         assert!(check_arch("x86_64").is_ok());
         let error = check_arch("aarch64").unwrap_err().to_string();
         assert!(error.contains("this machine is aarch64"), "{error}");

@@ -50,7 +50,7 @@ pub struct RunStats {
 
 /// Properties of a syscall of the plan.
 #[derive(Clone, Copy, Debug)]
-struct SyscallTraits {
+struct TracedSyscall {
     name: &'static str,
     objects: &'static [ObjectArg],
     /// The supervisor waits for its exit.
@@ -65,7 +65,7 @@ struct SyscallTraits {
 /// Makes events of stopped syscalls.
 pub(crate) struct Recorder<'a, O> {
     plan: &'a Plan,
-    traits: HashMap<SyscallId, SyscallTraits>,
+    traits: HashMap<SyscallId, TracedSyscall>,
     observer: &'a mut O,
     pub(crate) tasks: Tasks,
     serial: Serial,
@@ -121,7 +121,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         let traits = plan
             .syscalls
             .iter()
-            .map(|(call, rules)| (*call, SyscallTraits::of(*call, rules, results)))
+            .map(|(call, rules)| (*call, TracedSyscall::of(*call, rules, results)))
             .collect();
         Self {
             plan,
@@ -255,7 +255,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             personality: found.image.personality,
             label: None,
             socket_family: known.pending.address.as_deref().and_then(sockaddr::family),
-            mark: None,
+            task_state: None,
             objects: &observed_objects,
         };
         let verdict = self.plan.evaluate(&observed);
@@ -318,7 +318,7 @@ impl CompletedSyscall {
         pending: PendingSyscall,
         end: SyscallResult,
         found: &TaskView<'_>,
-        traits: &SyscallTraits,
+        traits: &TracedSyscall,
     ) -> Self {
         let SyscallEntry { call, args, tid } = pending.stop;
         let [a0, a1, a2, a3, ..] = args;
@@ -411,7 +411,7 @@ impl CompletedSyscall {
     }
 }
 
-impl SyscallTraits {
+impl TracedSyscall {
     fn of(call: SyscallId, rules: &SyscallPlan, results: ResultCapture) -> Self {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         Self {

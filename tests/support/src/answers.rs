@@ -74,13 +74,13 @@ pub struct Outcome {
 /// Time and serial of an event.
 type Stamp = (u64, u16, u32);
 
-/// Runs all questions with the stock programs and `walk` in a directory. `values` replace the words in braces.
+/// Runs all questions with the stock programs and `auparse_dump` in a directory. `values` replace the words in braces.
 ///
 /// # Errors
 /// If a program cannot run, or a log cannot be parsed.
 pub fn compare(
     directory: &Path,
-    walk: &Path,
+    auparse_dump: &Path,
     engine: &str,
     logs: &Logs<'_>,
     values: &[(&str, String)],
@@ -111,7 +111,7 @@ pub fn compare(
         }
     }
     let ask = |log: &str, question: &str| -> anyhow::Result<String> {
-        let answer = ask(&directory.join(log), walk, question, values);
+        let answer = ask(&directory.join(log), auparse_dump, question, values);
         let answer = labels.put_in(&answer.with_context(|| question.to_owned())?);
         Ok(if question.starts_with("aureport") {
             unordered(&answer)
@@ -180,7 +180,7 @@ fn parse<'a>(line: &'a str, engine: &str) -> anyhow::Result<Option<(Expected, &'
 /// Runs a program in a log's directory; returns its output.
 fn ask(
     log: &Path,
-    walk: &Path,
+    auparse_dump: &Path,
     question: &str,
     values: &[(&str, String)],
 ) -> anyhow::Result<String> {
@@ -200,9 +200,9 @@ fn ask(
     }
     let (name, words) = words.split_first().context("no program")?;
     let known = PROGRAMS.iter().find(|(known, _)| known == name);
-    let program = known.map_or_else(|| walk.to_owned(), |(_, path)| PathBuf::from(path));
+    let program = known.map_or_else(|| auparse_dump.to_owned(), |(_, path)| PathBuf::from(path));
     let input: &[&str] = match *name {
-        "walk" => &["audit.log"],
+        "auparse_dump" => &["audit.log"],
         "aulast" => &["-f", "audit.log"],
         _ => &["-if", "audit.log"],
     };

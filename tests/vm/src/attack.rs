@@ -30,11 +30,26 @@ pub(crate) const SESSION: Session = Session {
         "-a always,exit -F arch=b64 -S openat,chmod,connect,execve -F uid=1001 -k attacked\n",
     ),
     tests: &[
-        ("names_of_two_files", names_of_two_files),
-        ("names_of_missing_files", names_of_missing_files),
-        ("names_of_changed_files", names_of_changed_files),
-        ("addresses_of_sockets", addresses_of_sockets),
-        ("arguments_of_programs", arguments_of_programs),
+        (
+            "open_record_has_the_opened_name",
+            open_record_has_the_opened_name,
+        ),
+        (
+            "failed_open_record_has_the_missing_name",
+            failed_open_record_has_the_missing_name,
+        ),
+        (
+            "chmod_record_has_the_changed_object",
+            chmod_record_has_the_changed_object,
+        ),
+        (
+            "connect_record_has_the_used_address",
+            connect_record_has_the_used_address,
+        ),
+        (
+            "execve_record_has_the_used_arguments",
+            execve_record_has_the_used_arguments,
+        ),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -154,9 +169,7 @@ fn attack(
 ) -> anyhow::Result<Vec<Event>> {
     for _ in 0..MOST_RUNS {
         let (changed, victim) = attack_once(name, words, program)?;
-        println!(
-            "vm: note attack: the word has changed during {changed} of {ROUNDS} calls ({name})"
-        );
+        println!("vm: note attack: the word changed during {changed} of {ROUNDS} calls ({name})");
         if changed > 0 {
             let count = usize::try_from(ROUNDS)?;
             return wait_for("the events of all calls", || {
@@ -166,7 +179,7 @@ fn attack(
             });
         }
     }
-    anyhow::bail!("no call has been attacked")
+    anyhow::bail!("the word did not change during any syscall")
 }
 
 /// Runs a program under attack; returns how often its word changed during a syscall, and its process id.
@@ -187,7 +200,7 @@ fn attack_once(name: &str, words: [&str; 2], program: &Program) -> anyhow::Resul
     let read = { output }.read_exact(&mut changed);
     let status = victim.wait().context("cannot wait for a workload")?;
     drop(attacker);
-    read.context("the workload does not say how often the word has changed")?;
+    read.context("the workload did not write the number of changes")?;
     ensure!(status.success(), "it ended with {status}");
     Ok((u64::from_le_bytes(changed), victim.id()))
 }
@@ -226,7 +239,7 @@ fn judge(
     }
     ensure!(
         seen.iter().all(|&seen| seen > 0),
-        "the kernel has read one word only: {seen:?}"
+        "the kernel read only one of the words: {seen:?}"
     );
     Ok(())
 }
@@ -247,7 +260,7 @@ fn name_of(event: &Event) -> String {
     event.field("PATH", "name")
 }
 
-fn names_of_two_files(daemon: &Daemon) -> anyhow::Result<()> {
+fn open_record_has_the_opened_name(daemon: &Daemon) -> anyhow::Result<()> {
     let program = with_memory(0)
         .then_rounds(ROUNDS)
         .call(nr::OPENAT, args![-100, at(WORD), 0, 0])
@@ -263,7 +276,7 @@ fn names_of_two_files(daemon: &Daemon) -> anyhow::Result<()> {
     judge(&events, [FIRST, SECOND], name_of, file_of)
 }
 
-fn names_of_missing_files(daemon: &Daemon) -> anyhow::Result<()> {
+fn failed_open_record_has_the_missing_name(daemon: &Daemon) -> anyhow::Result<()> {
     let program = with_memory(0)
         .then_rounds(ROUNDS)
         .call(nr::OPENAT, args![-100, at(WORD), 0, 0])
@@ -277,7 +290,7 @@ fn names_of_missing_files(daemon: &Daemon) -> anyhow::Result<()> {
     })
 }
 
-fn names_of_changed_files(daemon: &Daemon) -> anyhow::Result<()> {
+fn chmod_record_has_the_changed_object(daemon: &Daemon) -> anyhow::Result<()> {
     let program = with_memory(0)
         .then_rounds(ROUNDS)
         .call(nr::CHMOD, args![at(WORD), 0o600])
@@ -296,7 +309,7 @@ fn names_of_changed_files(daemon: &Daemon) -> anyhow::Result<()> {
 
 /// The first name is bound, the second is not. The kernel copies an address in two parts and may get a mix of
 /// both, which is not bound either.
-fn addresses_of_sockets(daemon: &Daemon) -> anyhow::Result<()> {
+fn connect_record_has_the_used_address(daemon: &Daemon) -> anyhow::Result<()> {
     let (unix, datagram) = (1, 2);
     let bound = Arg::Bytes(b"\x01\0\0aaaaaaa".into());
     let program = with_memory(0)
@@ -323,7 +336,7 @@ fn addresses_of_sockets(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 /// A program that executes itself repeatedly and prints its argument each time.
-fn arguments_of_programs(daemon: &Daemon) -> anyhow::Result<()> {
+fn execve_record_has_the_used_arguments(daemon: &Daemon) -> anyhow::Result<()> {
     let path = Path::new(PROGRAMS).join("chain");
     let words = Arg::Words(vec!["chain".into(), at(WORD), 0.into()]);
     let itself = vec!["/tmp/programs/chain".into(), words, 0.into()];
@@ -332,8 +345,8 @@ fn arguments_of_programs(daemon: &Daemon) -> anyhow::Result<()> {
         .call(nr::EXECVE, itself)
         .write(&path)
         .context("cannot write a program")?;
-    let told = "/tmp/arguments";
-    let file = File::create(told).context("cannot make a file")?;
+    let printed = "/tmp/arguments";
+    let file = File::create(printed).context("cannot make a file")?;
     let attacker = Attacker::start(["aaaaaaa\0", "bbbbbbb\0"])?;
     let mut victim = Command::new(&path)
         .arg(FIRST)
@@ -344,11 +357,11 @@ fn arguments_of_programs(daemon: &Daemon) -> anyhow::Result<()> {
         .spawn()
         .context("cannot start a workload")?;
     let count = usize::try_from(ROUNDS)?;
-    let enough = wait_within(LONGEST_CHAIN, "as many programs", || {
-        let size = fs::metadata(told).context("no file")?.len();
+    let enough = wait_within(LONGEST_CHAIN, "the last program", || {
+        let size = fs::metadata(printed).context("no file")?.len();
         Ok((size >= 7 * u64::from(ROUNDS)).then_some(()))
     });
-    victim.kill().context("the chain has ended by itself")?;
+    victim.kill().context("the chain ended early")?;
     victim.wait().context("cannot wait for a workload")?;
     drop(attacker);
     enough?;
@@ -357,9 +370,9 @@ fn arguments_of_programs(daemon: &Daemon) -> anyhow::Result<()> {
         events.retain(|event| !event.fields("EXECVE", "a1").is_empty());
         Ok((events.len() >= count).then_some(events))
     })?;
-    let told = fs::read_to_string(told).context("cannot read what was told")?;
+    let printed = fs::read_to_string(printed).context("cannot read the printed arguments")?;
     let truths: Vec<&str> = (0..count)
-        .filter_map(|number| told.get(7 * number..7 * number + 7))
+        .filter_map(|number| printed.get(7 * number..7 * number + 7))
         .collect();
     let pairs: Vec<_> = events.into_iter().zip(truths).collect();
     let wrong = pairs
@@ -374,7 +387,7 @@ fn arguments_of_programs(daemon: &Daemon) -> anyhow::Result<()> {
     ensure!(wrong == 0, "{wrong} of {} records are wrong", pairs.len());
     ensure!(
         second > 0 && second < pairs.len(),
-        "no program was attacked"
+        "the argument did not change during any execve"
     );
     Ok(())
 }

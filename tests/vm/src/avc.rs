@@ -40,7 +40,7 @@ const BUSYBOX: &str = "/bin/busybox";
 const BY_KERNEL: &str = "/tmp/avc.kernel.log";
 
 /// Actions that SELinux denies, in one directory: `tests/vm/selinux/policy.conf` does not allow them.
-const REFUSED: [&[&str]; 3] = [
+const DENIED: [&[&str]; 3] = [
     &["rmdir", "/tmp/work/labelled/directory"],
     &["ln", "file", "/tmp/work/labelled/link"],
     &["cat", "./fifo"],
@@ -68,37 +68,37 @@ fn prepare() -> anyhow::Result<()> {
     let rule = "-a always,exit -F arch=b64 -S reboot -F uid=54321\n";
     fs::write(rules, rule).context("no rules")?;
     let audit = KernelAudit::start(rules)?;
-    let processes = refuse_all()?;
+    let processes = trigger_all()?;
     let log = audit.stop()?;
-    let found = refusals(&log, &processes)?;
-    ensure!(found.len() == REFUSED.len(), "{}", log.as_bstr());
+    let found = denials(&log, &processes)?;
+    ensure!(found.len() == DENIED.len(), "{}", log.as_bstr());
     fs::write(BY_KERNEL, found.join(&b'\n')).context("cannot keep the kernel's log")
 }
 
 /// Runs all denied actions; returns the process ids.
-fn refuse_all() -> anyhow::Result<Vec<u32>> {
+fn trigger_all() -> anyhow::Result<Vec<u32>> {
     let mut processes = Vec::new();
-    for words in REFUSED {
+    for words in DENIED {
         let mut command = Command::new(BUSYBOX);
         command.args(words).current_dir(WORK);
         command.stdin(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().context("cannot start busybox")?;
         processes.push(child.id());
         let status = child.wait().context("cannot wait for busybox")?;
-        ensure!(!status.success(), "{words:?} was not refused");
+        ensure!(!status.success(), "{words:?} was not denied");
     }
     Ok(processes)
 }
 
 /// Events with an AVC record of these processes, each as the text that must be equal.
-fn refusals(log: &[u8], processes: &[u32]) -> anyhow::Result<Vec<BString>> {
+fn denials(log: &[u8], processes: &[u32]) -> anyhow::Result<Vec<BString>> {
     let events = event::parse(log)?;
     let mut found = Vec::new();
     for process in processes {
         let pid = process.to_string();
         let its = |event: &&Event| event.fields("AVC", "pid").contains(&pid);
         for event in events.iter().filter(its) {
-            found.push(told(event)?);
+            found.push(comparable(event)?);
         }
     }
     Ok(found)
@@ -106,7 +106,7 @@ fn refusals(log: &[u8], processes: &[u32]) -> anyhow::Result<Vec<BString>> {
 
 /// The records of an event without what differs between runs. When the event is sent, the syscall's result is not
 /// known; BPF programs do not know labels of tasks and objects, nor inodes of objects named by text.
-fn told(event: &Event) -> anyhow::Result<BString> {
+fn comparable(event: &Event) -> anyhow::Result<BString> {
     const OTHER: [&str; 5] = ["pid", "ppid", "ino", "success", "exit"];
     const KNOWN_OF_PATH: [&str; 3] = ["item", "name", "nametype"];
     // Nor whether an object of a name exists.
@@ -132,10 +132,10 @@ fn told(event: &Event) -> anyhow::Result<BString> {
 }
 
 fn avc_record_has_its_syscall(daemon: &Daemon) -> anyhow::Result<()> {
-    let processes = refuse_all()?;
-    let found = wait_for("the refusals", || {
-        let found = refusals(&daemon.log_text()?, &processes)?;
-        Ok((found.len() == REFUSED.len()).then_some(found))
+    let processes = trigger_all()?;
+    let found = wait_for("the denials", || {
+        let found = denials(&daemon.log_text()?, &processes)?;
+        Ok((found.len() == DENIED.len()).then_some(found))
     })?;
     let by_kernel = fs::read(BY_KERNEL).context("no log of the kernel's")?;
     for (found, by_kernel) in found.iter().zip(by_kernel.lines()) {
@@ -147,15 +147,15 @@ fn avc_record_has_its_syscall(daemon: &Daemon) -> anyhow::Result<()> {
     }
     ensure!(
         daemon.log_text()?.contains_str("success=no exit=-13"),
-        "no rule has recorded the end"
+        "no event of a rule has the result"
     );
     Ok(())
 }
 
 /// The name is not in the AVC record but in those of the syscall.
 fn ausearch_finds_it_by_name(daemon: &Daemon) -> anyhow::Result<()> {
-    refuse_all()?;
-    wait_for("what ausearch finds", || {
+    trigger_all()?;
+    wait_for("the event in the output of ausearch", || {
         let output = Command::new("/usr/sbin/ausearch")
             .args(["-m", "AVC", "-f", "/tmp/work/labelled/link", "--raw", "-if"])
             .arg(daemon.log())
@@ -172,8 +172,8 @@ fn ausearch_finds_it_by_name(daemon: &Daemon) -> anyhow::Result<()> {
 
 /// The rule's event is separate, with its key and the syscall's result.
 fn rule_for_the_syscall_matches(daemon: &Daemon) -> anyhow::Result<()> {
-    let [process, ..] = *refuse_all()? else {
-        anyhow::bail!("nothing was refused");
+    let [process, ..] = *trigger_all()? else {
+        anyhow::bail!("nothing was denied");
     };
     let events = daemon.events("rule", process, 1)?;
     let [event] = events.as_slice() else {

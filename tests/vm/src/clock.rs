@@ -89,7 +89,7 @@ fn clock_changes(daemon: &Daemon) -> anyhow::Result<()> {
             })
         });
         done.store(true, Ordering::Relaxed);
-        let processes = load.join().ok().context("a test has panicked")??;
+        let processes = load.join().ok().context("the load has panicked")??;
         set?;
         Ok(processes)
     })?;

@@ -233,7 +233,7 @@ impl Daemon {
     ///
     /// # Errors
     /// It ends in another way.
-    pub(crate) fn stop_blind(&self) -> anyhow::Result<()> {
+    pub(crate) fn stop_after_disabled_hooks(&self) -> anyhow::Result<()> {
         let Account { line, status, .. } = self.end_complete()?;
         ensure!(
             status.code() == Some(LOST),

@@ -6,9 +6,9 @@
 
 mod attributes;
 mod exec;
+mod filesystem_list;
 mod ipc;
 pub(crate) mod kernel;
-mod left_out;
 mod namespace;
 mod objects;
 mod open;
@@ -29,7 +29,7 @@ use support::wait::wait_for;
 use crate::daemon::Daemon;
 use crate::program::Entry;
 use crate::suite::{Rules, Session};
-use kernel::{KernelAudit, is_of_operations};
+use kernel::{KernelAudit, is_io_uring_rule};
 use steps::Run;
 use uring::Worker;
 
@@ -223,12 +223,17 @@ pub(crate) const SESSION_URING_LIST: Session = Session {
 };
 
 /// File systems that rules of the filesystem list exclude, and one that they do not.
-pub(crate) const SESSION_LEFT_OUT: Session = Session {
-    name: "differential_left_out",
+pub(crate) const SESSION_FILESYSTEM_LIST: Session = Session {
+    name: "differential_filesystem_list",
     prepare: || Ok(()),
-    rules: Rules::Text(RULES_LEFT_OUT),
-    tests: &[("left_out", |daemon| {
-        agree(daemon, &SESSION_LEFT_OUT, "left_out", &left_out::runs())
+    rules: Rules::Text(RULES_FILESYSTEM_LIST),
+    tests: &[("filesystem_list", |daemon| {
+        agree(
+            daemon,
+            &SESSION_FILESYSTEM_LIST,
+            "filesystem_list",
+            &filesystem_list::runs(),
+        )
     })],
     ..SESSION
 };
@@ -296,7 +301,7 @@ const RULES_URING_LIST: &str = "\
 ";
 
 /// No object on a tmpfs matches a rule: the second to fourth rule would change the key.
-const RULES_LEFT_OUT: &str = "\
+const RULES_FILESYSTEM_LIST: &str = "\
 -a never,filesystem -F fstype=0x01021994
 -a always,exit -F arch=b64 -S openat,mkdir,rename,unlink,chmod -F dir=/tmp -F gid=4242 -k by-directory
 -a always,exit -F arch=b64 -S openat,mkdir,unlink -F path=/tmp/w -F gid=4242 -k by-path
@@ -317,8 +322,8 @@ fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow
         line: &line,
         engine: session.engine,
     };
-    let mut audit = KernelAudit::start(daemon.rules())?;
-    if !session.rules.text().lines().any(is_of_operations) {
+    let audit = KernelAudit::start(daemon.rules())?;
+    if !session.rules.text().lines().any(is_io_uring_rule) {
         audit.add(&format!(
             "-a always,io_uring -S all -F gid={GROUP} -k {KEY}"
         ))?;

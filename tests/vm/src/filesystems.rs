@@ -7,14 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::chroot;
 use support::event::{self, Event};
-use support::wait::wait_within;
+use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::deny::set_xattr;
@@ -40,7 +39,9 @@ pub(crate) const SESSION: Session = Session {
          -w /tmp/fs/btrfs/sub/file -p rwa -k file\n\
          -w /tmp/fs/btrfs/sub/dir -p rwa -k dir\n\
          -w /tmp/fs/overlay/file -p rwa -k file\n\
-         -w /tmp/fs/overlay/dir -p rwa -k dir\n",
+         -w /tmp/fs/overlay/dir -p rwa -k dir\n\
+         -a always,exit -F arch=b64 -S chmod -F a1=0711 -k mode\n\
+         -a always,exit -F arch=b64 -S getxattr -F a0=1 -k xattr\n",
     ),
     tests: &[
         ("tmpfs", |daemon| objects(daemon, "/tmp/fs/tmpfs")),
@@ -49,6 +50,7 @@ pub(crate) const SESSION: Session = Session {
             objects(daemon, "/tmp/fs/btrfs/sub")
         }),
         ("overlayfs", |daemon| objects(daemon, "/tmp/fs/overlay")),
+        ("overlayfs_lookup", overlayfs_lookup),
         ("subvolumes_differ", subvolumes_differ),
     ],
     stop: Daemon::stop,
@@ -103,9 +105,6 @@ pub(crate) const SESSION_ROOT_TRACEPOINT: Session = Session {
 
 /// Where the file systems are mounted.
 const PLACE: &str = "/tmp/fs";
-
-/// Longer than an event takes to come into the log.
-const LONGEST: Duration = Duration::from_secs(5);
 
 /// Mounts everything once.
 const MOUNT: &str = "
@@ -200,7 +199,7 @@ fn objects(daemon: &Daemon, place: &str) -> anyhow::Result<()> {
     let mut record = |what: &'static str, key: &str, work: &dyn Fn() -> io::Result<()>| {
         let before = events(daemon, key)?.len();
         work().with_context(|| what.to_owned())?;
-        let found = wait_within(LONGEST, what, || {
+        let found = wait_for(what, || {
             Ok((events(daemon, key)?.len() > before).then_some(()))
         });
         if found.is_err() {
@@ -248,6 +247,25 @@ fn events(daemon: &Daemon, key: &str) -> anyhow::Result<Vec<Event>> {
     Ok(events)
 }
 
+/// While `chmod` looks up a directory, overlayfs reads extended attributes of the directory in its upper layer: the
+/// event names the directory of the overlay.
+fn overlayfs_lookup(daemon: &Daemon) -> anyhow::Result<()> {
+    let path = Path::new(PLACE).join("overlay/looked-up");
+    fs::create_dir_all(&path)?;
+    fs::write("/proc/sys/vm/drop_caches", "2")?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o711))?;
+    let found = wait_for("the event", || {
+        Ok(events(daemon, "mode")?.into_iter().next())
+    })?;
+    let names = found.fields("PATH", "name");
+    ensure!(
+        names == [path.to_string_lossy()],
+        "{}",
+        event::show(&[found])
+    );
+    Ok(())
+}
+
 /// Files of two subvolumes have one inode number: only one of them is watched.
 fn subvolumes_differ(daemon: &Daemon) -> anyhow::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
@@ -260,7 +278,7 @@ fn subvolumes_differ(daemon: &Daemon) -> anyhow::Result<()> {
         read(place.join("twin").join(name))?;
     }
     read(watched.join("below"))?;
-    wait_within(LONGEST, "the last event", || {
+    wait_for("the last event", || {
         let path = watched.join("below");
         Ok(named(daemon, &path, 2).is_ok().then_some(()))
     })?;
@@ -274,7 +292,7 @@ fn a_watched_subvolume(daemon: &Daemon) -> anyhow::Result<()> {
     let before = events(daemon, "home")?.len();
     change("/srv/other".into())?;
     change("/home/other".into())?;
-    wait_within(LONGEST, "the event", || {
+    wait_for("the event", || {
         Ok((events(daemon, "home")?.len() > before).then_some(()))
     })?;
     named(daemon, Path::new("/home/other"), 1)?;

@@ -22,8 +22,11 @@ pub(crate) const SESSION: Session = Session {
         "-a always,exit -F arch=b64 -S open,mkdir,rename,rmdir,chmod,fchmod -F uid=1001 -k json\n",
     ),
     tests: &[
-        ("objects_have_their_paths", objects_have_their_paths),
-        ("the_parent_is_named", the_parent_is_named),
+        ("objects_have_full_paths", objects_have_full_paths),
+        (
+            "event_names_parent_cgroup_and_syscall",
+            event_names_parent_cgroup_and_syscall,
+        ),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -34,10 +37,10 @@ const FILE: &str = "/tmp/json.events";
 
 fn prepare() -> anyhow::Result<()> {
     let real = Path::new("/tmp/work/json.real");
-    fs::create_dir(real).context("cannot make a directory")?;
-    chown(real, Some(USER), Some(USER)).context("cannot give it away")?;
+    fs::create_dir(real).context("cannot create a directory")?;
+    chown(real, Some(USER), Some(USER)).context("cannot chown the directory")?;
     make_file(&real.join("file"), USER)?;
-    symlink("json.real", "/tmp/work/json.link").context("cannot make a link")?;
+    symlink("json.real", "/tmp/work/json.link").context("cannot create a link")?;
     fs::write("/tmp/json.toml", format!("[json]\nfile = \"{FILE}\"\n"))
         .context("cannot write the settings")
 }
@@ -46,8 +49,10 @@ fn prepare() -> anyhow::Result<()> {
 fn events(pid: u32, count: usize) -> anyhow::Result<Vec<Value>> {
     wait_for("the events", || {
         let text = fs::read_to_string(FILE).context("cannot read the JSON log")?;
+        // The last write may be partial.
+        let whole = text.rfind('\n').and_then(|end| text.get(..end));
         let mut events = Vec::new();
-        for line in text.lines() {
+        for line in whole.unwrap_or_default().lines() {
             let event: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
             if event["task"]["pid"] == pid {
                 events.push(event);
@@ -57,7 +62,7 @@ fn events(pid: u32, count: usize) -> anyhow::Result<Vec<Value>> {
     })
 }
 
-fn objects_have_their_paths(daemon: &Daemon) -> anyhow::Result<()> {
+fn objects_have_full_paths(daemon: &Daemon) -> anyhow::Result<()> {
     let path = Path::new(PROGRAMS).join("json");
     Program::new(Entry::Syscall)
         .call(2, args!["json.link/file", 0, 0])
@@ -100,7 +105,7 @@ fn objects_have_their_paths(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn the_parent_is_named(daemon: &Daemon) -> anyhow::Result<()> {
+fn event_names_parent_cgroup_and_syscall(daemon: &Daemon) -> anyhow::Result<()> {
     let path = Path::new(PROGRAMS).join("json_one");
     Program::new(Entry::Syscall)
         .call(2, args!["json.link/file", 0, 0])

@@ -8,11 +8,11 @@
 //! A list depends only on its seed and number; `cargo xtask lists` selects them and repeats one of them.
 
 mod calls;
-mod choice;
 mod generate;
+mod list_workload;
 mod permitted;
 mod random;
-mod workload;
+mod recorded_call;
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -26,11 +26,11 @@ use crate::daemon::Daemon;
 use crate::differential::kernel::KernelAudit;
 use crate::differential::uring::Layout;
 use crate::suite::{Rules, Session};
-use choice::{Choices, Difference};
-use permitted::ChoiceEntry;
+pub(crate) use list_workload::LastEvent;
+use list_workload::ListWorkload;
+use permitted::PermittedCall;
 use random::Random;
-pub(crate) use workload::Last;
-use workload::Scene;
+use recorded_call::{CallDifference, RecordedCalls};
 
 /// Lists with the fentry engine.
 pub(crate) const SESSION: Session = Session {
@@ -40,7 +40,7 @@ pub(crate) const SESSION: Session = Session {
     rules: Rules::Made(|| {
         Wanted::of_machine().map_or_else(|_| String::new(), |wanted| rules(&wanted))
     }),
-    tests: &[("the_same_is_chosen", |daemon| {
+    tests: &[("auditors_record_the_same_calls", |daemon| {
         compare(daemon, &Wanted::of_machine()?)
     })],
     stop: Daemon::stop,
@@ -58,7 +58,7 @@ const DEFAULT: &str = "1:0:40";
 const READ_EVERY: usize = 8;
 
 /// Number of lists after which progress is printed: a machine without output is stopped.
-const SAY_EVERY: usize = 100;
+const PROGRESS_EVERY: usize = 100;
 
 const LONGEST_LAG: Duration = Duration::from_secs(120);
 
@@ -92,10 +92,10 @@ impl Wanted {
         Ok(Self { seed, first, count })
     }
 
-    fn scenes(&self) -> impl Iterator<Item = Scene> {
+    fn workloads(&self) -> impl Iterator<Item = ListWorkload> {
         (self.first..)
             .take(usize::try_from(self.count).unwrap_or(0))
-            .map(Scene::new)
+            .map(ListWorkload::new)
     }
 
     /// Rules of the filesystem list, which apply to all lists of a run.
@@ -104,8 +104,8 @@ impl Wanted {
     }
 
     /// The lines of a list.
-    fn list(&self, scene: &Scene) -> Vec<String> {
-        generate::list(&mut Random::of(self.seed, scene.number), scene)
+    fn list(&self, workload: &ListWorkload) -> Vec<String> {
+        generate::list(&mut Random::of(self.seed, workload.number), workload)
     }
 }
 
@@ -113,7 +113,7 @@ impl Wanted {
 ///
 /// # Errors
 /// Names differing lists, or the cause why they cannot run.
-pub(crate) fn run_here(text: &str, tollgate: &str) -> anyhow::Result<()> {
+pub(crate) fn run_on_host(text: &str, tollgate: &str) -> anyhow::Result<()> {
     let wanted = Wanted::read(text)?;
     let _lock = lock().context("cannot lock the kernel's audit")?;
     prepare(&wanted)?;
@@ -121,7 +121,7 @@ pub(crate) fn run_here(text: &str, tollgate: &str) -> anyhow::Result<()> {
     let daemon = Daemon::start_program(tollgate, name, "tracepoint", &rules(&wanted))?;
     let compared = compare(&daemon, &wanted);
     let stopped = daemon.stop();
-    workload::clear()?;
+    list_workload::clear()?;
     compared.and(stopped)
 }
 
@@ -136,17 +136,19 @@ fn lock() -> std::io::Result<File> {
 }
 
 fn prepare(wanted: &Wanted) -> anyhow::Result<()> {
-    workload::clear()?;
-    Last::prepare()?;
-    let layout = Layout::ask(Path::new(workload::PLACES))?;
-    let mut scenes = wanted.scenes();
-    scenes.try_for_each(|scene| scene.prepare(layout))
+    list_workload::clear()?;
+    LastEvent::prepare()?;
+    let layout = Layout::ask(Path::new(list_workload::PLACES))?;
+    let mut workloads = wanted.workloads();
+    workloads.try_for_each(|workload| workload.prepare(layout))
 }
 
 /// Rules of all lists.
 fn rules(wanted: &Wanted) -> String {
-    let lists = wanted.scenes().flat_map(|scene| wanted.list(&scene));
-    [Last::RULE.to_owned()]
+    let lists = wanted
+        .workloads()
+        .flat_map(|workload| wanted.list(&workload));
+    [LastEvent::RULE.to_owned()]
         .into_iter()
         .chain(wanted.filesystems())
         .chain(lists)
@@ -165,42 +167,42 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
     let mut audit = KernelAudit::start(daemon.rules())?;
     let mut runs = Vec::new();
     let mut run = || -> anyhow::Result<()> {
-        for (done, scene) in wanted.scenes().enumerate() {
-            let about = generate::about(&mut Random::of(wanted.seed, scene.number));
-            runs.push((scene.run(about)?, scene));
+        for (done, workload) in wanted.workloads().enumerate() {
+            let subject = generate::subject(&mut Random::of(wanted.seed, workload.number));
+            runs.push((workload.run(subject)?, workload));
             if done % READ_EVERY == 0 {
                 audit.drain()?;
             }
-            if done % SAY_EVERY == SAY_EVERY - 1 {
-                println!("vm: note {} lists are run", done + 1);
+            if done % PROGRESS_EVERY == PROGRESS_EVERY - 1 {
+                println!("vm: note {} lists done", done + 1);
             }
         }
-        Last::run()
+        LastEvent::run()
     };
     let ran = run();
     let theirs = audit.stop()?;
     ran?;
     let ours = wait_within(LONGEST_LAG, "the last event in the log", || {
         let log = fs::read(daemon.log()).context("cannot read the log")?;
-        Ok(log.contains_str(Last::KEY).then_some(log))
+        Ok(log.contains_str(LastEvent::KEY).then_some(log))
     })?;
-    let (theirs, ours) = (Choices::read(&theirs)?, Choices::read(&ours)?);
+    let (theirs, ours) = (RecordedCalls::read(&theirs)?, RecordedCalls::read(&ours)?);
     let mut permitted = permitted::for_engine(daemon.engine())?;
     let (mut differ, mut events) = (0, 0);
-    for (pids, scene) in &runs {
-        let lines = wanted.list(scene);
+    for (pids, workload) in &runs {
+        let lines = wanted.list(workload);
         let mut found = Vec::new();
         for &pid in pids {
             events += theirs.of(pid).len();
-            found.extend(choice::differences(theirs.of(pid), ours.of(pid)));
+            found.extend(recorded_call::differences(theirs.of(pid), ours.of(pid)));
         }
         found.retain(|difference| {
-            !permitted.permits(|entry: &ChoiceEntry| entry.permits(&lines, difference))
+            !permitted.permits(|entry: &PermittedCall| entry.permits(&lines, difference))
         });
         if !found.is_empty() {
             differ += 1;
             if differ <= SHOWN {
-                show(wanted, scene, &lines, &found);
+                show(wanted, workload, &lines, &found);
             }
         }
     }
@@ -208,16 +210,16 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
         println!("vm: note permitted {uses} times: {}", entry.reason);
     }
     println!(
-        "vm: note {} lists, {events} events: {differ} lists choose otherwise",
+        "vm: note {} lists, {events} events: {differ} lists differ",
         runs.len()
     );
-    ensure!(events > 0, "nothing was chosen");
-    ensure!(differ == 0, "{differ} lists choose otherwise");
+    ensure!(events > 0, "no event was recorded");
+    ensure!(differ == 0, "{differ} lists differ");
     Ok(())
 }
 
-fn show(wanted: &Wanted, scene: &Scene, lines: &[String], found: &[Difference]) {
-    println!("vm: note list {} of seed {}", scene.number, wanted.seed);
+fn show(wanted: &Wanted, workload: &ListWorkload, lines: &[String], found: &[CallDifference]) {
+    println!("vm: note list {} of seed {}", workload.number, wanted.seed);
     for line in lines {
         println!("vm: note   {line}");
     }

@@ -4,6 +4,8 @@
 //! The lock lasts until reboot: this session is the last one of its machine.
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -41,9 +43,12 @@ pub(crate) const SESSION: Session = Session {
             "only_one_daemon_opens_locked_state",
             only_one_daemon_opens_locked_state,
         ),
-        ("a_machine_that_runs_long", a_machine_that_runs_long),
+        (
+            "many_reloads_do_not_exhaust_guarded_maps",
+            many_reloads_do_not_exhaust_guarded_maps,
+        ),
         // It also lasts until reboot.
-        ("the_last_setting_of_yama", run::the_last_setting_of_yama),
+        ("yama_scope_3_is_named", run::yama_scope_3_is_named),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -122,7 +127,7 @@ const OVERWRITE: &str = ": >> /tmp/locked-tollgate";
 
 fn prepare() -> anyhow::Result<()> {
     for directory in [BPF, "/tmp/rules.d"] {
-        fs::create_dir_all(directory).context("cannot make a directory")?;
+        fs::create_dir_all(directory).context("cannot create a directory")?;
     }
     fs::write("/tmp/rules.d/a.rules", OTHER_RULES).context("cannot write rules")?;
     fs::copy(TOLLGATE, LOCKING).context("cannot copy the program")?;
@@ -165,9 +170,9 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
         run_program(daemon, program)?;
     }
     ensure_kept(&names)?;
-    look_again(1)?;
+    reload_rules(1)?;
     let traced = ptrace::seize(kept.pid(), ptrace::Options::empty());
-    ensure!(traced == Err(Errno::EPERM), "a debugger: {traced:?}");
+    ensure!(traced == Err(Errno::EPERM), "PTRACE_SEIZE: {traced:?}");
 
     kept.kill()?;
     processes.push(reload::make_calls(&path)?);
@@ -209,7 +214,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
         "settings ignored because `-e 2` locked them: engine = \"tracepoint\"",
         "took over the BPF programs of the previous daemon",
     ] {
-        ensure!(kept.has_printed(said), "not said: {said}");
+        ensure!(kept.has_printed(said), "not printed: {said}");
     }
     processes.push(reload::make_calls(&path)?);
     let names = kept_by_next(&names)?;
@@ -248,13 +253,13 @@ fn second_log_is_refused(daemon: &Daemon) -> anyhow::Result<()> {
     let path = reload::program("elsewhere", 10)?;
     let started = start(daemon, "elsewhere", RULES)?;
     locked(&started)?;
-    ensure!(started.has_printed(NOT_TAKEN), "not said: {NOT_TAKEN}");
+    ensure!(started.has_printed(NOT_TAKEN), "not printed: {NOT_TAKEN}");
     reload::make_calls(&path)?;
     started.stop_last()?;
-    ensure!(size().context("no log")? > before, "nothing is written");
+    ensure!(size().context("no log")? > before, "no event was written");
     ensure!(
         !Path::new("/tmp/elsewhere.log").exists(),
-        "the log has moved"
+        "the daemon has opened another log"
     );
     let removed = shell("rm /tmp/kept.log")?;
     ensure!(!removed.status.success(), "root could remove the log");
@@ -272,28 +277,32 @@ fn only_one_daemon_opens_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     let pinned = shell(&pin)?;
     ensure!(pinned.status.success(), "`{pin}`: {}", said(&pinned));
     let second = Daemon::start_with(LOCKING, "second", daemon.engine(), OTHER_RULES, &options)?;
-    look_again(1).context("the first daemon is let no more")?;
+    reload_rules(1).context("the first daemon may not write to guarded maps any more")?;
     second.kill()?;
     lived.stop_last()
 }
 
 /// After many rule replacements, each of which leaves a plan snapshot, the next daemon continues.
-fn a_machine_that_runs_long(daemon: &Daemon) -> anyhow::Result<()> {
+fn many_reloads_do_not_exhaust_guarded_maps(daemon: &Daemon) -> anyhow::Result<()> {
     /// More than the list of maps holds.
     const TIMES: u32 = 300;
     let lived = start(daemon, "kept", RULES)?;
     locked(&lived)?;
-    look_again(TIMES)?;
+    reload_rules(TIMES)?;
     lived.stop_last()
 }
 
-/// Makes the daemon reload its rules so many times: it writes to guarded maps.
-fn look_again(times: u32) -> anyhow::Result<()> {
-    let command = format!(
-        "for time in $(seq {times}); do {LOCKING} auditctl --control {CONTROL} -t || exit 1; done"
-    );
-    let looked = shell(&command)?;
-    ensure!(looked.status.success(), "`-t`: {}", said(&looked));
+/// Makes the daemon reload its rules so many times, as `auditctl -t` does: it writes to guarded maps.
+fn reload_rules(times: u32) -> anyhow::Result<()> {
+    let socket = UnixStream::connect(CONTROL).context("cannot connect to the daemon")?;
+    let mut answers = BufReader::new(&socket).lines();
+    for _ in 0..times {
+        (&socket)
+            .write_all(b"{\"version\":1,\"request\":\"trim\"}\n")
+            .context("cannot send a request")?;
+        let answer = answers.next().context("no answer")??;
+        ensure!(answer == "\"done\"", "{answer}");
+    }
     Ok(())
 }
 
@@ -343,9 +352,12 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
         );
     }
     let other = "/tmp/locked-bpf/other";
-    fs::create_dir_all(other).context("cannot make a directory beside the pins")?;
+    fs::create_dir_all(other).context("cannot create a directory beside the pins")?;
     let exchanged = renameat_with(CWD, other, CWD, PINS, RenameFlags::EXCHANGE);
-    ensure!(exchanged == Err(PERM), "pins for others: {exchanged:?}");
+    ensure!(
+        exchanged == Err(PERM),
+        "renameat2 of the pins: {exchanged:?}"
+    );
     // The kernel does not detach a program while its link is open.
     let detached = shell(DETACH)?;
     ensure!(!detached.status.success(), "root could `{DETACH}`");
@@ -355,7 +367,7 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
     );
     for place in [PINS, "/tmp", "/tmp/kept.log"] {
         let moved = move_mount_to(place);
-        ensure!(moved == Err(PERM), "a mount over {place}: {moved:?}");
+        ensure!(moved == Err(PERM), "move_mount over {place}: {moved:?}");
     }
     let after = fs::metadata("/tmp/kept.log").context("no log")?.len();
     ensure!(after >= before, "the log is shorter");
@@ -372,7 +384,7 @@ fn kept_by_next(names: &[String]) -> anyhow::Result<Vec<String>> {
     let now = pinned(PINS)?;
     let gone = names.iter().filter(|name| !now.contains(name));
     let gone: Vec<&String> = gone.filter(|name| !name.starts_with("prog-")).collect();
-    ensure!(gone.is_empty(), "the next daemon has taken away {gone:?}");
+    ensure!(gone.is_empty(), "the next daemon has unpinned {gone:?}");
     Ok(now)
 }
 
@@ -389,9 +401,13 @@ fn set_immutable(path: &'static str) -> anyhow::Result<bool> {
         .write(&program)
         .context("cannot write a program")?;
     let ran = Command::new(&program).status();
-    ensure!(ran.context("cannot start a program")?.success(), "it fails");
+    ensure!(
+        ran.context("cannot start a program")?.success(),
+        "the 32-bit program failed"
+    );
     let file = File::open(path).with_context(|| format!("cannot open {path}"))?;
-    let flags = ioctl_getflags(&file).with_context(|| format!("cannot ask for flags of {path}"))?;
+    let flags =
+        ioctl_getflags(&file).with_context(|| format!("cannot read the flags of {path}"))?;
     Ok(flags.contains(IFlags::IMMUTABLE))
 }
 
@@ -445,8 +461,8 @@ fn move_mount_to(place: &str) -> rustix::io::Result<()> {
 /// Names of pinned objects, without plan snapshots, which come and go.
 pub(crate) fn pinned(pins: &str) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(pins).context("cannot list what is pinned")? {
-        let name = entry.context("cannot list what is pinned")?.file_name();
+    for entry in fs::read_dir(pins).context("cannot list the pinned objects")? {
+        let name = entry.context("cannot list the pinned objects")?.file_name();
         let name = name.to_string_lossy().into_owned();
         if !name.starts_with("plan-") {
             names.push(name);
@@ -468,6 +484,6 @@ fn said(output: &Output) -> String {
 /// The output of a program that must fail.
 fn refused(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().context("cannot start a program")?;
-    ensure!(!output.status.success(), "{command:?} has not failed");
+    ensure!(!output.status.success(), "{command:?} succeeded");
     Ok(said(&output))
 }

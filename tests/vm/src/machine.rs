@@ -23,29 +23,29 @@ pub(crate) const STRANGER: u32 = 1002;
 const FILTER: &str = "vm.filter=";
 /// Kernel options that select another purpose.
 const PURPOSES: [(&str, Purpose); 4] = [
-    ("vm.labels", Purpose::Labelled),
-    ("vm.counts", Purpose::Counting),
-    ("vm.races", Purpose::Racing),
-    ("vm.dies", Purpose::Dying),
+    ("vm.selinux", Purpose::Selinux),
+    ("vm.count", Purpose::Count),
+    ("vm.race", Purpose::Race),
+    ("vm.panic", Purpose::Panic),
 ];
 
 /// The purpose of a machine; `xtask/src/vm/boot.rs` has the differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    Testing,
+    General,
     /// Its CPUs run in parallel.
-    Racing,
+    Race,
     /// SELinux is enabled.
-    Labelled,
+    Selinux,
     /// Its kernel panics.
-    Dying,
+    Panic,
     /// Its clocks count instructions.
-    Counting,
+    Count,
 }
 
 /// Options of the kernel's command line.
 #[derive(Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct BootOptions {
     /// Runs only tests whose name contains this.
     pub(crate) filter: String,
     /// The purpose of this machine.
@@ -56,7 +56,7 @@ pub(crate) struct Wishes {
 ///
 /// # Errors
 /// If a mount fails, or a directory cannot be created.
-pub(crate) fn prepare() -> anyhow::Result<Wishes> {
+pub(crate) fn prepare() -> anyhow::Result<BootOptions> {
     for (kind, place) in [
         ("proc", "/proc"),
         ("sysfs", "/sys"),
@@ -82,9 +82,9 @@ pub(crate) fn prepare() -> anyhow::Result<Wishes> {
     let purpose = PURPOSES
         .into_iter()
         .find_map(|(named, purpose)| words().any(|word| word == named).then_some(purpose));
-    Ok(Wishes {
+    Ok(BootOptions {
         filter: filter.unwrap_or_default().to_owned(),
-        purpose: purpose.unwrap_or(Purpose::Testing),
+        purpose: purpose.unwrap_or(Purpose::General),
     })
 }
 

@@ -12,13 +12,14 @@
 
 mod attack;
 mod avc;
-mod blind;
 mod clock;
 mod count;
 mod daemon;
 mod deny;
 mod differential;
+mod disabled_hooks;
 mod filesystems;
+mod handover;
 mod json;
 mod lists;
 mod locked;
@@ -30,7 +31,6 @@ mod reload;
 mod rulesets;
 mod run;
 mod suite;
-mod survive;
 mod tracepoint;
 
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ use machine::Purpose;
 use suite::Session;
 
 /// Sessions of the general machine; each starts one daemon.
-const TESTING: &[Session] = &[
+const GENERAL: &[Session] = &[
     tracepoint::SESSION,
     raw::SESSION,
     Session {
@@ -54,8 +54,8 @@ const TESTING: &[Session] = &[
     },
     reload::SESSION,
     reload::MANY,
-    survive::SESSION,
-    blind::SESSION,
+    handover::SESSION,
+    disabled_hooks::SESSION,
     clock::SESSION,
     Session {
         name: "clock_fentry",
@@ -69,7 +69,7 @@ const TESTING: &[Session] = &[
     differential::SESSION_32,
     differential::SESSION_URING,
     differential::SESSION_URING_LIST,
-    differential::SESSION_LEFT_OUT,
+    differential::SESSION_FILESYSTEM_LIST,
     differential::watched::SESSION,
     lists::SESSION,
     filesystems::SESSION,
@@ -79,10 +79,10 @@ const TESTING: &[Session] = &[
 ];
 
 /// Sessions of the machine for races. `cargo xtask vm` selects it by their name.
-const RACING: &[Session] = &[attack::SESSION];
+const RACE: &[Session] = &[attack::SESSION];
 
 /// Sessions of the machine with SELinux. `cargo xtask vm` selects it by their name.
-const LABELLED: &[Session] = &[
+const SELINUX: &[Session] = &[
     avc::SESSION,
     Session {
         name: "avc_tracepoint",
@@ -92,22 +92,22 @@ const LABELLED: &[Session] = &[
 ];
 
 /// Sessions that take minutes and run only if the filter names them.
-const LONG: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
+const SLOW: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
-        return here(&std::env::args().collect::<Vec<_>>());
+        return run_on_host(&std::env::args().collect::<Vec<_>>());
     }
     match machine::prepare() {
-        Ok(wishes) => {
-            let run = |sessions| suite::run(sessions, &wishes.filter);
-            match wishes.purpose {
-                Purpose::Counting => run(count::SESSIONS),
-                Purpose::Racing => run(RACING),
-                Purpose::Labelled => run(LABELLED),
-                Purpose::Dying => panic::run(),
-                Purpose::Testing if wishes.filter.starts_with("rulesets") => run(LONG),
-                Purpose::Testing => run(TESTING),
+        Ok(options) => {
+            let run = |sessions| suite::run(sessions, &options.filter);
+            match options.purpose {
+                Purpose::Count => run(count::SESSIONS),
+                Purpose::Race => run(RACE),
+                Purpose::Selinux => run(SELINUX),
+                Purpose::Panic => panic::run(),
+                Purpose::General if options.filter.starts_with("rulesets") => run(SLOW),
+                Purpose::General => run(GENERAL),
             }
         }
         Err(error) => println!("vm: broken {error:#}"),
@@ -116,13 +116,13 @@ fn main() -> ExitCode {
 }
 
 /// The command for the host: `lists SEED:FIRST:COUNT TOLLGATE`.
-fn here(words: &[String]) -> ExitCode {
+fn run_on_host(words: &[String]) -> ExitCode {
     let [_, task, lists, tollgate] = words else {
         println!("this is the first process of a test machine; run `cargo xtask vm`");
         return ExitCode::FAILURE;
     };
     let ran = if task == "lists" {
-        lists::run_here(lists, tollgate)
+        lists::run_on_host(lists, tollgate)
     } else {
         Err(anyhow::anyhow!("there is no task `{task}`"))
     };

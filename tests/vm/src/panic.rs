@@ -1,4 +1,4 @@
-//! `-f 2`: a lost event panics the kernel. The machine announces the panic with `vm: dies NAME`, and `cargo xtask
+//! `-f 2`: a lost event panics the kernel. The machine announces the panic with `vm: crash NAME`, and `cargo xtask
 //! vm` waits for the kernel's message.
 
 use std::convert::Infallible;
@@ -43,7 +43,7 @@ pub(crate) fn run() {
 fn lost_event_panics_the_kernel() -> anyhow::Result<Infallible> {
     let daemon = Daemon::start("panic", "tracepoint", RULES)?;
     // Recorded events do not panic the kernel.
-    fs::create_dir("/tmp/work/recorded").context("cannot make a directory")?;
+    fs::create_dir("/tmp/work/recorded").context("cannot create a directory")?;
     wait_for("the event", || {
         Ok(daemon.log_text()?.contains_str("recorded").then_some(()))
     })?;
@@ -54,9 +54,9 @@ fn lost_event_panics_the_kernel() -> anyhow::Result<Infallible> {
 
     kill(daemon.pid(), Signal::SIGSTOP).context("cannot stop the daemon")?;
     fill();
-    println!("vm: dies {NAME}");
-    kill(daemon.pid(), Signal::SIGCONT).context("cannot let the daemon go on")?;
-    wait_within(GRACE, "the end of the machine", || Ok(None))
+    println!("vm: crash {NAME}");
+    kill(daemon.pid(), Signal::SIGCONT).context("cannot continue the daemon")?;
+    wait_within(GRACE, "the panic", || Ok(None))
 }
 
 /// More events than the ring holds.

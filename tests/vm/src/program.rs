@@ -99,13 +99,13 @@ pub(crate) struct Program {
     counts: bool,
     /// Number of leading steps that only the first round makes.
     once: usize,
-    steps: Vec<Step>,
+    steps: Vec<TableStep>,
 }
 
 /// A step of a program.
 #[derive(Clone, Debug)]
-enum Step {
-    Call(Call),
+enum TableStep {
+    Call(TableCall),
     /// Writes a word to memory.
     Store {
         base: Option<&'static str>,
@@ -116,7 +116,7 @@ enum Step {
 
 /// A syscall.
 #[derive(Clone, Debug)]
-struct Call {
+struct TableCall {
     number: u32,
     args: Vec<Arg>,
     /// Name of the result.
@@ -145,7 +145,7 @@ impl Program {
 
     /// Adds a syscall by its number in the entry's table.
     pub(crate) fn call(mut self, number: u32, args: Vec<Arg>) -> Self {
-        self.steps.push(Step::Call(Call {
+        self.steps.push(TableStep::Call(TableCall {
             number,
             args,
             saved: None,
@@ -156,7 +156,7 @@ impl Program {
 
     /// Saves the result of the last syscall for [`Arg::Saved`].
     pub(crate) fn save(mut self, name: &'static str) -> Self {
-        if let Some(Step::Call(call)) = self.steps.last_mut() {
+        if let Some(TableStep::Call(call)) = self.steps.last_mut() {
             call.saved = Some(name);
         }
         self
@@ -165,7 +165,7 @@ impl Program {
     /// Counts how often the last syscall ends with another word at an address than it began with. The program
     /// writes the count to standard output at its end, in 8 bytes.
     pub(crate) fn watch(mut self, at: u64) -> Self {
-        if let Some(Step::Call(call)) = self.steps.last_mut() {
+        if let Some(TableStep::Call(call)) = self.steps.last_mut() {
             call.watched = Some(at);
         }
         self
@@ -174,7 +174,7 @@ impl Program {
     /// Adds a write of a word to memory that an earlier syscall has mapped: at address `at`, or at that offset
     /// from the result saved as `base`.
     pub(crate) fn store(mut self, base: Option<&'static str>, at: u64, word: u64) -> Self {
-        self.steps.push(Step::Store { base, at, word });
+        self.steps.push(TableStep::Store { base, at, word });
         self
     }
 
@@ -223,7 +223,7 @@ impl Program {
         }
         data.align();
         let end = data.end();
-        let watches = self.steps.iter().any(Step::is_watched);
+        let watches = self.steps.iter().any(TableStep::is_watched);
         let table = [
             self.rounds.into(),
             size(self.once),
@@ -283,7 +283,7 @@ impl Entry {
     }
 }
 
-impl Step {
+impl TableStep {
     const fn is_watched(&self) -> bool {
         matches!(self, Self::Call(call) if call.watched.is_some())
     }
@@ -350,16 +350,16 @@ impl Data {
     }
 
     /// Adds the table's words of a step.
-    fn step(&mut self, step: &Step, table: &mut Vec<u64>) {
+    fn step(&mut self, step: &TableStep, table: &mut Vec<u64>) {
         let mut args: Vec<(u64, u64)>;
         match step {
-            Step::Call(call) => {
+            TableStep::Call(call) => {
                 args = call.args.iter().map(|arg| self.arg(arg)).collect();
                 let saved = call.saved.map_or(0, |name| self.saved(name));
                 let number = call.number.into();
                 table.extend([STEP_CALL, number, saved, call.watched.unwrap_or(0)]);
             }
-            Step::Store { base, at, word } => {
+            TableStep::Store { base, at, word } => {
                 let base = base.map_or((ARG_NUMBER, 0), |name| (ARG_WORD, self.saved(name)));
                 args = vec![base, (ARG_NUMBER, *at), (ARG_NUMBER, *word)];
                 table.extend([STEP_STORE, 0, 0, 0]);

@@ -23,12 +23,9 @@ pub(crate) const SESSION: Session = Session {
 ",
     ),
     tests: &[
-        (
-            "calls_through_the_32_bit_entry",
-            calls_through_the_32_bit_entry,
-        ),
-        ("a_32_bit_program", a_32_bit_program),
-        ("calls_of_64_bits", calls_of_64_bits),
+        ("int80_calls_are_32_bit_calls", int80_calls_are_32_bit_calls),
+        ("i386_program_is_recorded", i386_program_is_recorded),
+        ("b64_calls_are_recorded", b64_calls_are_recorded),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -67,7 +64,7 @@ fn run(
     Ok(())
 }
 
-fn calls_through_the_32_bit_entry(daemon: &Daemon) -> anyhow::Result<()> {
+fn int80_calls_are_32_bit_calls(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Int80)
         .call(nr::OPEN, args!["file", 0, 0])
         .call(nr::OPEN, args!["missing", 0, 0])
@@ -89,7 +86,7 @@ fn calls_through_the_32_bit_entry(daemon: &Daemon) -> anyhow::Result<()> {
     )
 }
 
-fn a_32_bit_program(daemon: &Daemon) -> anyhow::Result<()> {
+fn i386_program_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let again = Program::new(Entry::I386).call(nr::OPEN, args!["file", 0, 0]);
     again
         .write(&Path::new(PROGRAMS).join("again"))
@@ -121,7 +118,7 @@ fn a_32_bit_program(daemon: &Daemon) -> anyhow::Result<()> {
     )
 }
 
-fn calls_of_64_bits(daemon: &Daemon) -> anyhow::Result<()> {
+fn b64_calls_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall).call(2, args!["file", 0, 0]);
     run(
         daemon,

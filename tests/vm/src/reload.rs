@@ -53,10 +53,7 @@ pub(crate) const SESSION: Session = Session {
 pub(crate) const MANY: Session = Session {
     name: "reload_200_rules",
     rules: Rules::Made(many),
-    tests: &[(
-        "they_cost_the_verifier_little",
-        they_cost_the_verifier_little,
-    )],
+    tests: &[("verifier_cost_is_limited", verifier_cost_is_limited)],
     ..SESSION
 };
 
@@ -134,20 +131,17 @@ fn no_event_is_lost_or_duplicated(daemon: &Daemon) -> anyhow::Result<()> {
         });
         let replaced = replace_often(daemon, &path);
         done.store(true, Ordering::Relaxed);
-        let mut processes = load.join().ok().context("a test has panicked")??;
+        let mut processes = load.join().ok().context("the load has panicked")??;
         processes.extend(replaced?);
         Ok(processes)
     })?;
     let now = settled()?;
-    ensure!(
-        now == before,
-        "it holds {now} things of BPF, and {before} before"
-    );
+    ensure!(now == before, "{now} BPF objects, not {before} as before");
 
     let rounds = usize::try_from(ROUNDS)?;
     let wanted = processes.len() * rounds;
     let opens = |events: &[Event]| calls(events, "257").len();
-    daemon.run_user(&path, &[])?; // behind the last event that is looked for
+    daemon.run_user(&path, &[])?; // its events follow the last expected event
     let events = wait_for("all events", || {
         let events = all(daemon)?;
         let all = opens(&events) >= wanted && calls(&events, "84").len() >= wanted;
@@ -286,7 +280,7 @@ fn first_links(daemon: &Daemon) -> anyhow::Result<usize> {
         let links = held(daemon, &["link_id"])?;
         LINKS.get_or_init(|| links);
     }
-    LINKS.get().copied().context("nothing was counted")
+    LINKS.get().copied().context("no links were counted")
 }
 
 fn hooks_follow_the_rules(daemon: &Daemon) -> anyhow::Result<()> {
@@ -304,7 +298,7 @@ fn hooks_follow_the_rules(daemon: &Daemon) -> anyhow::Result<()> {
     daemon.events("modes", pid, 1)?;
     ensure!(
         daemon.logged(unseen)?.is_empty(),
-        "calls that are not named any more"
+        "a syscall that no rule names is recorded"
     );
     replace(daemon, PLAIN)?;
     let unseen = daemon.run_user(&chmods, &[])?;
@@ -313,7 +307,7 @@ fn hooks_follow_the_rules(daemon: &Daemon) -> anyhow::Result<()> {
     ensure!(events.len() == 2, "{}", event::show(&events));
     ensure!(
         daemon.logged(unseen)?.is_empty(),
-        "calls that are not named any more"
+        "a syscall that no rule names is recorded"
     );
     Ok(())
 }
@@ -363,7 +357,7 @@ fn invalid_rules_keep_the_old_ones(daemon: &Daemon) -> anyhow::Result<()> {
     let wrong = "-a always,exit -S nosuch\n";
     ensure!(
         replace(daemon, wrong).is_err(),
-        "these rules are in force: {wrong}"
+        "invalid rules were accepted: {wrong}"
     );
     let pid = daemon.run_user(&path, &[])?;
     daemon.events("plain", pid, 2)?;
@@ -411,7 +405,7 @@ fn many() -> String {
 /// target per syscall would make forty.
 const MOST_VERIFIED: u64 = 1_000_000;
 
-fn they_cost_the_verifier_little(daemon: &Daemon) -> anyhow::Result<()> {
+fn verifier_cost_is_limited(daemon: &Daemon) -> anyhow::Result<()> {
     let verified: u64 = infos(daemon)?
         .iter()
         .filter_map(|info| verified(info))

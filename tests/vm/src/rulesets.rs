@@ -7,8 +7,8 @@
 //!
 //! A session with tracepoints triggers the rules for all syscalls again.
 
-mod call;
-mod scene;
+mod fixtures;
+mod syscall_steps;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,26 +28,26 @@ use support::event::{self, Event};
 use support::wait::wait_within;
 
 use crate::daemon::Daemon;
-use crate::lists::Last;
+use crate::lists::LastEvent;
 use crate::reload::{held, replace};
 use crate::suite::{Rules, Session, Skipped};
-use scene::Machine;
+use fixtures::MachineHost;
 use workload::Workload;
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {
     name: "rulesets",
     engine: "fentry",
-    prepare: scene::prepare,
-    rules: Rules::Text(Last::RULE),
+    prepare: fixtures::prepare,
+    rules: Rules::Text(LastEvent::RULE),
     tests: &[
         ("own_rules_match", |daemon| {
-            let cannot = all_rules_match(daemon, &scene::own()?)?;
-            ensure!(cannot == OWN_CANNOT, "{cannot} rules cannot fire");
+            let cannot = all_rules_match(daemon, &fixtures::own()?)?;
+            ensure!(cannot == OWN_UNTRIGGERED, "{cannot} rules cannot fire");
             Ok(())
         }),
         ("public_rules_match", |daemon| {
-            let files = scene::public()?;
+            let files = fixtures::public()?;
             if files.is_empty() {
                 return Err(Skipped("no public rule sets in ../shared/rulesets").into());
             }
@@ -64,8 +64,8 @@ pub(crate) const SESSION_ALL_CALLS: Session = Session {
     name: "rulesets_all_calls",
     engine: "tracepoint",
     tests: &[("all_syscall_rules_match", |daemon| {
-        let mut files = scene::own()?;
-        files.extend(scene::public()?);
+        let mut files = fixtures::own()?;
+        files.extend(fixtures::public()?);
         all_rules_match(daemon, &files).map(drop)
     })],
     stop: Daemon::stop,
@@ -73,7 +73,7 @@ pub(crate) const SESSION_ALL_CALLS: Session = Session {
 };
 
 /// Number of the repository's rules that cannot match with the fentry engine: those at the end of the file.
-const OWN_CANNOT: usize = 4;
+const OWN_UNTRIGGERED: usize = 4;
 
 /// Rules about so many syscalls are triggered with tracepoints too.
 const MANY_CALLS: usize = 251;
@@ -88,7 +88,7 @@ const FEW_LINKS: usize = 20;
 
 /// The results of a file's rules.
 #[derive(Debug, Default)]
-struct Account {
+struct FileReport {
     fired: usize,
     /// Rules that cannot match here, with the reason.
     cannot: BTreeMap<u32, String>,
@@ -97,17 +97,19 @@ struct Account {
 }
 
 /// A rule and the programs that trigger it.
-struct Trial {
+struct RuleWorkloads {
     line: u32,
     workloads: Vec<Workload>,
 }
 
-/// Detaches the hooks of the last file first: that takes longer than an exit may.
+/// Detaches the hooks of the last file first, which takes longer than the deadline of an exit.
 fn stop(daemon: &Daemon) -> anyhow::Result<()> {
-    replace(daemon, Last::RULE)?;
-    wait_within(LONGEST_DETACHING, "the end of all hooks but a few", || {
-        Ok((held(daemon, &["link_id"])? <= FEW_LINKS).then_some(()))
-    })?;
+    replace(daemon, LastEvent::RULE)?;
+    wait_within(
+        LONGEST_DETACHING,
+        "the hooks of the last file to be detached",
+        || Ok((held(daemon, &["link_id"])? <= FEW_LINKS).then_some(())),
+    )?;
     daemon.stop()
 }
 
@@ -117,27 +119,27 @@ fn all_rules_match(daemon: &Daemon, files: &[PathBuf]) -> anyhow::Result<usize> 
     for file in files {
         let name = file.display();
         let text = fs::read(file).with_context(|| format!("cannot read {name}"))?;
-        let account = try_file(daemon, &text).with_context(|| format!("{name}"))?;
-        let tried = account.fired + account.silent.len();
+        let report = try_file(daemon, &text).with_context(|| format!("{name}"))?;
+        let tried = report.fired + report.silent.len();
         if tried == 0 && !daemon.sees_inside() {
             continue;
         }
         println!(
             "vm: note {name}: {} rules fire, {} cannot, {} do not",
-            account.fired,
-            account.cannot.len(),
-            account.silent.len()
+            report.fired,
+            report.cannot.len(),
+            report.silent.len()
         );
-        for (kind, rules) in [("cannot", &account.cannot), ("DOES NOT", &account.silent)] {
+        for (kind, rules) in [("cannot", &report.cannot), ("DOES NOT", &report.silent)] {
             for (number, reason) in rules {
                 let index = usize::try_from(*number)?.saturating_sub(1);
                 let line = text.lines().nth(index).unwrap_or_default();
                 println!("vm: note   {kind} {number}: {}: {reason}", line.as_bstr());
             }
         }
-        fired += account.fired;
-        cannot += account.cannot.len();
-        silent += account.silent.len();
+        fired += report.fired;
+        cannot += report.cannot.len();
+        silent += report.silent.len();
     }
     println!("vm: note {fired} rules fire, {cannot} cannot, {silent} do not");
     ensure!(silent == 0, "{silent} rules do not fire");
@@ -146,49 +148,49 @@ fn all_rules_match(daemon: &Daemon, files: &[PathBuf]) -> anyhow::Result<usize> 
 }
 
 /// Loads the rules of a file and triggers each.
-fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
-    let mut account = Account::default();
-    let mut trials = Vec::new();
-    let mut loaded = format!("{}\n", Last::RULE).into_bytes();
-    for RuleEntry { mut rule, line, .. } in read(text, &mut account) {
+fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<FileReport> {
+    let mut report = FileReport::default();
+    let mut triggers = Vec::new();
+    let mut loaded = format!("{}\n", LastEvent::RULE).into_bytes();
+    for RuleEntry { mut rule, line, .. } in read(text, &mut report) {
         let planned = match (calls_of(&rule, line), daemon.sees_inside()) {
             (Err(reason), _) => Err(reason),
             (Ok(..MANY_CALLS), false) => continue,
             (Ok(_), _) => Ok(()),
         };
         if let Err(reason) = planned {
-            account.cannot.insert(line, reason);
+            report.cannot.insert(line, reason);
             continue;
         }
         let workloads = workload::workloads(&rule);
-        // A rule that suppresses makes no event, and some of these cannot have a key.
+        // A `never` rule makes no event, and may not have a key in some lists.
         if rule.action == Action::Always {
             rule.keys = vec![key(line).into()];
         }
         loaded.extend_from_slice(&print(&rule, Arch::X86_64, Dialect::V4));
         loaded.push(b'\n');
         match workloads {
-            Ok(workloads) => trials.push(Trial { line, workloads }),
-            Err(reason) => drop(account.cannot.insert(line, reason)),
+            Ok(workloads) => triggers.push(RuleWorkloads { line, workloads }),
+            Err(reason) => drop(report.cannot.insert(line, reason)),
         }
     }
-    if trials.is_empty() {
-        return Ok(account);
+    if triggers.is_empty() {
+        return Ok(report);
     }
-    let rules = loaded.as_bstr().to_str().context("a rule is no text")?;
+    let rules = loaded.as_bstr().to_str().context("a rule is not UTF-8")?;
     replace(daemon, rules)?;
     // A machine without output is stopped.
-    println!("vm: note {} rules are in force", trials.len());
+    println!("vm: note {} rules are loaded", triggers.len());
     let before = fs::metadata(daemon.log()).map_or(0, |log| log.len());
     let mut ran = Vec::new();
-    for trial in &trials {
-        let pids: anyhow::Result<Vec<u32>> = trial.workloads.iter().map(run).collect();
-        ran.push((trial, pids?));
+    for trigger in &triggers {
+        let pids: anyhow::Result<Vec<u32>> = trigger.workloads.iter().map(run).collect();
+        ran.push((trigger, pids?));
     }
-    Last::run()?;
+    LastEvent::run()?;
     let symbols = functions()?;
     let events = events_since(daemon, usize::try_from(before)?)?;
-    for (Trial { line, workloads }, pids) in ran {
+    for (RuleWorkloads { line, workloads }, pids) in ran {
         let of = |pid: u32| {
             let pid = pid.to_string();
             let is_own = move |event: &&Event| event.field("SYSCALL", "pid") == pid;
@@ -196,7 +198,7 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
         };
         let own: Vec<&Event> = pids.iter().flat_map(|&pid| of(pid)).collect();
         if own.iter().any(|event| by_line(event) == Some(*line)) {
-            account.fired += 1;
+            report.fired += 1;
             continue;
         }
         let calls = workloads.iter().zip(&pids).flat_map(|(workload, &pid)| {
@@ -207,35 +209,34 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
         if let Some(lines) = taken {
             let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
             let lines = lines.join(", ");
-            let reason =
-                format!("each call that it asks for is taken by a rule before it: {lines}");
-            account.cannot.insert(*line, reason);
+            let reason = format!("earlier rules match all of its syscalls: {lines}");
+            report.cannot.insert(*line, reason);
         } else if !workloads
             .iter()
             .any(|workload| has_some(&symbols, workload))
         {
-            let reason = "this kernel has none of its calls".to_owned();
-            account.cannot.insert(*line, reason);
+            let reason = "this kernel has none of its syscalls".to_owned();
+            report.cannot.insert(*line, reason);
         } else {
             let seen: Vec<String> = own.iter().map(|event| event.summary()).collect();
-            let reason = format!("its programs made [{}]", seen.join("; "));
-            account.silent.insert(*line, reason);
+            let reason = format!("its programs caused [{}]", seen.join("; "));
+            report.silent.insert(*line, reason);
         }
     }
-    Ok(account)
+    Ok(report)
 }
 
-/// The rules of a file in order; rejected lines are added to the account.
-fn read(text: &[u8], account: &mut Account) -> Vec<RuleEntry> {
-    let (lines, diagnostics) = parse_file(text, &Machine);
+/// The rules of a file in order; rejected lines are added to the report.
+fn read(text: &[u8], report: &mut FileReport) -> Vec<RuleEntry> {
+    let (lines, diagnostics) = parse_file(text, &MachineHost);
     let mut list = RuleList::default();
     let refused = list.load(0, lines);
     let errors = diagnostics
         .into_iter()
         .filter(|found| found.severity == Severity::Error);
     for found in errors.chain(refused) {
-        let reason = format!("refused, as by auditctl: {}", found.message);
-        account.cannot.insert(found.line, reason);
+        let reason = format!("rejected, as by auditctl: {}", found.message);
+        report.cannot.insert(found.line, reason);
     }
     list.into_rules()
 }
@@ -252,9 +253,11 @@ fn calls_of(rule: &Rule, line: u32) -> Result<usize, String> {
     };
     let plan = Plan::compile([listed], &[Arch::X86_64, Arch::I386]);
     match plan.unsupported.into_iter().next() {
-        Some(left_out) => Err(left_out.reason),
-        None if rule.list == List::User => Err("it is asked about messages of programs".into()),
-        None if rule.list == List::Exclude => Err("it strikes records and makes none".into()),
+        Some(unsupported) => Err(unsupported.reason),
+        None if rule.list == List::User => {
+            Err("the user list applies to user messages only".into())
+        }
+        None if rule.list == List::Exclude => Err("the exclude list only removes records".into()),
         None => Ok(plan.syscalls.len()),
     }
 }
@@ -273,7 +276,7 @@ fn by_line(event: &Event) -> Option<u32> {
 fn run(workload: &Workload) -> anyhow::Result<u32> {
     let path = workload.write().context("cannot write a program")?;
     let mut child = Command::new(&path)
-        .current_dir(scene::PLACE)
+        .current_dir(fixtures::PLACE)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -290,7 +293,7 @@ fn events_since(daemon: &Daemon, start: usize) -> anyhow::Result<Vec<Event>> {
         let new = log.get(start..).unwrap_or_default();
         let whole = new.rfind_byte(b'\n').map_or(0, |end| end + 1);
         let new = new.get(..whole).unwrap_or_default();
-        Ok(new.contains_str(Last::KEY).then(|| new.to_vec()))
+        Ok(new.contains_str(LastEvent::KEY).then(|| new.to_vec()))
     })?;
     event::parse(&new)
 }

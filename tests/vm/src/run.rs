@@ -24,7 +24,7 @@ pub(crate) const SESSION: Session = Session {
     tests: &[
         ("calls_of_both_abis", calls_of_both_abis),
         ("calls_without_results", calls_without_results),
-        ("settings_of_yama", settings_of_yama),
+        ("yama_scopes_0_to_2", yama_scopes_0_to_2),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -124,18 +124,18 @@ fn calls_without_results(_daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn settings_of_yama(_daemon: &Daemon) -> anyhow::Result<()> {
-    (0..=2).try_for_each(setting_of_yama)?;
+fn yama_scopes_0_to_2(_daemon: &Daemon) -> anyhow::Result<()> {
+    (0..=2).try_for_each(yama_scope)?;
     fs::write(YAMA, "1").context("cannot set ptrace_scope")
 }
 
 /// The setting cannot be reverted: ptrace is disabled until reboot.
-pub(crate) fn the_last_setting_of_yama(_daemon: &Daemon) -> anyhow::Result<()> {
+pub(crate) fn yama_scope_3_is_named(_daemon: &Daemon) -> anyhow::Result<()> {
     prepare()?;
-    setting_of_yama(3)
+    yama_scope(3)
 }
 
-fn setting_of_yama(scope: u8) -> anyhow::Result<()> {
+fn yama_scope(scope: u8) -> anyhow::Result<()> {
     fs::write(YAMA, scope.to_string()).context("cannot set ptrace_scope")?;
     for options in [&[][..], &["--no-result"]] {
         let (output, events) = run("run_wide", options)?;

@@ -5,7 +5,7 @@
 //! vm: ok SECONDS NAME
 //! vm: skip SECONDS NAME: REASON
 //! vm: FAIL SECONDS NAME: MESSAGE
-//! vm: dies NAME              the test crashes the machine now
+//! vm: crash NAME              the test crashes the machine now
 //! vm: note TEXT              printed only
 //! vm: count N CALL/STATE     instructions that a call executes
 //! vm: broken MESSAGE         no test can run
@@ -80,11 +80,12 @@ impl Rules {
 }
 
 /// The test of the daemon's start.
-const STARTS: &str = "starts_and_attaches";
+const STARTS: &str = "daemon_starts";
 /// The test of the daemon's end.
-const ENDS: &str = "ends_and_accounts_for_all";
-/// The test of the state after the daemon's end.
-const LEAVES: &str = "leaves_nothing_behind";
+const ENDS: &str = "daemon_stops";
+/// The tests of the state after the daemon's end, without and with locked rules.
+const DETACHED: &str = "programs_are_detached";
+const ATTACHED: &str = "programs_stay_attached";
 
 /// Runs the tests whose name contains the filter; starts only the daemons that those need.
 pub(crate) fn run(sessions: &[Session], filter: &str) {
@@ -111,8 +112,12 @@ impl Session {
         [STARTS]
             .into_iter()
             .chain(tests)
-            .chain([ENDS, LEAVES])
+            .chain([ENDS, self.last()])
             .map(|name| format!("{}::{name}", self.name))
+    }
+
+    const fn last(&self) -> &'static str {
+        if self.stays { ATTACHED } else { DETACHED }
     }
 
     fn run(&self, filter: &str) {
@@ -159,7 +164,7 @@ impl Session {
         })
         .with_context(|| programs().unwrap_or_default().join(" "));
         report(
-            LEAVES,
+            self.last(),
             started,
             &left.and_then(|()| (self.after)(daemon.log())),
         );

@@ -33,26 +33,26 @@ pub(crate) const SESSION: Session = Session {
 ",
     ),
     tests: &[
-        ("opens_that_succeed", opens_that_succeed),
-        ("opens_that_fail", opens_that_fail),
-        ("names_made_and_removed", names_made_and_removed),
-        ("modes_changed", modes_changed),
-        ("programs_started", programs_started),
-        ("scripts_started", scripts_started),
-        ("programs_not_started", programs_not_started),
+        (
+            "successful_opens_are_recorded",
+            successful_opens_are_recorded,
+        ),
+        ("failed_opens_are_recorded", failed_opens_are_recorded),
+        ("name_changes_are_recorded", name_changes_are_recorded),
+        ("mode_changes_are_recorded", mode_changes_are_recorded),
+        ("execs_are_recorded", execs_are_recorded),
+        ("script_execs_are_recorded", script_execs_are_recorded),
+        ("failed_execs_are_recorded", failed_execs_are_recorded),
         ("other_users_are_not_recorded", other_users_are_not_recorded),
         (
-            "a_watched_directory_behind_a_link",
-            a_watched_directory_behind_a_link,
+            "watched_directory_behind_a_link_is_recorded",
+            watched_directory_behind_a_link_is_recorded,
         ),
         (
-            "names_watched_before_they_exist",
-            names_watched_before_they_exist,
+            "watch_of_a_missing_name_records_its_creation",
+            watch_of_a_missing_name_records_its_creation,
         ),
-        (
-            "five_thousand_opens_and_closes",
-            five_thousand_opens_and_closes,
-        ),
+        ("many_calls_are_recorded", many_calls_are_recorded),
     ],
     stop: Daemon::stop,
     after,
@@ -144,7 +144,7 @@ fn run(
     Ok(events)
 }
 
-fn opens_that_succeed(daemon: &Daemon) -> anyhow::Result<()> {
+fn successful_opens_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall)
         .call(nr::OPEN, args!["file", 0, 0])
         .call(
@@ -182,7 +182,7 @@ fn opens_that_succeed(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn opens_that_fail(daemon: &Daemon) -> anyhow::Result<()> {
+fn failed_opens_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall)
         .call(nr::OPEN, args!["missing", 0, 0])
         .call(nr::OPENAT, args![AT_FDCWD, "/tmp/own/secret", 0, 0])
@@ -210,7 +210,7 @@ fn refused(daemon: &Daemon) -> &'static str {
     }
 }
 
-fn names_made_and_removed(daemon: &Daemon) -> anyhow::Result<()> {
+fn name_changes_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     for name in ["a", "b"] {
         make_file(&Path::new(WORK).join(name), USER)?;
     }
@@ -238,7 +238,7 @@ fn names_made_and_removed(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn modes_changed(daemon: &Daemon) -> anyhow::Result<()> {
+fn mode_changes_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall)
         .call(nr::CHMOD, args!["file", 0o600])
         .call(nr::FCHMODAT, args![AT_FDCWD, "/tmp/work/file", 0o644, 0])
@@ -260,7 +260,7 @@ fn modes_changed(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn programs_started(daemon: &Daemon) -> anyhow::Result<()> {
+fn execs_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall).call(nr::EXIT_GROUP, args![0]);
     let path = program("starts", &calls)?;
     let pid = daemon.run_user(&path, &["one", "two words", "\"\n\u{fc}"])?;
@@ -287,7 +287,7 @@ fn programs_started(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn scripts_started(daemon: &Daemon) -> anyhow::Result<()> {
+fn script_execs_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let path = Path::new(PROGRAMS).join("script");
     fs::write(&path, "#!/bin/busybox sh\nexit 0\n").context("cannot write a script")?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
@@ -308,7 +308,7 @@ fn scripts_started(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn programs_not_started(daemon: &Daemon) -> anyhow::Result<()> {
+fn failed_execs_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let words = || Arg::Texts(&["x"]);
     let calls = Program::new(Entry::Syscall)
         .call(nr::EXECVE, vec!["missing".into(), words(), 0.into()])
@@ -343,7 +343,7 @@ fn other_users_are_not_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     expect(&daemon.logged(stranger)?, &[])
 }
 
-fn a_watched_directory_behind_a_link(daemon: &Daemon) -> anyhow::Result<()> {
+fn watched_directory_behind_a_link_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall)
         .call(nr::OPEN, args!["/tmp/watched/below/file", 0, 0])
         .call(nr::OPEN, args!["link/below/file", O_WRONLY, 0])
@@ -375,7 +375,7 @@ fn a_watched_directory_behind_a_link(daemon: &Daemon) -> anyhow::Result<()> {
 
 /// Such a watch has no inode, only the name: names shorter than a word, of whole words, and of both use different
 /// code of the hash.
-fn names_watched_before_they_exist(daemon: &Daemon) -> anyhow::Result<()> {
+fn watch_of_a_missing_name_records_its_creation(daemon: &Daemon) -> anyhow::Result<()> {
     let open = |program: Program, name: &'static str| {
         program.call(nr::OPEN, args![name, O_CREAT | O_WRONLY, 0o600])
     };
@@ -402,7 +402,7 @@ fn names_watched_before_they_exist(daemon: &Daemon) -> anyhow::Result<()> {
     )
 }
 
-fn five_thousand_opens_and_closes(daemon: &Daemon) -> anyhow::Result<()> {
+fn many_calls_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall)
         .call(nr::OPEN, args!["burst", 0, 0])
         .call(nr::CLOSE, vec![Arg::Result])

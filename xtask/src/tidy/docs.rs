@@ -1,4 +1,4 @@
-//! Rules about `CHANGELOG.md` and `docs/invariants.md`.
+//! Rules for `CHANGELOG.md` and `docs/invariants.md`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const CHANGE_KINDS: [&str; 6] = [
     "Security",
 ];
 
-/// The change log has the form of Keep a Changelog, with a section for what is not released.
+/// The change log has the form of Keep a Changelog, with a section for unreleased changes.
 pub(super) fn changelog(path: &str, text: Option<&str>) -> Vec<Finding> {
     let Some(text) = text else {
         return vec![Finding::new(path, 1, "there is no change log")];
@@ -23,7 +23,7 @@ pub(super) fn changelog(path: &str, text: Option<&str>) -> Vec<Finding> {
     for (line, number) in text.lines().zip(1..) {
         if let Some(kind) = line.strip_prefix("### ") {
             if !CHANGE_KINDS.contains(&kind) {
-                let message = format!("`{kind}` is none of {}", CHANGE_KINDS.join(", "));
+                let message = format!("`{kind}` is not one of {}", CHANGE_KINDS.join(", "));
                 findings.push(Finding::new(path, number, message));
             }
         } else if let Some(version) = line.strip_prefix("## ") {
@@ -72,7 +72,7 @@ fn is_release(heading: &str) -> bool {
     })
 }
 
-/// Each row of the table in `docs/invariants.md` has a number, the invariant, and tests that exist, as
+/// Each row of the table in `docs/invariants.md` has a number, the invariant, and existing tests in the form
 /// `` `path/of/file.rs::function` ``.
 pub(super) fn invariants(path: &str, files: &BTreeMap<&str, &str>) -> Vec<Finding> {
     let rows = files

@@ -1,7 +1,7 @@
-//! Rust source without what is no code: comments, strings and items under `#[cfg(test)]`.
+//! Blanks out comments, strings and items under `#[cfg(test)]` in Rust source.
 
-/// The code of a file: comments, the content of strings and items for tests only are blanks. Lines
-/// stay where they are.
+/// The code of a file: comments, contents of strings, and items for tests only are replaced with blanks. Line
+/// numbers do not change.
 pub(super) fn code_of(text: &str) -> String {
     let mut code = without_comments(text);
     while let Some(start) = code.find("#[cfg(test)]") {
@@ -22,7 +22,7 @@ pub(super) fn is_word(char: char) -> bool {
     char.is_alphanumeric() || char == '_'
 }
 
-/// The end of the item behind an attribute: its closing brace, or a semicolon before any brace.
+/// The end of the item after an attribute: its closing brace, or a semicolon before any brace.
 fn end_of_item(code: &str, start: usize) -> usize {
     let mut open = 0_usize;
     for (at, char) in code.get(start..).unwrap_or_default().char_indices() {
@@ -41,7 +41,7 @@ fn end_of_item(code: &str, start: usize) -> usize {
     code.len()
 }
 
-/// The text with ASCII blanks in place of comments and of the content of strings.
+/// The text with blanks in place of comments and of the contents of strings.
 fn without_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -71,7 +71,7 @@ fn without_comments(text: &str) -> String {
             code.extend(blanks);
             rest = after;
         }
-        // `br"..."`: the prefix is no identifier.
+        // `br"..."`: the prefix is not an identifier.
         before = if first == 'b' && !is_word(before) {
             ' '
         } else {

@@ -1,9 +1,9 @@
-//! Dependencies between the top-level modules of a crate, which must form no cycle.
+//! Cycles between the top-level modules of a crate.
 //!
-//! The top-level module of a file is its first path component below `src`; `lib.rs` and `main.rs` are
-//! the root, which depends on every module and counts as none. A dependency is a path in code that
-//! starts with `crate::`, or with enough `super::` to leave the top-level module, groups in braces
-//! included. Comments, strings, items under `#[cfg(test)]` and files of tests are not code here.
+//! The top-level module of a file is its first path component below `src`. `lib.rs` and `main.rs`, which depend
+//! on every module, are ignored. A dependency is a path in code that starts with `crate::`, or with enough
+//! `super::` to leave the top-level module, also in braces. Comments, strings, items under `#[cfg(test)]` and
+//! files of tests are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,7 +13,7 @@ use super::lexer::{code_of, is_word};
 /// Dependencies of one crate: from, to, and the first place that has it.
 type Edges<'a> = BTreeMap<(String, String), (&'a str, usize)>;
 
-/// Fails for every cycle between the top-level modules of a crate.
+/// Reports each cycle between the top-level modules of a crate.
 pub(super) fn cycles(files: &BTreeMap<&str, &str>) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
     for (&path, &text) in files {
@@ -83,20 +83,20 @@ fn cycles_among(package: &str, edges: &Edges<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The modules on the shortest way, both ends included.
+/// The modules on the shortest path, with both ends.
 fn shortest(edges: &Edges<'_>, from: &str, to: &str) -> Option<Vec<String>> {
     let mut before: BTreeMap<&str, &str> = BTreeMap::new();
     let mut waiting = VecDeque::from([from]);
     while let Some(at) = waiting.pop_front() {
         if at == to {
-            let mut way = vec![to.to_owned()];
+            let mut path = vec![to.to_owned()];
             let mut at = to;
             while at != from {
                 at = before.get(at)?;
-                way.push(at.to_owned());
+                path.push(at.to_owned());
             }
-            way.reverse();
-            return Some(way);
+            path.reverse();
+            return Some(path);
         }
         for (source, target) in edges.keys() {
             if source == at && target != from && !before.contains_key(target.as_str()) {
@@ -108,20 +108,20 @@ fn shortest(edges: &Edges<'_>, from: &str, to: &str) -> Option<Vec<String>> {
     None
 }
 
-/// The top-level module of a file below `src`; none for a root.
+/// The top-level module of a file below `src`; `None` for a root.
 fn top(file: &str) -> Option<String> {
     let first = file.split('/').next()?;
     let name = first.strip_suffix(".rs").unwrap_or(first);
     (!["lib", "main", "bin"].contains(&name)).then(|| name.to_owned())
 }
 
-/// How many `super::` lead from the module of a file to the root.
+/// Number of `super::` from the module of a file to the root.
 fn depth(file: &str) -> usize {
     let components = file.split('/').count();
     components - usize::from(file.ends_with("/mod.rs"))
 }
 
-/// Whether a file holds tests only.
+/// Whether a file has tests only.
 fn is_test(file: &str) -> bool {
     file.split('/')
         .any(|part| part == "tests.rs" || part == "tests")

@@ -1,10 +1,10 @@
-//! Paths that documents mention exist: in backticks, as `crates/audit/src/plan.rs`, and as targets of links.
+//! Paths in documents: in backticks, as `crates/audit/src/plan.rs`, and as targets of links.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
 
-/// Directories of the repository; a word in backticks that begins with one of them is a path.
+/// Directories of the repository. A word in backticks that begins with one of them is a path.
 const ROOTS: [&str; 9] = [
     "crates/",
     "docs/",
@@ -17,9 +17,9 @@ const ROOTS: [&str; 9] = [
     ".ci/",
 ];
 
-/// Every path that the Markdown file `path` mentions is a file or directory of the tree.
+/// Each path in the Markdown file `path` is a file or directory of the tree.
 ///
-/// The change log is history and may name what is gone.
+/// The change log may name removed files.
 pub(super) fn exist(path: &str, text: &str, files: &BTreeMap<&str, &str>) -> Vec<Finding> {
     if !path.ends_with(".md") || path == "CHANGELOG.md" {
         return Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn exist(path: &str, text: &str, files: &BTreeMap<&str, &str>) -> Vec
     findings
 }
 
-/// The path in a quoted word, without `::test_name`; none for patterns and other text.
+/// The path in a quoted word, without `::test_name`; `None` for patterns and other text.
 fn quoted_path(quoted: &str) -> Option<&str> {
     let path = quoted.split("::").next()?;
     let is_path = ROOTS.iter().any(|root| path.starts_with(root))
@@ -57,7 +57,7 @@ fn quoted_path(quoted: &str) -> Option<&str> {
     is_path.then_some(path)
 }
 
-/// The target of a link, from the root of the repository; none for links to elsewhere.
+/// The target of a link, relative to the root of the repository; `None` for external links.
 fn linked_path(document: &str, target: &str) -> Option<String> {
     let target = target.split('#').next()?;
     if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {

@@ -81,7 +81,7 @@ impl MachineReport {
                 Some(format!("{word:<4} {seconds:>6} s  {outcome}"))
             }
             "count" if self.counts.parse_line(rest) => None,
-            "dies" => {
+            "crash" => {
                 self.crashing = Some(rest.to_owned());
                 None
             }
@@ -211,16 +211,16 @@ mod tests {
     fn only_an_announced_crash_passes() {
         let last = "[    9.1] Kernel panic - not syncing: sysrq triggered crash";
         let after = "[    9.1] Call Trace:";
-        let (found, shown) = report(&["vm: plan a", "vm: dies a", last, after]);
+        let (found, shown) = report(&["vm: plan a", "vm: crash a", last, after]);
         assert_eq!(found, tally(1, 0));
         assert!(shown.contains("a: Kernel panic"), "{shown}");
         assert_eq!(report(&["vm: plan a", last, after]).0, tally(0, 3));
-        assert_eq!(report(&["vm: plan a", "vm: dies a"]).0, tally(0, 2));
+        assert_eq!(report(&["vm: plan a", "vm: crash a"]).0, tally(0, 2));
         let other = "[    9.1] Kernel panic - not syncing: Attempted to kill init!";
-        assert_eq!(report(&["vm: plan a", "vm: dies a", other]).0, tally(0, 2));
+        assert_eq!(report(&["vm: plan a", "vm: crash a", other]).0, tally(0, 2));
         let lives = [
             "vm: plan a",
-            "vm: dies a",
+            "vm: crash a",
             "vm: FAIL 60.0 a: it lives",
             "vm: end",
         ];

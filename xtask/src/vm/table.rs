@@ -17,13 +17,14 @@ const RULES: &str = "fentry, ten rules";
 const TOLERANCE: u64 = 20;
 
 const HEAD: &str = "\
-# Instructions that a call executes
+# Instructions of a syscall
 
-Written by `cargo xtask counts`; `make test` counts again and fails when one of these is no longer so.
-The most frequent of 3,000 counts, in kernel mode and user mode together, by QEMU's `-icount` on Debian's kernels; \
-`tests/vm/src/count.rs` has the method, and the limits that fail a run.
-The rules are the ten of Cloudflare's patch: `dir=` watches on what `openat` opens to write, and on four calls more.
-What no rule names has 0 added, to the instruction; a count of `open` and `openat` includes the `close`.
+`cargo xtask counts` writes this table. `make test` counts again and fails if a count differs by more than 5%, or if a 0 changes.
+Each number is the most frequent of 3,000 counts of user-mode and kernel-mode instructions, including those that load the arguments, by QEMU's `-icount` on Debian's kernels.
+`tests/vm/src/count.rs` has the method and the limits.
+The rules are the ten of Cloudflare's patch: `dir=` watches with `perm=wa` for `openat` and four other syscalls.
+Syscalls that no rule names have 0 added.
+The counts of `open` and `openat` include the `close`.
 
 ";
 

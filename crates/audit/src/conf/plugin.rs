@@ -14,7 +14,7 @@ pub struct Plugin {
     /// Whether the plugin is started.
     pub active: bool,
     /// Program of the plugin.
-    pub program: Program,
+    pub program: PluginProgram,
     /// Command line arguments.
     pub args: Vec<BString>,
     /// Format of events.
@@ -23,7 +23,7 @@ pub struct Plugin {
 
 /// Program of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum PluginProgram {
     /// A program that reads events from its standard input.
     File(BString),
     /// A socket that sends events to clients, served by the daemon.
@@ -43,7 +43,7 @@ impl Default for Plugin {
     fn default() -> Self {
         Self {
             active: false,
-            program: Program::File(BString::default()),
+            program: PluginProgram::File(BString::default()),
             args: Vec::new(),
             format: PluginFormat::String,
         }
@@ -65,7 +65,7 @@ pub fn parse(bytes: &[u8]) -> (Plugin, Vec<Diagnostic>) {
     for line in &lines {
         findings.extend(take(&mut plugin, line).err());
     }
-    if plugin.program == Program::File(BString::default()) && plugin.active {
+    if plugin.program == PluginProgram::File(BString::default()) && plugin.active {
         let position = super::assignment::LinePosition { line: 1, start: 0 };
         findings.push(position.finding(
             Severity::Error,
@@ -146,18 +146,18 @@ fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-fn program(value: &BStr) -> Option<Program> {
+fn program(value: &BStr) -> Option<PluginProgram> {
     /// Length of `/var`, the shortest directory that `auditd` accepts.
     const SHORTEST_DIRECTORY: usize = 4;
     if value.eq_ignore_ascii_case(b"builtin_af_unix") {
-        return Some(Program::Socket);
+        return Some(PluginProgram::Socket);
     }
     if value.eq_ignore_ascii_case(b"builtin_syslog") {
-        return Some(Program::File("/sbin/audisp-syslog".into()));
+        return Some(PluginProgram::File("/sbin/audisp-syslog".into()));
     }
     let directory = value.rfind_byte(b'/')?;
     (value.starts_with(b"/") && directory >= SHORTEST_DIRECTORY)
-        .then(|| Program::File(value.into()))
+        .then(|| PluginProgram::File(value.into()))
 }
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
         let text = "active = no\ndirection = out\npath = /sbin/audisp-syslog\ntype = always \n\
                     args = LOG_INFO LOG_LOCAL0\nformat = string\n";
         let expected = Plugin {
-            program: Program::File("/sbin/audisp-syslog".into()),
+            program: PluginProgram::File("/sbin/audisp-syslog".into()),
             args: vec!["LOG_INFO".into(), "LOG_LOCAL0".into()],
             ..Plugin::default()
         };
@@ -186,7 +186,7 @@ mod tests {
                     args = 0640 /var/run/audispd_events\nformat = binary\n";
         let expected = Plugin {
             active: true,
-            program: Program::Socket,
+            program: PluginProgram::Socket,
             args: vec!["0640".into(), "/var/run/audispd_events".into()],
             format: PluginFormat::Binary,
         };

@@ -8,10 +8,10 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::{Action, Field, List, Op, Rule, SyscallMask};
 use crate::table;
 
-use super::prepare::{Condition, Outcome, Prepared, SyscallTraits, prepare, prepare_fork};
+use super::prepare::{Condition, ConditionResult, Prepared, SyscallTraits, prepare, prepare_fork};
 use super::rule_list::RuleEntry;
 use super::task_list::TaskState;
-use super::unsupported::Refusal;
+use super::unsupported::UnsupportedReason;
 use super::uring::URING_OPS;
 use super::{
     Facts, Operand, Plan, PlannedRule, RuleId, Slot, SyscallId, SyscallPlan, Test, UnsupportedRule,
@@ -29,7 +29,7 @@ impl Plan {
     #[must_use]
     pub fn compile(rules: impl IntoIterator<Item = RuleEntry>, arches: &[Arch]) -> Self {
         let mut plan = Self::default();
-        let mut watches = Watches::default();
+        let mut watches = WatchedPaths::default();
         let mut prepared = Vec::new();
         for listed in rules {
             match listed.rule.list {
@@ -70,14 +70,14 @@ impl Plan {
                 }
             } else {
                 let reason = format!("a plan holds at most {} rules", Self::MAX_RULES);
-                Err(Refusal::of(&listed.rule, reason))
+                Err(UnsupportedReason::of(&listed.rule, reason))
             };
             match conditions {
                 Ok(conditions) => {
                     prepared.push(conditions);
                     plan.rules.push(planned(listed));
                 }
-                Err(Refusal {
+                Err(UnsupportedReason {
                     loses_records,
                     reason,
                 }) => {
@@ -93,7 +93,7 @@ impl Plan {
         }
         plan.watches = watches.paths;
         let state_slots = task_state_slots(&plan.task_slots, &plan.rules);
-        plan.syscalls = calls(&plan.rules, &prepared, &state_slots, arches);
+        plan.syscalls = plan_syscalls(&plan.rules, &prepared, &state_slots, arches);
         plan.uring_ops = operations(&plan.rules, &prepared, &state_slots);
         plan
     }
@@ -101,12 +101,12 @@ impl Plan {
 
 /// Watched paths by index.
 #[derive(Default)]
-struct Watches {
+struct WatchedPaths {
     paths: Vec<BString>,
     numbers: HashMap<BString, WatchId>,
 }
 
-impl Watches {
+impl WatchedPaths {
     /// Index of a path; `None` when all indexes are taken.
     fn index(&mut self, path: BString) -> Option<WatchId> {
         if let Some(&id) = self.numbers.get(&path) {
@@ -166,7 +166,7 @@ fn task_state_slots(task_slots: &[Slot], rules: &[PlannedRule]) -> Vec<Slot> {
     slots
 }
 
-fn calls(
+fn plan_syscalls(
     rules: &[PlannedRule],
     prepared: &[Prepared],
     state_slots: &[Slot],
@@ -178,7 +178,7 @@ fn calls(
         .map(|planned| &planned.rule.syscalls)
         .filter(|mask| !mask.is_all())
         .collect();
-    let mut calls = BTreeMap::new();
+    let mut planned_syscalls = BTreeMap::new();
     for &arch in arches {
         for number in 0..SyscallMask::LIMIT - 32 {
             let syscall = Syscall(number);
@@ -190,11 +190,11 @@ fn calls(
             let is_about = |rule: &Rule| rule.list == List::Exit && rule.syscalls.contains(number);
             let slots = slots(rules, prepared, state_slots, &traits, is_about);
             if let Some(planned) = SyscallPlan::of(slots) {
-                calls.insert(traits.call, planned);
+                planned_syscalls.insert(traits.syscall_id, planned);
             }
         }
     }
-    calls
+    planned_syscalls
 }
 
 /// Rules of the `io_uring` list per operation. All slots are kept, because rules about the equivalent syscall may
@@ -210,7 +210,7 @@ fn operations(
         if !rules.iter().any(|planned| is_about(&planned.rule)) {
             continue;
         }
-        let traits = SyscallTraits::of(operation.call());
+        let traits = SyscallTraits::of(operation.syscall_id());
         let slots = slots(rules, prepared, state_slots, &traits, is_about);
         let facts = facts(&slots);
         operations.insert(operation.op, SyscallPlan { slots, facts });
@@ -244,7 +244,7 @@ fn slots(
         if !is_about(&planned.rule) {
             continue;
         }
-        if let Some(tests) = residue(conditions, traits) {
+        if let Some(tests) = remaining_tests(conditions, traits) {
             let decides = tests.is_empty();
             slots.push(Slot {
                 rule: id,
@@ -260,17 +260,17 @@ fn slots(
 }
 
 /// Tests that remain for one syscall; `None` when the rule cannot match.
-fn residue(conditions: &[Condition], traits: &SyscallTraits) -> Option<Vec<Test>> {
+fn remaining_tests(conditions: &[Condition], traits: &SyscallTraits) -> Option<Vec<Test>> {
     let mut tests = Vec::new();
     for condition in conditions {
         match condition.on(traits) {
-            Outcome::Holds => {}
-            Outcome::Fails => return None,
-            Outcome::Ask(test) if tests.iter().any(|&other| contradict(test, other)) => {
+            ConditionResult::Holds => {}
+            ConditionResult::Fails => return None,
+            ConditionResult::Ask(test) if tests.iter().any(|&other| contradict(test, other)) => {
                 return None;
             }
-            Outcome::Ask(test) if tests.contains(&test) => {}
-            Outcome::Ask(test) => tests.push(test),
+            ConditionResult::Ask(test) if tests.contains(&test) => {}
+            ConditionResult::Ask(test) => tests.push(test),
         }
     }
     Some(tests)

@@ -132,7 +132,7 @@ fn cost_of_operation(operation: &UringOp, coverage: UringCoverage) -> Cost {
     if coverage == UringCoverage::Completions || !operation.is_audited() {
         Cost::High
     } else {
-        cost_of_syscall(operation.call())
+        cost_of_syscall(operation.syscall_id())
     }
 }
 

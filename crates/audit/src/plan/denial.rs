@@ -28,7 +28,9 @@ impl Plan {
                     source,
                     line,
                     loses_records: true,
-                    reason: format!("cannot be denied, as its key `{key}` asks for: {reason}"),
+                    reason: format!(
+                        "its syscalls cannot be denied, as `[on_loss] deny` requires for key `{key}`: {reason}"
+                    ),
                 });
             }
         }
@@ -62,26 +64,26 @@ impl Plan {
     ) -> Result<(), String> {
         let list = self.rules.get(at).map(|planned| planned.rule.list);
         if list != Some(List::Exit) {
-            return Err("it is no rule of the exit list".to_owned());
+            return Err("it is not on the exit list".to_owned());
         }
-        let calls = self.syscalls.iter().filter_map(|(call, rules)| {
+        let slots = self.syscalls.iter().filter_map(|(syscall_id, rules)| {
             let slot = rules
                 .slots
                 .iter()
                 .find(|slot| usize::from(slot.rule.0) == at)?;
-            Some((*call, slot))
+            Some((*syscall_id, slot))
         });
         let mut any = false;
-        for (call, slot) in calls {
+        for (syscall_id, slot) in slots {
             if let Some(late) = slot.tests.iter().find_map(known_late) {
-                return Err(format!("`{late}` is known only when the call has ended"));
+                return Err(format!("`{late}` is known only after the syscall"));
             }
-            any |= is_deniable(call);
+            any |= is_deniable(syscall_id);
         }
         if any {
             Ok(())
         } else {
-            Err("nothing can refuse its calls".to_owned())
+            Err("the kernel has no hook to refuse them".to_owned())
         }
     }
 }
@@ -161,7 +163,7 @@ mod tests {
                 "-a always,exit -F arch=b64 -S chmod -C uid!=obj_uid -k deny",
                 "obj_uid",
             ),
-            ("-a always,exit -F arch=b64 -S getpid -k deny", "nothing"),
+            ("-a always,exit -F arch=b64 -S getpid -k deny", "no hook"),
         ] {
             let plan = denied(&[rule]);
             let [refused] = plan.unsupported.as_slice() else {

@@ -41,8 +41,8 @@ pub struct EventFacts<'a> {
     pub label: Option<SelinuxLabel<'a>>,
     /// Family of the socket address that the syscall passed.
     pub socket_family: Option<u32>,
-    /// Mark of the task by the task list.
-    pub mark: Option<TaskState>,
+    /// State of the task, set by the task list.
+    pub task_state: Option<TaskState>,
     /// Objects with a PATH record, including parents.
     pub objects: &'a [ObjectFacts<'a>],
 }
@@ -62,21 +62,21 @@ pub struct ObjectFacts<'a> {
 
 /// Returns the index of the first matching rule, which decides. `None` if no rule matches: nothing is recorded.
 ///
-/// A rule of the task list matches every syscall of a task that it marked, before all other rules. Rules of other
-/// lists never match.
+/// A rule of the task list matches every syscall of a task whose state it set, before all other rules. Rules of
+/// other lists never match.
 ///
 /// # Source
-/// `audit_filter_syscall` and `audit_filter_inodes` in `kernel/auditsc.c`, Linux 6.12, whose two
-/// passes and their priorities come to this order.
+/// `audit_filter_syscall` and `audit_filter_inodes` in `kernel/auditsc.c`, Linux 6.12. Their two passes and the
+/// priorities of rules give this order.
 #[must_use]
 pub fn first_match(rules: &[Rule], observed: &EventFacts<'_>) -> Option<usize> {
-    if let Some(marked) = task_state_match(rules, observed) {
-        return Some(marked);
+    if let Some(index) = task_state_match(rules, observed) {
+        return Some(index);
     }
     rules.iter().position(|rule| matches(rule, observed))
 }
 
-/// Whether the event is recorded: the first rule that matches says always.
+/// Whether the event is recorded: the action of the first matching rule is `always`.
 #[must_use]
 pub fn recorded(rules: &[Rule], observed: &EventFacts<'_>) -> bool {
     first_match(rules, observed)
@@ -84,14 +84,13 @@ pub fn recorded(rules: &[Rule], observed: &EventFacts<'_>) -> bool {
         .is_some_and(|rule| rule.action == Action::Always)
 }
 
-/// Index of the rule whose key the record carries, if it carries one.
+/// Returns the index of the rule whose key the record has; `None` if it has no key.
 ///
-/// The kernel asks rules about the event first, and rules about one inode after that. Of the
-/// latter, one that stands earlier in the list wins; when it has no key, the key of the former
-/// stays.
+/// The kernel evaluates the rules about one inode after all others. If an inode rule matches that is earlier in the
+/// list, it decides. If it has no key, the record keeps the key of the other rule.
 ///
 /// # Source
-/// `audit_filter_rules` in `kernel/auditsc.c`, Linux 6.12: `ctx->filterkey` is only replaced.
+/// `audit_filter_rules` in `kernel/auditsc.c`, Linux 6.12, which replaces `ctx->filterkey` and never clears it.
 #[must_use]
 pub fn recorded_key(rules: &[Rule], observed: &EventFacts<'_>) -> Option<usize> {
     let winner = first_match(rules, observed)?;
@@ -109,8 +108,7 @@ pub fn recorded_key(rules: &[Rule], observed: &EventFacts<'_>) -> Option<usize> 
     Some(winner).filter(is_keyed).or_else(of_event)
 }
 
-/// What a call returned, as it is reported and compared: one that was interrupted and will be
-/// started again returned EINTR.
+/// Returns the exit value that records and rules use: EINTR for an interrupted syscall that the kernel restarts.
 ///
 /// # Source
 /// `audit_return_fixup` in `kernel/auditsc.c`, Linux 6.12.
@@ -150,7 +148,7 @@ pub fn is_at_or_below(path: &[u8], directory: &[u8]) -> bool {
     absolute && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
 }
 
-/// A directory without the slashes at its end; the root becomes empty.
+/// Removes slashes at the end of a directory; the root becomes empty.
 pub(super) fn trim_slashes(directory: &[u8]) -> &[u8] {
     let end = directory.iter().rposition(|&byte| byte != b'/');
     directory
@@ -159,13 +157,13 @@ pub(super) fn trim_slashes(directory: &[u8]) -> &[u8] {
 }
 
 impl ObjectFacts<'_> {
-    /// Whether `watch` is this object, by its path or by the name that was given.
+    /// Whether `watch` is this object, by its path or by the passed name.
     #[must_use]
     pub fn is(&self, watch: &[u8]) -> bool {
         !watch.is_empty() && (self.path == watch || self.name == Some(watch))
     }
 
-    /// Whether one of the numbers that `field` stands for satisfies the comparison.
+    /// Whether a number of the object in `field` satisfies the comparison.
     fn compare(&self, field: Field, op: Op, value: u32) -> bool {
         let inode = self.inode.unwrap_or(MISSING_INODE);
         match field {
@@ -184,7 +182,7 @@ impl ObjectFacts<'_> {
 }
 
 impl<'a> EventFacts<'a> {
-    /// A task that is in no syscall.
+    /// Facts about a task outside a syscall.
     fn of_task(task: Task<'a>, groups: &'a [u32], personality: u32) -> Self {
         Self {
             arch: Arch(0),
@@ -197,14 +195,14 @@ impl<'a> EventFacts<'a> {
             personality,
             label: None,
             socket_family: None,
-            mark: None,
+            task_state: None,
             objects: &[],
         }
     }
 }
 
 impl EventFacts<'_> {
-    /// The number of the event that `field` stands for; `None` when it has none, or many.
+    /// Returns the number of the event in `field`; `None` if it has none or several.
     #[must_use]
     pub fn number(&self, field: Field) -> Option<u32> {
         let task = &self.task;
@@ -234,9 +232,8 @@ impl EventFacts<'_> {
         })
     }
 
-    /// Compares what `field` stands for with a number, with all that the kernel does on the way:
-    /// supplementary groups count for `gid` and `egid`, and any object may satisfy a test of
-    /// objects, unless the test is about `one` of them.
+    /// Compares a field with a number, as the kernel does: supplementary groups count for `gid` and `egid`, and any
+    /// object may satisfy an object test, unless only object `one` is tested.
     #[must_use]
     pub fn compare(&self, field: Field, op: Op, value: u32, one: Option<&ObjectFacts<'_>>) -> bool {
         match field {
@@ -269,7 +266,7 @@ impl EventFacts<'_> {
         }
     }
 
-    /// Compares two numbers of the event: `-C`. With the owner of an object, any object may do.
+    /// Compares two numbers of the event (`-C`). Any object may satisfy a comparison with an owner.
     #[must_use]
     pub fn compare_fields(&self, left: Field, op: Op, right: Field) -> bool {
         match (left, right) {
@@ -282,7 +279,7 @@ impl EventFacts<'_> {
         }
     }
 
-    /// Access mode of an open as perm bits; 0 for calls that are no open.
+    /// Access mode of an open as perm bits; 0 for other syscalls.
     #[must_use]
     pub fn open_perm(&self) -> u32 {
         match perm::class(self.arch, self.syscall) {
@@ -294,7 +291,7 @@ impl EventFacts<'_> {
         }
     }
 
-    /// Perm bits of the call.
+    /// Perm bits of the syscall.
     fn perm(&self) -> u32 {
         match perm::class(self.arch, self.syscall) {
             PermClass::Fixed(bits) => bits,
@@ -306,7 +303,7 @@ impl EventFacts<'_> {
         }
     }
 
-    /// Whether the call succeeded; `None` when it never returned.
+    /// Whether the syscall succeeded; `None` if it did not return.
     fn succeeded(&self) -> Option<bool> {
         self.exit.map(succeeded)
     }
@@ -335,10 +332,10 @@ impl EventFacts<'_> {
     }
 }
 
-/// What the kernel compares of a name that led nowhere: owned by root, on device 0, and without a type.
+/// Attributes that the kernel compares for a name without an inode: owner root, device 0, no type.
 ///
 /// # Source
-/// `audit_alloc_name` in `kernel/auditsc.c`, Linux 6.12; run, in the session `lists` of `tests/vm`.
+/// `audit_alloc_name` in `kernel/auditsc.c`, Linux 6.12. The session `lists` of `tests/vm` compares them.
 pub const MISSING_INODE: Inode = Inode {
     ino: u64::MAX,
     dev: Dev(0),
@@ -356,12 +353,12 @@ const fn low32(value: u64) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Index of the rule of the task list by which the task is marked.
+/// Index of the rule of the task list that set the state of the task.
 fn task_state_match(rules: &[Rule], observed: &EventFacts<'_>) -> Option<usize> {
-    let mark = observed.mark?;
+    let task_state = observed.task_state?;
     rules
         .iter()
-        .position(|rule| rule.list == List::Task && TaskState::of(rule) == mark)
+        .position(|rule| rule.list == List::Task && TaskState::of(rule) == task_state)
 }
 
 fn matches(rule: &Rule, observed: &EventFacts<'_>) -> bool {
@@ -379,7 +376,7 @@ fn conditions_hold(rule: &Rule, observed: &EventFacts<'_>) -> bool {
     }
 }
 
-/// Whether the kernel keeps the rule of this test by inode and asks it about one name at a time.
+/// Whether the kernel stores the rule of this test by inode, and evaluates it for one name at a time.
 fn tests_one_object(test: &FieldTest) -> bool {
     test.op == Op::Equal && matches!(test.field, Field::Path | Field::Inode)
 }
@@ -425,7 +422,7 @@ fn holds(test: &FieldTest, observed: &EventFacts<'_>, one: Option<&ObjectFacts<'
     }
 }
 
-/// What `=` and `!=` make of a fact; no other operator is ever true of it.
+/// Applies `=` or `!=` to a fact; false for other operators.
 const fn equals(op: Op, fact: bool) -> bool {
     match op {
         Op::Equal => fact,

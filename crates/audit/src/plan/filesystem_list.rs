@@ -47,7 +47,7 @@ impl FilesystemList {
             self.0.pop();
             let most = Self::MOST;
             return Err(format!(
-                "the filesystem list holds at most {most} conditions that say never"
+                "the filesystem list holds at most {most} conditions of `never` rules"
             ));
         }
         Ok(())
@@ -73,7 +73,7 @@ impl FilesystemList {
 
     /// Whether names on a file system with this magic number are skipped.
     #[must_use]
-    pub fn leave_out(&self, magic: u32) -> bool {
+    pub fn excludes(&self, magic: u32) -> bool {
         let mut conditions = self.conditions();
         conditions.any(|left_out| (left_out.magic == magic) != left_out.negated)
     }
@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_out_is_not_collected(
+        fn excluded_file_systems_are_not_collected(
             rules in proptest::collection::vec(
                 (
                     select(vec![Action::Never, Action::Always]),
@@ -122,7 +122,7 @@ mod tests {
                 list.push(rule(*action, conditions)).unwrap();
             }
             let rules: Vec<Rule> = list.rules().iter().map(|listed| listed.rule.clone()).collect();
-            prop_assert_eq!(list.leave_out(magic), !path_collected(&rules, magic));
+            prop_assert_eq!(list.excludes(magic), !path_collected(&rules, magic));
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         }
         assert!(list.push(rule(Action::Never, &[(Op::Equal, 16)])).is_err());
         assert_eq!(list.push(rule(Action::Always, &[(Op::Equal, 16)])), Ok(()));
-        assert!(list.leave_out(15) && !list.leave_out(16));
+        assert!(list.excludes(15) && !list.excludes(16));
     }
 
     #[test]

@@ -143,14 +143,14 @@ mod tests {
     fn label_conditions_never_hold_without_a_module() {
         let plan = planned(&RULES);
         assert_eq!(plan.unsupported, []);
-        let slots = plan.syscalls.values().flat_map(|call| &call.slots);
+        let slots = plan.syscalls.values().flat_map(|planned| &planned.slots);
         let rules: Vec<u16> = slots.map(|slot| slot.rule.0).collect();
         assert_eq!(rules, [4], "the exclude list is not among them");
-        let told: Vec<_> = plan
+        let found: Vec<_> = plan
             .unmatchable_label_rules()
             .map(|(_, line, _)| line)
             .collect();
-        assert_eq!(told, [1, 2, 3, 4]);
+        assert_eq!(found, [1, 2, 3, 4]);
     }
 
     #[test]

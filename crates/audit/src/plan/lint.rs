@@ -120,8 +120,8 @@ fn never_matches(listed: &RuleEntry, arches: &[Arch]) -> Option<LintFinding> {
         warning(
             "matches-nothing",
             "no syscall can match this rule",
-            "its conditions exclude each other, or its syscalls have not what they ask for: \
-             no perm, no object, no return value",
+            "its conditions exclude each other, or its syscalls lack what they test: \
+             a perm class, an object, a return value",
         )
     })
 }
@@ -218,8 +218,8 @@ fn ends_its_list(rule: &Rule) -> Option<LintFinding> {
         warning(
             "key-ends-list",
             "a rule with a key on this list excludes nothing",
-            "the kernel knows no key here: it stops at this rule and keeps the record. \
-             Leave the key out",
+            "the kernel does not support keys on this list: it stops at this rule and keeps the record; \
+             remove the key",
         )
     })
 }
@@ -237,7 +237,7 @@ fn one_arch(rules: &[RuleEntry], index: usize, arches: &[Arch]) -> Option<LintFi
     let covered: BTreeSet<&str> = rules
         .iter()
         .map(|other| &other.rule)
-        .filter(|other| is_twin(other, rule, narrow))
+        .filter(|other| is_counterpart(other, rule, narrow))
         .flat_map(|other| names(other, narrow))
         .collect();
     let missing: Vec<&str> = names(rule, native)
@@ -260,7 +260,7 @@ fn one_arch(rules: &[RuleEntry], index: usize, arches: &[Arch]) -> Option<LintFi
 
 /// Whether another rule records everything that this rule does, for its syscalls, on an arch.
 /// Ignores conditions on arguments, because another syscall has other arguments.
-fn is_twin(other: &Rule, rule: &Rule, arch: Arch) -> bool {
+fn is_counterpart(other: &Rule, rule: &Rule, arch: Arch) -> bool {
     let counts = |test: &&FieldTest| {
         !matches!(
             test.field,
@@ -326,9 +326,9 @@ fn misses_a_sibling(rules: &[RuleEntry], index: usize, native: Arch) -> Option<L
         .filter(|(older, newest)| {
             older.iter().any(|name| has(rule, name))
                 && table::syscall_number(arch, newest.as_bytes()).is_some()
-                && !rules
-                    .iter()
-                    .any(|other| is_twin(&other.rule, rule, arch) && has(&other.rule, newest))
+                && !rules.iter().any(|other| {
+                    is_counterpart(&other.rule, rule, arch) && has(&other.rule, newest)
+                })
         })
         .map(|&(_, newest)| newest)
         .collect();
@@ -372,9 +372,9 @@ fn costs(plan: &Plan, rules: &[RuleEntry]) -> Vec<Option<(Cost, usize)>> {
         .collect()
 }
 
-fn expensive((cost, calls): (Cost, usize)) -> Option<LintFinding> {
+fn expensive((cost, syscalls): (Cost, usize)) -> Option<LintFinding> {
     let message = match cost {
-        Cost::Everything => format!("the rule is evaluated for {calls} syscalls, nearly all"),
+        Cost::Everything => format!("the rule is evaluated for {syscalls} syscalls, nearly all"),
         Cost::High => "the rule is evaluated for very frequent syscalls".to_owned(),
         Cost::Nothing | Cost::Low | Cost::Medium => return None,
     };
@@ -396,8 +396,8 @@ fn no_uring(rules: &[RuleEntry]) -> Option<LintFinding> {
         rule: first,
         ..note(
             "no-io-uring",
-            "files and sockets that are used through io_uring are not seen by rules for syscalls, \
-             but with tollgate's engine fentry",
+            "rules for syscalls do not see files and sockets that are used through io_uring, except on \
+             tollgate's engine fentry",
             "add rules of the io_uring list, such as `-a always,io_uring -S openat`, or forbid it with \
              `sysctl kernel.io_uring_disabled=2` where nothing needs it",
         )

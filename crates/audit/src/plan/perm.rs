@@ -50,7 +50,7 @@ pub const fn access_mode(flags: u32) -> u32 {
 ///
 /// # Source
 /// `audit_match_perm` in `kernel/auditsc.c` and `include/asm-generic/audit_*.h`, Linux 6.12, and of
-/// later kernels the calls on extended attributes and file attributes that 6.12 does not have.
+/// later kernels the syscalls for extended and file attributes that 6.12 does not have.
 /// `auditctl` 4 uses a larger table to fill in `-S`.
 #[must_use]
 pub fn class(arch: Arch, syscall: Syscall) -> PermClass {

@@ -11,13 +11,13 @@ use super::eval::other_lists::without_call;
 use super::eval::{compare, trim_slashes};
 use super::labels::is_label;
 use super::perm::{self, PermClass};
-use super::unsupported::{self, Refusal};
+use super::unsupported::{self, UnsupportedReason};
 use super::{Operand, SyscallId, Test, WatchId, objects, sockaddr};
 
 /// Properties of a syscall that decide conditions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyscallTraits {
-    pub(super) call: SyscallId,
+    pub(super) syscall_id: SyscallId,
     class: PermClass,
     names_objects: bool,
     has_address: bool,
@@ -25,14 +25,14 @@ pub(super) struct SyscallTraits {
 }
 
 impl SyscallTraits {
-    pub(super) fn of(call: SyscallId) -> Self {
+    pub(super) fn of(syscall_id: SyscallId) -> Self {
         Self {
-            call,
-            class: perm::class(call.arch, call.syscall),
-            names_objects: !objects::objects(call.arch, call.syscall).is_empty()
-                || creates_socket_file(call),
-            has_address: sockaddr::of(call.arch, call.syscall).is_some(),
-            returns: call.returns(),
+            syscall_id,
+            class: perm::class(syscall_id.arch, syscall_id.syscall),
+            names_objects: !objects::objects(syscall_id.arch, syscall_id.syscall).is_empty()
+                || creates_socket_file(syscall_id),
+            has_address: sockaddr::of(syscall_id.arch, syscall_id.syscall).is_some(),
+            returns: syscall_id.returns(),
         }
     }
 }
@@ -52,12 +52,12 @@ pub(super) enum Condition {
     /// No object has a type: always holds for a syscall that names no object.
     NoObjectOfType(Test),
     /// Decided by the event, for syscalls that have what the test needs.
-    Ask(Test, Needs),
+    Ask(Test, Requirement),
 }
 
 /// What a syscall must have so that a test can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
+pub(super) enum Requirement {
     Nothing,
     Objects,
     SyscallSockaddr,
@@ -66,14 +66,14 @@ pub(super) enum Needs {
 
 /// Result of a condition for one syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ConditionResult {
     Holds,
     Fails,
     Ask(Test),
 }
 
 /// Result of a condition before a syscall is known.
-enum Early {
+enum EarlyResult {
     Holds,
     Fails,
     Later(Condition),
@@ -95,15 +95,17 @@ pub(super) enum Prepared {
 pub(super) fn prepare(
     rule: &Rule,
     watch: &mut impl FnMut(BString) -> Option<WatchId>,
-) -> Result<Prepared, Refusal> {
+) -> Result<Prepared, UnsupportedReason> {
     unsupported::check(rule)?;
     let mut conditions = Vec::with_capacity(rule.fields.len());
     let mut never = false;
     for test in &rule.fields {
-        match early(test, watch).map_err(|reason| Refusal::of(rule, reason))? {
-            Early::Holds => {}
-            Early::Fails => never = true,
-            Early::Later(condition) => conditions.push(condition),
+        match prepare_condition(test, watch)
+            .map_err(|reason| UnsupportedReason::of(rule, reason))?
+        {
+            EarlyResult::Holds => {}
+            EarlyResult::Fails => never = true,
+            EarlyResult::Later(condition) => conditions.push(condition),
         }
     }
     Ok(if never {
@@ -117,7 +119,7 @@ pub(super) fn prepare(
 ///
 /// # Errors
 /// The reason why the rule is not supported.
-pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
+pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, UnsupportedReason> {
     unsupported::check(rule)?;
     let mut tests = Vec::with_capacity(rule.fields.len());
     for given in &rule.fields {
@@ -126,11 +128,12 @@ pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
             Some(false) => return Ok(None),
             None => {}
         }
-        let left = early(given, &mut |_| None).map_err(|reason| Refusal::of(rule, reason))?;
+        let left = prepare_condition(given, &mut |_| None)
+            .map_err(|reason| UnsupportedReason::of(rule, reason))?;
         match left {
-            Early::Holds => {}
-            Early::Later(Condition::Ask(test, Needs::Nothing)) => tests.push(test),
-            Early::Fails | Early::Later(_) => return Ok(None),
+            EarlyResult::Holds => {}
+            EarlyResult::Later(Condition::Ask(test, Requirement::Nothing)) => tests.push(test),
+            EarlyResult::Fails | EarlyResult::Later(_) => return Ok(None),
         }
     }
     Ok(Some(tests))
@@ -138,15 +141,17 @@ pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
 
 impl Condition {
     /// Evaluates the condition for one syscall.
-    pub(super) fn on(&self, traits: &SyscallTraits) -> Outcome {
+    pub(super) fn on(&self, traits: &SyscallTraits) -> ConditionResult {
         match *self {
-            Self::Arch(op, arch) => decided(compare(op, traits.call.arch.0, arch)),
+            Self::Arch(op, arch) => decided(compare(op, traits.syscall_id.arch.0, arch)),
             Self::Perm { bits, negated } => on_class(traits.class, bits, negated),
-            Self::NoObjectOfType(_) if !traits.names_objects => Outcome::Holds,
-            Self::Ask(_, Needs::Objects) if !traits.names_objects => Outcome::Fails,
-            Self::Ask(_, Needs::SyscallSockaddr) if !traits.has_address => Outcome::Fails,
-            Self::Ask(_, Needs::Return) if !traits.returns => Outcome::Fails,
-            Self::NoObjectOfType(test) | Self::Ask(test, _) => Outcome::Ask(test),
+            Self::NoObjectOfType(_) if !traits.names_objects => ConditionResult::Holds,
+            Self::Ask(_, Requirement::Objects) if !traits.names_objects => ConditionResult::Fails,
+            Self::Ask(_, Requirement::SyscallSockaddr) if !traits.has_address => {
+                ConditionResult::Fails
+            }
+            Self::Ask(_, Requirement::Return) if !traits.returns => ConditionResult::Fails,
+            Self::NoObjectOfType(test) | Self::Ask(test, _) => ConditionResult::Ask(test),
         }
     }
 }
@@ -155,19 +160,19 @@ const fn test(operand: Operand, op: Op, value: u32) -> Test {
     Test { operand, op, value }
 }
 
-const fn decided(holds: bool) -> Outcome {
+const fn decided(holds: bool) -> ConditionResult {
     if holds {
-        Outcome::Holds
+        ConditionResult::Holds
     } else {
-        Outcome::Fails
+        ConditionResult::Fails
     }
 }
 
-fn on_class(class: PermClass, bits: u32, negated: bool) -> Outcome {
+fn on_class(class: PermClass, bits: u32, negated: bool) -> ConditionResult {
     match class {
         PermClass::Fixed(of_call) => decided((of_call & bits != 0) != negated),
         PermClass::SocketCall if bits & WRITE == 0 => decided(negated),
-        PermClass::SocketCall => Outcome::Ask(test(
+        PermClass::SocketCall => ConditionResult::Ask(test(
             Operand::Field(Field::A0),
             if negated { Op::NotEqual } else { Op::Equal },
             perm::SOCKETCALL_BIND,
@@ -175,7 +180,7 @@ fn on_class(class: PermClass, bits: u32, negated: bool) -> Outcome {
         // An open has the read bit, the write bit, or both.
         PermClass::Open(_) => {
             let mode = bits & (READ | WRITE);
-            let open = |op, value| Outcome::Ask(test(Operand::OpenPerm, op, value));
+            let open = |op, value| ConditionResult::Ask(test(Operand::OpenPerm, op, value));
             match (mode, negated) {
                 (0, _) => decided(negated),
                 (READ | WRITE, false) => open(Op::BitMask, mode),
@@ -187,23 +192,26 @@ fn on_class(class: PermClass, bits: u32, negated: bool) -> Outcome {
 }
 
 /// Prepares one condition.
-fn early(
+fn prepare_condition(
     given: &FieldTest,
     watch: &mut impl FnMut(BString) -> Option<WatchId>,
-) -> Result<Early, String> {
-    let ask =
-        |operand, value, needs| Early::Later(Condition::Ask(test(operand, given.op, value), needs));
+) -> Result<EarlyResult, String> {
+    let ask = |operand, value, needs| {
+        EarlyResult::Later(Condition::Ask(test(operand, given.op, value), needs))
+    };
     let mut path = |operand, path: &[u8], needs| match watch(path.into()) {
         Some(WatchId(id)) => Ok(ask(operand, u32::from(id), needs)),
         None => Err("more than 65536 different paths".to_owned()),
     };
     match (given.field, &given.value) {
         // No module compares labels: see [`super::labels`].
-        (label, Value::Number(_) | Value::Text(_)) if is_label(label) => Ok(Early::Fails),
-        (Field::Arch, &Value::Number(arch)) => Ok(Early::Later(Condition::Arch(given.op, arch))),
+        (label, Value::Number(_) | Value::Text(_)) if is_label(label) => Ok(EarlyResult::Fails),
+        (Field::Arch, &Value::Number(arch)) => {
+            Ok(EarlyResult::Later(Condition::Arch(given.op, arch)))
+        }
         (Field::Perm, &Value::Number(bits)) => {
             let negated = given.op == Op::NotEqual;
-            Ok(Early::Later(Condition::Perm { bits, negated }))
+            Ok(EarlyResult::Later(Condition::Perm { bits, negated }))
         }
         (Field::Auid, &Value::Number(value)) if value == Auid::UNSET.0 => Ok(two_way(
             given.op,
@@ -226,11 +234,11 @@ fn early(
         }
         (Field::FileType, &Value::Number(value)) if given.op == Op::NotEqual => {
             let none = test(Operand::Field(Field::FileType), given.op, value);
-            Ok(Early::Later(Condition::NoObjectOfType(none)))
+            Ok(EarlyResult::Later(Condition::NoObjectOfType(none)))
         }
         (field, &Value::Number(value)) => Ok(match constant(given.op, value) {
-            Some(false) => Early::Fails,
-            Some(true) if needs(field) == Needs::Nothing => Early::Holds,
+            Some(false) => EarlyResult::Fails,
+            Some(true) if needs(field) == Requirement::Nothing => EarlyResult::Holds,
             _ => ask(Operand::Field(field), value, needs(field)),
         }),
         (left, &Value::Field(right)) => {
@@ -240,13 +248,13 @@ fn early(
                 (left, right)
             };
             let needs = if is_owner(right) {
-                Needs::Objects
+                Requirement::Objects
             } else {
-                Needs::Nothing
+                Requirement::Nothing
             };
             Ok(ask(Operand::Fields(left, right), 0, needs))
         }
-        (Field::Path, Value::Text(text)) => path(Operand::Path, text, Needs::Objects),
+        (Field::Path, Value::Text(text)) => path(Operand::Path, text, Requirement::Objects),
         (Field::Dir, Value::Text(text)) => {
             let trimmed = trim_slashes(text);
             let directory = if trimmed.is_empty() {
@@ -254,9 +262,9 @@ fn early(
             } else {
                 trimmed
             };
-            path(Operand::Dir, directory, Needs::Objects)
+            path(Operand::Dir, directory, Requirement::Objects)
         }
-        (_, Value::Text(text)) => path(Operand::Exe, text, Needs::Nothing),
+        (_, Value::Text(text)) => path(Operand::Exe, text, Requirement::Nothing),
     }
 }
 
@@ -268,28 +276,28 @@ fn two_way(
     right: u32,
     operand: Operand,
     always: Option<Condition>,
-) -> Early {
+) -> EarlyResult {
     let [(first, left), (second, other)] = sides;
     let equal = |value| {
         let needs = if always.is_some() {
-            Needs::Return
+            Requirement::Return
         } else {
-            Needs::Nothing
+            Requirement::Nothing
         };
-        Early::Later(Condition::Ask(test(operand, Op::Equal, value), needs))
+        EarlyResult::Later(Condition::Ask(test(operand, Op::Equal, value), needs))
     };
     match (compare(op, left, right), compare(op, other, right)) {
-        (false, false) => Early::Fails,
+        (false, false) => EarlyResult::Fails,
         (true, false) => equal(first),
         (false, true) => equal(second),
-        (true, true) => always.map_or(Early::Holds, Early::Later),
+        (true, true) => always.map_or(EarlyResult::Holds, EarlyResult::Later),
     }
 }
 
 /// Holds for every syscall that returned: a test of `success` that any result satisfies.
 const fn returned() -> Condition {
     let operand = Operand::Field(Field::Exit);
-    Condition::Ask(test(operand, Op::GreaterOrEqual, 0), Needs::Return)
+    Condition::Ask(test(operand, Op::GreaterOrEqual, 0), Requirement::Return)
 }
 
 /// Result of an unsigned comparison that does not depend on the left side.
@@ -301,17 +309,17 @@ const fn constant(op: Op, value: u32) -> Option<bool> {
     }
 }
 
-const fn needs(field: Field) -> Needs {
+const fn needs(field: Field) -> Requirement {
     match field {
-        Field::Exit => Needs::Return,
-        Field::SaddrFam => Needs::SyscallSockaddr,
+        Field::Exit => Requirement::Return,
+        Field::SaddrFam => Requirement::SyscallSockaddr,
         Field::ObjUid
         | Field::ObjGid
         | Field::Inode
         | Field::DevMajor
         | Field::DevMinor
-        | Field::FileType => Needs::Objects,
-        _ => Needs::Nothing,
+        | Field::FileType => Requirement::Objects,
+        _ => Requirement::Nothing,
     }
 }
 

@@ -159,14 +159,13 @@ impl RuleList {
                 (
                     "rule-exists",
                     format!("this rule is already loaded, from {place}"),
-                    "remove one of the two: `auditctl -R` stops here, unless `-i` or `-c` stands \
-                     above",
+                    "remove one of the two: `auditctl -R` stops here unless `-i` or `-c` precedes",
                 )
             }
             RuleListError::Missing => (
                 "no-such-rule",
-                "no rule that is loaded here equals the one to delete".into(),
-                "write fields, values, perms and keys as in the rule that is to go",
+                "no loaded rule equals the rule to delete".into(),
+                "write the fields, values, perms and keys of the rule to delete",
             ),
         }
     }
@@ -278,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_rule_is_loaded_once() {
+    fn equal_rule_is_loaded_once() {
         let commands = vec![add(1, "a"), add(1, "b"), add(1, "a")];
         assert_eq!(load(commands), (vec![1, 2], vec![(3, "rule-exists")]));
     }
 
     #[test]
-    fn an_equal_rule_can_be_prepended() {
+    fn equal_rule_can_be_prepended() {
         let front = Command::Add {
             rule: rule(1, "a"),
             insertion: Insertion::Prepend,
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_rule_is_deleted() {
+    fn equal_rule_is_deleted() {
         let commands = vec![
             add(1, "a"),
             Command::Delete(rule(1, "b")),
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_names_the_line_of_the_other_rule() {
+    fn finding_names_line_of_other_rule() {
         let mut list = RuleList::default();
         assert_eq!(list.load(0, lines(vec![add(1, "a")])), []);
         let findings = list.load(1, lines(vec![add(2, "b"), add(1, "a"), add(2, "b")]));

@@ -18,9 +18,9 @@ pub enum SockaddrSource {
     /// The argument with this index. The next argument is its length or a pointer to it.
     Argument(u8),
     /// The `struct msghdr` of the second argument.
-    Message,
+    Msghdr,
     /// The last processed element of the `struct mmsghdr` array of the second argument.
-    Messages,
+    Mmsghdr,
 }
 
 /// Address of a syscall.
@@ -50,15 +50,15 @@ pub fn by_name(name: &str) -> Option<SyscallSockaddr> {
             SyscallSockaddr::At(SockaddrDirection::Given, SockaddrSource::Argument(1))
         }
         "sendto" => SyscallSockaddr::At(SockaddrDirection::Given, SockaddrSource::Argument(4)),
-        "sendmsg" => SyscallSockaddr::At(SockaddrDirection::Given, SockaddrSource::Message),
-        "sendmmsg" => SyscallSockaddr::At(SockaddrDirection::Given, SockaddrSource::Messages),
+        "sendmsg" => SyscallSockaddr::At(SockaddrDirection::Given, SockaddrSource::Msghdr),
+        "sendmmsg" => SyscallSockaddr::At(SockaddrDirection::Given, SockaddrSource::Mmsghdr),
         "accept" | "accept4" | "getsockname" | "getpeername" => {
             SyscallSockaddr::At(SockaddrDirection::Answer, SockaddrSource::Argument(1))
         }
         "recvfrom" => SyscallSockaddr::At(SockaddrDirection::Answer, SockaddrSource::Argument(4)),
-        "recvmsg" => SyscallSockaddr::At(SockaddrDirection::Answer, SockaddrSource::Message),
+        "recvmsg" => SyscallSockaddr::At(SockaddrDirection::Answer, SockaddrSource::Msghdr),
         "recvmmsg" | "recvmmsg_time64" => {
-            SyscallSockaddr::At(SockaddrDirection::Answer, SockaddrSource::Messages)
+            SyscallSockaddr::At(SockaddrDirection::Answer, SockaddrSource::Mmsghdr)
         }
         "socketcall" => SyscallSockaddr::SocketCall,
         _ => return None,

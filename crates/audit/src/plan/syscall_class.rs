@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_expands_to_the_syscalls_of_one_abi() {
+    fn class_expands_to_the_syscalls_of_one_abi() {
         let directory = [
             82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316,
         ];
@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_class_is_removed() {
+    fn unknown_class_is_removed() {
         assert_eq!(expanded(&[2032]), Vec::<u32>::new());
         assert_eq!(expanded(&[1, 2037]), [1]);
     }
 
     #[test]
-    fn the_full_mask_has_no_class() {
+    fn full_mask_has_no_class() {
         assert!(!has_class(&SyscallMask::all()));
         let mut plain = SyscallMask::none();
         plain.insert(2031);

@@ -1,13 +1,13 @@
 //! The task list: decides about a task at its creation, for its lifetime.
 //!
 //! The kernel and the engines store the decision with the task; the engines as a [`TaskState`]. In tollgate it is
-//! valid while a rule with the same mark is loaded. In the kernel it is valid even after the rule is deleted.
+//! valid while a rule with the same state is loaded. In the kernel it is valid even after the rule is deleted.
 
 use crate::rule::{Action, Rule};
 
-/// Mark of a task that a rule of the task list matched.
+/// State of a task that a rule of the task list matched.
 ///
-/// Equivalent rules have the same mark, so a task keeps its mark when other rules are replaced.
+/// Equivalent rules set the same state, so a task keeps its state when other rules are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskState(pub u32);
 

@@ -10,7 +10,7 @@ use super::labels::is_label;
 
 /// The reason for refusing a rule, and whether the refusal can lose records.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct UnsupportedReason {
     pub(super) loses_records: bool,
     pub(super) reason: String,
 }
@@ -19,14 +19,14 @@ pub(super) struct Refusal {
 ///
 /// # Errors
 /// The reason.
-pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
+pub(super) fn check(rule: &Rule) -> Result<(), UnsupportedReason> {
     rule.fields
         .iter()
         .try_for_each(check_field)
-        .map_err(|reason| Refusal::of(rule, reason))
+        .map_err(|reason| UnsupportedReason::of(rule, reason))
 }
 
-impl Refusal {
+impl UnsupportedReason {
     /// Refusal of a rule.
     pub(super) fn of(rule: &Rule, reason: String) -> Self {
         Self {

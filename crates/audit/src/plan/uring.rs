@@ -27,62 +27,62 @@ pub struct UringOp {
 /// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.12; 64 is newer.
 pub const URING_OPS: [UringOp; 58] = [
     plain(0, "nop"),
-    like(1, "readv"),
-    like(2, "writev"),
-    like(3, "fsync"),
-    like(4, "read_fixed").does("read"),
-    like(5, "write_fixed").does("write"),
+    equivalent_op(1, "readv"),
+    equivalent_op(2, "writev"),
+    equivalent_op(3, "fsync"),
+    equivalent_op(4, "read_fixed").does("read"),
+    equivalent_op(5, "write_fixed").does("write"),
     plain(6, "poll_add"),
     plain(7, "poll_remove"),
-    like(8, "sync_file_range"),
-    like(9, "sendmsg"),
-    like(10, "recvmsg"),
+    equivalent_op(8, "sync_file_range"),
+    equivalent_op(9, "sendmsg"),
+    equivalent_op(10, "recvmsg"),
     plain(11, "timeout"),
     plain(12, "timeout_remove"),
-    like(13, "accept").does("accept4"),
+    equivalent_op(13, "accept").does("accept4"),
     plain(14, "async_cancel"),
-    like(16, "connect"),
-    like(17, "fallocate"),
-    like(18, "openat"),
-    like(19, "close"),
+    equivalent_op(16, "connect"),
+    equivalent_op(17, "fallocate"),
+    equivalent_op(18, "openat"),
+    equivalent_op(19, "close"),
     plain(20, "files_update"),
-    like(21, "statx"),
-    like(22, "read"),
-    like(23, "write"),
-    like(24, "fadvise").does("fadvise64"),
-    like(25, "madvise"),
-    like(26, "send").does("sendto"),
-    like(27, "recv").does("recvfrom"),
-    like(28, "openat2"),
-    like(29, "epoll_ctl"),
-    like(30, "splice"),
+    equivalent_op(21, "statx"),
+    equivalent_op(22, "read"),
+    equivalent_op(23, "write"),
+    equivalent_op(24, "fadvise").does("fadvise64"),
+    equivalent_op(25, "madvise"),
+    equivalent_op(26, "send").does("sendto"),
+    equivalent_op(27, "recv").does("recvfrom"),
+    equivalent_op(28, "openat2"),
+    equivalent_op(29, "epoll_ctl"),
+    equivalent_op(30, "splice"),
     plain(31, "provide_buffers"),
     plain(32, "remove_buffers"),
-    like(33, "tee"),
-    like(34, "shutdown"),
-    like(35, "renameat").does("renameat2"),
-    like(36, "unlinkat"),
-    like(37, "mkdirat"),
-    like(38, "symlinkat"),
-    like(39, "linkat"),
+    equivalent_op(33, "tee"),
+    equivalent_op(34, "shutdown"),
+    equivalent_op(35, "renameat").does("renameat2"),
+    equivalent_op(36, "unlinkat"),
+    equivalent_op(37, "mkdirat"),
+    equivalent_op(38, "symlinkat"),
+    equivalent_op(39, "linkat"),
     plain(40, "msg_ring"),
-    like(41, "fsetxattr"),
-    like(42, "setxattr"),
-    like(43, "fgetxattr"),
-    like(44, "getxattr"),
-    like(45, "socket"),
+    equivalent_op(41, "fsetxattr"),
+    equivalent_op(42, "setxattr"),
+    equivalent_op(43, "fgetxattr"),
+    equivalent_op(44, "getxattr"),
+    equivalent_op(45, "socket"),
     plain(46, "uring_cmd"),
-    like(47, "send_zc").does("sendto"),
-    like(48, "sendmsg_zc").does("sendmsg"),
-    like(49, "read_multishot").does("read"),
-    like(50, "waitid"),
+    equivalent_op(47, "send_zc").does("sendto"),
+    equivalent_op(48, "sendmsg_zc").does("sendmsg"),
+    equivalent_op(49, "read_multishot").does("read"),
+    equivalent_op(50, "waitid"),
     plain(51, "futex_wait"),
     plain(52, "futex_wake"),
     plain(53, "futex_waitv"),
     plain(54, "fixed_fd_install"),
-    like(55, "ftruncate"),
-    like(56, "bind"),
-    like(57, "listen"),
+    equivalent_op(55, "ftruncate"),
+    equivalent_op(56, "bind"),
+    equivalent_op(57, "listen"),
     plain(64, "uring_cmd128"),
 ];
 
@@ -107,7 +107,7 @@ const fn plain(op: u8, name: &'static str) -> UringOp {
 }
 
 /// An operation equivalent to the syscall of the same name.
-const fn like(op: u8, name: &'static str) -> UringOp {
+const fn equivalent_op(op: u8, name: &'static str) -> UringOp {
     UringOp {
         syscall: Some(name),
         ..plain(op, name)
@@ -131,7 +131,7 @@ impl UringOp {
 
     /// The equivalent syscall; [`Syscall::NONE`] if there is none.
     #[must_use]
-    pub fn call(&self) -> SyscallId {
+    pub fn syscall_id(&self) -> SyscallId {
         let arch = Arch::X86_64;
         let same = self
             .syscall
@@ -150,8 +150,8 @@ impl UringOp {
 
     /// Whether rules for a syscall also cover the operation. Operations have no 32-bit variant.
     #[must_use]
-    pub fn stands_for(&self, call: SyscallId) -> bool {
-        self.is_audited() && self.call() == call
+    pub fn stands_for(&self, syscall_id: SyscallId) -> bool {
+        self.is_audited() && self.syscall_id() == syscall_id
     }
 
     /// Whether a rule of the `io_uring` list with this mask covers the operation. A mask of all operations covers
@@ -168,37 +168,37 @@ impl Plan {
         &self,
         coverage: UringCoverage,
     ) -> impl Iterator<Item = (&'static UringOp, SyscallPlan)> + use<'_> {
-        let with_calls = coverage == UringCoverage::SyscallRules;
+        let with_syscalls = coverage == UringCoverage::SyscallRules;
         URING_OPS.iter().filter_map(move |operation| {
-            let planned = self.operation(operation, with_calls)?;
+            let planned = self.operation(operation, with_syscalls)?;
             Some((operation, planned))
         })
     }
 
-    /// Slots of an operation: rules of the `io_uring` list, then, with `with_calls`, exit rules for the equivalent
+    /// Slots of an operation: rules of the `io_uring` list, then, with `with_syscalls`, exit rules for the equivalent
     /// syscall. `None` if nothing can be recorded.
     #[must_use]
-    pub fn operation(&self, operation: &UringOp, with_calls: bool) -> Option<SyscallPlan> {
+    pub fn operation(&self, operation: &UringOp, with_syscalls: bool) -> Option<SyscallPlan> {
         let own = self.uring_ops.get(&operation.op);
-        let call = self.syscalls.get(&operation.call());
-        let call = call.filter(|_| with_calls && operation.is_audited());
+        let syscall_plan = self.syscalls.get(&operation.syscall_id());
+        let syscall_plan = syscall_plan.filter(|_| with_syscalls && operation.is_audited());
         let mut slots = own.map_or_else(Vec::new, |own| own.slots.clone());
         let decided = slots.last().is_some_and(|last| last.tests.is_empty());
-        if let Some(call) = call.filter(|_| !decided) {
+        if let Some(syscall_plan) = syscall_plan.filter(|_| !decided) {
             let is_there = |slot: &Slot| tests_task_state(slot) && slots.contains(slot);
-            let behind: Vec<Slot> = call
+            let exit_slots: Vec<Slot> = syscall_plan
                 .slots
                 .iter()
                 .filter(|slot| !is_there(slot))
                 .cloned()
                 .collect();
-            slots.extend(behind);
+            slots.extend(exit_slots);
         }
         SyscallPlan::of(slots)
     }
 }
 
-/// Whether a slot tests the mark of the task.
+/// Whether a slot tests the state of the task.
 fn tests_task_state(slot: &Slot) -> bool {
     let asks = |test: &Test| test.operand == Operand::TaskState;
     slot.tests.iter().any(asks)
@@ -211,10 +211,10 @@ mod tests {
 
     /// Indices of the rules of an operation, in order.
     #[track_caller]
-    fn evaluated(plan: &Plan, name: &str, with_calls: bool) -> Vec<u16> {
+    fn evaluated(plan: &Plan, name: &str, with_syscalls: bool) -> Vec<u16> {
         let mut operations = URING_OPS.iter();
         let operation = operations.find(|operation| operation.name == name);
-        let planned = plan.operation(operation.unwrap(), with_calls);
+        let planned = plan.operation(operation.unwrap(), with_syscalls);
         let slots = planned.map_or_else(Vec::new, |planned| planned.slots);
         slots.iter().map(|slot| slot.rule.0).collect()
     }
@@ -254,7 +254,7 @@ mod tests {
         assert!(URING_OPS.is_sorted_by(|one, next| one.op < next.op));
         for operation in &URING_OPS {
             assert_eq!(
-                operation.call().syscall == Syscall::NONE,
+                operation.syscall_id().syscall == Syscall::NONE,
                 operation.syscall.is_none(),
                 "{}",
                 operation.name
@@ -283,16 +283,16 @@ mod tests {
 
     #[test]
     fn compat_syscalls_have_no_operation() {
-        let call = |arch| SyscallId {
+        let syscall_id = |arch| SyscallId {
             arch,
             syscall: table::syscall_number(arch, b"openat").unwrap(),
         };
         let openat = UringOp::numbered(18).unwrap();
-        assert!(openat.stands_for(call(Arch::X86_64)));
-        assert!(!openat.stands_for(call(Arch::I386)));
+        assert!(openat.stands_for(syscall_id(Arch::X86_64)));
+        assert!(!openat.stands_for(syscall_id(Arch::I386)));
         let read = UringOp::numbered(22).unwrap();
         assert!(
-            !read.stands_for(read.call()),
+            !read.stands_for(read.syscall_id()),
             "the kernel's audit skips reads"
         );
     }

@@ -26,11 +26,11 @@ impl Plan {
     /// Evaluates the slots of the syscall in order. The first one whose tests all hold decides.
     #[must_use]
     pub fn evaluate(&self, observed: &EventFacts<'_>) -> Verdict {
-        let call = SyscallId {
+        let syscall_id = SyscallId {
             arch: observed.arch,
             syscall: observed.syscall,
         };
-        self.verdict(self.syscalls.get(&call), observed)
+        self.verdict(self.syscalls.get(&syscall_id), observed)
     }
 
     /// As [`Plan::evaluate`], for an `io_uring` operation. `observed` has the equivalent syscall.
@@ -39,9 +39,9 @@ impl Plan {
         &self,
         operation: &UringOp,
         observed: &EventFacts<'_>,
-        with_calls: bool,
+        with_syscalls: bool,
     ) -> Verdict {
-        let planned = self.operation(operation, with_calls);
+        let planned = self.operation(operation, with_syscalls);
         self.verdict(planned.as_ref(), observed)
     }
 
@@ -59,9 +59,9 @@ impl Plan {
             })
     }
 
-    /// Returns the mark of a new task. `new` is the task without a syscall.
+    /// Returns the state of a new task. `new` is the task outside a syscall.
     #[must_use]
-    pub fn mark(&self, new: &EventFacts<'_>) -> Option<TaskState> {
+    pub fn task_state(&self, new: &EventFacts<'_>) -> Option<TaskState> {
         let slot = self
             .task_slots
             .iter()
@@ -108,7 +108,9 @@ impl Plan {
                 u32::from(observed.task.auid != Auid::UNSET),
                 test.value,
             ),
-            Operand::TaskState => observed.mark.map(|mark| mark.0) == Some(test.value),
+            Operand::TaskState => {
+                observed.task_state.map(|task_state| task_state.0) == Some(test.value)
+            }
             Operand::OpenPerm => compare(test.op, observed.open_perm(), test.value),
             Operand::Path => one.is_some_and(|object| object.is(self.watch(test))),
             Operand::Dir => {

@@ -461,7 +461,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(text in hostile_line()) {
+        fn any_bytes_are_parsed_or_refused(text in hostile_line()) {
             let Ok(record) = line(&text) else { return Ok(()) };
             if let Ok(found) = execve::arguments([&record]) {
                 prop_assert!(found.args.len() <= text.len());

@@ -20,7 +20,7 @@ use super::parse::option::{self, Flag, NextOption, Options, ParsedOption};
 use super::parse::rule_builder::RuleBuilder;
 use super::{Command, Dialect, RuleHost};
 
-pub use request::{DaemonSignal, Invocation, Request};
+pub use request::{CliRequest, DaemonSignal, Invocation};
 pub use rule_file::{line, lines};
 
 /// Maximum length of a key, and of all keys together, in bytes.
@@ -38,7 +38,7 @@ pub fn arguments(words: &[&[u8]], dialect: Dialect, host: &dyn RuleHost) -> Invo
     if words.is_empty() {
         return Invocation {
             messages: Vec::new(),
-            requests: vec![Request::Usage],
+            requests: vec![CliRequest::Usage],
             status: 1,
         };
     }
@@ -92,7 +92,7 @@ struct CommandLineParser<'h, 'd> {
     options: Options,
     findings: Findings<'d>,
     builder: RuleBuilder<'h>,
-    requests: Vec<Request>,
+    requests: Vec<CliRequest>,
     progress: Progress,
     /// Number of words, including the program name.
     count: usize,
@@ -170,7 +170,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
             }
             Progress::Reply | Progress::NoReply | Progress::Deprecated => 0,
             Progress::Rule => {
-                self.requests.extend(command.map(Request::Command));
+                self.requests.extend(command.map(CliRequest::Command));
                 0
             }
             Progress::Error => EXIT_FAILURE,
@@ -189,20 +189,20 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
     }
 
     /// Adds the last request. Further words are an error.
-    fn then_expect_end(&mut self, request: Request) -> Next {
+    fn then_expect_end(&mut self, request: CliRequest) -> Next {
         self.requests.push(request);
         self.progress = Progress::NoReply;
         Next::Continue
     }
 
     /// Adds the last request. Further words are ignored.
-    fn then_stop(&mut self, request: Request) -> Next {
+    fn then_stop(&mut self, request: CliRequest) -> Next {
         self.then_expect_end(request);
         Next::Stop
     }
 
     /// As [`Self::then_expect_end`] in version 4, as [`Self::then_stop`] in version 3.
-    fn then_end_or_stop(&mut self, request: Request) -> Next {
+    fn then_end_or_stop(&mut self, request: CliRequest) -> Next {
         self.then_expect_end(request);
         match self.dialect {
             Dialect::V3 => Next::Stop,
@@ -223,9 +223,9 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
             | Flag::Syscall
             | Flag::Field
             | Flag::Compare => self.rule_option(given),
-            Flag::IgnoreErrors => self.then_expect_end(Request::Command(Command::IgnoreErrors)),
+            Flag::IgnoreErrors => self.then_expect_end(CliRequest::Command(Command::IgnoreErrors)),
             Flag::ContinueOnErrors => {
-                self.then_expect_end(Request::Command(Command::ContinueOnErrors))
+                self.then_expect_end(CliRequest::Command(Command::ContinueOnErrors))
             }
             Flag::Enabled => self.level(value, b"Enable", Command::Enabled),
             Flag::Failure => self.level(value, b"Failure", Command::Failure),
@@ -233,7 +233,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
             Flag::Backlog => self.number(value, "Backlog", Command::Backlog),
             Flag::BacklogWait => self.number(value, "Backlog_wait_time", Command::BacklogWait),
             Flag::LoginuidImmutable => {
-                self.then_end_or_stop(Request::Command(Command::LoginuidImmutable))
+                self.then_end_or_stop(CliRequest::Command(Command::LoginuidImmutable))
             }
             Flag::DeleteAll => self.delete_all(),
             Flag::List => self.list(),
@@ -244,11 +244,11 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
                 Next::Continue
             }
             Flag::Equivalent => self.equivalent(value),
-            Flag::Trim => self.then_stop(Request::Trim),
-            Flag::ResetLost => self.then_end_or_stop(Request::ResetLost),
-            Flag::ResetBacklogWait => self.then_stop(Request::ResetBacklogWait),
+            Flag::Trim => self.then_stop(CliRequest::Trim),
+            Flag::ResetLost => self.then_end_or_stop(CliRequest::ResetLost),
+            Flag::ResetBacklogWait => self.then_stop(CliRequest::ResetBacklogWait),
             Flag::Signal => self.signal(value),
-            Flag::Version => self.then_expect_end(Request::Version),
+            Flag::Version => self.then_expect_end(CliRequest::Version),
             Flag::Help => self.help(given),
         }
     }
@@ -273,7 +273,9 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
 
     fn level(&mut self, value: &[u8], called: &[u8], command: fn(u8) -> Command) -> Next {
         match value {
-            [digit @ b'0'..=b'2'] => self.requests.push(Request::Command(command(digit - b'0'))),
+            [digit @ b'0'..=b'2'] => self
+                .requests
+                .push(CliRequest::Command(command(digit - b'0'))),
             _ => self.fails(&[called, b" must be 0, 1, or 2 was ", value]),
         }
         Next::Continue
@@ -287,7 +289,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
         };
         match scanned.low_bits() {
             Some(number) => {
-                self.requests.push(Request::Command(command(number)));
+                self.requests.push(CliRequest::Command(command(number)));
                 Next::Continue
             }
             None => {
@@ -310,25 +312,25 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
                 return Next::Continue;
             }
         };
-        self.then_expect_end(Request::Command(Command::DeleteAll(key)))
+        self.then_expect_end(CliRequest::Command(Command::DeleteAll(key)))
     }
 
     fn list(&mut self) -> Next {
         const OTHERS: &str = "Only -k or -i options are allowed";
         match self.count {
-            0..=2 => self.then_expect_end(Request::List {
+            0..=2 => self.then_expect_end(CliRequest::List {
                 key: None,
                 interpret: false,
             }),
             3 if self.options.peek() == Some(b"-i") => {
                 self.consumed = 1;
-                self.then_expect_end(Request::List {
+                self.then_expect_end(CliRequest::List {
                     key: None,
                     interpret: true,
                 })
             }
             4 => match self.key_after(OTHERS) {
-                Some(key) => self.then_expect_end(Request::List {
+                Some(key) => self.then_expect_end(CliRequest::List {
                     key: Some(key),
                     interpret: false,
                 }),
@@ -383,7 +385,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
                 return Next::Continue;
             }
         }
-        self.then_expect_end(Request::Status { interpret })
+        self.then_expect_end(CliRequest::Status { interpret })
     }
 
     fn message(&mut self, text: &[u8]) -> Next {
@@ -396,7 +398,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
             self.fails(&[b"Illegal character in audit event"]);
             return Next::Stop;
         }
-        self.then_stop(Request::Message(text.into()))
+        self.then_stop(CliRequest::Message(text.into()))
     }
 
     fn equivalent(&mut self, value: &[u8]) -> Next {
@@ -406,7 +408,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
         }
         match value.split_once_str(",") {
             Some((mount, subtree)) if !subtree.is_empty() && !subtree.contains(&b',') => self
-                .then_stop(Request::Equivalent {
+                .then_stop(CliRequest::Equivalent {
                     mount: mount.into(),
                     subtree: subtree.into(),
                 }),
@@ -439,19 +441,19 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
                 return Next::Continue;
             }
         };
-        self.then_expect_end(Request::Signal(signal))
+        self.then_expect_end(CliRequest::Signal(signal))
     }
 
     /// Version 3 has no `--help` and fails after `-h`.
     fn help(&mut self, given: &ParsedOption) -> Next {
         match self.dialect {
-            Dialect::V4 => self.then_expect_end(Request::Usage),
+            Dialect::V4 => self.then_expect_end(CliRequest::Usage),
             Dialect::V3 if given.name.text.starts_with(b"--") => {
                 self.fails(&[b"Option ", &given.name.text, b" is invalid"]);
                 Next::Continue
             }
             Dialect::V3 => {
-                self.requests.push(Request::Usage);
+                self.requests.push(CliRequest::Usage);
                 self.progress = Progress::Error;
                 Next::Continue
             }

@@ -49,7 +49,7 @@ pub(super) struct Transcript {
 
 /// Source of a line. Some messages of `auditctl` depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum LineOrigin {
     /// The command line.
     CommandLine,
     /// A rule file.
@@ -59,7 +59,7 @@ pub(super) enum Origin {
 /// Collects the findings about one line.
 pub(super) struct Findings<'a> {
     line: u32,
-    origin: Origin,
+    origin: LineOrigin,
     start: usize,
     all: &'a mut Vec<Diagnostic>,
     failed: bool,
@@ -93,7 +93,7 @@ impl<'a> Findings<'a> {
     pub(super) fn new(line: u32, start: usize, all: &'a mut Vec<Diagnostic>) -> Self {
         Self {
             line,
-            origin: Origin::File,
+            origin: LineOrigin::File,
             start,
             all,
             failed: false,
@@ -104,8 +104,8 @@ impl<'a> Findings<'a> {
     /// Location in the syscall mismatch warning of `auditctl`: the line number for rule files.
     pub(super) fn mismatch_location(&self) -> String {
         match self.origin {
-            Origin::CommandLine => String::new(),
-            Origin::File => format!(" in line {}", self.line),
+            LineOrigin::CommandLine => String::new(),
+            LineOrigin::File => format!(" in line {}", self.line),
         }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Findings<'a> {
     /// Findings about a command line. Their positions are meaningless.
     pub(super) fn on_command_line(all: &'a mut Vec<Diagnostic>) -> Self {
         Self {
-            origin: Origin::CommandLine,
+            origin: LineOrigin::CommandLine,
             ..Self::new(0, 0, all)
         }
     }

@@ -102,9 +102,9 @@ pub(super) enum ListSet {
     /// exit and exclude.
     ExitExclude,
     /// exclude and user.
-    Messages,
+    ExcludeUser,
     /// exclude, user and exit.
-    MessagesExit,
+    ExcludeUserExit,
     /// filesystem.
     Filesystem,
 }
@@ -115,8 +115,8 @@ impl ListSet {
             Self::NotFilesystem => list != List::Filesystem,
             Self::Exit => list == List::Exit,
             Self::ExitExclude => matches!(list, List::Exit | List::Exclude),
-            Self::Messages => matches!(list, List::Exclude | List::User),
-            Self::MessagesExit => matches!(list, List::Exclude | List::User | List::Exit),
+            Self::ExcludeUser => matches!(list, List::Exclude | List::User),
+            Self::ExcludeUserExit => matches!(list, List::Exclude | List::User | List::Exit),
             Self::Filesystem => list == List::Filesystem,
         }
     }
@@ -127,8 +127,8 @@ impl ListSet {
             Self::NotFilesystem => "every list but filesystem",
             Self::Exit => "the exit list",
             Self::ExitExclude => "the exit and exclude lists",
-            Self::Messages => "the exclude and user lists",
-            Self::MessagesExit => "the exclude, user and exit lists",
+            Self::ExcludeUser => "the exclude and user lists",
+            Self::ExcludeUserExit => "the exclude, user and exit lists",
             Self::Filesystem => "the filesystem list",
         }
     }
@@ -246,14 +246,14 @@ const FIELD_FAMILIES: &[FieldFamily] = &[
         kind: ValueKind::MsgType,
         parser_ops: OpSet::Any,
         kernel_ops: OpSet::NoBits,
-        lists: ListSet::Messages,
+        lists: ListSet::ExcludeUser,
         names: &[(Field::MsgType, "msgtype")],
     },
     FieldFamily {
         kind: ValueKind::Session,
         parser_ops: OpSet::Any,
         kernel_ops: OpSet::NoBits,
-        lists: ListSet::MessagesExit,
+        lists: ListSet::ExcludeUserExit,
         names: &[(Field::SessionId, "sessionid")],
     },
     FieldFamily {

@@ -152,7 +152,7 @@ fn number(kind: ValueKind, field: Field, name: &str, number: u32) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use super::super::auditctl::{Request, arguments};
+    use super::super::auditctl::{CliRequest, arguments};
     use super::super::test_host::TestHost;
     use super::super::{Command, Dialect};
     use super::*;
@@ -161,7 +161,7 @@ mod tests {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let answer = arguments(&words, Dialect::V4, &TestHost);
         match answer.requests.as_slice() {
-            [Request::Command(Command::Add { rule, .. })] => rule.clone(),
+            [CliRequest::Command(Command::Add { rule, .. })] => rule.clone(),
             _ => panic!("{line}: {:?}", answer.messages),
         }
     }
@@ -196,7 +196,8 @@ mod tests {
             let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             // `auditctl` refuses some of them, depending on its version.
             let answer = arguments(&words, Dialect::V4, &TestHost);
-            let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() else {
+            let [CliRequest::Command(Command::Add { rule, .. })] = answer.requests.as_slice()
+            else {
                 continue;
             };
             let refused = check_kernel_accepts(rule).unwrap_err();

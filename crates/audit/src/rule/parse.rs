@@ -26,7 +26,7 @@ use super::diagnostic::{Diagnostic, Findings, escape_text};
 use super::lexer::{self, RawLine};
 use super::{Command, Dialect, RuleHost, RuleLine};
 use keys::Keys;
-use number::Wide;
+use number::OversizeNumber;
 use option::{Flag, ParsedOption};
 use rule_builder::RuleBuilder;
 
@@ -203,7 +203,7 @@ fn delete_all(
 /// Parses a control setting; `None` if the option is not one, `Some(None)` after an error.
 fn setting(given: &ParsedOption, findings: &mut Findings<'_>) -> Option<Option<Command>> {
     let number = |what, findings: &mut Findings<'_>| {
-        number::unsigned(what, &given.value, Wide::Refuse, findings)
+        number::unsigned(what, &given.value, OversizeNumber::Refuse, findings)
     };
     Some(match given.flag {
         Flag::Backlog => number("-b", findings).map(Command::Backlog),

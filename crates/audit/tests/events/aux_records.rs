@@ -1,4 +1,4 @@
-//! Events of calls that have records of their own.
+//! Events of syscalls with auxiliary records.
 
 use audit::event::aux_record::{
     AuxRecord, CapabilitySets, FileCapabilities, IpcPerm, IpcSetPerm, MqAttributes, OldNew,
@@ -9,7 +9,7 @@ use audit::ids::{Arch, Syscall};
 
 use super::openat;
 
-/// A successful call without objects.
+/// A successful syscall without objects.
 fn call(number: u32, details: impl IntoIterator<Item = AuxRecord<'static>>) -> Event<'static> {
     Event {
         syscall: Syscall(number),
@@ -24,7 +24,7 @@ fn call(number: u32, details: impl IntoIterator<Item = AuxRecord<'static>>) -> E
 
 const MOST_CAPS: u64 = 0x1ff_ffff_ffff;
 
-/// `ping` of a user: its file permits `CAP_NET_RAW`.
+/// `ping` run by a user; the file has the capability `CAP_NET_RAW`.
 pub(crate) fn file_caps() -> Event<'static> {
     let raw = 1 << 13;
     let caps = FileCapabilities {
@@ -47,7 +47,7 @@ pub(crate) fn file_caps() -> Event<'static> {
     }
 }
 
-/// `socketpair` by its number in the multiplexer, with an address that another call would have.
+/// `socketpair` through `socketcall`, with an address that only other socket calls have.
 pub(crate) fn socketcall() -> Event<'static> {
     let call_of = SocketCall {
         count: 4,
@@ -84,7 +84,7 @@ pub(crate) fn targets() -> Event<'static> {
     )
 }
 
-/// A task without a profile of its own.
+/// A task without an AppArmor profile.
 pub(crate) fn unconfined() -> Event<'static> {
     let event = openat();
     let subj = Some(SecurityLabel {
@@ -191,7 +191,7 @@ pub(crate) fn module() -> Event<'static> {
     call(175, [AuxRecord::Module { name: b"dummy" }])
 }
 
-/// The clock's frequency and tick are changed, and it is set forward.
+/// An `adjtimex` that changes frequency and tick, and sets the clock forward.
 pub(crate) fn clock() -> Event<'static> {
     let mut changes = [OldNew::default(); 6];
     changes[1] = OldNew {

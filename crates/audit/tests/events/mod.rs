@@ -1,4 +1,4 @@
-//! Events that the record tests share, each with the name of its golden file.
+//! Events for the record tests, each with the name of its golden file.
 
 mod aux_records;
 
@@ -55,7 +55,7 @@ pub(crate) fn openat() -> Event<'static> {
 
 type Make = fn() -> Event<'static>;
 
-/// Every case, in the order of its serials.
+/// All events, by serial.
 pub(crate) fn all() -> Vec<(&'static str, Event<'static>)> {
     let cases: [(&str, Make); 26] = [
         ("open_success", openat),
@@ -147,7 +147,7 @@ fn open_not_found() -> Event<'static> {
     }
 }
 
-/// No one logged in, no terminal, no program, no name, another domain, interrupted.
+/// No login, terminal, program or name; another execution domain; interrupted.
 fn open_by_handle_restarted() -> Event<'static> {
     let event = openat();
     let null = Inode {
@@ -295,7 +295,7 @@ fn names_hostile() -> Event<'static> {
     }
 }
 
-/// Longer by one byte than any name the kernel accepts, and all hex.
+/// One byte longer than any name that the kernel accepts, in hex.
 fn names_longest() -> Event<'static> {
     static LONGEST: [u8; 4096] = [b' '; 4096];
     Event {

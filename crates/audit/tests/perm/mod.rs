@@ -1,8 +1,8 @@
-//! What rule files and `auditctl` 4 read differently, for the tests that compare the two.
+//! Normalises rules, for tests that compare the parsers of rule files and of `auditctl` 4.
 
 use audit::rule::{Command, Field, SyscallMask};
 
-/// A rule with `perm` without its syscalls: `auditctl` 4 adds some, the parser of rule files none.
+/// Removes the syscalls of a rule with `perm`: `auditctl` 4 adds some, the parser of rule files none.
 pub(crate) fn without_perm_syscalls(command: &Command) -> Command {
     let mut command = command.clone();
     if let Command::Add { rule, .. } = &mut command

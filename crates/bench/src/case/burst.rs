@@ -82,7 +82,7 @@ impl Case for Burst {
         let directory = work_dir.create_unprivileged("burst")?;
         let by_rm = variant.name.ends_with(RM);
         // Creating files with the kernel's audit enabled takes longer.
-        make_files(&directory.join(TREE), deletes).context("cannot make files")?;
+        make_files(&directory.join(TREE), deletes).context("cannot create files")?;
         let (done, spent) = with_audit(work_dir, variant, || {
             if by_rm {
                 rm(work_dir, &directory, deletes)
@@ -91,7 +91,7 @@ impl Case for Burst {
             }
         })?;
         if !by_rm {
-            fs::remove_dir(directory.join(TREE)).context("files are left")?;
+            fs::remove_dir(directory.join(TREE)).context("files remain")?;
         }
         let count = f64::from(deletes);
         let mut sample = Sample {
@@ -100,18 +100,18 @@ impl Case for Burst {
             ..Sample::default()
         };
         if variant.mode != AuditMode::Off {
-            let kept = deletes_in(&work_dir.log(), &done).context("cannot read the log")?;
+            let recorded = deletes_in(&work_dir.log(), &done).context("cannot read the log")?;
             sample.values.extend([
-                ("recorded", f64::from(kept) * 100.0 / count),
+                ("recorded", f64::from(recorded) * 100.0 / count),
                 (
                     "daemon CPU per delete",
                     spent.cpu.as_secs_f64() * 1e6 / count,
                 ),
                 ("daemon memory", mib(spent.memory_bytes)),
             ]);
-            if variant.mode == AuditMode::Tollgate && kept != deletes {
+            if variant.mode == AuditMode::Tollgate && recorded != deletes {
                 sample.failures.push(format!(
-                    "{kept} of {deletes} deletes are in the log, and it says that {} are lost",
+                    "{recorded} of {deletes} deletes are in the log, which reports {} lost",
                     spent.lost
                 ));
             }

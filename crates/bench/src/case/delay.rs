@@ -25,7 +25,7 @@ use crate::workload::{LOAD, OBSERVE};
 pub(crate) struct Delay;
 
 /// Duration of the probe calls, and of the loader, which outlasts the last record.
-const MARKED_MS: u32 = 1500;
+const PROBES_MS: u32 = 1500;
 const LOADED_MS: u32 = 2300;
 const BRIEF_MS: (u32, u32) = (50, 900);
 
@@ -70,17 +70,17 @@ impl Case for Delay {
     }
 
     fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
-        let (marked_ms, loaded_ms) = if brief {
+        let (probes_ms, loaded_ms) = if brief {
             BRIEF_MS
         } else {
-            (MARKED_MS, LOADED_MS)
+            (PROBES_MS, LOADED_MS)
         };
         let (printed, spent) = with_audit(work_dir, variant, || {
             let load = [LOAD, &loaded_ms.to_string()];
             let loader = BackgroundCommand::start(
                 &mut work_dir.workload_command(CpuAffinity::First, &load)?,
             )?;
-            let words = [OBSERVE, &marked_ms.to_string()];
+            let words = [OBSERVE, &probes_ms.to_string()];
             let mut observer = work_dir.unprivileged_fifo(CpuAffinity::Last)?;
             observer.args(work_dir.workload_program()).args(words);
             let log = File::open(work_dir.log()).context("cannot open the log")?;
@@ -89,7 +89,7 @@ impl Case for Delay {
             Ok(printed)
         })?;
         let observation =
-            Observation::parse(&printed).context("the observer has said something else")?;
+            Observation::parse(&printed).context("unexpected output of the observer")?;
         let ends = probe_offsets(&work_dir.log()).context("cannot read the log")?;
         let mut delays_ms = Vec::new();
         for (number, probe) in observation.probes.iter().enumerate() {
@@ -99,7 +99,7 @@ impl Case for Delay {
             };
             delays_ms.push(observation.delay_ns(*probe, end) / 1e6);
         }
-        ensure!(!delays_ms.is_empty(), "no mark is in the log");
+        ensure!(!delays_ms.is_empty(), "no probe call is in the log");
         let taken_ms = |probe: &Probe| (probe.after_ns - probe.before_ns) / 1e6;
         let taken_ms: Vec<f64> = observation.probes.iter().map(taken_ms).collect();
         let of = |values: &[f64], part| percentile(values, part).unwrap_or(f64::INFINITY);
@@ -121,7 +121,7 @@ impl Case for Delay {
         let missing = observation.probes.len() - delays_ms.len();
         if variant.mode == AuditMode::Tollgate && missing != 0 {
             sample.failures.push(format!(
-                "{missing} of {} marked calls are not in the log, and it says that {} are lost",
+                "{missing} of {} probe calls are not in the log, which reports {} lost",
                 observation.probes.len(),
                 spent.lost
             ));
@@ -152,11 +152,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_there_where_its_line_ends() {
+    fn probe_offset_is_the_end_of_its_line() {
         let work_dir = tempfile::tempdir().unwrap();
         let log = work_dir.path().join("log");
         let other = "type=PATH msg=audit(1.5:1): item=0 name=\"file1\" inode=3\n";
-        let probe = "type=PATH msg=audit(1.5:1): item=0 name=\"mark-17\" nametype=UNKNOWN\n";
+        let probe = "type=PATH msg=audit(1.5:1): item=0 name=\"probe-17\" nametype=UNKNOWN\n";
         std::fs::write(&log, [other, probe, other].concat()).unwrap();
         let end = u64::try_from(other.len() + probe.len()).unwrap();
         assert_eq!(probe_offsets(&log).unwrap(), [(17, end)]);

@@ -72,7 +72,8 @@ impl Case for Fio {
             ]);
             output(command.current_dir(&directory))
         })?;
-        let rate = rate(&printed).with_context(|| format!("fio has printed {printed}"))?;
+        let rate =
+            rate(&printed).with_context(|| format!("unexpected output of fio: {printed}"))?;
         Ok(Sample {
             values: vec![("reads", rate)],
             startup_line: spent.startup_line,
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_found_behind_other_lines() {
+    fn rate_is_found_after_other_lines() {
         let printed = "fio: note\n{\"jobs\":[{\"read\":{\"iops\":1234.5}}]}\n";
         assert_eq!(rate(printed), Some(1234.5));
         assert_eq!(rate("fio: no\n"), None);

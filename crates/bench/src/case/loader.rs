@@ -126,22 +126,22 @@ impl Case for Loader {
             return Ok(sample);
         }
         let events = count * 2.0;
-        let mut kept = f64::INFINITY;
+        let mut recorded = f64::INFINITY;
         if variant.destination.has_log() {
             let wanted = CallFilter::parse(&printed)?;
             let scratch = work_dir.work.join("log/part");
             let found = LogMatches::from_log(&work_dir.log(), &scratch, wanted)?;
-            kept = to_f64(found.opens + found.closes);
+            recorded = to_f64(found.opens + found.closes);
             if variant.mode == AuditMode::Tollgate {
                 sample.failures = failures(found, pairs, spent.lost);
             }
         }
         if let Some(given) = spent.plugin_events {
             // The plugin also gets events of starting and ending the workload.
-            kept = kept.min(to_f64(given).min(events));
+            recorded = recorded.min(to_f64(given).min(events));
         }
         sample.values.extend([
-            ("recorded", kept * 100.0 / events),
+            ("recorded", recorded * 100.0 / events),
             (
                 "daemon CPU per event",
                 spent.cpu.as_secs_f64() * 1e6 / events,
@@ -165,7 +165,7 @@ fn failures(found: LogMatches, pairs: u32, lost: u64) -> Vec<String> {
         ));
     }
     if lost != 0 {
-        failures.push(format!("it says that {lost} events are lost"));
+        failures.push(format!("the auditor reports {lost} lost events"));
     }
     failures
 }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_lost_and_repeated_events_are_complaints() {
+    fn missing_lost_and_duplicate_events_are_failures() {
         let found = LogMatches {
             opens: 10,
             closes: 10,

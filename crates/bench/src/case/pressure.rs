@@ -132,7 +132,7 @@ fn failures(counts: LogCounts, events: u64, event_counts: EventCounts) -> Vec<St
     };
     unless(
         matched == written + lost,
-        format!("matched {matched} is not written {written} and lost {lost}"),
+        format!("matched {matched} is not the sum of written {written} and lost {lost}"),
     );
     unless(
         counts.events == written,
@@ -141,7 +141,7 @@ fn failures(counts: LogCounts, events: u64, event_counts: EventCounts) -> Vec<St
     unless(
         counts.reported_lost == lost,
         format!(
-            "the log tells of {} lost events, not of {lost}",
+            "the log reports {} lost events, not {lost}",
             counts.reported_lost
         ),
     );
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_must_be_counted_and_told() {
+    fn missing_events_must_be_counted_and_reported() {
         let counts = LogCounts {
             events: 12,
             found: 9,

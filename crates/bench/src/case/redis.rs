@@ -142,7 +142,7 @@ fn measure_server(
         let printed = output(&mut load)?;
         spent.cpu = server.cpu_time()?.saturating_sub(before).as_secs_f64();
         let rate = rate(&printed, name)
-            .with_context(|| format!("redis-benchmark has printed {printed}"))?;
+            .with_context(|| format!("unexpected output of redis-benchmark: {printed}"))?;
         spent.seconds = f64::from(requests) / rate;
     }
     server.stop()?;
@@ -154,7 +154,7 @@ fn server(work_dir: &WorkDir) -> anyhow::Result<PathBuf> {
     let program = work_dir.work.join("redis-server");
     if !program.exists() {
         symlink(programs::REDIS.command()?.get_program(), &program)
-            .context("cannot name the server")?;
+            .context("cannot create a link to the server")?;
     }
     Ok(program)
 }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_the_second_field() {
+    fn rate_is_the_second_field() {
         let printed = "\"test\",\"rps\",\"avg_latency_ms\"\n\"SET\",\"106382.98\",\"0.245\"\n";
         assert_eq!(rate(printed, "SET"), Some(106_382.98));
         assert_eq!(rate(printed, "GET"), None);

@@ -71,7 +71,7 @@ impl Case for Rules {
 
     fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let written =
-            create_directories(work_dir).context("cannot make the directories that rules watch")?;
+            create_directories(work_dir).context("cannot create the watched directories")?;
         let calls = if brief { "100" } else { "4000" };
         let written = written.display().to_string();
         let (printed, spent) = with_audit(work_dir, variant, || {

@@ -75,7 +75,8 @@ impl Case for Sysbench {
             Ok((printed, children_cpu()?.saturating_sub(before)))
         })?;
         let count = |name| {
-            number(&printed, name).with_context(|| format!("sysbench has printed {printed}"))
+            number(&printed, name)
+                .with_context(|| format!("unexpected output of sysbench: {printed}"))
         };
         let events = count("total number of events:")?;
         let seconds = count("total time:")?;
@@ -92,7 +93,8 @@ impl Case for Sysbench {
 
 /// CPU time of the children that were waited for.
 fn children_cpu() -> anyhow::Result<Duration> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot ask what children cost")?;
+    let usage =
+        getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the CPU time of children")?;
     let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(Duration::from_micros(u64::try_from(us).unwrap_or(0)))
 }
@@ -110,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_by_the_name_of_their_line() {
+    fn numbers_are_found_by_line_name() {
         let printed = "General statistics:\n    total time:                          1.0005s\n    total number of events:              1784\n";
         assert_eq!(number(printed, "total time:"), Some(1.0005));
         assert_eq!(number(printed, "total number of events:"), Some(1784.0));

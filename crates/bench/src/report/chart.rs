@@ -17,7 +17,7 @@ const MARGIN: f64 = 14.0;
 /// Height of the scale below the rows.
 const SCALE: f64 = 26.0;
 /// Number of intervals on the scale.
-const MARKS: u32 = 4;
+const TICKS: u32 = 4;
 
 /// Draws the chart of a figure.
 pub(super) fn of(figure: &Figure) -> Markup {
@@ -45,8 +45,8 @@ pub(super) fn of(figure: &Figure) -> Markup {
         svg.chart viewBox=(format!("0 0 {WIDTH} {height}")) width=(WIDTH) height=(height)
             role="img" aria-label=(title) xmlns="http://www.w3.org/2000/svg" {
             title { (title) }
-            @for mark in 0..=MARKS {
-                (self::mark(&scale, f64::from(mark) / f64::from(MARKS), bottom))
+            @for tick in 0..=TICKS {
+                (self::tick(&scale, f64::from(tick) / f64::from(TICKS), bottom))
             }
             @if let Some(median) = reference(figure) {
                 line.reference x1=(scale.x(median)) x2=(scale.x(median)) y1=(MARGIN / 2.0) y2=(bottom) {}
@@ -75,11 +75,11 @@ impl Scale {
     }
 }
 
-fn mark(scale: &Scale, part: f64, bottom: f64) -> Markup {
+fn tick(scale: &Scale, part: f64, bottom: f64) -> Markup {
     let value = scale.most * part;
     let x = scale.x(value);
     html! {
-        line.mark x1=(x) x2=(x) y1=(MARGIN) y2=(bottom + 4.0) {}
+        line.tick x1=(x) x2=(x) y1=(MARGIN) y2=(bottom + 4.0) {}
         text.scale x=(x) y=(bottom + 18.0) text-anchor="middle" { (format_number(value)) }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scale_starts_at_zero_and_ends_at_the_most() {
+    fn scale_spans_zero_to_the_maximum() {
         let scale = Scale { most: 200.0 };
         assert_eq!(scale.x(0.0), NAMES);
         assert_eq!(scale.x(200.0), WIDTH - VALUES);

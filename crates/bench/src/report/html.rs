@@ -93,7 +93,7 @@ th, td { text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px soli
 .chart { max-width: 100%; height: auto; font: 13px system-ui, sans-serif }
 .chart text { fill: currentColor }
 .chart .scale { fill: var(--off); font-size: 11px }
-.chart .mark { stroke: var(--line) }
+.chart .tick { stroke: var(--line) }
 .chart .reference { stroke: var(--off); stroke-dasharray: 3 3 }
 .off { --own: var(--off) } .tollgate { --own: var(--tollgate) } .kernel { --own: var(--kernel) }
 .series .range { stroke: var(--own); stroke-width: 2 }

@@ -135,10 +135,12 @@ __noinline int state_name_object(struct scratch *s, struct syscall_state *state,
 
 /*
  * Adds the object as one item. An overlay calls the function again for its lower file system: only
- * the first counts. An io_uring operation has its slot since uring_enter(), and its name is the
+ * the first counts. It also reads extended attributes while another syscall looks up a name: a
+ * function of another attribute than that of the syscall does not count. An io_uring operation has its slot since uring_enter(), and its name is the
  * kernel's copy: its registers are those of another syscall.
  */
-static __always_inline int attr_object(const struct dentry *dentry, const struct vfsmount *mnt)
+static __always_inline int attr_object(enum wire_attribute attribute, const struct dentry *dentry,
+				       const struct vfsmount *mnt)
 {
 	struct task_struct *task = current();
 	struct wire_object *item;
@@ -150,7 +152,7 @@ static __always_inline int attr_object(const struct dentry *dentry, const struct
 	__u32 key, is_op;
 
 	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL)
+	if (key == WIRE_NO_SYSCALL || syscall->attribute != attribute)
 		return 0;
 	is_op = key >= WIRE_URING_FIRST;
 	state = state_find(task->pid, key, &syscall);
@@ -206,116 +208,116 @@ static __always_inline int attr_object(const struct dentry *dentry, const struct
 }
 
 /* Adds the object of a struct path. */
-static __always_inline int attr_path(__u64 addr)
+static __always_inline int attr_path(enum wire_attribute attribute, __u64 addr)
 {
 	const struct path *path = (struct path *)addr;
 
-	return attr_object(FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
+	return attr_object(attribute, FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
 }
 
 /* fentry on chmod_common(path, mode), v5.5. */
 SEC("fentry/chmod_common")
 int attr_chmod(__u64 *ctx)
 {
-	return attr_path(ctx[0]);
+	return attr_path(WIRE_ATTRIBUTE_MODE, ctx[0]);
 }
 
 /* fentry on chown_common(path, user, group), v5.5. */
 SEC("fentry/chown_common")
 int attr_chown(__u64 *ctx)
 {
-	return attr_path(ctx[0]);
+	return attr_path(WIRE_ATTRIBUTE_OWNER, ctx[0]);
 }
 
 /* fentry on vfs_truncate(path, length), v5.5. */
 SEC("fentry/vfs_truncate")
 int attr_truncate(__u64 *ctx)
 {
-	return attr_path(ctx[0]);
+	return attr_path(WIRE_ATTRIBUTE_LENGTH, ctx[0]);
 }
 
 /* fentry on vfs_utimes(path, times), v5.12. */
 SEC("fentry/vfs_utimes")
 int attr_utimes(__u64 *ctx)
 {
-	return attr_path(ctx[0]);
+	return attr_path(WIRE_ATTRIBUTE_TIMES, ctx[0]);
 }
 
 /* fentry on vfs_setxattr(idmap, dentry, ...), v5.12 form. */
 SEC("fentry/vfs_setxattr")
 int attr_setxattr(__u64 *ctx)
 {
-	return attr_object((struct dentry *)ctx[1], NULL);
+	return attr_object(WIRE_ATTRIBUTE_SET_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_removexattr(idmap, dentry, name), v5.12 form. */
 SEC("fentry/vfs_removexattr")
 int attr_rmxattr(__u64 *ctx)
 {
-	return attr_object((struct dentry *)ctx[1], NULL);
+	return attr_object(WIRE_ATTRIBUTE_REMOVE_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_getxattr(idmap, dentry, ...), v5.12 form. */
 SEC("fentry/vfs_getxattr")
 int attr_getxattr(__u64 *ctx)
 {
-	return attr_object((struct dentry *)ctx[1], NULL);
+	return attr_object(WIRE_ATTRIBUTE_GET_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_listxattr(dentry, list, size), v5.5. */
 SEC("fentry/vfs_listxattr")
 int attr_listxattr(__u64 *ctx)
 {
-	return attr_object((struct dentry *)ctx[0], NULL);
+	return attr_object(WIRE_ATTRIBUTE_LIST_XATTR, (struct dentry *)ctx[0], NULL);
 }
 
 /* fentry on vfs_set_acl(idmap, dentry, acl_name, kacl), v6.2. */
 SEC("fentry/vfs_set_acl")
 int attr_set_acl(__u64 *ctx)
 {
-	return attr_object((struct dentry *)ctx[1], NULL);
+	return attr_object(WIRE_ATTRIBUTE_SET_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_remove_acl(idmap, dentry, acl_name), v6.2. */
 SEC("fentry/vfs_remove_acl")
 int attr_remove_acl(__u64 *ctx)
 {
-	return attr_object((struct dentry *)ctx[1], NULL);
+	return attr_object(WIRE_ATTRIBUTE_REMOVE_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_get_acl(idmap, dentry, acl_name), v6.2. */
 SEC("fentry/vfs_get_acl")
 int attr_get_acl(__u64 *ctx)
 {
-	return attr_object((struct dentry *)ctx[1], NULL);
+	return attr_object(WIRE_ATTRIBUTE_GET_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on set_fs_pwd(fs, path), v5.5: a successful chdir. */
 SEC("fentry/set_fs_pwd")
 int attr_chdir(__u64 *ctx)
 {
-	return attr_path(ctx[1]);
+	return attr_path(WIRE_ATTRIBUTE_CWD, ctx[1]);
 }
 
 /* fentry on set_fs_root(fs, path), v5.5: a successful chroot. */
 SEC("fentry/set_fs_root")
 int attr_chroot(__u64 *ctx)
 {
-	return attr_path(ctx[1]);
+	return attr_path(WIRE_ATTRIBUTE_ROOT, ctx[1]);
 }
 
 /* fentry on path_mount(dev_name, path, ...), v5.9: the mount point. */
 SEC("fentry/path_mount")
 int attr_mount(__u64 *ctx)
 {
-	return attr_path(ctx[1]);
+	return attr_path(WIRE_ATTRIBUTE_MOUNT, ctx[1]);
 }
 
 /* fentry on path_umount(path, flags), v5.9. */
 SEC("fentry/path_umount")
 int attr_umount(__u64 *ctx)
 {
-	return attr_path(ctx[0]);
+	return attr_path(WIRE_ATTRIBUTE_UMOUNT, ctx[0]);
 }
 
 #endif /* TOLLGATE_HOOKS_ATTRIBUTE_BPF_H */

@@ -53,9 +53,10 @@ int daemon_register(struct bpf_raw_tracepoint_args *ctx)
 	tlg_daemon_tgid = task->tgid;
 	tlg_jiffies = bpf_jiffies64();
 	find_label_offset();
-	tlg_preempt = -1;
-	if (&preempt_dynamic_mode)
-		bpf_probe_read_kernel(&tlg_preempt, sizeof(tlg_preempt), &preempt_dynamic_mode);
+	/* A failed read sets 0. */
+	if (!&preempt_dynamic_mode ||
+	    bpf_probe_read_kernel(&tlg_preempt, sizeof(tlg_preempt), &preempt_dynamic_mode))
+		tlg_preempt = -1;
 	return 0;
 }
 

@@ -13,6 +13,7 @@ use audit::plan::eval::{EventFacts, ObjectFacts, first_match, is_at_or_below};
 use audit::plan::uring::URING_OPS;
 use audit::plan::{RuleId, SyscallId};
 use audit::rule::{Action, Rule, Value};
+use inputs::rules::{ARCHES, is_covered, random_event, rule_entries, task_state};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
 use proptest::collection::vec;
@@ -23,7 +24,6 @@ use super::*;
 use crate::abi::{WireInode, WireObject};
 use crate::engine_kind::EngineKind;
 use crate::hooks::hook::KernelFeatures;
-use crate::random::{ARCHES, is_covered, random_event, rule_entries, task_state};
 
 #[expect(
     unreachable_pub,
@@ -98,7 +98,7 @@ impl FilterTestCase {
                     .socket_family
                     .unwrap_or_else(|| observed.open_perm()),
                 argc: u32::from(observed.socket_family.is_some()),
-                rule: observed.mark.map_or(0, |mark| mark.0),
+                rule: observed.task_state.map_or(0, |task_state| task_state.0),
                 objects: u8::try_from(observed.objects.len()).unwrap(),
                 ..WireEvent::default()
             },
@@ -249,21 +249,21 @@ fn bpf_filter_agrees_with_evaluator() {
             };
         for (random_event, operation) in random_events.iter().zip(URING_OPS.iter().cycle()) {
             let made = random_event.event_facts();
-            let mark = task_state(&rules, &made);
+            let task_state = task_state(&rules, &made);
             let objects = unnamed(&made);
             let observed = EventFacts {
                 groups: &groups,
-                mark,
+                task_state,
                 objects: &objects,
                 ..made
             };
-            let call = SyscallId {
+            let syscall_id = SyscallId {
                 arch: observed.arch,
                 syscall: observed.syscall,
             };
             // A task that is killed in a syscall does not reach its exit, where the filter runs.
-            let ends = observed.exit.is_some() || !call.returns();
-            if let Some(planned) = plan.syscalls.get(&call)
+            let ends = observed.exit.is_some() || !syscall_id.returns();
+            if let Some(planned) = plan.syscalls.get(&syscall_id)
                 && ends
                 && is_covered(&rules, random_event)
             {
@@ -274,7 +274,7 @@ fn bpf_filter_agrees_with_evaluator() {
             let objects = unnamed(&done);
             let observed = EventFacts {
                 groups: &groups,
-                mark,
+                task_state,
                 objects: &objects,
                 ..done
             };

@@ -7,12 +7,18 @@ use crate::abi::{self, WireShape};
 use crate::hooks::hook::KernelFeatures;
 
 /// The objects of a syscall on a kernel.
-pub(crate) fn wire_shapes(call: SyscallId, kernel: KernelFeatures) -> [WireShape; abi::OBJECTS] {
-    let objects = objects::objects(call.arch, call.syscall);
+pub(crate) fn wire_shapes(
+    syscall_id: SyscallId,
+    kernel: KernelFeatures,
+) -> [WireShape; abi::OBJECTS] {
+    let objects = objects::objects(syscall_id.arch, syscall_id.syscall);
     let mut shapes = [WireShape::default(); abi::OBJECTS];
-    let exec = call.is_exec();
+    let exec = syscall_id.is_exec();
     let needs_name = kernel.stat_by_descriptor
-        && matches!(call.name(), Some("newfstatat" | "fstatat64" | "statx"));
+        && matches!(
+            syscall_id.name(),
+            Some("newfstatat" | "fstatat64" | "statx")
+        );
     for (shape, object) in shapes.iter_mut().zip(objects) {
         let (lookup, dir, arg) = match object.place {
             ObjectRef::Path(arg) if exec => (abi::LOOKUP_EXEC, 0, arg),

@@ -6,8 +6,8 @@ use audit::plan::sockaddr::{SockaddrDirection, SockaddrSource, SyscallSockaddr, 
 use crate::abi::{self, WireEvent, WireTest, word};
 
 /// Location of the socket address of a syscall; 0 when it has none.
-pub(super) fn sockaddr_source(call: SyscallId) -> u8 {
-    match of(call.arch, call.syscall) {
+pub(super) fn sockaddr_source(syscall_id: SyscallId) -> u8 {
+    match of(syscall_id.arch, syscall_id.syscall) {
         None => 0,
         Some(SyscallSockaddr::SocketCall) => abi::ADDRESS_SOCKETCALL,
         Some(SyscallSockaddr::At(way, place)) => {
@@ -19,8 +19,8 @@ pub(super) fn sockaddr_source(call: SyscallId) -> u8 {
                 | match place {
                     SockaddrSource::Argument(4) => abi::ADDRESS_FIFTH,
                     SockaddrSource::Argument(_) => abi::ADDRESS_SECOND,
-                    SockaddrSource::Message => abi::ADDRESS_MSGHDR,
-                    SockaddrSource::Messages => abi::ADDRESS_MMSGHDR,
+                    SockaddrSource::Msghdr => abi::ADDRESS_MSGHDR,
+                    SockaddrSource::Mmsghdr => abi::ADDRESS_MMSGHDR,
                 }
         }
     }

@@ -1,30 +1,14 @@
 //! Tests of compiling rule text to map contents.
 
 use audit::plan::rule_list::RuleList;
-use audit::rule::{RuleHost, parse_file};
+use audit::rule::parse_file;
 use audit::table;
+use inputs::host::TestHost;
 
 use super::*;
 use crate::engine_kind::EngineKind;
 use crate::hooks::denial::is_deniable;
 use crate::hooks::hook::KernelFeatures;
-
-struct TestHost;
-
-impl RuleHost for TestHost {
-    fn uid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-    fn gid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-    fn is_directory(&self, path: &[u8]) -> bool {
-        path.ends_with(b".d")
-    }
-    fn native(&self) -> Arch {
-        Arch::X86_64
-    }
-}
 
 #[track_caller]
 fn compiled(rules: &str) -> CompiledPlan {

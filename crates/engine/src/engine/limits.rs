@@ -16,7 +16,8 @@ pub(super) fn check(plan: &Plan, selection: HookSelection) -> Result<(), EngineE
         return Err(EngineError::DenyNeedsFentry);
     }
     let mut syscalls = plan.syscalls.iter();
-    let missing = syscalls.find_map(|(&call, rules)| selection.missing_denial(plan, call, rules));
+    let missing =
+        syscalls.find_map(|(&syscall_id, rules)| selection.missing_denial(plan, syscall_id, rules));
     missing.map_or(Ok(()), |hook| {
         let function = hook.function();
         Err(EngineError::NoDenyFunction { function })

@@ -57,13 +57,14 @@ impl AttachTarget {
 }
 
 /// Raw tracepoints that programs are attached to.
-const RAW_TRACEPOINTS: [&str; 6] = [
+const RAW_TRACEPOINTS: [&str; 7] = [
     "sys_exit",
     "sys_enter",
     "sched_prepare_exec",
     "sched_process_exec",
     "sched_process_exit",
     "sched_process_fork",
+    "io_uring_complete",
 ];
 
 /// Name of the pinned link. The BPF file system allows no dots.

@@ -88,32 +88,16 @@ pub fn undeniable_syscalls(plan: &Plan) -> Vec<&'static str> {
 mod tests {
     use audit::ids::Arch;
     use audit::plan::rule_list::RuleList;
-    use audit::rule::{RuleHost, parse_file};
+    use audit::rule::parse_file;
+    use inputs::host::TestHost;
 
     use super::*;
-
-    struct NoHost;
-
-    impl RuleHost for NoHost {
-        fn uid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-        fn gid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-        fn is_directory(&self, _path: &[u8]) -> bool {
-            false
-        }
-        fn native(&self) -> Arch {
-            Arch::X86_64
-        }
-    }
 
     #[test]
     fn undeniable_syscalls_are_named() {
         let rules = b"-a always,exit -F arch=b64 -S openat -S read -k deny\n";
         let mut list = RuleList::default();
-        list.load(0, parse_file(rules, &NoHost).0);
+        list.load(0, parse_file(rules, &TestHost).0);
         let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64]);
         plan.deny(&["deny".into()], is_deniable);
         assert_eq!(plan.unsupported, []);

@@ -4,7 +4,7 @@
 //! program is attached: [`Price::every_syscall_ns`], which is 0 on the fentry engine. A syscall "pays" when it
 //! also evaluates rules.
 
-mod note;
+mod rule_note;
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use audit::table;
 
 use crate::engine_kind::EngineKind;
 
-pub use note::Note;
+pub use rule_note::RuleNote;
 
 use super::hook::{Hook, KernelFeatures};
 use super::hook_selection::{HookSelection, plan_hooks};
@@ -114,7 +114,7 @@ pub struct RuleCost {
     /// Hooks that the rule needs; empty for a rule that only suppresses.
     pub hooks: BTreeSet<Hook>,
     /// What its author should know.
-    pub notes: Vec<Note>,
+    pub notes: Vec<RuleNote>,
 }
 
 /// Explains what a plan costs on an engine of a kernel.
@@ -222,15 +222,15 @@ fn rule_costs(plan: &Plan, selection: HookSelection) -> Vec<RuleCost> {
             let suppresses = planned.rule.action == Action::Never;
             let is_task_rule = plan.task_slots.iter().any(|slot| slot.rule == id);
             let whole = scope.whole_arches.iter().copied();
-            let mut notes: Vec<Note> = whole.map(Note::EverySyscall).collect();
+            let mut notes: Vec<RuleNote> = whole.map(RuleNote::EverySyscall).collect();
             if is_task_rule {
-                notes.push(Note::NewTasks);
+                notes.push(RuleNote::NewTasks);
             } else if scope.is_empty() && labels::condition(&planned.rule).is_some() {
-                notes.push(Note::NoLabels);
+                notes.push(RuleNote::NoLabels);
             } else if scope.is_empty() {
-                notes.push(Note::MatchesNothing);
+                notes.push(RuleNote::MatchesNothing);
             } else if suppresses {
-                notes.push(Note::OnlySuppresses);
+                notes.push(RuleNote::OnlySuppresses);
             }
             let mut hooks = BTreeSet::new();
             if !suppresses {
@@ -253,7 +253,11 @@ fn rule_costs(plan: &Plan, selection: HookSelection) -> Vec<RuleCost> {
 }
 
 /// Notes on a rule that records.
-fn notes_on_scope(planned: &PlannedRule, scope: &RuleScope, selection: HookSelection) -> Vec<Note> {
+fn notes_on_scope(
+    planned: &PlannedRule,
+    scope: &RuleScope,
+    selection: HookSelection,
+) -> Vec<RuleNote> {
     let mut notes = Vec::new();
     let has_field = |field| {
         let mut fields = planned.rule.fields.iter();
@@ -261,13 +265,13 @@ fn notes_on_scope(planned: &PlannedRule, scope: &RuleScope, selection: HookSelec
     };
     let sees_completions_only = selection.uring_coverage() == UringCoverage::Completions;
     if planned.rule.list == List::IoUring && !scope.is_empty() && sees_completions_only {
-        notes.push(Note::EveryOperation);
+        notes.push(RuleNote::EveryOperation);
     }
     if scope.syscalls.keys().any(|&arch| arch != Arch::X86_64) {
         notes.push(if has_field(Field::Arch) {
-            Note::Compat
+            RuleNote::Compat
         } else {
-            Note::CompatUnasked
+            RuleNote::CompatUnasked
         });
     }
     let unseen = || {
@@ -281,13 +285,13 @@ fn notes_on_scope(planned: &PlannedRule, scope: &RuleScope, selection: HookSelec
     names.sort_unstable();
     names.dedup();
     if !names.is_empty() {
-        notes.push(Note::NamesFromTask(names));
+        notes.push(RuleNote::NamesFromTask(names));
     }
     if has_field(Field::Perm) && unseen().any(|syscall| syscall.name() == Some("openat2")) {
-        notes.push(Note::FlagsFromTask);
+        notes.push(RuleNote::FlagsFromTask);
     }
     if has_field(Field::SaddrFam) && unseen().next().is_some() {
-        notes.push(Note::FamilyFromTask);
+        notes.push(RuleNote::FamilyFromTask);
     }
     notes
 }

@@ -66,7 +66,7 @@ pub(crate) fn plan_hooks(
     }
     for (operation, planned) in plan.operations(selection.uring_coverage()) {
         hooks.extend(selection.operation_hooks(operation));
-        hooks.extend(selection.denial_hooks(plan, operation.call(), &planned));
+        hooks.extend(selection.denial_hooks(plan, operation.syscall_id(), &planned));
     }
     hooks
 }
@@ -104,7 +104,8 @@ impl HookSelection {
         let mut operations = plan.operations(selection.uring_coverage());
         selection.refused_opens = kernel.internal_hooks.contains(InternalHook::OpenMayOpen)
             && (syscalls.any(|(&syscall, planned)| any_open(syscall, planned))
-                || operations.any(|(operation, planned)| any_open(operation.call(), &planned)));
+                || operations
+                    .any(|(operation, planned)| any_open(operation.syscall_id(), &planned)));
         selection
     }
 
@@ -285,7 +286,7 @@ impl HookSelection {
             return BTreeSet::new();
         };
         let mut hooks: BTreeSet<Hook> = [Hook::UringExit(function)].into();
-        let syscall = operation.call();
+        let syscall = operation.syscall_id();
         if self.sees_objects(syscall) {
             hooks.insert(Hook::UringEnter(function));
             hooks.extend(self.object_hooks(syscall));

@@ -43,9 +43,7 @@ impl KernelProbe {
     /// Fails when the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
     pub fn read() -> libbpf_rs::Result<Self> {
         let btf = Btf::from_vmlinux()?;
-        let guards = Program::GUARDS
-            .iter()
-            .filter_map(|guard| guard.required_function());
+        let guards = Program::guards().filter_map(Program::required_function);
         let internal = InternalHook::ALL.iter().map(|hook| hook.function());
         let wanted: HashSet<&str> = internal.chain(guards).chain([STAT_BY_DESCRIPTOR]).collect();
         let mut found: HashSet<&str> = HashSet::new();
@@ -69,11 +67,7 @@ impl KernelProbe {
         Ok(Self {
             kernel,
             functions,
-            guards: Program::GUARDS
-                .iter()
-                .copied()
-                .filter(is_available)
-                .collect(),
+            guards: Program::guards().filter(is_available).collect(),
             preemption: preemption_facts(&btf),
             tracefs: Tracefs::mount(),
         })

@@ -114,34 +114,19 @@ impl Program {
 
     /// Programs that protect the state of a locked daemon, one per function. [`Program::GuardInit`] gives them
     /// what to protect; [`Program::GuardClaim`] passes the protected state to the next daemon.
-    pub(crate) const GUARDS: &[Self] = &[
-        Self::GuardMap,
-        Self::GuardOpen,
-        Self::GuardCreate,
-        Self::GuardMknod,
-        Self::GuardMkdir,
-        Self::GuardSymlink,
-        Self::GuardLink,
-        Self::GuardUnlink,
-        Self::GuardRename,
-        Self::GuardSetattr,
-        Self::GuardSetxattr,
-        Self::GuardRmxattr,
-        Self::GuardSetAcl,
-        Self::GuardRemoveAcl,
-        Self::GuardIoctl,
-        Self::GuardIoctl32,
-        Self::GuardFileattr,
-        Self::GuardUmount,
-        Self::GuardMount,
-        Self::GuardMovemount,
-        Self::GuardPtrace,
-    ];
+    pub(crate) fn guards() -> impl Iterator<Item = Self> {
+        Self::all().filter(|program| program.is_guard())
+    }
+
+    fn is_guard(self) -> bool {
+        let is_function = !matches!(self, Self::GuardInit | Self::GuardClaim);
+        is_function && self.name().starts_with("guard_")
+    }
 
     /// Whether the program is on a function with every engine. A kernel that refuses it refuses the fentry engine
     /// as well.
     pub(crate) fn needs_functions(self) -> bool {
-        self == Self::AvcSyscall || Self::GUARDS.contains(&self)
+        self == Self::AvcSyscall || self.is_guard()
     }
 
     /// The function of a guard, where some supported kernels lack it.
@@ -205,7 +190,7 @@ mod tests {
     fn required_functions_are_those_of_the_sections() {
         let mut storage = MaybeUninit::uninit();
         let mut open = SyscallSkelBuilder::default().open(&mut storage).unwrap();
-        for &guard in Program::GUARDS {
+        for guard in Program::guards() {
             let Some(function) = guard.required_function() else {
                 continue;
             };

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use audit::ids::Dialect;
-use audit::rule::auditctl::{self, Invocation, Request};
+use audit::rule::auditctl::{self, CliRequest, Invocation};
 use bstr::BString;
 use clap::{Arg, ArgAction};
 use nix::unistd::geteuid;
@@ -191,7 +191,7 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<OwnOptions> {
 fn needs_no_daemon(answer: &Invocation) -> bool {
     let mut requests = answer.requests.iter();
     !answer.requests.is_empty()
-        && requests.all(|request| matches!(request, Request::Usage | Request::Version))
+        && requests.all(|request| matches!(request, CliRequest::Usage | CliRequest::Version))
 }
 
 /// Prints messages on standard error, without the program's name.

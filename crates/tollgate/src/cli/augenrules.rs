@@ -1,7 +1,7 @@
 //! `tollgate augenrules`: merges the rule files of a directory into one.
 //!
 //! [`audit::rule::augenrules`] merges the text; this module reads and writes the files. The messages are
-//! those of `augenrules`.
+//! those of `augenrules`. With `--load` the running daemon then reads its rule files again.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
@@ -10,17 +10,23 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use audit::ids::Dialect;
 use audit::rule::augenrules;
 
-use crate::messages::{self, Exit};
+use crate::cli::status;
+use crate::control;
+use crate::control::client::Client;
+use crate::control::protocol::{Answer, Request};
+use crate::messages::{self, Exit, info};
 
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   Check whether /etc/audit/audit.rules is up to date:
-    tollgate augenrules --check";
+    tollgate augenrules --check
+  Merge the rule files, and load them into the running daemon:
+    tollgate augenrules --load";
 
 /// Arguments of `tollgate augenrules`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +34,15 @@ pub(crate) struct Args {
     /// Only report whether the merged file would change
     #[arg(long)]
     check: bool,
+    /// Have the running daemon load its rule files, also if the merged file does not change
+    ///
+    /// The daemon reads auditd.conf(5), the plugins and all rule files of its configuration again, as on SIGHUP. The
+    /// exit status is 0 if they are in force, and 1 if one of them is refused: then the old rules stay in force.
+    #[arg(long, conflicts_with = "check")]
+    load: bool,
+    /// Connect to the daemon at SOCKET
+    #[arg(long, value_name = "SOCKET", default_value = control::SOCKET)]
+    control: PathBuf,
     /// Merge the files of DIRECTORY whose names end in `.rules`
     #[arg(long, value_name = "DIRECTORY", default_value = "/etc/audit/rules.d")]
     rules: PathBuf,
@@ -45,13 +60,13 @@ enum Outcome {
     NoDirectory,
     NoChange,
     WouldChange,
-    Written,
+    Updated,
 }
 
-/// Merges the files, and writes the result if it differs from the output file.
+/// Merges the files, writes the result if it differs from the output file, and has it loaded with `--load`.
 ///
 /// # Errors
-/// When a file cannot be read or written.
+/// When a file cannot be read or written, or the rules are not in force.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rules = args.rules.display();
     let (message, exit) = match merge(args)? {
@@ -61,11 +76,40 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "Rules have changed and should be updated".to_owned(),
             Exit::Success,
         ),
-        Outcome::Written => return Ok(Exit::Success.into()),
+        Outcome::Updated => (String::new(), Exit::Success),
     };
+    if !message.is_empty() {
+        print(&message)?;
+    }
+    if !args.load {
+        return Ok(exit.into());
+    }
+    // Without a rules directory the rule files are written by hand.
+    load(&args.control)?;
+    Ok(Exit::Success.into())
+}
+
+/// Has the daemon read its rule files again.
+fn load(control: &Path) -> anyhow::Result<()> {
+    let mut client =
+        Client::connect(control).map_err(|error| status::connect_error(control, error))?;
+    match client.ask(Request::Reload)? {
+        Answer::Done => {
+            info("the rules are in force");
+            Ok(())
+        }
+        Answer::Refused(refusal) => bail!(
+            "the rules are refused, the old ones stay in force: {}; check rule files with `tollgate check`, \
+             configuration files with `tollgate config check`",
+            refusal.reason
+        ),
+        _ => bail!("invalid reply from the daemon"),
+    }
+}
+
+fn print(message: &str) -> anyhow::Result<()> {
     let written = writeln!(io::stdout().lock(), "augenrules: {message}");
-    messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
-    Ok(exit.into())
+    messages::ignore_broken_pipe(written).context("cannot write to standard output")
 }
 
 fn merge(args: &Args) -> anyhow::Result<Outcome> {
@@ -93,7 +137,7 @@ fn merge(args: &Args) -> anyhow::Result<Outcome> {
     }
     write(&args.output, before.as_deref(), &merged)
         .with_context(|| format!("cannot write `{shown}`"))?;
-    Ok(Outcome::Written)
+    Ok(Outcome::Updated)
 }
 
 /// Reads the rule files of a directory, in the order in which they are merged. Hidden files are skipped.
@@ -149,6 +193,8 @@ mod tests {
     fn args(directory: &Path, check: bool) -> Args {
         Args {
             check,
+            load: false,
+            control: control::SOCKET.into(),
             rules: directory.join("rules.d"),
             output: directory.join("audit.rules"),
             compat: "4".to_owned(),
@@ -172,7 +218,7 @@ mod tests {
         }
         assert_eq!(go(true), Outcome::WouldChange);
         assert!(!at("audit.rules").exists());
-        assert_eq!(go(false), Outcome::Written);
+        assert_eq!(go(false), Outcome::Updated);
         let text = fs::read_to_string(at("audit.rules")).unwrap();
         let rest = text.split_once('\n').unwrap().1;
         assert_eq!(rest, "-D\n\n\n-w /a -p w\n-w /b -p w\n-e 2\n");
@@ -185,7 +231,7 @@ mod tests {
         assert!(!at("audit.rules.prev").exists() && !at("audit.rules.new").exists());
 
         fs::write(at("rules.d/11-c.rules"), "-i\n").unwrap();
-        assert_eq!(go(false), Outcome::Written);
+        assert_eq!(go(false), Outcome::Updated);
         assert_eq!(fs::read_to_string(at("audit.rules.prev")).unwrap(), text);
     }
 }

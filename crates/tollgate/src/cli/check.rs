@@ -1,7 +1,6 @@
-//! `tollgate check`: what is wrong with rule files, or probably not what was meant.
+//! `tollgate check`: reports errors in rule files, and valid rules that probably do not do what was meant.
 //!
-//! The parser finds what is wrong with a line; [`audit::plan::lint`] finds what is wrong with rules
-//! beside each other. Both are shown the same way.
+//! The parser checks single lines; [`audit::plan::lint`] checks rules together. Their findings have one format.
 
 mod sarif;
 
@@ -141,14 +140,14 @@ fn summary(loaded: &RuleFiles) -> String {
     )
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     files: Vec<FileReport<'a>>,
     rules: usize,
     warnings: usize,
     errors: usize,
-    /// Whether the rules without error may be put into force.
+    /// Whether the rules can be loaded.
     may_load: bool,
 }
 
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_looked_at_together_over_all_files() {
+    fn rules_of_all_files_are_linted_together() {
         let files = [
             "-a never,exit -F arch=b64 -S acct\n",
             "# x\n-w /x -p w -k x\n\
@@ -268,20 +267,20 @@ mod tests {
         assert!(explain("shadowed").is_ok() && explain("all").is_ok());
         let error = explain("frobnicate").map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("`frobnicate`"), "{error}");
-        // What is made here is explained there.
+        // Findings of this crate are explained in `audit`.
         let file = RuleFile::parse("a.rules".into(), b"-b 8192\n".to_vec());
         assert!(diagnostic_codes::explain(file.source.diagnostics[0].code).is_some());
     }
 
     #[test]
-    fn the_summary_counts_rules_and_findings() {
+    fn summary_counts_rules_and_findings() {
         assert_eq!(summary(&loaded("-D\n")), "0 rules, 0 warnings, 0 errors");
         let text = "-w /x -p w\n-w /y* -p w\n-x\n-a always,task\n";
         assert_eq!(summary(&loaded(text)), "3 rules, 1 warning, 1 error");
     }
 
     #[test]
-    fn json_holds_every_finding_with_its_place() {
+    fn json_has_every_finding_with_its_position() {
         let mut out = Vec::new();
         json(&loaded("-w /x -p w\n-a always,exit -F foo=1\n"), &mut out).unwrap();
         let found: serde_json::Value = serde_json::from_slice(&out).unwrap();

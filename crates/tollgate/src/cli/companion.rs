@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_list_what_is_there() {
+    fn unknown_name_lists_installed_companions() {
         let directory = example();
         let command = clap::Command::new("tollgate").subcommand(clap::Command::new("check"));
         let message = unknown("chekc", &command, directory.path());

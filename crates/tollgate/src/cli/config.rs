@@ -6,13 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use audit::conf::auditd::{OverflowAction, Settings};
-use audit::conf::plugin::{Plugin, Program};
-use audit::rule::Severity;
-use bstr::ByteSlice as _;
+use audit::conf::plugin::{Plugin, PluginProgram};
+use audit::rule::{Diagnostic, Severity};
+use bstr::{BString, ByteSlice as _};
 
-use crate::config::{self, plugins};
+use crate::config::{self, ConfigFile, TollgateToml, plugins, tollgate_toml};
 use crate::messages::SourceText;
 use crate::messages::{self, Exit};
+use crate::rule_files::keys;
 
 /// Examples of the help and the manual page.
 const EXAMPLES: &str = "\
@@ -62,7 +63,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut errors = 0;
     for path in &files {
         let file = if path.extension().is_some_and(|end| end == "toml") {
-            let read = config::read_tollgate_toml(path)?;
+            let mut read = config::read_tollgate_toml(path)?;
+            let findings = unused_keys(&read);
+            read.file.diagnostics.extend(findings);
             print(&read.file, "")?;
             read.file
         } else if is_plugin_file(path) {
@@ -88,6 +91,35 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         0 => Exit::Success.into(),
         _ => Exit::Failure.into(),
     })
+}
+
+/// Finds keys of `[on_loss] deny` that no rule has, in the rule files that the daemon would read.
+fn unused_keys(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
+    let settings = &read.settings;
+    let deny: Vec<BString> = settings
+        .on_loss
+        .deny
+        .iter()
+        .cloned()
+        .map(BString::from)
+        .collect();
+    if deny.is_empty() {
+        return Vec::new();
+    }
+    let files = settings.rules.clone().unwrap_or_else(|| {
+        let installed = PathBuf::from(config::AUDIT_RULES);
+        Some(installed)
+            .filter(|path| config::exists(path))
+            .into_iter()
+            .collect()
+    });
+    // Errors in rule files are those of `tollgate check`.
+    let unused = keys::unused_in(&deny, &files).unwrap_or_default();
+    let finding = |key: &BString| {
+        let (message, key) = (keys::unused_key(key), key.to_string());
+        tollgate_toml::denied_key_finding(&read.file.bytes, &key, message)
+    };
+    unused.into_iter().map(finding).collect()
 }
 
 /// Returns the files that the daemon reads by default.
@@ -154,9 +186,9 @@ fn plugin_summary(settings: &Plugin) -> String {
         "not active"
     };
     match &settings.program {
-        Program::File(path) if path.is_empty() => format!("; {active}"),
-        Program::File(path) => format!("; {active}, runs {path}"),
-        Program::Socket => format!("; {active}, a socket of the daemon"),
+        PluginProgram::File(path) if path.is_empty() => format!("; {active}"),
+        PluginProgram::File(path) => format!("; {active}, runs {path}"),
+        PluginProgram::Socket => format!("; {active}, a socket of the daemon"),
     }
 }
 
@@ -197,9 +229,9 @@ mod tests {
         let mut fed = Plugin::default();
         assert_eq!(plugin_summary(&fed), "; not active");
         fed.active = true;
-        fed.program = Program::File("/sbin/x".into());
+        fed.program = PluginProgram::File("/sbin/x".into());
         assert_eq!(plugin_summary(&fed), "; active, runs /sbin/x");
-        fed.program = Program::Socket;
+        fed.program = PluginProgram::Socket;
         assert_eq!(plugin_summary(&fed), "; active, a socket of the daemon");
         assert!(is_plugin_file(Path::new("/x/plugins.d/a.conf")));
     }

@@ -89,9 +89,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// Has the daemon write what it has seen, if there is one that answers: its log may be what is read.
+/// Asks the daemon, if one answers, to write pending events: its log may be converted.
 fn flush(control: &Path) {
-    // Without a daemon, or for somebody who may not ask it, logs are read as they are.
+    // Without a daemon, or without permission, logs are read as they are.
     let Ok(mut client) = Client::connect(control) else {
         return;
     };

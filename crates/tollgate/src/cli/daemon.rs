@@ -1,24 +1,25 @@
 //! `tollgate daemon`: audits this machine.
 
 use std::io::{self, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anstream::ColorChoice;
 use anyhow::Context as _;
 use bstr::BString;
-use nix::unistd::setsid;
+use nix::unistd::{geteuid, setsid};
 
 use crate::config;
 use crate::config::TollgateToml;
 use crate::config::capture::CaptureOptions;
 use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode, PinsSetting};
 use crate::control;
-use crate::daemon::{self, ControlSocket, DaemonConfig, LogSource, RuleSource};
-use crate::messages::{self, Exit, warn};
+use crate::daemon::last_good::{self, LastGoodFile};
+use crate::daemon::{self, ControlSocket, DaemonConfig, LogSource, RefusedFile, RuleSource};
+use crate::messages::{self, Exit, info, warn};
 use crate::pipeline::handover::{DEFAULT_PIN_DIRECTORY, PinPolicy};
-use crate::rule_files;
+use crate::rule_files::{self, Refused};
 use crate::sinks::Accounts;
 use crate::sinks::console::{Console, Interpret};
 
@@ -100,6 +101,12 @@ pub(crate) struct Args {
     /// Pin nothing: auditing ends with the daemon
     #[arg(long)]
     no_pins: bool,
+    /// Keep the last good rules in DIRECTORY [default: /var/lib/tollgate; none with --rules, --log or --config]
+    ///
+    /// If rule files or settings have errors at a start, the daemon starts with those that were last loaded without
+    /// error. See WRONG FILES in tollgate-daemon(8).
+    #[arg(long, value_name = "DIRECTORY")]
+    state: Option<PathBuf>,
     /// Stay in the foreground
     ///
     /// Without this option and --print, the command returns when auditing has started.
@@ -120,10 +127,11 @@ pub(crate) struct Args {
     detached: bool,
 }
 
-/// Default of `--rules`.
-const RULES: &str = "/etc/audit/audit.rules";
 /// Default of `--delay`.
 const DELAY_MS: u64 = 10;
+
+const NOT_ROOT: &str = "the daemon must be run by root: it loads BPF programs (CAP_BPF, CAP_PERFMON) and attaches \
+                        them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)";
 
 /// What a detached daemon writes to its parent when auditing has started.
 const READY: &[u8] = b"ready\n";
@@ -133,6 +141,11 @@ const READY: &[u8] = b"ready\n";
 /// # Errors
 /// Why the daemon cannot start, or stopped.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // Before anything is read: other users may be unable to read the configuration.
+    if !geteuid().is_root() {
+        info(NOT_ROOT);
+        return Ok(Exit::NotRoot.into());
+    }
     match run_or_detach(args) {
         Err(error) if error.is::<config::FileError>() => {
             messages::print_error(&error);
@@ -160,7 +173,8 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         None
     };
     let detached = args.detached;
-    let Some(file) = settings(args, rule_files::NOTHING_ATTACHED)? else {
+    let last_good = last_good_file(args);
+    let Some((file, refused)) = settings_or_last_good(args, last_good.as_ref())? else {
         return Ok(Exit::Config.into());
     };
     let rules = rule_source(args, &file);
@@ -177,6 +191,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         },
         path: args.log.clone(),
     };
+    let last_good = last_good.map(|good| good.with_auditd_conf(log.conf.clone()));
     daemon::run(DaemonConfig {
         rules,
         control: match &args.control {
@@ -212,7 +227,51 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }),
         reload_rules: Box::new(move || reread_rules(&same_args, &started_with)),
+        last_good,
+        refused,
     })
+}
+
+/// Where the last good rules are kept. `None` for a trial, which has rules, a log or settings of its own, unless it is
+/// told where to keep them.
+fn last_good_file(args: &Args) -> Option<LastGoodFile> {
+    let is_trial = !args.rules.is_empty() || args.log.is_some() || args.config.is_some();
+    let directory = match &args.state {
+        Some(directory) => directory,
+        None if is_trial => return None,
+        None => Path::new(last_good::DIRECTORY),
+    };
+    Some(LastGoodFile::new(directory, configuration(args)))
+}
+
+/// Reads the configuration file, or takes the last good one if it has errors. `None` if there is none, which has been
+/// reported.
+///
+/// # Errors
+/// The file cannot be read, and there is no last good one.
+fn settings_or_last_good(
+    args: &Args,
+    last_good: Option<&LastGoodFile>,
+) -> anyhow::Result<Option<(TollgateToml, Vec<RefusedFile>)>> {
+    let consequence = match last_good {
+        Some(_) => "the configuration is refused",
+        None => rule_files::NOTHING_ATTACHED,
+    };
+    let refused = match settings(args, consequence) {
+        Ok(Ok(file)) => return Ok(Some((file, Vec::new()))),
+        Ok(Err(Refused(reason))) => Ok(reason),
+        Err(error) => Err(error),
+    };
+    let good = last_good.and_then(LastGoodFile::read);
+    let text = good.and_then(|good| good.tollgate_toml());
+    let Some(file) = text.and_then(|text| TollgateToml::parse(&text)) else {
+        return refused.map(|_reported| None);
+    };
+    let reason = refused.unwrap_or_else(|error| format!("{error:#}"));
+    warn(&format!(
+        "starting with the last good tollgate.toml: {reason}; correct it, then run `systemctl restart tollgate`"
+    ));
+    Ok(Some((file, vec![RefusedFile::Configuration(reason)])))
 }
 
 /// Returns the rule files and how to load them. Options override the configuration file.
@@ -235,15 +294,15 @@ fn rule_source(args: &Args, file: &TollgateToml) -> RuleSource {
 }
 
 /// Reads the configuration file again and returns the rule files and how to load them. Warns about changes that
-/// need a restart. Returns `None` if the file has errors, after printing them.
-fn reread_rules(args: &Args, started_with: &TollgateToml) -> Option<RuleSource> {
-    let now = match settings(args, rule_files::RULES_UNCHANGED) {
-        Ok(now) => now?,
-        Err(error) => {
-            warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
-            return None;
-        }
-    };
+/// need a restart.
+///
+/// # Errors
+/// The file has errors, which have been printed.
+fn reread_rules(args: &Args, started_with: &TollgateToml) -> Result<RuleSource, Refused> {
+    let now = settings(args, rule_files::RULES_UNCHANGED).unwrap_or_else(|error| {
+        warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
+        Err(Refused(format!("{error:#}")))
+    })?;
     let same = TollgateToml {
         rules: now.rules.clone(),
         partial: now.partial,
@@ -256,13 +315,13 @@ fn reread_rules(args: &Args, started_with: &TollgateToml) -> Option<RuleSource> 
              restart of the daemon",
         );
     }
-    Some(rule_source(args, &now))
+    Ok(rule_source(args, &now))
 }
 
 /// Returns the default rule file. It may be missing if there is a control socket, because rules can be added
 /// through it.
 fn default_rules(args: &Args) -> Vec<PathBuf> {
-    let path = PathBuf::from(RULES);
+    let path = PathBuf::from(config::AUDIT_RULES);
     if args.no_control || path.exists() {
         vec![path]
     } else {
@@ -280,7 +339,7 @@ const fn default_kernel_messages(log: &LogSource) -> KernelRecordsMode {
     }
 }
 
-/// Returns where BPF objects are pinned. By default, a daemon with `--log` alone pins nothing: it is a trial.
+/// Returns where BPF objects are pinned. By default, a daemon with `--log` alone pins nothing.
 fn pin_policy(args: &Args, setting: Option<PinsSetting>, log: &LogSource) -> PinPolicy {
     match (&args.pins, setting) {
         _ if args.no_pins => PinPolicy::No,
@@ -292,23 +351,30 @@ fn pin_policy(args: &Args, setting: Option<PinsSetting>, log: &LogSource) -> Pin
     }
 }
 
-/// Reads the configuration file. Returns `None` if it has errors, after printing them and `consequence`.
-fn settings(args: &Args, consequence: &str) -> anyhow::Result<Option<TollgateToml>> {
-    let path = match &args.config {
-        Some(path) => path.clone(),
-        None if config::exists(config::TOLLGATE_TOML.as_ref()) => config::TOLLGATE_TOML.into(),
-        None => return Ok(Some(TollgateToml::default())),
+/// Path of the configuration file, if there is one.
+fn configuration(args: &Args) -> Option<PathBuf> {
+    args.config.clone().or_else(|| {
+        let installed = PathBuf::from(config::TOLLGATE_TOML);
+        config::exists(&installed).then_some(installed)
+    })
+}
+
+/// Reads the configuration file. `Err` inside if it has errors, after printing them and `consequence`.
+fn settings(args: &Args, consequence: &str) -> anyhow::Result<Result<TollgateToml, Refused>> {
+    let Some(path) = configuration(args) else {
+        return Ok(Ok(TollgateToml::default()));
     };
     let read = config::read_tollgate_toml(&path)?;
     messages::print_findings(&read.file);
-    Ok(if read.is_valid() {
-        Some(read.settings)
-    } else {
-        warn(&format!(
-            "{consequence}: `{}` contains errors",
-            path.display()
-        ));
-        None
+    Ok(match read.file.errors() {
+        None => Ok(read.settings),
+        Some(errors) => {
+            warn(&format!(
+                "{consequence}: `{}` contains errors",
+                path.display()
+            ));
+            Err(Refused(errors))
+        }
     })
 }
 

@@ -1,7 +1,6 @@
 //! `tollgate explain`: shows the syscalls, hooks and cost of rules.
 //!
-//! The model is [`engine::explain`]; what it looks like on a terminal is in [`text`], for
-//! scripts in [`json`].
+//! [`engine::explain`] makes the explanation; [`text`] and [`json`] render it.
 
 mod json;
 mod text;
@@ -107,7 +106,7 @@ impl Explained {
                     .map(|found| (source, found)),
             );
         }
-        let plan = Planner::here(Vec::new()).plan(list.into_rules());
+        let plan = Planner::for_this_machine(Vec::new()).plan(list.into_rules());
         let explanation = explain(&plan, engine, kernel);
         Self {
             files: paths,

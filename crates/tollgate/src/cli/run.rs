@@ -298,7 +298,7 @@ impl Sinks {
         })
     }
 
-    fn start(self, exclude: ExcludeList) -> Result<RunningPipeline> {
+    fn start(self, exclude: ExcludeList) -> Result<RunningSinks> {
         let log = match self.log {
             None => None,
             Some(Destination::Stdout) => Some(SinkQueue::start("tlg-log", |text: &[u8]| {
@@ -323,7 +323,7 @@ impl Sinks {
                 Some((queue, console))
             }
         };
-        Ok(RunningPipeline {
+        Ok(RunningSinks {
             log,
             json: self.json,
             exclude,
@@ -333,7 +333,7 @@ impl Sinks {
 }
 
 /// Destinations of events while the command runs.
-struct RunningPipeline {
+struct RunningSinks {
     log: Option<SinkQueue>,
     json: bool,
     /// Records that are not written; does not apply to JSON.
@@ -341,7 +341,7 @@ struct RunningPipeline {
     view: Option<(SinkQueue, Console)>,
 }
 
-impl RunningPipeline {
+impl RunningSinks {
     fn finish(self) -> SinkCounters {
         SinkCounters {
             log: self.log.map(SinkQueue::finish),
@@ -350,7 +350,7 @@ impl RunningPipeline {
     }
 }
 
-impl Observer for RunningPipeline {
+impl Observer for RunningSinks {
     fn on_event(&mut self, event: &Event<'_>) {
         if let Some(log) = &self.log {
             log.append(|text| {

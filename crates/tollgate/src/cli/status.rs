@@ -1,5 +1,7 @@
 //! `tollgate status`: prints the state and counters of the running daemon.
 
+mod leftover;
+
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,9 +13,11 @@ use crossbeam_channel::after;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::protocol::{
-    Answer, Counts, JsonCounts, KernelMessages, LogSuspension, Request, RuleCounts, Run, Status,
+    Answer, Counts, JsonCounts, KernelAuditStatus, KernelRecordStatus, LogSuspension, RefusedFiles,
+    Request, RuleCounts, Run, Status,
 };
-use crate::messages;
+use crate::messages::{self, Exit};
+use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
 
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\
@@ -29,6 +33,9 @@ pub(crate) struct Args {
     /// Connect to the daemon at SOCKET
     #[arg(long, value_name = "SOCKET", default_value = control::SOCKET)]
     control: PathBuf,
+    /// If no daemon listens, look for programs that are still attached in DIRECTORY
+    #[arg(long, value_name = "DIRECTORY", default_value = DEFAULT_PIN_DIRECTORY)]
+    pins: PathBuf,
     /// Print all facts as JSON
     #[arg(long)]
     json: bool,
@@ -47,7 +54,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     loop {
         // A new connection each time: the daemon closes idle connections.
-        let status = request_status(&args.control)?;
+        let status = request_status(args)?;
         let mut out = io::stdout().lock();
         let written = match (args.json, args.watch) {
             (true, None) => serde_json::to_writer_pretty(&mut out, &status)
@@ -67,13 +74,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Some(seconds) if !is_closed => {
                 let _now = after(Duration::from_secs(seconds)).recv();
             }
-            _ => return Ok(ExitCode::SUCCESS),
+            Some(_) => return Ok(ExitCode::SUCCESS),
+            None if is_degraded(&status) => return Ok(Exit::Degraded.into()),
+            None => return Ok(ExitCode::SUCCESS),
         }
     }
 }
 
-fn request_status(control: &Path) -> anyhow::Result<Box<Status>> {
-    let mut client = Client::connect(control).map_err(|error| connect_error(control, error))?;
+fn request_status(args: &Args) -> anyhow::Result<Box<Status>> {
+    let control = &args.control;
+    let mut client = Client::connect(control).map_err(|error| {
+        if is_absent(&error) {
+            leftover::report(&args.pins);
+        }
+        connect_error(control, error)
+    })?;
     match client.ask(Request::Status)? {
         Answer::Status(status) => Ok(status),
         Answer::Refused(refusal) => bail!("the daemon refused the request: {}", refusal.reason),
@@ -81,8 +96,16 @@ fn request_status(control: &Path) -> anyhow::Result<Box<Status>> {
     }
 }
 
+/// Whether no daemon listens.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
+}
+
 /// Returns the error of a connection, with advice.
-fn connect_error(control: &Path, error: io::Error) -> anyhow::Error {
+pub(super) fn connect_error(control: &Path, error: io::Error) -> anyhow::Error {
     let shown = control.display();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => anyhow!(
@@ -120,12 +143,14 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         hooks,
         absent,
         log,
+        refused,
         suspended,
         pins,
         confinement,
         counts,
         by_rule,
         kernel_messages,
+        kernel_audit,
         json,
         plugins,
         runs,
@@ -159,6 +184,9 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
             "absent",
             format!("not in this kernel: {}", absent.join(", ")),
         )?;
+    }
+    for (name, value) in refused.iter().flat_map(refused_files) {
+        line(name, value)?;
     }
     line("log", log.to_string())?;
     if let Some(suspended) = suspended {
@@ -196,10 +224,14 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         line("incomplete", format!("{count} {part}"))?;
     }
     if *blind_seconds != 0 {
-        line("blind", format!("for {} in all", duration(*blind_seconds)))?;
+        let disabled = duration(*blind_seconds);
+        line("disabled", format!("hooks, for {disabled} in total"))?;
     }
     if let Some(messages) = kernel_messages {
         line("messages", kernel_counts(messages))?;
+    }
+    for (name, value) in kernel_audit.iter().flat_map(active_kernel_audit) {
+        line(name, value)?;
     }
     if let Some(JsonCounts { written, left_out }) = json {
         line("JSON", format!("{written} written, {left_out} left out"))?;
@@ -219,6 +251,45 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
+/// Whether auditing is not as configured: older rules or settings are in force, or the log is not written.
+fn is_degraded(status: &Status) -> bool {
+    status.refused.is_some() || status.suspended.is_some()
+}
+
+/// Lines about refused files: why, what is in force, and what to type.
+fn refused_files(refused: &RefusedFiles) -> [(&'static str, String); 3] {
+    let reason = messages::escape_control(&refused.reason);
+    let in_force = match refused.last_good {
+        Some(loaded) => format!(
+            "the last good rules and settings, loaded from files at {}",
+            messages::utc(loaded)
+        ),
+        None => "the rules and settings before the reload".to_owned(),
+    };
+    [
+        (
+            "REFUSED",
+            format!("for {}: {reason}", duration(refused.seconds)),
+        ),
+        ("", format!("in force: {in_force}")),
+        (
+            "",
+            "correct the file, then run `tollgate augenrules --load`".to_owned(),
+        ),
+    ]
+}
+
+/// Lines about rules of other programs in the kernel's own audit.
+fn active_kernel_audit(kernel: &KernelAuditStatus) -> Vec<(&'static str, String)> {
+    if !kernel.slows_syscalls {
+        return Vec::new();
+    }
+    let rules = kernel.rules;
+    let state = format!("its own audit is also active, {rules} rules: it slows every syscall");
+    let advice = "load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`";
+    vec![("kernel", state), ("", advice.to_owned())]
+}
+
 /// Why and for how long nothing is written to the log.
 fn suspension(suspended: &LogSuspension) -> String {
     let LogSuspension {
@@ -236,8 +307,8 @@ fn suspension(suspended: &LogSuspension) -> String {
 }
 
 /// Formats the counters of the kernel's records; losses only if there are any.
-fn kernel_counts(messages: &KernelMessages) -> String {
-    let KernelMessages {
+fn kernel_counts(messages: &KernelRecordStatus) -> String {
+    let KernelRecordStatus {
         reader,
         received,
         excluded,
@@ -305,6 +376,12 @@ mod tests {
             hooks: vec!["syscalls:sys_exit_rmdir".into()],
             absent: vec!["uselib".into()],
             log: JsonBytes::new(b"/var/log/\x1b[m"),
+            refused: Some(RefusedFiles {
+                reason: "/r:3: unknown syscall `opne`".into(),
+                since: 1_800_000_000,
+                seconds: 60,
+                last_good: Some(1_700_000_000),
+            }),
             suspended: Some(LogSuspension {
                 setting: "disk_full_action".into(),
                 reason: "no space left for the log".into(),
@@ -317,7 +394,7 @@ mod tests {
                 capabilities: vec!["bpf".into(), "chown".into()],
                 bounding: true,
                 no_new_privileges: true,
-                landlock: "whole, V7".into(),
+                landlock: "fully enforced, V7".into(),
                 writable: vec!["/var/log/audit".into()],
             },
             counts: Counts {
@@ -325,7 +402,7 @@ mod tests {
                 delivered: 8,
                 written: 7,
                 lost: [("ring full".to_owned(), 2)].into(),
-                incomplete: [("path cut".to_owned(), 1)].into(),
+                incomplete: [("path truncated".to_owned(), 1)].into(),
                 blind_seconds: 5,
             },
             by_rule: vec![
@@ -339,12 +416,17 @@ mod tests {
                     ..RuleCounts::default()
                 },
             ],
-            kernel_messages: Some(KernelMessages {
+            kernel_messages: Some(KernelRecordStatus {
                 reader: "registered".into(),
                 received: 4,
                 written: 3,
                 lost: 9,
-                ..KernelMessages::default()
+                ..KernelRecordStatus::default()
+            }),
+            kernel_audit: Some(KernelAuditStatus {
+                rules: 12,
+                slows_syscalls: true,
+                ..KernelAuditStatus::default()
             }),
             json: Some(JsonCounts {
                 written: 2,
@@ -368,17 +450,22 @@ mod tests {
              rules       2, naming 3 syscalls\n\
              denied      syscalls of 1 rules while they cannot be recorded\n\
              absent      not in this kernel: uselib\n\
+             REFUSED     for 1 min 0 s: /r:3: unknown syscall `opne`\n            \
+             in force: the last good rules and settings, loaded from files at 2023-11-14T22:13:20Z\n            \
+             correct the file, then run `tollgate augenrules --load`\n\
              log         /var/log/\\u{1b}[m\n\
              suspended   for 1 min 1 s, 3 events not written: disk_full_action: no space left for the log\n            \
              `tollgate auditctl --signal resume` resumes\n\
              pinned      /p\n\
-             confined    capabilities bpf chown, no new privileges, Landlock whole, V7: \
+             confined    capabilities bpf chown, no new privileges, Landlock fully enforced, V7: \
              writes below /var/log/audit only\n\
              events      10 matched, 8 delivered, 7 written\n\
              lost        2\n            2 ring full\n            2 of -a always,exit -S rmdir\n\
-             incomplete  1 path cut\n\
-             blind       for 5 s in all\n\
+             incomplete  1 path truncated\n\
+             disabled    hooks, for 5 s in total\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
+             kernel      its own audit is also active, 12 rules: it slows every syscall\n            \
+             load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`\n\
              JSON        2 written, 1 left out\n\
              plugin      3 lost by a.conf\n\
              runs        10 of 420 ns: sys_exit_tp\n"
@@ -386,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn duration_has_the_two_largest_units() {
         for (seconds, text) in [
             (0, "0 s"),
             (61, "1 min 1 s"),

@@ -1,12 +1,13 @@
-//! `tollgate unpin`: removes BPF objects left by a stopped daemon.
+//! `tollgate unpin`: removes what a stopped daemon has left: BPF objects, and changes of the kernel's audit.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use engine::{PinDirectory, PinnedState, read_lock_note};
 use nix::unistd::geteuid;
 
+use crate::daemon;
 use crate::messages::{Exit, info, warn};
 use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
 
@@ -27,6 +28,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         warn("`tollgate unpin` must be run by root: it removes BPF objects");
         return Ok(Exit::NotRoot.into());
     }
+    // Unless a running daemon uses it.
+    daemon::repair_kernel_audit().context("cannot restore the kernel's audit")?;
     let pins = PinDirectory::open(&args.directory)?;
     let shown = args.directory.display();
     let locked = read_lock_note(&args.directory);

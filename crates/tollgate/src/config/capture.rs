@@ -20,28 +20,28 @@ pub(crate) struct CaptureOptions {
 
 impl CaptureOptions {
     /// Returns the settings of `other` that differ from these, in the syntax of `tollgate.toml`.
-    pub(crate) fn others(self, other: Self) -> Vec<String> {
-        let mut others = Vec::new();
+    pub(crate) fn differences(self, other: Self) -> Vec<String> {
+        let mut differences = Vec::new();
         if other.engine != self.engine {
-            others.push(format!("engine = \"{}\"", other.engine.name()));
+            differences.push(format!("engine = \"{}\"", other.engine.name()));
         }
         if other.uring != self.uring {
-            others.push(format!("io_uring = {}", other.uring));
+            differences.push(format!("io_uring = {}", other.uring));
         }
         if other.kernel_messages != self.kernel_messages {
             let name = other.kernel_messages.name();
-            others.push(format!("kernel_messages = \"{name}\""));
+            differences.push(format!("kernel_messages = \"{name}\""));
         }
         match (self.context, other.context) {
             (false, true) => {
-                others.push("facts that only [json] has, such as paths of objects".to_owned());
+                differences.push("facts that only [json] has, such as paths of objects".to_owned());
             }
             (true, false) => {
-                others.push("no facts that only [json] has".to_owned());
+                differences.push("no facts that only [json] has".to_owned());
             }
             _ => {}
         }
-        others
+        differences
     }
 }
 
@@ -59,22 +59,22 @@ pub(crate) mod tests {
 
     #[test]
     fn different_settings_are_listed() {
-        assert!(USUAL.others(USUAL).is_empty());
+        assert!(USUAL.differences(USUAL).is_empty());
         let other = CaptureOptions {
             engine: EngineChoice::Tracepoint,
             uring: false,
             context: true,
             kernel_messages: KernelRecordsMode::Multicast,
         };
-        let others = USUAL.others(other).join("; ");
+        let differences = USUAL.differences(other).join("; ");
         for word in [
             "\"tracepoint\"",
             "io_uring = false",
             "\"multicast\"",
             "[json]",
         ] {
-            assert!(others.contains(word), "{others}");
+            assert!(differences.contains(word), "{differences}");
         }
-        assert_eq!(other.others(USUAL).len(), 4);
+        assert_eq!(other.differences(USUAL).len(), 4);
     }
 }

@@ -148,6 +148,14 @@ impl KernelRecordsMode {
     }
 }
 
+impl TollgateToml {
+    /// Parses a text that was valid before. `None` if it has errors.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let (settings, diagnostics) = parse(text);
+        diagnostics.is_empty().then_some(settings)
+    }
+}
+
 impl TryFrom<u64> for DelayMs {
     type Error = String;
 
@@ -184,6 +192,21 @@ pub(super) fn parse(bytes: &[u8]) -> (TollgateToml, Vec<Diagnostic>) {
             (TollgateToml::default(), vec![found])
         }
     }
+}
+
+/// The finding about a key of `[on_loss] deny`.
+pub(crate) fn denied_key_finding(bytes: &[u8], key: &str, message: String) -> Diagnostic {
+    let section = bytes.find(b"deny").unwrap_or(0);
+    let quoted = ["\"", "'"].map(|quote| format!("{quote}{key}{quote}"));
+    let at = quoted.iter().find_map(|quoted| {
+        let rest = bytes.get(section..)?;
+        let start = section + rest.find(quoted.as_bytes())?;
+        Some(start..start + quoted.len())
+    });
+    let advice = "correct the key, or add `-k` with it to the rules that are to deny";
+    let mut found = diagnostic(bytes, at.unwrap_or(section..section), message, advice);
+    found.code = "unused-key";
+    found
 }
 
 fn diagnostic(bytes: &[u8], span: Range<usize>, message: String, advice: &str) -> Diagnostic {

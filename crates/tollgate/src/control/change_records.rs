@@ -9,6 +9,7 @@ use audit::record::quote;
 use audit::rule::Rule;
 use bstr::{BString, ByteSlice as _};
 use nix::sys::signalfd::siginfo;
+use nix::unistd::{getpid, getuid};
 
 use crate::control::server::Peer;
 
@@ -32,6 +33,14 @@ impl Requester {
             auid: number("loginuid").unwrap_or(Auid::UNSET.0),
             ses: number("sessionid").unwrap_or(u32::MAX),
         }
+    }
+
+    /// This process.
+    pub(crate) fn this() -> Self {
+        Self::from_peer(Peer {
+            pid: getpid().as_raw(),
+            uid: getuid().as_raw(),
+        })
     }
 
     /// Identity of the sender of a signal.

@@ -122,13 +122,13 @@ impl LockFile {
 
     /// Parses a lock note or file. `None` if it is of another boot.
     fn of(&self, text: &[u8], shown: &str) -> anyhow::Result<Option<LockedState>> {
-        let kept: LockFileContent = serde_json::from_slice(text).with_context(|| {
+        let content: LockFileContent = serde_json::from_slice(text).with_context(|| {
             format!(
                 "{shown} has the state that `-e 2` locked, but cannot be read; start the tollgate \
                  program that wrote it, or reboot"
             )
         })?;
-        Ok((kept.boot_id == self.boot).then_some(kept.locked))
+        Ok((content.boot_id == self.boot).then_some(content.locked))
     }
 
     /// Writes the state to the file and returns the text of the lock note. Without a control socket there is no file:
@@ -137,11 +137,11 @@ impl LockFile {
     /// # Errors
     /// The file cannot be written. The old file remains.
     pub(crate) fn write(&self, locked: &LockedState) -> anyhow::Result<Vec<u8>> {
-        let kept = LockFileContent {
+        let content = LockFileContent {
             boot_id: self.boot.clone(),
             locked: locked.clone(),
         };
-        let text = serde_json::to_vec(&kept).context("cannot encode JSON")?;
+        let text = serde_json::to_vec(&content).context("cannot encode JSON")?;
         let Some(path) = &self.path else {
             return Ok(text);
         };
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_locked_holds_in_this_boot_only() {
+    fn locked_state_is_valid_in_this_boot_only() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("control");
         let file = LockFile::locate(Some(&socket), None).unwrap();
@@ -238,7 +238,7 @@ mod tests {
 
     /// A note of a daemon that did not store the log settings.
     #[test]
-    fn a_note_of_an_older_daemon_is_read() {
+    fn lock_file_of_an_older_daemon_is_read() {
         let file = LockFile::locate(None, None).unwrap();
         let text = String::from_utf8(file.write(&locked()).unwrap()).unwrap();
         let log = r#""log":{"path":"/log","conf":null},"#;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_ours_is_no_way_round() {
+    fn foreign_lock_file_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let file = LockFile::locate(Some(&directory.path().join("control")), None).unwrap();
         fs::write(directory.path().join(FILE_NAME), "{").unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_leaves_no_trace() {
+    fn failed_write_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = LockFile::locate(Some(&directory.path().join("control")), None).unwrap();
         let place = directory.path().join(FILE_NAME);
@@ -283,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_control_socket_nothing_is_kept() {
+    fn no_lock_file_is_written_without_a_control_socket() {
         let file = LockFile::locate(None, None).unwrap();
         file.write(&locked()).unwrap();
         assert_eq!(file.read().unwrap(), None);
     }
 
     #[test]
-    fn what_is_pinned_says_it_before_the_file() {
+    fn pinned_lock_note_precedes_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("control");
         let file = LockFile::locate(Some(&socket), None).unwrap();

@@ -58,6 +58,8 @@ pub(crate) enum Request {
     ResetBacklogWait,
     /// Answer when every event matched so far is in the log.
     Flush,
+    /// Read auditd.conf, the plugins and the rule files again, as `SIGHUP` does, and answer when they are in force.
+    Reload,
 }
 
 /// One step of a change.
@@ -131,7 +133,8 @@ pub(crate) enum StepOutcome {
     /// A rule was added or deleted.
     Done,
     /// Rules were deleted; this many remain.
-    Left(u64),
+    #[serde(rename = "left")]
+    Remaining(u64),
     /// A setting was changed; these are the settings now.
     Set(Box<AuditSettings>),
     /// The step was refused.
@@ -197,6 +200,8 @@ pub(crate) struct Status {
     pub(crate) absent: Vec<String>,
     /// Path of the log file.
     pub(crate) log: JsonBytes,
+    /// Rule or configuration files that were refused; `None` if all are in force.
+    pub(crate) refused: Option<RefusedFiles>,
     /// Why nothing is written to the log; `None` while it is written.
     pub(crate) suspended: Option<LogSuspension>,
     /// Directory where BPF objects are pinned for the next daemon.
@@ -206,7 +211,9 @@ pub(crate) struct Status {
     /// Counters of each rule that matched at least once.
     pub(crate) by_rule: Vec<RuleCounts>,
     /// Counters of the kernel's own audit records, if the daemon reads them.
-    pub(crate) kernel_messages: Option<KernelMessages>,
+    pub(crate) kernel_messages: Option<KernelRecordStatus>,
+    /// The kernel's own audit; `None` if it cannot be asked.
+    pub(crate) kernel_audit: Option<KernelAuditStatus>,
     /// Counters of the JSON log, if there is one.
     pub(crate) json: Option<JsonCounts>,
     /// Events lost per plugin, by the name of its file in `plugins.d`.
@@ -227,7 +234,7 @@ pub(crate) struct RuleCounts {
 
 /// Records of the kernel's own audit since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KernelMessages {
+pub(crate) struct KernelRecordStatus {
     /// `registered`: the daemon is the kernel's audit daemon; `listening`: it reads the multicast group beside
     /// another audit daemon.
     pub(crate) reader: String,
@@ -247,6 +254,18 @@ pub(crate) struct KernelMessages {
     pub(crate) lost: u64,
     /// Records waiting in the kernel.
     pub(crate) backlog: u32,
+}
+
+/// State of the kernel's own audit, which other programs may have enabled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KernelAuditStatus {
+    pub(crate) enabled: bool,
+    /// Loaded rules, without `-a never,task`.
+    pub(crate) rules: u64,
+    /// Whether the rule `-a never,task` is loaded.
+    pub(crate) never_task: bool,
+    /// Whether tasks enter the kernel's audit at every syscall.
+    pub(crate) slows_syscalls: bool,
 }
 
 /// Counters of the JSON log.
@@ -273,6 +292,25 @@ pub(crate) struct LogSuspension {
     pub(crate) seconds: u64,
     /// Events not written since then.
     pub(crate) events: u64,
+}
+
+/// Rule or configuration files that were refused: older rules or settings are in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RefusedFiles {
+    /// The first error.
+    pub(crate) reason: String,
+    /// When they were refused, at the start or at a reload.
+    ///
+    /// # Units
+    /// Seconds since 1970.
+    pub(crate) since: u64,
+    /// How long ago that was.
+    pub(crate) seconds: u64,
+    /// When the rules or settings in force were loaded from files, if the daemon started with the last good ones.
+    ///
+    /// # Units
+    /// Seconds since 1970.
+    pub(crate) last_good: Option<u64>,
 }
 
 /// Run count and total run time of a BPF program.
@@ -397,6 +435,7 @@ mod tests {
             },
             Request::Message(JsonBytes::new(b"hello \xff")),
             Request::Flush,
+            Request::Reload,
         ] {
             let call = Envelope {
                 version: VERSION,

@@ -173,7 +173,7 @@ fn parse_field(name: &str) -> Result<Field, String> {
 mod tests {
     use audit::ids::Dialect;
     use audit::rule::Command;
-    use audit::rule::auditctl::{Request, arguments};
+    use audit::rule::auditctl::{CliRequest, arguments};
 
     use super::*;
     use crate::host::ThisMachine;
@@ -182,13 +182,13 @@ mod tests {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let answer = arguments(&words, Dialect::V4, &ThisMachine);
         match answer.requests.as_slice() {
-            [Request::Command(Command::Add { rule, .. })] => rule.clone(),
+            [CliRequest::Command(Command::Add { rule, .. })] => rule.clone(),
             _ => panic!("{line}: {:?}", answer.messages),
         }
     }
 
     #[test]
-    fn rules_come_back_as_they_went() {
+    fn rules_round_trip() {
         for line in [
             "-a always,exit -F arch=b64 -S openat,2040 -F auid>=1000 -F auid!=unset -k a -k b",
             "-w /etc/passwd -p wa -k x",
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_named() {
+    fn malformed_rules_are_refused_with_the_reason() {
         let sound = serde_json::to_string(&RuleJson::new(&rule("-w /x -p wa -k k"))).unwrap();
         for (part, other, why) in [
             ("\"exit\"", "\"frob\"", "no list `frob`"),

@@ -7,6 +7,7 @@ mod apply;
 mod change;
 mod immutable;
 mod plan_size;
+mod refused_files;
 mod reload;
 mod reset;
 
@@ -41,13 +42,6 @@ const SOCKET_SOURCE: usize = usize::MAX;
 /// # Source
 /// `AUDIT_MESSAGE_TEXT_MAX` in `include/uapi/linux/audit.h`, Linux 6.12.
 const MESSAGE_LIMIT_BYTES: usize = 8560;
-/// Default backlog wait time, and the maximum as a multiple of it.
-///
-/// # Source
-/// `AUDIT_BACKLOG_WAIT_TIME` in `kernel/audit.c`, Linux 6.12.
-const DEFAULT_WAIT_SECONDS: u32 = 60;
-const MAX_WAIT_FACTOR: u32 = 10;
-
 /// `-e 0`: nothing is recorded.
 const DISABLED: u8 = 0;
 /// `-e 1`.
@@ -57,7 +51,9 @@ const IMMUTABLE: u8 = 2;
 
 use change::Change;
 use plan_size::{PlanSize, count};
+use refused_files::RefusedAt;
 pub(crate) use reload::initial_settings;
+use reload::max_backlog_wait;
 
 /// The number of loaded rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +129,7 @@ pub(crate) struct RuleStore {
     /// Capture options, constant while the daemon runs.
     capture: CaptureOptions,
     lock: LockFile,
+    refused: Option<RefusedAt>,
     /// Number of rules added over the socket: each has a number instead of a line.
     last_number: u32,
     /// Maximum backlog wait time in ticks.
@@ -160,6 +157,7 @@ impl RuleStore {
             plan_size: PlanSize::default(),
             capture,
             lock,
+            refused: None,
             last_number: 0,
             max_backlog_wait: max_backlog_wait(tick_hz),
             lost_at_reset: 0,
@@ -187,8 +185,8 @@ impl RuleStore {
         };
         let key = |text: &JsonBytes| text.bytes().context("the lock file has an invalid key");
         let deny: anyhow::Result<_> = locked.deny.iter().map(key).collect();
-        let (planner, kept) = (Planner::here(deny?), (locked.capture, lock));
-        let mut store = Self::new(rules, settings, planner, tick_hz, kept);
+        let planner = Planner::for_this_machine(deny?);
+        let mut store = Self::new(rules, settings, planner, tick_hz, (locked.capture, lock));
         store.last_number = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
         Ok(store)
     }
@@ -251,6 +249,8 @@ impl RuleStore {
             Request::Trim => done(self.reapply(change_records::trim(&author()), pipeline)),
             Request::ResetLost => done(self.reset_lost(&author(), pipeline)),
             Request::ResetBacklogWait => done(self.reset_backlog_wait(&author(), pipeline)),
+            // The event loop has the files.
+            Request::Reload => Answer::Refused(Refusal::errno(Errno::EOPNOTSUPP)),
             Request::Flush => done(pipeline.flush().map(|()| Answer::Done)),
         }
     }
@@ -307,6 +307,7 @@ impl RuleStore {
             rules: count(self.state.rules.rules().len()),
             calls: self.plan_size.calls,
             denying: self.plan_size.denying,
+            refused: self.refused_files(),
             ..Status::default()
         };
         // Without the feature the kernel has no such line.
@@ -462,10 +463,6 @@ fn plan(state: &State) -> Plan {
 
 fn compiled(state: &State) -> Plan {
     state.planner.plan(state.rules.clone().into_rules())
-}
-
-const fn max_backlog_wait(tick_hz: u32) -> u32 {
-    (MAX_WAIT_FACTOR * DEFAULT_WAIT_SECONDS).saturating_mul(tick_hz)
 }
 
 /// Converts an error to a refusal with `EIO`.

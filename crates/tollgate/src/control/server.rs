@@ -247,7 +247,7 @@ impl Connection {
         };
         // In tests the daemon is not root.
         if peer.uid != 0 && peer.uid != geteuid().as_raw() {
-            connection.answer(&Answer::Unanswered("only root may ask".into()));
+            connection.answer(&Answer::Unanswered("only root may send requests".into()));
             connection.write();
             return None;
         }
@@ -387,7 +387,7 @@ fn remove_stale_socket(path: &Path) -> anyhow::Result<()> {
             return Err(error).with_context(|| format!("cannot inspect `{shown}`"));
         }
         Ok(about) if !about.file_type().is_socket() => {
-            bail!("`{shown}` exists and is no socket: remove it, or choose another path")
+            bail!("`{shown}` exists and is not a socket: remove it, or choose another path")
         }
         Ok(_) => {}
     }

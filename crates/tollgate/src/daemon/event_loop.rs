@@ -12,12 +12,16 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 
 use crate::control::change_records::Requester;
+use crate::control::protocol::{Answer, Refusal, Request};
 use crate::control::rule_store::RuleStore;
-use crate::control::server::Server;
+use crate::control::server::{Peer, Server};
+use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::log_controller::LogController;
 use crate::daemon::pipeline_handle::PipelineHandle;
-use crate::daemon::start::{RuleSource, rules};
+use crate::daemon::start::{ReloadRules, fallback, rules};
 use crate::daemon::systemd::ServiceManager;
+use crate::rule_files::Refused;
+use crate::sinks::audit_log::SignalSender;
 
 /// Signal numbers, as `ssi_signo` of `signalfd_siginfo` has them.
 const HANGUP: u32 = Signal::SIGHUP as u32;
@@ -29,13 +33,15 @@ pub(super) struct EventLoop {
     /// Readable when the pipeline has ended.
     pub(super) ended: Arc<EventFd>,
     pub(super) server: Option<Server>,
-    pub(super) reload_rules: Box<dyn Fn() -> Option<RuleSource>>,
+    pub(super) reload_rules: ReloadRules,
     pub(super) store: RuleStore,
     pub(super) pipeline: PipelineHandle,
     pub(super) log_controller: LogController,
     pub(super) manager: ServiceManager,
     /// Status text for the service manager.
     pub(super) status: String,
+    /// The last good rules of this daemon; `None` for a trial.
+    pub(super) last_good: Option<LastGoodFile>,
 }
 
 impl EventLoop {
@@ -59,11 +65,8 @@ impl EventLoop {
                 Some(signal) if signal.ssi_signo == HANGUP => {
                     // Read the sender's audit IDs at once: the process may end at any time.
                     let author = Requester::from_signal(&signal);
-                    self.manager.reloading();
-                    self.log_controller.handle_signal(&signal);
-                    let source = (self.reload_rules)();
-                    rules::reload(source, author, &mut self.store, &mut self.pipeline);
-                    self.manager.ready(&self.status);
+                    // Every failure has been reported.
+                    let _outcome = self.reload(author);
                 }
                 Some(signal) if self.log_controller.handle_signal(&signal) => {}
                 // Locked programs stay attached: the next daemon continues.
@@ -72,12 +75,47 @@ impl EventLoop {
                 None => {}
             }
             self.pipeline.set_log_path(self.log_controller.log());
-            if let Some(server) = &mut self.server {
-                server.serve(&mut |peer, request| {
-                    self.store.handle(peer, request, &mut self.pipeline)
-                });
+            if let Some(mut server) = self.server.take() {
+                server.serve(&mut |peer, request| self.answer(peer, request));
+                self.server = Some(server);
             }
         }
+    }
+
+    /// Handles a request.
+    fn answer(&mut self, peer: Peer, request: Request) -> Answer {
+        if request != Request::Reload {
+            return self.store.handle(peer, request, &mut self.pipeline);
+        }
+        match self.reload(Requester::from_peer(peer)) {
+            Ok(()) => Answer::Done,
+            Err(Refused(reason)) => Answer::Refused(Refusal::with_reason(Errno::EINVAL, reason)),
+        }
+    }
+
+    /// Reads auditd.conf, the plugins and the rules again, and tells the service manager.
+    fn reload(&mut self, author: Requester) -> Result<(), Refused> {
+        self.manager.reloading();
+        let Requester { peer, .. } = author;
+        let sender = SignalSender::of(peer.pid.cast_unsigned(), peer.uid);
+        let log = self.log_controller.reload(sender);
+        let source = (self.reload_rules)();
+        let rules = rules::reload(source, author, &mut self.store, &mut self.pipeline);
+        let outcome = rules.and_then(|files| log.map(|()| files));
+        match &outcome {
+            Ok(files) => {
+                self.store.clear_refused_files();
+                if let Some(file) = &self.last_good {
+                    file.save(files, &self.store);
+                }
+            }
+            // The files do not matter until the next boot.
+            Err(_) if self.store.is_locked() => {}
+            Err(Refused(reason)) => self.store.set_refused_files(reason.clone(), None),
+        }
+        self.manager
+            .ready(&fallback::status_text(&self.status, &self.store));
+        outcome.map(drop)
     }
 
     /// Waits for a signal, the end of the pipeline or a client, at most `longest`.

@@ -9,6 +9,7 @@
 //! read the multicast group. [`saved_state`] stores the previous settings, also for the daemon after one that was
 //! killed.
 
+mod monitor;
 mod saved_state;
 
 use std::io;
@@ -17,12 +18,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
+use netlink::{AuditSocket, AuditSummary, KernelAuditSettings, RecordStream};
 use nix::errno::Errno;
 
 use crate::config::tollgate_toml::KernelRecordsMode;
-use crate::control::protocol::KernelMessages;
-use crate::messages::info;
+use crate::control::protocol::KernelRecordStatus;
+use crate::messages::{info, warn};
+pub(super) use monitor::KernelAuditMonitor;
 use saved_state::{PreviousSettings, SavedStateFile};
 
 /// File with the previous settings. There is one kernel audit per machine.
@@ -164,7 +166,7 @@ impl KernelAudit {
                 .add_never_task()
                 .context("cannot load `-a never,task`, which keeps new tasks free of the kernel's syscall auditing")?;
         }
-        self.set(AuditSettings {
+        self.set(KernelAuditSettings {
             enabled: ON,
             backlog_limit: status.settings.backlog_limit.max(BACKLOG_LIMIT),
             // No task waits for a reader.
@@ -186,10 +188,29 @@ impl KernelAudit {
         if settings.enabled == enabled {
             return Ok(());
         }
-        self.set(AuditSettings {
+        self.set(KernelAuditSettings {
             enabled,
             ..settings
         })
+    }
+
+    /// Loads `-a never,task` again if another program has deleted it while the kernel's audit is enabled for records:
+    /// without it every syscall of a new task is slower.
+    pub(super) fn repair_never_task(&self, state: &AuditSummary) {
+        let is_ours = self.registered.as_ref().is_some_and(|to| to.ours);
+        if !is_ours || state.never_task || !state.enabled || state.rules != 0 {
+            return;
+        }
+        match self.control.add_never_task() {
+            Ok(()) => warn(
+                "another program has deleted the rule `-a never,task` of the kernel's audit; loaded it again; tasks \
+                 started in between stay slower until they end",
+            ),
+            Err(error) => warn(&format!(
+                "another program has deleted the rule `-a never,task` of the kernel's audit, so new tasks are slower; \
+                 cannot load it again: {error}"
+            )),
+        }
     }
 
     /// When [`KernelAudit::poll`] is due.
@@ -221,7 +242,7 @@ impl KernelAudit {
     }
 
     /// Leaves the settings to the next daemon, which finds the previous ones in the file.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn keep_for_next_daemon(&mut self) {
         if let Some(registered) = &mut self.registered
             && std::mem::take(&mut registered.ours)
         {
@@ -243,7 +264,7 @@ impl KernelAudit {
     }
 
     /// Fills in the kernel's counters.
-    pub(super) fn fill_status(&self, messages: &mut KernelMessages) {
+    pub(super) fn fill_status(&self, messages: &mut KernelRecordStatus) {
         let how = if self.registered.is_some() {
             "registered"
         } else {
@@ -254,14 +275,14 @@ impl KernelAudit {
         messages.backlog = self.control.status().map_or(0, |status| status.backlog);
     }
 
-    fn settings(&self) -> anyhow::Result<AuditSettings> {
+    fn settings(&self) -> anyhow::Result<KernelAuditSettings> {
         let status = self.control.status();
         Ok(status
             .context("cannot read the status of the kernel's audit")?
             .settings)
     }
 
-    fn set(&self, settings: AuditSettings) -> anyhow::Result<()> {
+    fn set(&self, settings: KernelAuditSettings) -> anyhow::Result<()> {
         self.control
             .set_settings(&settings)
             .context("cannot change the kernel's audit")
@@ -291,7 +312,7 @@ impl Drop for KernelAudit {
 ///
 /// # Errors
 /// The status cannot be read.
-fn repair() -> anyhow::Result<()> {
+pub(crate) fn repair() -> anyhow::Result<()> {
     let path = Path::new(SAVED_STATE_PATH);
     if !path.exists() {
         return Ok(());
@@ -314,7 +335,7 @@ fn restore(control: &AuditSocket, saved: &mut SavedStateFile) {
         return;
     };
     let restored = control.status().and_then(|status| {
-        control.set_settings(&AuditSettings {
+        control.set_settings(&KernelAuditSettings {
             enabled: before.enabled,
             backlog_limit: before.backlog_limit,
             backlog_wait_time: before.backlog_wait_time,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
+use audit::rule::Severity;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use netlink::AuditSummary;
 use nix::fcntl::OFlag;
@@ -15,8 +16,10 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::siginfo;
 
 use crate::config;
+use crate::host::ThisMachine;
 use crate::messages::{self, warn};
 use crate::pipeline::log_thread::{LOG_THREAD_TIMEOUT, LogCommand, LogCommandSender};
+use crate::rule_files::Refused;
 use crate::sinks::audit_log::{LogConfig, SignalSender};
 
 /// State file that `auditd` writes at SIGCONT and scripts read.
@@ -43,37 +46,60 @@ pub(crate) struct LogController {
     log: PathBuf,
 }
 
+/// Outcome of new settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Configured {
+    /// They are active, or none were requested.
+    Done,
+    /// The old settings stay active.
+    Refused,
+    /// The log thread has not answered.
+    Pending,
+}
+
 impl LogSource {
     /// Whether there is no `auditd.conf`.
     pub(crate) const fn is_plain(&self) -> bool {
         self.conf.is_none() && self.path.is_some()
     }
 
-    /// Reads the log's settings. `None` if `auditd.conf` is wrong, which has been reported.
+    /// Reads the log's settings. `Err` inside if `auditd.conf` has errors, which have been reported.
     ///
     /// # Errors
     /// The configuration cannot be read, or the node name it asks for is not available.
-    pub(crate) fn log_config(&self) -> anyhow::Result<Option<LogConfig>> {
+    pub(crate) fn log_config(&self) -> anyhow::Result<Result<LogConfig, Refused>> {
         let conf = match (&self.conf, &self.path) {
             (Some(conf), _) => {
                 let read = config::read_auditd(conf)?;
                 messages::print_findings(&read.file);
-                if !read.is_valid() {
-                    return Ok(None);
+                if let Some(errors) = read.file.errors() {
+                    return Ok(Err(Refused(errors)));
                 }
                 read.settings
             }
-            (None, Some(path)) => return Ok(Some(LogConfig::plain(path.clone()))),
+            (None, Some(path)) => return Ok(Ok(LogConfig::plain(path.clone()))),
             (None, None) => auditd::Settings::default(),
         };
-        LogConfig::configured(conf, self.path.clone()).map(Some)
+        LogConfig::configured(conf, self.path.clone()).map(Ok)
     }
 
-    /// Checks that `auditd` does not write to the same log.
+    /// The log's settings in the text of an `auditd.conf`. `None` if it has errors.
+    pub(crate) fn parse(&self, text: &[u8]) -> Option<LogConfig> {
+        let (conf, diagnostics) = auditd::parse(text, &ThisMachine);
+        let has_errors = diagnostics
+            .iter()
+            .any(|finding| finding.severity == Severity::Error);
+        let log_config = LogConfig::configured(conf, self.path.clone());
+        log_config.ok().filter(|_| !has_errors)
+    }
+
+    /// Checks that neither another daemon nor `auditd` writes to the same log.
     ///
     /// # Errors
-    /// `auditd` runs.
-    pub(crate) fn ensure_no_other_writer(&self) -> anyhow::Result<()> {
+    /// Another one does.
+    pub(crate) fn ensure_no_other_writer(&self, log_config: &LogConfig) -> anyhow::Result<()> {
+        // Before anything is changed; the log is locked when it is opened.
+        drop(log_config.lock()?);
         if self.path.is_some() {
             return Ok(());
         }
@@ -96,7 +122,7 @@ impl LogController {
         log_config: &LogConfig,
         commands: LogCommandSender,
     ) -> Self {
-        let mut tend = Self {
+        let mut log_controller = Self {
             source,
             commands,
             pending: None,
@@ -104,8 +130,8 @@ impl LogController {
             due: Instant::now(),
             log: PathBuf::new(),
         };
-        tend.use_config(log_config);
-        tend
+        log_controller.use_config(log_config);
+        log_controller
     }
 
     /// Time until [`LogController::poll`] is due.
@@ -121,7 +147,7 @@ impl LogController {
 
     /// Handles what is due.
     pub(crate) fn poll(&mut self) {
-        self.await_configuration(Duration::ZERO);
+        let _outcome = self.await_configuration(Duration::ZERO);
         if let Some(report_period) = self.report_period
             && self.due <= Instant::now()
         {
@@ -131,14 +157,13 @@ impl LogController {
     }
 
     /// Handles a signal for the log. Returns whether the daemon continues.
-    pub(crate) fn handle_signal(&mut self, handle_signal: &siginfo) -> bool {
-        let sender = SignalSender::of(handle_signal.ssi_pid, handle_signal.ssi_uid);
-        let number = i32::try_from(handle_signal.ssi_signo).unwrap_or_default();
+    pub(crate) fn handle_signal(&mut self, signal: &siginfo) -> bool {
+        let sender = SignalSender::of(signal.ssi_pid, signal.ssi_uid);
+        let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
             Ok(Signal::SIGUSR1) => self.send(LogCommand::Rotate(sender), "the log is not rotated"),
             Ok(Signal::SIGUSR2) => self.send(LogCommand::Resume(sender), "logging is not resumed"),
             Ok(Signal::SIGCONT) => self.report(),
-            Ok(Signal::SIGHUP) => self.configure(sender),
             _ => {
                 self.commands.send(LogCommand::End(sender));
                 return false;
@@ -147,51 +172,70 @@ impl LogController {
         true
     }
 
-    fn send(&self, order: LogCommand, failure: &str) {
-        if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
+    fn send(&self, command: LogCommand, failure: &str) {
+        if !self.commands.send_within(command, LOG_THREAD_TIMEOUT) {
             warn(&format!("the log thread is busy: {failure}"));
         }
     }
 
-    fn configure(&mut self, sender: SignalSender) {
+    /// Reads `auditd.conf` and the plugins again. A failure has been reported.
+    ///
+    /// # Errors
+    /// The old settings stay active: why.
+    pub(crate) fn reload(&mut self, sender: SignalSender) -> Result<(), Refused> {
+        const BUSY: &str = "the log thread is busy: auditd.conf is not reloaded; repeat the reload";
+        let busy = || {
+            warn(BUSY);
+            Refused(BUSY.to_owned())
+        };
         if self.source.conf.is_none() {
-            return;
+            return Ok(());
         }
-        if !self.await_configuration(LOG_THREAD_TIMEOUT) {
-            return warn("the log thread is busy: auditd.conf is not reloaded; repeat SIGHUP");
+        if self.await_configuration(LOG_THREAD_TIMEOUT) == Configured::Pending {
+            return Err(busy());
         }
         let log_config = self.source.log_config().unwrap_or_else(|error| {
             warn(&format!(
                 "auditd.conf is not reloaded, the old settings stay active: {error:#}"
             ));
-            None
+            Err(Refused(format!("{error:#}")))
         });
         let (commands, from) = bounded(1);
-        let order = LogCommand::Configure(log_config.clone().map(Box::new), sender, commands);
-        if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
-            return warn("the log thread is busy: auditd.conf is not reloaded; repeat SIGHUP");
+        let wanted = log_config.clone().ok().map(Box::new);
+        let command = LogCommand::Configure(wanted, sender, commands);
+        if !self.commands.send_within(command, LOG_THREAD_TIMEOUT) {
+            return Err(busy());
         }
-        self.pending = log_config.map(|log_config| (log_config, from));
-        if !self.await_configuration(LOG_THREAD_TIMEOUT) {
-            warn("the log thread is busy: it will apply auditd.conf later");
+        self.pending = Some((log_config?, from));
+        match self.await_configuration(LOG_THREAD_TIMEOUT) {
+            Configured::Done => Ok(()),
+            Configured::Refused => Err(Refused(
+                "the log is not reconfigured as auditd.conf says: the journal has the reason"
+                    .to_owned(),
+            )),
+            Configured::Pending => {
+                warn("the log thread is busy: it will apply auditd.conf later");
+                Ok(())
+            }
         }
     }
 
-    /// Switches to the requested settings once they are active, after at most `patience`. Returns whether the answer
-    /// has arrived.
-    fn await_configuration(&mut self, patience: Duration) -> bool {
+    /// Switches to the requested settings once they are active, after at most `patience`.
+    fn await_configuration(&mut self, patience: Duration) -> Configured {
         let Some((log_config, from)) = self.pending.take() else {
-            return true;
+            return Configured::Done;
         };
         match from.recv_timeout(patience) {
-            Ok(true) => self.use_config(&log_config),
+            Ok(true) => {
+                self.use_config(&log_config);
+                Configured::Done
+            }
             Err(RecvTimeoutError::Timeout) => {
                 self.pending = Some((log_config, from));
-                return false;
+                Configured::Pending
             }
-            Ok(false) | Err(RecvTimeoutError::Disconnected) => {}
+            Ok(false) | Err(RecvTimeoutError::Disconnected) => Configured::Refused,
         }
-        true
     }
 
     fn use_config(&mut self, log_config: &LogConfig) {

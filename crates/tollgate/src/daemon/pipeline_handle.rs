@@ -1,9 +1,10 @@
 //! The main thread's handle of the running pipeline: commands and status.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, ensure};
 use audit::ids::MsgType;
@@ -11,11 +12,11 @@ use audit::plan::Plan;
 use engine::{AttachedHooks, EngineKind, ProgramRuns, Truncation};
 
 use crate::control::protocol::{
-    AuditSettings, Confinement, Counts, JsonCounts, KernelMessages, LogSuspension, RuleCounts, Run,
-    Status,
+    AuditSettings, Confinement, Counts, JsonCounts, KernelAuditStatus, KernelRecordStatus,
+    LogSuspension, RuleCounts, Run, Status,
 };
 use crate::control::rule_store::PipelineControl;
-use crate::daemon::kernel_audit::KernelAudit;
+use crate::daemon::kernel_audit::{KernelAudit, KernelAuditMonitor};
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 use crate::pipeline::heartbeat::seconds;
@@ -29,7 +30,7 @@ use crate::pipeline::ring_commands::{
 use crate::pipeline::ring_thread::RingStats;
 use crate::pipeline::{RunningPipeline, StartReport};
 use crate::sinks::audit_log::LockedLogSettings;
-use crate::sinks::queue::{self as outlet, QueueStats};
+use crate::sinks::queue::{self as queue, QueueStats};
 
 /// How long the main thread waits for the ring thread in a watchdog check; it serves no client meanwhile.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
@@ -46,6 +47,7 @@ pub(super) struct PipelineHandle {
     paths: DaemonPaths,
     confinement: Confinement,
     kernel_audit: Option<KernelAudit>,
+    monitor: KernelAuditMonitor,
     limits: Arc<Limits>,
     json: Option<QueueStats>,
 }
@@ -70,7 +72,7 @@ impl PipelineHandle {
         started: StartReport,
         paths: DaemonPaths,
         confinement: Confinement,
-        kernel_audit: Option<KernelAudit>,
+        (kernel_audit, monitor): (Option<KernelAudit>, KernelAuditMonitor),
         limits: Arc<Limits>,
     ) -> Self {
         Self {
@@ -82,6 +84,7 @@ impl PipelineHandle {
             paths,
             confinement,
             kernel_audit,
+            monitor,
             limits,
             json: running.json(),
         }
@@ -89,13 +92,40 @@ impl PipelineHandle {
 
     /// Time until [`PipelineHandle::poll`] is due.
     pub(super) fn next_poll(&self) -> Option<Duration> {
-        self.kernel_audit.as_ref().map(KernelAudit::next_poll)
+        let lost = self.kernel_audit.as_ref().map(KernelAudit::next_poll);
+        lost.into_iter().chain([self.monitor.next_poll()]).min()
     }
 
-    /// Polls the kernel's lost counter if due, and records losses.
+    /// Polls the kernel's audit if due: records losses, and reports what other programs have done to it.
     pub(super) fn poll(&mut self) {
+        if self.monitor.next_poll().is_zero() {
+            self.touch_pins();
+            self.check_kernel_audit();
+        }
         if let Some(lost) = self.kernel_audit.as_mut().and_then(KernelAudit::poll) {
             self.record_lost_kernel_records(lost);
+        }
+    }
+
+    /// Checks what other programs have done to the kernel's audit, and repairs what this daemon needs.
+    fn check_kernel_audit(&mut self) -> Option<KernelAuditStatus> {
+        let state = self.monitor.check()?;
+        if let Some(kernel_audit) = &self.kernel_audit {
+            kernel_audit.repair_never_task(&state);
+        }
+        Some(KernelAuditStatus {
+            enabled: state.enabled,
+            rules: u64::try_from(state.rules).unwrap_or(u64::MAX),
+            never_task: state.never_task,
+            slows_syscalls: state.slows_syscalls(),
+        })
+    }
+
+    /// Sets the time of the pin directory: without a daemon it tells `tollgate status` since when nobody reads.
+    pub(super) fn touch_pins(&self) {
+        if let Some(pins) = &self.paths.pins {
+            // Only a message depends on it.
+            let _touched = File::open(pins).and_then(|pins| pins.set_modified(SystemTime::now()));
         }
     }
 
@@ -108,8 +138,9 @@ impl PipelineHandle {
 
     /// Keeps the kernel's audit settings for the next daemon.
     pub(super) fn keep_kernel_audit(&mut self) {
+        self.touch_pins();
         if let Some(kernel_audit) = &mut self.kernel_audit {
-            kernel_audit.leave();
+            kernel_audit.keep_for_next_daemon();
         }
     }
 
@@ -135,7 +166,7 @@ impl PipelineHandle {
         }
     }
 
-    fn kernel_record_status(&self, stats: &RingStats) -> Option<KernelMessages> {
+    fn kernel_record_status(&self, stats: &RingStats) -> Option<KernelRecordStatus> {
         let kernel_audit = self.kernel_audit.as_ref()?;
         let KernelRecordCounts {
             received,
@@ -144,14 +175,14 @@ impl PipelineHandle {
             overruns,
         } = stats.kernel_records;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let mut messages = KernelMessages {
+        let mut messages = KernelRecordStatus {
             received,
             excluded,
             refused,
             overruns,
             written: count(&self.written.messages),
             unwritten: count(&self.written.unwritten_messages),
-            ..KernelMessages::default()
+            ..KernelRecordStatus::default()
         };
         kernel_audit.fill_status(&mut messages);
         Some(messages)
@@ -194,7 +225,7 @@ impl PipelineHandle {
             incomplete: cut
                 .filter_map(|(count, part)| named(count, part.as_str()))
                 .collect(),
-            blind_seconds: seconds(stats.blind),
+            blind_seconds: seconds(stats.disabled_time),
         }
     }
 }
@@ -275,9 +306,10 @@ impl PipelineControl for PipelineHandle {
         status.settings.backlog = stats.backlog(status.counts.written, unwritten);
         status.by_rule = rule_counts(&stats);
         status.kernel_messages = self.kernel_record_status(&stats);
+        status.kernel_audit = self.check_kernel_audit();
         status.plugins = self.written.plugins.lost();
         status.json = self.json.as_ref().map(|json| {
-            let outlet::SinkStats {
+            let queue::SinkStats {
                 events, unwritten, ..
             } = json.read();
             JsonCounts {

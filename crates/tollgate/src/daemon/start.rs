@@ -1,5 +1,6 @@
 //! Start and stop of the daemon. Everything that can fail is checked before anything is attached.
 
+pub(super) mod fallback;
 mod ready_message;
 pub(super) mod rules;
 
@@ -12,12 +13,11 @@ use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use bstr::BString;
 use engine::{EngineOptions, KernelFeatures, KernelProbe, PinDirectory};
-use netlink::{AuditSummary, RecordStream};
+use netlink::RecordStream;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::geteuid;
 
 use crate::config::capture::CaptureOptions;
 use crate::config::{JsonLogConfig, MetricsAddress};
@@ -25,11 +25,12 @@ use crate::control::rule_store::LoadedRules;
 use crate::control::server::{self, Server};
 use crate::daemon::confinement::confine;
 use crate::daemon::event_loop::EventLoop;
-use crate::daemon::kernel_audit::KernelAudit;
+use crate::daemon::kernel_audit::{KernelAudit, KernelAuditMonitor};
+use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::log_controller::{self as log_controller, LogController, LogSource};
 use crate::daemon::pipeline_handle::{DaemonPaths, PipelineHandle};
 use crate::daemon::systemd::ServiceManager;
-use crate::helper::Launcher;
+use crate::helper::HelperClient;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
 use crate::pipeline::handover::{PinPolicy, PinSetup};
@@ -38,17 +39,17 @@ use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
+use crate::rule_files::Refused;
 use crate::sinks::audit_log::{AuditLog, LocalSystem, LogConfig};
 use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::plugins;
+use fallback::{RefusedFile, StartFiles};
 use ready_message::{ReadyMessage, overhead};
 
 /// Detaching takes some 70 ms per hook: above this number it is reported.
 const SLOW_TO_DETACH: usize = 10;
-
-const NOT_ROOT: &str = "the daemon must run as root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)";
 
 /// Configuration of the daemon.
 pub(crate) struct DaemonConfig {
@@ -74,9 +75,16 @@ pub(crate) struct DaemonConfig {
     pub(crate) json: Option<JsonLogConfig>,
     /// Called once, when auditing has started.
     pub(crate) on_ready: Box<dyn FnOnce()>,
-    /// Called at `SIGHUP`: reads the rule source again. `None` if it is invalid, which has been reported.
-    pub(crate) reload_rules: Box<dyn Fn() -> Option<RuleSource>>,
+    /// Called at a reload: reads the rule source again. A refusal has been reported.
+    pub(crate) reload_rules: ReloadRules,
+    /// The last good rules of this daemon; `None` for a trial.
+    pub(crate) last_good: Option<LastGoodFile>,
+    /// Files that were refused: older rules or settings are used instead.
+    pub(crate) refused: Vec<RefusedFile>,
 }
+
+/// Reads the rule source again.
+pub(crate) type ReloadRules = Box<dyn Fn() -> Result<RuleSource, Refused>>;
 
 /// Rule files and their options.
 #[derive(Clone, Debug)]
@@ -106,16 +114,12 @@ pub(crate) enum ControlSocket {
 /// # Errors
 /// The daemon cannot start, or the engine has failed.
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
-    if !geteuid().is_root() {
-        info(NOT_ROOT);
-        return Ok(Exit::NotRoot.into());
-    }
     let server = listen(&settings.control)?;
-    let Some(mut log_config) = settings.log.log_config()? else {
+    let Some(mut log_config) = fallback::log_config(&mut settings)? else {
         warn("nothing is attached: correct the errors above in auditd.conf");
         return Ok(Exit::Config.into());
     };
-    settings.log.ensure_no_other_writer()?;
+    settings.log.ensure_no_other_writer(&log_config)?;
     let pins = settings.pin_policy.open()?;
     let Some(mut store) = rules::open_rule_store(
         &mut settings,
@@ -133,13 +137,13 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
          one, or enable the control socket to load rules later"
     );
     let manager = ServiceManager::from_environment();
-    warn_about_other_auditors();
+    let files = StartFiles::of(&settings);
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
     let opened = PrivilegedResources::open(&settings, &log_config, server.as_ref(), pins.as_ref())?;
-    let with_calls = opened.messages.is_some() && store.planner().has_security_module();
+    let with_syscalls = opened.messages.is_some() && store.planner().has_security_module();
     let engines = settings.capture.engine.kinds();
-    let options = options(&settings, with_calls);
+    let options = options(&settings, with_syscalls);
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_thread, log_commands) = log_thread::log_command_channel();
     let log_controller = LogController::new(settings.log, &log_config, log_thread.clone());
@@ -147,8 +151,8 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let confinement = confine(&engines, &opened.writable)?;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
     let pinning = PinSetup::inspect(pins, log_config.writes().then_some(&log_path))?;
-    let machine = Box::new(LocalSystem::new(opened.launcher.clone()));
-    let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.launcher)?;
+    let machine = Box::new(LocalSystem::new(opened.helper.clone()));
+    let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.helper)?;
     let ended = Arc::new(event_fd()?);
 
     let mut kernel = opened.probe.kernel;
@@ -168,21 +172,24 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         limits: Arc::clone(&limits),
         pinning,
     };
-    let (running, started) = pipeline.start(Arc::clone(&ended))?;
+    let (running, started) = pipeline
+        .start(Arc::clone(&ended))
+        .inspect_err(|error| files.mark_failed(&store, error))?;
     let source = start_kernel_audit(opened.source)?;
     let pinned_in = pinned_in.filter(|_| started.pinned);
     report_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
     drop(priced);
     info(&format!("confined: {confinement}"));
     let status = format!("auditing with engine {}", started.engine.name());
-    let kept = DaemonPaths {
+    let paths = DaemonPaths {
         log: log_path,
         json: json_path,
         pins: pinned_in.clone(),
         log_thread,
     };
     let adopted = started.adopted;
-    let mut handle = PipelineHandle::new(&running, started, kept, confinement, source, limits);
+    let audit = (source, KernelAuditMonitor::start());
+    let mut handle = PipelineHandle::new(&running, started, paths, confinement, audit, limits);
     if let Err(error) = store.begin(&mut handle) {
         // Keep what was attached before.
         finish(
@@ -193,10 +200,11 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         )?;
         return Err(error);
     }
+    files.report(&mut store, &mut handle);
     if let Some(metrics) = opened.metrics {
         metrics.start()?;
     }
-    manager.ready(&status);
+    manager.ready(&fallback::status_text(&status, &store));
     (settings.on_ready)();
 
     let mut event_loop = EventLoop {
@@ -209,6 +217,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         log_controller,
         manager,
         status,
+        last_good: files.last_good,
     };
     let leaves = event_loop.run()?;
     event_loop.manager.stopping();
@@ -266,7 +275,7 @@ struct PrivilegedResources {
     messages: Option<RecordStream>,
     signals: SignalFd,
     probe: KernelProbe,
-    launcher: Option<Launcher>,
+    helper: Option<HelperClient>,
     metrics: Option<Metrics>,
     json: Option<JsonLog>,
     /// Directories that the daemon writes to.
@@ -283,15 +292,15 @@ impl PrivilegedResources {
         let (source, messages) = KernelAudit::open(settings.capture.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
         let opened = Self {
-            writable: writable(log_config, json, server, pins)?,
+            writable: writable(log_config, json, server, pins, settings.last_good.as_ref())?,
             json: json.map(JsonLog::open).transpose()?,
             source,
             messages,
             signals: signals()?,
             // Reading tracepoints needs privileges.
             probe: KernelProbe::read().context("cannot read the features of this kernel")?,
-            launcher: match &log_config.conf {
-                Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
+            helper: match &log_config.conf {
+                Some(_) => Some(HelperClient::start(settings.log.conf.as_deref())?),
                 None => None,
             },
             metrics: metrics(settings.metrics.as_ref(), server)?,
@@ -313,7 +322,7 @@ fn finish(
     }
     let lost_messages = handle.release_kernel_audit();
     match &left_in {
-        Some(_) => running.commands().leave()?,
+        Some(_) => running.commands().leave_pinned()?,
         None => running.commands().stop()?,
     }
     let (mut outcome, detaching) = running.join()?;
@@ -384,6 +393,7 @@ fn writable(
     json: Option<&JsonLogConfig>,
     server: Option<&Server>,
     pins: Option<&PinDirectory>,
+    last_good: Option<&LastGoodFile>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = vec![
         log_controller::state_directory(),
@@ -393,6 +403,7 @@ fn writable(
         LogDirectory::of(&log_config.path)?;
     }
     writable.extend(pins.map(|pins| pins.path().to_owned()));
+    writable.extend(last_good.map(LastGoodFile::directory));
     if let Some(json) = json {
         writable.push(LogDirectory::path_of(&json.file)?);
     }
@@ -414,12 +425,12 @@ fn raise_open_file_limit() {
 }
 
 /// Engine options, with or without syscalls for records of security modules.
-fn options(settings: &DaemonConfig, with_calls: bool) -> EngineOptions {
+fn options(settings: &DaemonConfig, with_syscalls: bool) -> EngineOptions {
     EngineOptions {
         uring: settings.capture.uring,
         context: settings.capture.context,
         allow_loss: settings.allow_loss,
-        avc: with_calls,
+        avc: with_syscalls,
         ..EngineOptions::default()
     }
 }
@@ -443,24 +454,6 @@ fn listen(control: &ControlSocket) -> anyhow::Result<Option<Server>> {
             Ok(None)
         }
         ControlSocket::IfFree(path) => Server::listen(path).map(Some),
-    }
-}
-
-/// Warns if the kernel's own audit slows every syscall.
-fn warn_about_other_auditors() {
-    match AuditSummary::query() {
-        Ok(kernel) if kernel.slows_syscalls() => warn(&format!(
-            "the kernel's own audit is also active ({}, {} rules) and slows every syscall; \
-             `auditctl -D; auditctl -a never,task` exempts tasks started from then on",
-            if kernel.enabled {
-                "enabled"
-            } else {
-                "disabled"
-            },
-            kernel.rules
-        )),
-        // Without the kernel's audit there is nothing to report.
-        Ok(_) | Err(_) => {}
     }
 }
 

@@ -15,7 +15,9 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeVal, TimeValLike as _};
 
 use super::COMMAND;
-use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, ProgramSignal, Request};
+use super::protocol::{
+    HelperAnswer, HelperProgram, HelperRequest, MESSAGE_LIMIT_BYTES, ProgramSignal,
+};
 
 /// Variables of systemd for the daemon, not for the programs that it starts.
 const SERVICE_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
@@ -24,16 +26,16 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Access to the helper. Clones use the same one in turn.
 #[derive(Clone, Debug)]
-pub(crate) struct Launcher(Arc<Mutex<Option<OwnedFd>>>);
+pub(crate) struct HelperClient(Arc<Mutex<Option<OwnedFd>>>);
 
 /// A started program.
 #[derive(Debug)]
 pub(crate) struct LaunchedProgram {
-    launcher: Launcher,
+    helper: HelperClient,
     number: u32,
 }
 
-impl Launcher {
+impl HelperClient {
     /// Starts the helper with the privileges of this process. It ends with the last client.
     ///
     /// # Errors
@@ -74,24 +76,24 @@ impl Launcher {
     /// The helper or the kernel refuses, or the helper has ended.
     pub(crate) fn run(
         &self,
-        program: Program,
+        program: HelperProgram,
     ) -> anyhow::Result<(LaunchedProgram, Option<UnixStream>)> {
-        match self.request(&Request::Start(program))? {
-            (Answer::Started(number), stdin) => {
+        match self.request(&HelperRequest::Start(program))? {
+            (HelperAnswer::Started(number), stdin) => {
                 let launched = LaunchedProgram {
-                    launcher: self.clone(),
+                    helper: self.clone(),
                     number,
                 };
                 Ok((launched, stdin.map(UnixStream::from)))
             }
-            (Answer::Refused(reason), _) => bail!(reason),
+            (HelperAnswer::Refused(reason), _) => bail!(reason),
             (answer, _) => bail!("unexpected answer of the helper: {answer:?}"),
         }
     }
 
     /// Sends a request and waits for the answer. After a timeout the helper is not used again: its answers would
     /// belong to other requests.
-    fn request(&self, request: &Request) -> anyhow::Result<(Answer, Option<OwnedFd>)> {
+    fn request(&self, request: &HelperRequest) -> anyhow::Result<(HelperAnswer, Option<OwnedFd>)> {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = &*socket else {
             bail!("the helper process has ended: restart the daemon");
@@ -120,12 +122,14 @@ impl LaunchedProgram {
     /// Sends a signal. Without effect if the program has ended.
     pub(crate) fn signal(&self, signal: ProgramSignal) {
         // Without a helper the program still sees the end of its input.
-        let _gone = self.launcher.request(&Request::Signal(self.number, signal));
+        let _gone = self
+            .helper
+            .request(&HelperRequest::Signal(self.number, signal));
     }
 
     /// Whether the program has ended. True if the helper cannot tell.
     pub(crate) fn has_ended(&self) -> bool {
-        let asked = self.launcher.request(&Request::HasEnded(self.number));
-        !matches!(asked, Ok((Answer::HasEnded(false), _)))
+        let asked = self.helper.request(&HelperRequest::HasEnded(self.number));
+        !matches!(asked, Ok((HelperAnswer::HasEnded(false), _)))
     }
 }

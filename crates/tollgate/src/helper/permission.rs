@@ -9,7 +9,7 @@ use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, Settings};
 use audit::conf::plugin::{self, is_plugin};
 use bstr::{BStr, BString, ByteSlice as _};
 
-use super::protocol::{Program, Runlevel};
+use super::protocol::{HelperProgram, Runlevel};
 use crate::config::plugins;
 use crate::host::SENDMAIL;
 use crate::json_bytes::JsonBytes;
@@ -30,10 +30,13 @@ pub(super) struct PermittedCommand {
 ///
 /// # Errors
 /// The configuration does not name it, or a user other than root could have replaced it.
-pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<PermittedCommand> {
+pub(super) fn permit(
+    program: &HelperProgram,
+    settings: &Settings,
+) -> anyhow::Result<PermittedCommand> {
     match program {
-        Program::Plugin { file, path, args } => plugin(file, path, args, settings),
-        Program::Action(program) => {
+        HelperProgram::Plugin { file, path, args } => plugin(file, path, args, settings),
+        HelperProgram::Action(program) => {
             let program = bytes(program)?;
             ensure!(
                 programs(settings).any(|named| *named == program),
@@ -45,7 +48,7 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
                 stdin: String::new(),
             })
         }
-        Program::Mail { subject, text } => {
+        HelperProgram::Mail { subject, text } => {
             ensure!(
                 actions(settings).contains(&&Action::Email),
                 "no action of auditd.conf is `email`; send SIGHUP to the daemon after changing auditd.conf"
@@ -60,7 +63,7 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
                 ),
             })
         }
-        Program::Init(level) => {
+        HelperProgram::Init(level) => {
             let (argument, action, overflow) = match level {
                 Runlevel::Single => ("1", Action::Single, OverflowAction::Single),
                 Runlevel::Halt => ("0", Action::Halt, OverflowAction::Halt),
@@ -87,12 +90,12 @@ fn plugin(
     // Also prevents path traversal: a file name has no slash, and its only dot is that of `.conf`.
     ensure!(
         is_plugin(file.as_bytes()) && !file.contains('/'),
-        "`{file}` is no file of a plugin: its name must end in .conf and have no slash"
+        "`{file}` is not a plugin file: its name must end in .conf and have no slash"
     );
     let directory = settings.plugin_dir.to_path().context("`plugin_dir`")?;
     let read = plugins::read(&directory.join(file))?;
     let args = args.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
-    let same = plugin::Program::File(bytes(path)?) == read.settings.program
+    let same = plugin::PluginProgram::File(bytes(path)?) == read.settings.program
         && args == read.settings.args
         && read.settings.active
         && read.is_valid();
@@ -150,12 +153,12 @@ mod tests {
 
     use super::*;
 
-    fn refusal(program: &Program, settings: &Settings) -> String {
+    fn refusal(program: &HelperProgram, settings: &Settings) -> String {
         format!("{:#}", permit(program, settings).unwrap_err())
     }
 
     #[test]
-    fn only_what_the_configuration_names_may_be_started() {
+    fn only_configured_programs_may_be_started() {
         let none = Settings::default();
         let settings = Settings {
             space_left_action: Action::Email,
@@ -164,12 +167,12 @@ mod tests {
             action_mail_acct: "ops".into(),
             ..Settings::default()
         };
-        let action = |path: &[u8]| Program::Action(JsonBytes::new(path));
+        let action = |path: &[u8]| HelperProgram::Action(JsonBytes::new(path));
         let permitted = permit(&action(b"/usr/bin/true"), &settings).unwrap();
         assert_eq!(permitted.path, PathBuf::from("/usr/bin/true"));
         assert!(refusal(&action(b"/bin/sh"), &settings).contains("/bin/sh"));
         assert!(refusal(&action(b"/usr/bin/true"), &none).contains("no action"));
-        let mail = Program::Mail {
+        let mail = HelperProgram::Mail {
             subject: "full\nBcc: all".into(),
             text: "text".into(),
         };
@@ -179,19 +182,19 @@ mod tests {
             "To: ops\nFrom: root\nSubject: full Bcc: all\n\ntext\n"
         );
         refusal(&mail, &none);
-        permit(&Program::Init(Runlevel::Single), &settings).unwrap();
-        refusal(&Program::Init(Runlevel::Halt), &settings);
+        permit(&HelperProgram::Init(Runlevel::Single), &settings).unwrap();
+        refusal(&HelperProgram::Init(Runlevel::Halt), &settings);
     }
 
     #[test]
-    fn a_plugin_is_what_its_file_says_now() {
+    fn plugin_must_match_its_current_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("a.conf");
         let settings = Settings {
             plugin_dir: directory.path().to_str().unwrap().into(),
             ..Settings::default()
         };
-        let plugin = |file: &str, path: &str, arg: &str| Program::Plugin {
+        let plugin = |file: &str, path: &str, arg: &str| HelperProgram::Plugin {
             file: file.to_owned(),
             path: JsonBytes::new(path.as_bytes()),
             args: vec![JsonBytes::new(arg.as_bytes())],
@@ -208,7 +211,7 @@ mod tests {
         }
         refusal(&plugin("b.conf", "/bin/sh", "-e"), &settings);
         let outside = plugin("x/../a.conf", "/bin/sh", "-e");
-        assert!(refusal(&outside, &settings).contains("no file of a plugin"));
+        assert!(refusal(&outside, &settings).contains("not a plugin file"));
         fs::write(&file, "active = no\npath = /bin/sh\nargs = -e\n").unwrap();
         assert!(refusal(&plugin("a.conf", "/bin/sh", "-e"), &settings).contains("has changed"));
     }

@@ -9,9 +9,9 @@ pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 10;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Request {
+pub(super) enum HelperRequest {
     /// Start a program.
-    Start(Program),
+    Start(HelperProgram),
     /// Send a signal to a program.
     Signal(u32, ProgramSignal),
     /// Whether a program has ended. If so, its number becomes invalid.
@@ -20,7 +20,7 @@ pub(super) enum Request {
 
 /// A program to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Program {
+pub(crate) enum HelperProgram {
     /// A plugin, with events on its standard input.
     Plugin {
         /// Name of its file in `plugins.d`.
@@ -59,7 +59,7 @@ pub(crate) enum ProgramSignal {
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum HelperAnswer {
     /// The program runs under this number.
     Started(u32),
     /// The signal was sent, or the program had ended.

@@ -13,7 +13,9 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::Pid;
 
 use super::permission::{PermittedCommand, permit};
-use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, ProgramSignal, Request};
+use super::protocol::{
+    HelperAnswer, HelperProgram, HelperRequest, MESSAGE_LIMIT_BYTES, ProgramSignal,
+};
 use crate::config;
 
 /// Serves requests until the last client has gone.
@@ -27,7 +29,7 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
         .collect();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
     let stdin = io::stdin();
-    let mut launcher = Programs::default();
+    let mut programs = Programs::default();
     let mut buffer = vec![0; MESSAGE_LIMIT_BYTES];
     loop {
         let (length, _) = engine::recv_with_fd(stdin.as_fd(), &mut buffer)
@@ -37,8 +39,8 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         let (answer, descriptor) = match serde_json::from_slice(message) {
-            Ok(request) => launcher.handle(request, auditd_conf),
-            Err(error) => (Answer::Refused(error.to_string()), None),
+            Ok(request) => programs.handle(request, auditd_conf),
+            Err(error) => (HelperAnswer::Refused(error.to_string()), None),
         };
         let answer = serde_json::to_vec(&answer).context("cannot encode JSON")?;
         let passed = descriptor.as_ref().map(OwnedFd::as_fd);
@@ -56,23 +58,29 @@ struct Programs {
 }
 
 impl Programs {
-    fn handle(&mut self, request: Request, conf: Option<&Path>) -> (Answer, Option<OwnedFd>) {
+    fn handle(
+        &mut self,
+        request: HelperRequest,
+        conf: Option<&Path>,
+    ) -> (HelperAnswer, Option<OwnedFd>) {
         match request {
-            Request::Start(program) => match self.start(&program, conf) {
-                Ok((number, stdin)) => (Answer::Started(number), stdin),
-                Err(error) => (Answer::Refused(format!("{error:#}")), None),
+            HelperRequest::Start(program) => match self.start(&program, conf) {
+                Ok((number, stdin)) => (HelperAnswer::Started(number), stdin),
+                Err(error) => (HelperAnswer::Refused(format!("{error:#}")), None),
             },
-            Request::Signal(number, signal) => {
+            HelperRequest::Signal(number, signal) => {
                 self.signal(number, signal);
-                (Answer::SignalSent, None)
+                (HelperAnswer::SignalSent, None)
             }
-            Request::HasEnded(number) => (Answer::HasEnded(self.has_ended(number)), None),
+            HelperRequest::HasEnded(number) => {
+                (HelperAnswer::HasEnded(self.has_ended(number)), None)
+            }
         }
     }
 
     fn start(
         &mut self,
-        program: &Program,
+        program: &HelperProgram,
         conf: Option<&Path>,
     ) -> anyhow::Result<(u32, Option<OwnedFd>)> {
         let PermittedCommand {
@@ -82,7 +90,7 @@ impl Programs {
         } = permit(program, &settings(conf)?)?;
         let mut command = Command::new(path);
         command.args(args).stdout(Stdio::null());
-        let ours = if let Program::Plugin { .. } = program {
+        let ours = if let HelperProgram::Plugin { .. } = program {
             let (ours, theirs) =
                 UnixStream::pair().context("cannot create a socket for its standard input")?;
             command.stdin(Stdio::from(OwnedFd::from(theirs)));

@@ -32,6 +32,27 @@ impl SourceText {
             .filter(|finding| finding.severity == severity)
             .count()
     }
+
+    /// Describes the errors on one line: the first with its place, and their number. `None` if there are none.
+    pub(crate) fn errors(&self) -> Option<String> {
+        let mut errors = self
+            .diagnostics
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error);
+        let first = errors.next()?;
+        let path = self.path.display();
+        let text = format!("{path}:{}: {}", first.line, first.message);
+        Some(first_of(&text, errors.count() + 1))
+    }
+}
+
+/// The first of `count` reasons, on one line.
+pub(crate) fn first_of(first: &str, count: usize) -> String {
+    let others = match count {
+        0 | 1 => String::new(),
+        _ => format!(" (and {} more)", count - 1),
+    };
+    escape_control(first).into_owned() + &others
 }
 
 /// Draws every finding about a file. The text is coloured; an `anstream` writer strips colours where
@@ -191,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_drawn_over_its_line() {
+    fn finding_is_drawn_over_its_line() {
         let expected = "\
 error[unknown-field]: unknown field `audi`
  --> a.rules:2:19

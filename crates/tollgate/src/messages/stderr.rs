@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_gets_a_priority_for_each_line() {
+    fn journal_lines_have_a_priority() {
         let text = "one\ntwo";
         assert_eq!(lines(Priority::Error, text, false), "tollgate: one\ntwo\n");
         assert_eq!(lines(Priority::Error, text, true), "<3>one\n<3>two\n");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_come_in_pieces() {
+    fn request_may_arrive_in_pieces() {
         let (mut connection, mut client) = pair();
         for piece in ["GET /met", "rics HTTP/1.1\r\nHost: x\r\n"] {
             client.write_all(piece.as_bytes()).unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_be_taken_in_pieces() {
+    fn answer_may_be_read_in_pieces() {
         const LONG: usize = 4 << 20;
         let (mut connection, mut client) = pair();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_an_end_and_a_limit() {
+    fn incomplete_or_oversized_request_is_disconnected() {
         let (mut connection, client) = pair();
         drop(client);
         assert!(!connection.progress(|_| panic!("nothing was asked")));

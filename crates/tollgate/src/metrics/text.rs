@@ -10,7 +10,7 @@ use crate::control::protocol::{Counts, Run, Status};
 
 /// Encodes all metrics of a daemon.
 pub(super) fn of(status: &Status) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     text.state(status);
     text.events(status);
     if !status.runs.is_empty() {
@@ -21,12 +21,12 @@ pub(super) fn of(status: &Status) -> String {
 
 /// Metrics text.
 #[derive(Default)]
-struct Text(String);
+struct MetricsText(String);
 
 /// Labels and values.
 type Samples = Vec<(String, f64)>;
 
-impl Text {
+impl MetricsText {
     fn put(&mut self, name: &str, kind: &str, help: &str, samples: &Samples) {
         // Writing to a string cannot fail.
         let _ok = write!(
@@ -113,6 +113,18 @@ impl Text {
         }
         let help = "Events not delivered to a plugin.";
         self.counters("plugin_events_lost_total", help, "plugin", &status.plugins);
+        let help = "1 while older rules or settings are in force because files were refused.";
+        self.gauge("files_refused", help, status.refused.is_some().into());
+        if let Some(kernel) = &status.kernel_audit {
+            let help = "Rules of other programs in the kernel's own audit.";
+            self.gauge("kernel_audit_rules", help, kernel.rules);
+            let help = "1 while the kernel's own audit slows every syscall.";
+            self.gauge(
+                "kernel_audit_slows_syscalls",
+                help,
+                kernel.slows_syscalls.into(),
+            );
+        }
         let help = "1 while the log is suspended and nothing is written to it.";
         self.gauge("log_suspended", help, status.suspended.is_some().into());
         let help = "Events not written since the log was suspended.";
@@ -173,10 +185,10 @@ fn labels(labels: &[(&str, &String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::LogSuspension;
+    use crate::control::protocol::{KernelAuditStatus, LogSuspension};
 
     #[test]
-    fn each_metric_is_told_once_with_its_kind() {
+    fn each_metric_is_declared_once_with_its_type() {
         let status = Status {
             version: "0.1.0".into(),
             engine: "fentry".into(),
@@ -184,6 +196,11 @@ mod tests {
             suspended: Some(LogSuspension {
                 events: 9,
                 ..LogSuspension::default()
+            }),
+            kernel_audit: Some(KernelAuditStatus {
+                rules: 12,
+                slows_syscalls: true,
+                ..KernelAuditStatus::default()
             }),
             plugins: [("a.conf".to_owned(), 3)].into(),
             counts: Counts {
@@ -206,6 +223,9 @@ mod tests {
             "tollgate_info{version=\"0.1.0\",engine=\"fentry\"} 1",
             "# TYPE tollgate_events_lost_total counter",
             "tollgate_programs_skippable 1",
+            "tollgate_files_refused 0",
+            "tollgate_kernel_audit_rules 12",
+            "tollgate_kernel_audit_slows_syscalls 1",
             "tollgate_log_suspended 1",
             "tollgate_log_suspended_events 9",
             "tollgate_events_lost_total{reason=\"ring full\"} 2",

@@ -14,7 +14,7 @@ use crate::sinks::json::JsonRecords;
 pub(crate) struct Batch {
     pub(crate) text: Vec<u8>,
     /// Origin of each event, in order.
-    pub(crate) origins: Vec<Origin>,
+    pub(crate) origins: Vec<EventOrigin>,
     /// Stamp of the last event if it is a kernel record: more records may follow.
     message: Option<(Timestamp, Serial)>,
     /// The same events for the JSON log, if there is one.
@@ -27,7 +27,7 @@ pub(crate) struct Batch {
 
 /// Origin of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum EventOrigin {
     /// From the ring, matched by this rule.
     Ring(PlanRule),
     /// From the kernel's audit or the daemon.
@@ -47,7 +47,7 @@ impl Batch {
     pub(crate) fn message(&mut self, line: &[u8], stamp: (Timestamp, Serial)) {
         let begins = self.message.replace(stamp) != Some(stamp);
         if begins {
-            self.origins.push(Origin::Message);
+            self.origins.push(EventOrigin::Message);
         }
         self.text.extend_from_slice(line);
         if let Some(json) = &mut self.json {
@@ -58,7 +58,7 @@ impl Batch {
     /// Counts a ring event whose lines were appended from `start` on.
     pub(crate) fn event(&mut self, event: &Event<'_>, rule: PlanRule, start: usize) {
         self.message = None;
-        self.origins.push(Origin::Ring(rule));
+        self.origins.push(EventOrigin::Ring(rule));
         if let Some(json) = &mut self.json {
             json.event(event, self.text.get(start..).unwrap_or_default());
         }

@@ -14,7 +14,7 @@ use crate::pipeline::ConsoleEvent;
 use crate::pipeline::batch::Batch;
 use crate::pipeline::kernel_records::{KernelRecordCounts, KernelRecords};
 use crate::pipeline::loss_reporter::{Limits, LossReporter, RateLimiter};
-use crate::pipeline::ring_commands::Record;
+use crate::pipeline::ring_commands::RecordBody;
 use crate::pipeline::ring_thread::RingStats;
 use crate::pipeline::rule_stats::RuleStats;
 
@@ -88,7 +88,7 @@ impl Encoder {
     }
 
     /// Appends a record that is an event by itself.
-    pub(crate) fn record(&mut self, record: &Record, now: ClockReading) {
+    pub(crate) fn record(&mut self, record: &RecordBody, now: ClockReading) {
         self.clock.sync(now);
         let time = self.clock.time_at(now.jiffies);
         let mut line = Vec::new();
@@ -97,7 +97,7 @@ impl Encoder {
         self.serial = self.serial.next();
     }
 
-    pub(crate) fn record_all(&mut self, records: &[Record], now: ClockReading) {
+    pub(crate) fn record_all(&mut self, records: &[RecordBody], now: ClockReading) {
         for record in records {
             self.record(record, now);
         }

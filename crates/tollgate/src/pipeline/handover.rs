@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
-use crate::pipeline::ring_commands::Record;
+use crate::pipeline::ring_commands::RecordBody;
 use crate::pipeline::rule_stats::RuleStats;
 use crate::sinks::log_file::Log;
 
@@ -43,7 +43,7 @@ pub(crate) struct PinSetup {
     /// Whether the state is locked until reboot.
     pub(crate) locked: bool,
     /// Record about state that could not be taken over.
-    pub(crate) discarded: Option<Record>,
+    pub(crate) discarded: Option<RecordBody>,
 }
 
 /// State left by a previous daemon.
@@ -156,7 +156,7 @@ pub(crate) fn discard(
     pins: &PinDirectory,
     reason: &str,
     unread: Option<u64>,
-) -> anyhow::Result<Record> {
+) -> anyhow::Result<RecordBody> {
     pins.clear()?;
     let mut body = "op=lost-ring".to_owned();
     if let Some(bytes) = unread {
@@ -173,7 +173,7 @@ pub(crate) fn discard(
         "cannot take over the state of the previous daemon in `{}`, removed it: {reason}; {waits}",
         pins.path().display()
     ));
-    Ok(Record {
+    Ok(RecordBody {
         kind: MsgType::DAEMON_ERR,
         body: body.into_bytes(),
     })

@@ -17,15 +17,15 @@ const PERIOD: Duration = Duration::from_secs(5);
 pub(crate) struct Heartbeat {
     polled_at: Instant,
     ran_at: Instant,
-    is_blind: bool,
-    blind: Duration,
+    is_disabled: bool,
+    disabled_time: Duration,
 }
 
 /// A change that a check has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeartbeatChange {
     /// The programs no longer run.
-    Blind,
+    Disabled,
     /// They run again, after at most this time.
     Runs(Duration),
 }
@@ -36,8 +36,8 @@ impl Heartbeat {
         Self {
             polled_at: now,
             ran_at: now,
-            is_blind: false,
-            blind: Duration::ZERO,
+            is_disabled: false,
+            disabled_time: Duration::ZERO,
         }
     }
 
@@ -48,25 +48,25 @@ impl Heartbeat {
 
     /// Takes the result of a check.
     pub(crate) fn poll(&mut self, runs: bool, now: Instant) -> Option<HeartbeatChange> {
-        let was_blind = std::mem::replace(&mut self.is_blind, !runs);
+        let was_disabled = std::mem::replace(&mut self.is_disabled, !runs);
         self.polled_at = now;
         if !runs {
-            return (!was_blind).then_some(HeartbeatChange::Blind);
+            return (!was_disabled).then_some(HeartbeatChange::Disabled);
         }
         let since = now.saturating_duration_since(self.ran_at);
         self.ran_at = now;
-        was_blind.then(|| {
-            self.blind += since;
+        was_disabled.then(|| {
+            self.disabled_time += since;
             HeartbeatChange::Runs(since)
         })
     }
 
     /// Total blind time, up to the last check.
-    pub(crate) fn blind(&self) -> Duration {
-        if self.is_blind {
-            self.blind + self.polled_at.saturating_duration_since(self.ran_at)
+    pub(crate) fn disabled_time(&self) -> Duration {
+        if self.is_disabled {
+            self.disabled_time + self.polled_at.saturating_duration_since(self.ran_at)
         } else {
-            self.blind
+            self.disabled_time
         }
     }
 }
@@ -74,14 +74,14 @@ impl Heartbeat {
 impl Display for HeartbeatChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Blind => f.write_str(
+            Self::Disabled => f.write_str(
                 "hooks disabled: BPF programs on kernel functions do not run \
                  (kernel.ftrace_enabled=0 does this); syscalls are not recorded until they run again",
             ),
-            Self::Runs(blind) => write!(
+            Self::Runs(disabled_time) => write!(
                 f,
                 "BPF programs on kernel functions run again; hooks disabled for {} s",
-                seconds(*blind)
+                seconds(*disabled_time)
             ),
         }
     }
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(heart.poll(true, start + S), None);
         assert_eq!(
             heart.poll(false, start + 2 * S),
-            Some(HeartbeatChange::Blind)
+            Some(HeartbeatChange::Disabled)
         );
         assert_eq!(heart.poll(false, start + 3 * S), None);
         assert_eq!(
@@ -136,17 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn blind_time_accumulates() {
+    fn disabled_time_accumulates() {
         let start = Instant::now();
         let mut heart = Heartbeat::new(start);
-        assert_eq!(heart.blind(), Duration::ZERO);
+        assert_eq!(heart.disabled_time(), Duration::ZERO);
         heart.poll(false, start + 2 * S);
-        assert_eq!(heart.blind(), 2 * S);
+        assert_eq!(heart.disabled_time(), 2 * S);
         heart.poll(true, start + 3 * S);
         heart.poll(true, start + 5 * S);
-        assert_eq!(heart.blind(), 3 * S);
+        assert_eq!(heart.disabled_time(), 3 * S);
         heart.poll(false, start + 6 * S);
-        assert_eq!(heart.blind(), 4 * S);
+        assert_eq!(heart.disabled_time(), 4 * S);
     }
 
     #[test]

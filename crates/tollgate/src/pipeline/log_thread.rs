@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, after, bounded, never, select};
 
-use super::batch::{Batch, Origin};
+use super::batch::{Batch, EventOrigin};
 use super::rule_stats::PlanRule;
 use super::summary::UnwrittenEvents;
 use crate::sinks::audit_log::{AppendResult, AuditLog, LogConfig, SignalSender, Suspension};
@@ -172,7 +172,7 @@ impl LogThread {
     }
 
     /// Counts written and lost events by origin: the last ones are the lost ones.
-    fn count(&mut self, appended: &AppendResult, origins: &[Origin]) {
+    fn count(&mut self, appended: &AppendResult, origins: &[EventOrigin]) {
         let written = usize::try_from(appended.written).unwrap_or(usize::MAX);
         let (written, lost) = origins.split_at(written.min(origins.len()));
         let counters = &*self.counters;
@@ -180,7 +180,7 @@ impl LogThread {
             (written, &counters.events, &counters.messages),
             (lost, &counters.unwritten, &counters.unwritten_messages),
         ] {
-            let of_messages = |origin: &&Origin| **origin == Origin::Message;
+            let of_messages = |origin: &&EventOrigin| **origin == EventOrigin::Message;
             let count = origins.iter().filter(of_messages).count();
             let add = |to: &AtomicU64, count: usize| {
                 to.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
@@ -192,7 +192,7 @@ impl LogThread {
             && let Ok(mut rules) = counters.unwritten_rules.lock()
         {
             for origin in lost {
-                if let Origin::Ring(rule) = origin {
+                if let EventOrigin::Ring(rule) = origin {
                     *rules.entry(*rule).or_default() += 1;
                 }
             }

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use audit::ids::MsgType;
 use audit::record::quote;
 
-use crate::pipeline::ring_commands::Record;
+use crate::pipeline::ring_commands::RecordBody;
 use crate::pipeline::ring_thread::RingStats;
 use engine::LossReason;
 
@@ -186,7 +186,7 @@ impl LossReporter {
         counted: &RingStats,
         limits: &Limits,
         now: Instant,
-    ) -> Vec<Record> {
+    ) -> Vec<RecordBody> {
         if self.last.is_some_and(|last| now < last + PERIOD) {
             return Vec::new();
         }
@@ -199,7 +199,7 @@ impl LossReporter {
         counted: &RingStats,
         limits: &Limits,
         now: Instant,
-    ) -> Vec<Record> {
+    ) -> Vec<RecordBody> {
         let unreported: Vec<(&str, u64)> = self.unreported(counted).collect();
         if unreported.is_empty() {
             return Vec::new();
@@ -212,7 +212,7 @@ impl LossReporter {
             let mut body = format!("op=lost-events lost={lost} reason=").into_bytes();
             quote::untrusted(reason.replace(' ', "-").as_bytes(), &mut body);
             body.extend_from_slice(b" res=failed");
-            records.push(Record {
+            records.push(RecordBody {
                 kind: MsgType::DAEMON_ERR,
                 body,
             });
@@ -317,7 +317,7 @@ mod tests {
         let (mut losses, now) = (LossReporter::default(), Instant::now());
         let mut report = |counted: &RingStats, after: Duration| -> Vec<String> {
             let records = losses.report(counted, &limits, now + after);
-            let text = |record: Record| String::from_utf8(record.body).unwrap();
+            let text = |record: RecordBody| String::from_utf8(record.body).unwrap();
             records.into_iter().map(text).collect()
         };
         assert!(report(&lost(0, 0), Duration::ZERO).is_empty());

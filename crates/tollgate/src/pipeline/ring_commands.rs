@@ -43,7 +43,7 @@ pub(crate) enum RingCommand {
     /// Lock the BPF objects.
     Lock(Box<LockRequest>),
     /// Write a record into the event stream.
-    Record(Record),
+    Record(RecordBody),
     /// Answer when all events so far are in the log.
     Flush(Sender<FlushResult>),
     /// Answer the counters.
@@ -56,7 +56,7 @@ pub(crate) enum RingCommand {
 
 /// Text of a record without its stamp.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct RecordBody {
     pub(crate) kind: MsgType,
     pub(crate) body: Vec<u8>,
 }
@@ -160,7 +160,7 @@ impl RingCommands {
     /// # Errors
     /// The pipeline has ended, or the log is too slow.
     pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
-        self.send(RingCommand::Record(Record { kind, body }))
+        self.send(RingCommand::Record(RecordBody { kind, body }))
     }
 
     /// Waits until every event matched so far is in the log.
@@ -188,24 +188,24 @@ impl RingCommands {
     ///
     /// # Errors
     /// As [`RingCommands::stop`].
-    pub(crate) fn leave(&self) -> anyhow::Result<()> {
+    pub(crate) fn leave_pinned(&self) -> anyhow::Result<()> {
         self.end(RingCommand::Leave)
     }
 
-    fn end(&self, order: RingCommand) -> anyhow::Result<()> {
-        match self.to.send(order) {
+    fn end(&self, command: RingCommand) -> anyhow::Result<()> {
+        match self.to.send(command) {
             Ok(()) => self.wake(),
             // It has already ended.
             Err(_) => Ok(()),
         }
     }
 
-    fn send(&self, order: RingCommand) -> anyhow::Result<()> {
-        self.send_within(order, LOG_TIMEOUT)
+    fn send(&self, command: RingCommand) -> anyhow::Result<()> {
+        self.send_within(command, LOG_TIMEOUT)
     }
 
-    fn send_within(&self, order: RingCommand, patience: Duration) -> anyhow::Result<()> {
-        match self.to.send_timeout(order, patience) {
+    fn send_within(&self, command: RingCommand, patience: Duration) -> anyhow::Result<()> {
+        match self.to.send_timeout(command, patience) {
             Ok(()) => self.wake(),
             Err(SendTimeoutError::Timeout(_)) => bail!(BUSY),
             Err(SendTimeoutError::Disconnected(_)) => bail!("the pipeline has ended"),
@@ -334,7 +334,7 @@ mod tests {
         answer.send(RingStats::default()).unwrap();
         assert!(accounts.is_answered(SHORT), "the answer is lost");
         let record = || {
-            RingCommand::Record(Record {
+            RingCommand::Record(RecordBody {
                 kind: MsgType::USER,
                 body: Vec::new(),
             })

@@ -58,7 +58,7 @@ pub(crate) struct RingStats {
     /// Events dropped by the rate limit.
     pub(crate) limited: u64,
     pub(crate) not_printed: u64,
-    pub(crate) blind: Duration,
+    pub(crate) disabled_time: Duration,
     /// Programs that the kernel can skip in its present preemption mode.
     pub(crate) skip_risk: Option<SkipRisk>,
     pub(crate) kernel_records: KernelRecordCounts,
@@ -280,7 +280,7 @@ impl RingThread {
         let waker = wakers.0.as_fd();
         let mut heartbeat = engine.can_stop().then(|| Heartbeat::new(Instant::now()));
         let mut quiet = 0;
-        let order = loop {
+        let command = loop {
             let began = Instant::now();
             let drain = self.drain(engine, state)?;
             quiet = if drain == Drain::Nothing {
@@ -310,8 +310,8 @@ impl RingThread {
             };
             match wake.context("cannot poll the ring")? {
                 Wake::Caller => {
-                    if let Some(order) = self.commands.next().context("cannot read commands")? {
-                        break order;
+                    if let Some(command) = self.commands.next().context("cannot read commands")? {
+                        break command;
                     }
                 }
                 Wake::Events => quiet = 0,
@@ -321,9 +321,9 @@ impl RingThread {
         if let Some(heartbeat) = &mut heartbeat {
             poll_heartbeat(heartbeat, engine);
             check_skip_risk(&mut state.borrow_mut().stats.skip_risk, engine)?;
-            state.borrow_mut().stats.blind += heartbeat.blind();
+            state.borrow_mut().stats.disabled_time += heartbeat.disabled_time();
         }
-        Ok(order)
+        Ok(command)
     }
 
     /// Reports losses. Returns the time until the next report, if there is more to report.
@@ -399,8 +399,8 @@ impl RingThread {
             return;
         }
         state.passed = place;
-        let told = state.loss_reporter.reported_engine_losses();
-        state.batch.commit_token = Some(engine.commit_token(state.serial, told));
+        let reported = state.loss_reporter.reported_engine_losses();
+        state.batch.commit_token = Some(engine.commit_token(state.serial, reported));
         self.send(&mut state);
     }
 

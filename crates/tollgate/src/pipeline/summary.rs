@@ -7,7 +7,7 @@ use engine::{EngineStats, LossReason, Truncation};
 
 use crate::pipeline::heartbeat::seconds;
 use crate::pipeline::kernel_records::KernelRecordCounts;
-use crate::sinks::queue as outlet;
+use crate::sinks::queue;
 
 /// Totals of the pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub(crate) struct PipelineTotals {
     /// Events that the console skipped.
     pub(crate) not_printed: u64,
     /// Counters of the JSON log.
-    pub(crate) json: outlet::SinkStats,
+    pub(crate) json: queue::SinkStats,
     /// Time in which the BPF programs may not have run.
-    pub(crate) blind: Duration,
+    pub(crate) disabled_time: Duration,
     /// Records received from the kernel's audit.
     pub(crate) kernel_records: KernelRecordCounts,
     /// Kernel records that could not be written.
@@ -56,7 +56,7 @@ impl Summary<'_> {
 
     /// Whether every event is in the log.
     pub(crate) fn is_complete(&self) -> bool {
-        self.lost() == 0 && self.0.blind.is_zero() && self.lost_kernel_records() == 0
+        self.lost() == 0 && self.0.disabled_time.is_zero() && self.lost_kernel_records() == 0
     }
 
     /// Kernel records that are not in the log, plus overruns of unknown size.
@@ -84,7 +84,7 @@ impl Display for Summary<'_> {
             limited,
             not_printed,
             json,
-            blind,
+            disabled_time,
             kernel_records,
             unwritten_kernel_records,
             lost_kernel_records,
@@ -123,8 +123,8 @@ impl Display for Summary<'_> {
             .filter(|(count, _)| **count != 0)
             .map(|(count, part)| format!("{} {count}", part.as_str()))
             .collect();
-        if !blind.is_zero() {
-            write!(f, "; hooks disabled for {} s", seconds(*blind))?;
+        if !disabled_time.is_zero() {
+            write!(f, "; hooks disabled for {} s", seconds(*disabled_time))?;
         }
         if !truncated.is_empty() {
             write!(f, "; incomplete: {}", truncated.join(", "))?;
@@ -133,7 +133,7 @@ impl Display for Summary<'_> {
             write!(f, "; not printed: {not_printed}")?;
         }
         if json.unwritten != 0 {
-            let outlet::SinkStats {
+            let queue::SinkStats {
                 unwritten, reason, ..
             } = json;
             write!(f, "; missing in the JSON log: {unwritten} ({reason})")?;
@@ -231,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn blind_time_makes_the_log_incomplete() {
+    fn disabled_hooks_make_the_log_incomplete() {
         let outcome = PipelineTotals {
-            blind: Duration::from_millis(6500),
+            disabled_time: Duration::from_millis(6500),
             ..PipelineTotals::default()
         };
         assert_eq!(

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_name_of_a_number_counts() {
+    fn first_name_of_an_id_is_used() {
         let passwd = b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:\n+\nbad:x:many:0\n\
                        \x1b[2J:x:7:7::/:\n\xff:x:8:8::/:\n";
         let accounts = Accounts::parse(passwd, b"shadow:x:42:\n");

@@ -31,6 +31,7 @@ pub(crate) use system::{LocalSystem, System};
 
 use super::log_file::Log;
 use super::log_file::log_directory::LogDirectory;
+use super::log_file::log_lock::LogLock;
 use daemon_records::DaemonRecords;
 use disk_actions::{Alarms, Fault};
 use flush::Flusher;
@@ -40,8 +41,8 @@ use sink_loss_reporter::SinkLossReporter;
 pub(crate) use suspension::Suspension;
 use system::RunId;
 
-use crate::helper::Launcher;
-use crate::sinks::plugins::{Dispatcher, Lines};
+use crate::helper::HelperClient;
+use crate::sinks::plugins::{Dispatcher, LineFormat};
 
 /// An open log with its settings.
 pub(crate) struct AuditLog {
@@ -50,6 +51,8 @@ pub(crate) struct AuditLog {
     old_log_policy: OldLogPolicy,
     directory: LogDirectory,
     name: PathBuf,
+    /// `None` if nothing is written.
+    lock: Option<LogLock>,
     /// `None` while logging is suspended or has failed.
     log: Option<Log>,
     /// # Units
@@ -125,7 +128,7 @@ impl AuditLog {
         config: LogConfig,
         old_log_policy: OldLogPolicy,
         system: Box<dyn System>,
-        launcher: Option<Launcher>,
+        helper: Option<HelperClient>,
     ) -> anyhow::Result<Self> {
         let name = config
             .path
@@ -134,9 +137,10 @@ impl AuditLog {
             .with_context(|| {
                 format!("the log path `{}` has no file name", config.path.display())
             })?;
-        let mut journal = Self {
+        let mut audit_log = Self {
             directory: LogDirectory::of(&config.path)?,
             name,
+            lock: config.lock()?,
             log: None,
             size: 0,
             suspension: None,
@@ -155,35 +159,35 @@ impl AuditLog {
             config,
             old_log_policy,
         };
-        journal.reopen()?;
-        journal.remove_excess();
-        journal.permit_old_logs();
-        if let Some(conf) = &journal.config.conf {
-            journal.dispatcher = Dispatcher::start(conf, launcher);
-            let format = match journal.config.format() {
+        audit_log.reopen()?;
+        audit_log.remove_excess();
+        audit_log.set_group_of_old_logs();
+        if let Some(conf) = &audit_log.config.conf {
+            audit_log.dispatcher = Dispatcher::start(conf, helper);
+            let format = match audit_log.config.format() {
                 LogFormat::Raw => "raw",
                 LogFormat::Enriched => "enriched",
             };
-            journal.write_daemon_record(&DaemonRecord::Start(format));
+            audit_log.write_daemon_record(&DaemonRecord::Start(format));
         }
-        Ok(journal)
+        Ok(audit_log)
     }
 
     /// Nice value of the log thread: auditd's default unless configured.
     pub(crate) fn nice(&self) -> i32 {
-        let boost = self.config.conf.as_ref().map_or_else(
+        let priority_boost = self.config.conf.as_ref().map_or_else(
             || Settings::default().priority_boost,
             |conf| conf.priority_boost,
         );
-        i32::try_from(boost).map_or(i32::MIN, |boost| -boost)
+        i32::try_from(priority_boost).map_or(i32::MIN, |priority_boost| -priority_boost)
     }
 
     /// Time until [`AuditLog::poll`] is due.
     pub(crate) fn next_poll(&self) -> Option<Duration> {
         const PERIOD: Duration = Duration::from_millis(500);
-        let has_running = self.system.has_running() || self.flusher.is_busy();
-        let others = has_running.then_some(PERIOD);
-        others.into_iter().chain(self.next_report()).min()
+        let is_busy = self.system.has_running_program() || self.flusher.is_busy();
+        let poll = is_busy.then_some(PERIOD);
+        poll.into_iter().chain(self.next_report()).min()
     }
 
     /// Polls started programs, flushes and losses of other sinks.
@@ -191,11 +195,8 @@ impl AuditLog {
         self.report_sink_losses();
         let flushed = self.flusher.outcome();
         self.flushed(flushed);
-        let take_ended = self.system.take_ended();
-        if self
-            .until_ended
-            .is_some_and(|run| take_ended.contains(&run))
-        {
+        let ended = self.system.take_ended_programs();
+        if self.until_ended.is_some_and(|run| ended.contains(&run)) {
             self.resume();
         }
     }
@@ -241,9 +242,9 @@ impl AuditLog {
             return;
         }
         let lines = if self.config.is_plain() {
-            Lines::Raw
+            LineFormat::Raw
         } else {
-            Lines::Formatted
+            LineFormat::Formatted
         };
         let full = self.dispatcher.push(text, lines, events);
         if !full.is_empty() {

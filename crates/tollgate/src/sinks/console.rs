@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_a_header_and_a_line_for_each_object() {
+    fn event_has_a_header_and_object_lines() {
         let event = event(&[
             item(b"/tmp/", NameType::Parent),
             item(b"/tmp/old", NameType::Delete),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_start_elsewhere_are_not_joined_with_the_working_directory() {
+    fn names_relative_to_a_descriptor_are_not_joined_with_cwd() {
         let mut event = event(&[item(b"x", NameType::Normal)]);
         (event.syscall, event.args) = (Syscall(263), [7, 0, 0, 0]);
         assert!(shown(names(), &event).contains("path  (fd)/x "));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_task_chose_controls_the_terminal() {
+    fn task_strings_cannot_control_the_terminal() {
         let hostile: &[u8] = Vec::leak((0..=255).collect());
         let mut event = event(&[]);
         event.task.comm = hostile;

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_print_is_escaped() {
+    fn unprintable_characters_are_escaped() {
         for (bytes, text) in [
             (b"\x1b]0;x\x07".as_slice(), "\\u{1b}]0;x\\u{7}"),
             (b"\n\0\x7f", "\\n\\0\\u{7f}"),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn very_long_strings_are_cut_and_say_so() {
+    fn very_long_strings_are_truncated_visibly() {
         let text = Escaped(&[b'x'; 600]).to_string();
         assert_eq!(text, format!("{}... 88 bytes more", "x".repeat(512)));
     }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_line_that_reads_back() {
+    fn event_is_one_line_and_parses_back() {
         let whole = whole();
         let mut out = Vec::new();
         event(&whole, &mut out);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn its_records_come_to_the_same_object() {
+    fn records_of_an_event_give_the_same_object() {
         let mut direct = Vec::new();
         event(&whole(), &mut direct);
         let mut direct: Value = serde_json::from_slice(&direct).unwrap();

@@ -1,6 +1,7 @@
 //! The log file: appends whole batches of records.
 
 pub(crate) mod log_directory;
+pub(crate) mod log_lock;
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -130,12 +131,12 @@ impl Log {
     /// # Errors
     /// The error of `ftruncate(2)`. The next batch then starts a new line.
     pub(crate) fn truncate(&mut self, size: u64) -> io::Result<()> {
-        let truncate = self.size().and_then(|len| match len > size {
+        let result = self.size().and_then(|len| match len > size {
             true => self.file.set_len(size),
             false => Ok(()),
         });
-        self.has_partial_line = truncate.is_err();
-        truncate
+        self.has_partial_line = result.is_err();
+        result
     }
 
     /// File range that the next `bytes` bytes will occupy.
@@ -172,8 +173,7 @@ impl Log {
             return Ok(true);
         }
         if here.offset > span.offset {
-            let truncate = log.file.set_len(span.offset);
-            truncate.with_context(|| {
+            log.file.set_len(span.offset).with_context(|| {
                 format!(
                     "cannot truncate an incomplete write at the end of `{}`",
                     path.display()
@@ -204,7 +204,7 @@ impl Log {
     /// # Errors
     /// The kernel's error.
     pub(crate) fn close(self, group: u32) -> io::Result<()> {
-        log_directory::permit(&self.file, group, log_directory::closed_mode(group))
+        log_directory::set_group_and_mode(&self.file, group, log_directory::read_only_mode(group))
     }
 
     /// Duplicates the descriptor.
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_are_appended_to_a_file_of_the_owner_alone() {
+    fn batches_are_appended_to_an_owner_only_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a/audit.log");
         Log::open(&path).unwrap().append(b"one\n").unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_was_under_way_is_in_the_log_or_not() {
+    fn interrupted_write_is_complete_or_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
         let mut log = Log::open(&path).unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_or_a_directory_in_place_of_the_log_is_refused() {
+    fn link_or_directory_as_log_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let target = directory.path().join("target");
         std::fs::write(&target, b"").unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_second_name_is_refused() {
+    fn hard_linked_log_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
         std::fs::write(&path, b"").unwrap();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_is_refused() {
+    fn log_directory_writable_by_others_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let open = directory.path().join("open");
         std::fs::create_dir(&open).unwrap();

@@ -23,10 +23,10 @@ use audit::conf::auditd::Settings;
 use audit::conf::plugin::Plugin;
 
 use crate::config::plugins::read_all;
-use crate::helper::Launcher;
+use crate::helper::HelperClient;
 use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
-pub(crate) use chunk::Lines;
+pub(crate) use chunk::LineFormat;
 pub(crate) use plugin_losses::{PluginLoss, PluginLosses};
 pub(crate) use plugin_queue::Loss;
 use plugin_queue::PluginQueue;
@@ -43,14 +43,14 @@ pub(crate) struct Dispatcher {
     /// Whether plugins get nothing until USR2.
     suspended: bool,
     /// Starts programs.
-    launcher: Option<Launcher>,
+    helper: Option<HelperClient>,
 }
 
 impl Dispatcher {
     /// Starts the configured plugins. A plugin that cannot start is reported; the others run.
-    pub(crate) fn start(settings: &Settings, launcher: Option<Launcher>) -> Self {
+    pub(crate) fn start(settings: &Settings, helper: Option<HelperClient>) -> Self {
         let mut dispatcher = Self {
-            launcher,
+            helper,
             ..Self::default()
         };
         dispatcher.configure(settings);
@@ -63,10 +63,10 @@ impl Dispatcher {
     }
 
     /// Dispatches whole events to all plugins. Returns the names of plugins whose queue became full.
-    pub(crate) fn push(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
+    pub(crate) fn push(&mut self, log: &[u8], lines: LineFormat, events: u64) -> Vec<String> {
         if self.suspended {
             for queue in &self.queues {
-                queue.lose(Loss::Suspended, events);
+                queue.count_lost(Loss::Suspended, events);
             }
             return Vec::new();
         }
@@ -92,16 +92,16 @@ impl Dispatcher {
 
     /// Stops plugins whose configuration changed, sends SIGHUP to the others, and starts new ones.
     pub(crate) fn configure(&mut self, settings: &Settings) {
-        let mut wanted = wanted(settings);
+        let mut active_plugins = active_plugins(settings);
         let until = Instant::now() + PATIENCE;
         self.stopping.retain(|thread| !thread.is_finished());
         let (restarts, depth) = (settings.max_restarts, settings.q_depth);
         for mut queue in std::mem::take(&mut self.queues) {
-            let same = wanted
+            let same = active_plugins
                 .iter()
                 .position(|(name, plugin)| *name == queue.name && *plugin == queue.plugin);
             if let Some(at) = same {
-                wanted.remove(at);
+                active_plugins.remove(at);
                 queue.reconfigure(restarts, depth);
                 self.queues.push(queue);
             } else {
@@ -109,8 +109,8 @@ impl Dispatcher {
                 self.stopping.push(queue.stop(until));
             }
         }
-        for (name, plugin) in wanted {
-            match PluginQueue::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
+        for (name, plugin) in active_plugins {
+            match PluginQueue::start(&name, plugin, restarts, depth, self.helper.as_ref()) {
                 Ok(queue) => {
                     self.losses.add(&name, queue.shared());
                     self.queues.push(queue);
@@ -164,8 +164,8 @@ impl Dispatcher {
 }
 
 /// Active plugins by file name. A plugin with an invalid file is reported and skipped.
-fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
-    let mut wanted = Vec::new();
+fn active_plugins(settings: &Settings) -> Vec<(String, Plugin)> {
+    let mut active_plugins = Vec::new();
     for (name, read) in read_all(settings) {
         match read {
             Ok(read) => {
@@ -175,13 +175,13 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
                         "plugin {name} is not started: correct the errors above in its file"
                     ));
                 } else if read.settings.active {
-                    wanted.push((name, read.settings));
+                    active_plugins.push((name, read.settings));
                 }
             }
             Err(error) => warn(&format!("plugin {name} is not started: {error:#}")),
         }
     }
-    wanted
+    active_plugins
 }
 
 /// Directories of plugin sockets.
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_is_configured_anew_stays() {
+    fn reconfigured_socket_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("socket");
         let write = |format: &str| {

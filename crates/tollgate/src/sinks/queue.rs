@@ -275,18 +275,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_written_in_order_before_the_end() {
+    fn queued_events_are_written_in_order_at_the_end() {
         let (to, from) = channel();
-        let outlet = SinkQueue::start("test", move |text: &[u8]| {
+        let sink_queue = SinkQueue::start("test", move |text: &[u8]| {
             to.send(text.to_vec()).unwrap();
             Ok(())
         })
         .unwrap();
         for number in 0..1000 {
-            outlet.append(|text| text.extend_from_slice(format!("{number}\n").as_bytes()));
+            sink_queue.append(|text| text.extend_from_slice(format!("{number}\n").as_bytes()));
         }
-        outlet.writer().write_all(b"end\n").unwrap();
-        assert_eq!(outlet.finish().events, 1001);
+        sink_queue.writer().write_all(b"end\n").unwrap();
+        assert_eq!(sink_queue.finish().events, 1001);
         let expected: String = (0..1000).map(|number| format!("{number}\n")).collect();
         assert_eq!(
             from.iter().flatten().collect::<Vec<u8>>(),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_log_begins_behind_what_waits() {
+    fn rotation_follows_queued_events() {
         struct RecordingSink(Sender<String>);
         impl Sink for RecordingSink {
             fn write(&mut self, text: &[u8]) -> io::Result<()> {
@@ -307,69 +307,69 @@ mod tests {
             }
         }
         let (to, from) = channel();
-        let outlet = SinkQueue::start("test", RecordingSink(to)).unwrap();
-        outlet.append(|text| text.push(b'a'));
-        outlet.rotate(OldLogPolicy::AsConfigured);
+        let sink_queue = SinkQueue::start("test", RecordingSink(to)).unwrap();
+        sink_queue.append(|text| text.push(b'a'));
+        sink_queue.rotate(OldLogPolicy::AsConfigured);
         assert_eq!(from.iter().take(2).collect::<String>(), "a|");
         // Also when nothing is to be written.
-        outlet.rotate(OldLogPolicy::AsConfigured);
+        sink_queue.rotate(OldLogPolicy::AsConfigured);
         assert_eq!(from.recv().unwrap(), "|");
-        outlet.append(|text| text.push(b'b'));
-        outlet.finish();
+        sink_queue.append(|text| text.push(b'b'));
+        sink_queue.finish();
         assert_eq!(from.iter().collect::<String>(), "b");
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted_with_the_reason() {
-        let outlet =
+    fn unwritten_events_are_counted_with_the_reason() {
+        let sink_queue =
             SinkQueue::start("test", |_: &[u8]| Err(io::ErrorKind::StorageFull.into())).unwrap();
-        outlet.append(|text| text.push(b'x'));
-        outlet.append(|text| text.push(b'y'));
-        let written = outlet.finish();
+        sink_queue.append(|text| text.push(b'x'));
+        sink_queue.append(|text| text.push(b'y'));
+        let written = sink_queue.finish();
         assert_eq!((written.events, written.unwritten), (0, 2));
         assert_eq!(written.reason, "no storage space");
     }
 
     #[test]
-    fn what_has_become_of_events_can_be_waited_for() {
+    fn settle_waits_for_the_outcome_of_queued_events() {
         let (to, from) = channel::<io::Result<()>>();
-        let outlet = SinkQueue::start("test", move |_: &[u8]| from.recv().unwrap()).unwrap();
-        let stats = outlet.stats();
+        let sink_queue = SinkQueue::start("test", move |_: &[u8]| from.recv().unwrap()).unwrap();
+        let stats = sink_queue.stats();
         let soon = || Instant::now() + DELAY;
         let late = || Instant::now() + Duration::from_secs(60);
         assert!(stats.settle(soon()), "nothing is to be waited for");
-        outlet.append(|text| text.push(b'x'));
+        sink_queue.append(|text| text.push(b'x'));
         assert!(stats.is_busy() && !stats.settle(soon()));
         to.send(Ok(())).unwrap();
         assert!(stats.settle(late()));
         assert_eq!((stats.is_busy(), stats.failure(0)), (false, None));
         // The last event is not written until one that comes later is.
-        outlet.append(|text| text.push(b'y'));
+        sink_queue.append(|text| text.push(b'y'));
         to.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         assert!(stats.settle(late()));
         let full = Some("no storage space".to_owned());
         assert_eq!(stats.failure(0), full);
         assert_eq!(stats.failure(1), full);
-        outlet.append(|text| text.push(b'z'));
+        sink_queue.append(|text| text.push(b'z'));
         to.send(Ok(())).unwrap();
         assert!(stats.settle(late()));
         assert_eq!((stats.failure(0), stats.failure(1)), (full, None));
-        outlet.finish();
+        sink_queue.finish();
     }
 
     #[test]
-    fn a_reader_that_is_too_slow_makes_nobody_wait() {
+    fn slow_reader_delays_nobody() {
         let (to, from) = channel::<()>();
-        let outlet = SinkQueue::start("test", move |_: &[u8]| {
+        let sink_queue = SinkQueue::start("test", move |_: &[u8]| {
             let _closed = from.recv();
             Ok(())
         })
         .unwrap();
         for _ in 0..40 {
-            outlet.append(|text| text.resize(text.len() + (1 << 20), b'x'));
+            sink_queue.append(|text| text.resize(text.len() + (1 << 20), b'x'));
         }
         drop(to);
-        let written = outlet.finish();
+        let written = sink_queue.finish();
         assert_eq!(written.events + written.unwritten, 40);
         assert!(written.unwritten > 0);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A plugin as their authors write them: what it reads it feeds to auparse, and for each event it
- * writes a line into the file that it is given: first type, serial, number of records, key.
+ * A plugin in the usual form: feeds its input to auparse, and writes a line for each event to a file: type of the
+ * first record, serial, number of records, key.
  */
 #include <auparse.h>
 #include <stdio.h>

@@ -1,16 +1,16 @@
 //! Syscalls of all kinds that name objects, and the expected PATH records of each.
 
-use super::step::{Arg, CWD, Step, step};
+use super::step::{Arg, CWD, WorkloadStep, step};
 
 const CREATE: i32 = libc::O_CREAT | libc::O_WRONLY;
 
 /// A syscall and its expected PATH records: `NAMETYPE name`, with a trailing `*` if this engine knows the inode.
 pub(crate) struct Case {
-    pub(crate) step: Step,
+    pub(crate) step: WorkloadStep,
     pub(crate) paths: &'static [&'static str],
 }
 
-const fn case(step: Step, paths: &'static [&'static str]) -> Case {
+const fn case(step: WorkloadStep, paths: &'static [&'static str]) -> Case {
     Case { step, paths }
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case(step!("openat", CWD, "a", 2), &["NORMAL a*"]),
         case(step!("openat", CWD, ".", 0o200_000), &["NORMAL .*"]),
         case(
-            Step {
+            WorkloadStep {
                 args: vec![CWD.into(), "a".into(), how, 24.into()],
                 ..step!("openat2")
             },
@@ -75,14 +75,14 @@ pub(crate) fn cases() -> Vec<Case> {
         case(step!("fchmodat", CWD, "f", 0o640), &["NORMAL f"]),
         case(step!("open", "f", 2), &["NORMAL f*"]),
         case(
-            Step {
+            WorkloadStep {
                 args: vec![Arg::Result(19), 0o600.into()],
                 ..step!("fchmod")
             },
             &["NORMAL (null)*"],
         ),
         case(
-            Step {
+            WorkloadStep {
                 args: vec![Arg::Result(19), (-1).into(), (-1).into()],
                 ..step!("fchown")
             },
@@ -108,7 +108,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// The syscall names of some steps, for `-S`.
-pub(crate) fn names(steps: &[Step]) -> String {
+pub(crate) fn names(steps: &[WorkloadStep]) -> String {
     let mut names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -116,7 +116,7 @@ pub(crate) fn names(steps: &[Step]) -> String {
 }
 
 /// Syscalls that fail.
-pub(crate) fn failing() -> Vec<Step> {
+pub(crate) fn failing() -> Vec<WorkloadStep> {
     vec![
         step!("openat", CWD, "missing", 0),
         step!("open", "missing/below", 0),

@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 
 use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event::events;
-use super::step::{Step, step};
+use super::step::{WorkloadStep, step};
 use super::test_dir::TestDir;
 
 fn words(line: &str) -> Vec<&str> {
@@ -44,11 +44,11 @@ fn refused(daemon: &Daemon, line: &str, status: i32, text: &str) {
     assert!(said.contains(text), "{line}: {said}");
 }
 
-fn rmdir() -> Step {
+fn rmdir() -> WorkloadStep {
     step!("rmdir", "/etc/missing")
 }
 
-fn mkdir() -> Step {
+fn mkdir() -> WorkloadStep {
     step!("mkdir", "/etc", 0o700)
 }
 

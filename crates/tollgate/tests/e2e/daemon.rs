@@ -37,6 +37,71 @@ pub(crate) struct Daemon {
     pub(crate) control: PathBuf,
 }
 
+/// The files of a daemon that has all its settings in files.
+#[derive(Debug)]
+pub(crate) struct MachineFiles {
+    pub(crate) rules: PathBuf,
+    pub(crate) toml: PathBuf,
+    pub(crate) conf: PathBuf,
+    pub(crate) log: PathBuf,
+    pub(crate) state: PathBuf,
+    pub(crate) control: PathBuf,
+    pub(crate) metrics: PathBuf,
+}
+
+impl MachineFiles {
+    /// Their paths in a test directory.
+    pub(crate) fn new(test_dir: &TestDir) -> Self {
+        let own = |name: &str| test_dir.own.join(name);
+        Self {
+            rules: own("rules"),
+            toml: own("tollgate.toml"),
+            conf: own("auditd.conf"),
+            log: own("audit.log"),
+            state: own("state"),
+            control: own("run/control"),
+            metrics: own("metrics"),
+        }
+    }
+
+    /// Writes those that are missing.
+    #[track_caller]
+    pub(crate) fn prepare(test_dir: &TestDir, rules: &str) -> Self {
+        let files = Self::new(test_dir);
+        let toml = format!(
+            "rules = [{:?}]\nauditd_conf = {:?}\nmetrics = {:?}\nkernel_messages = \"off\"\npins = false\n",
+            files.rules, files.conf, files.metrics
+        );
+        let conf = format!(
+            "log_file = {}\nlog_format = RAW\nspace_left = 2\nadmin_space_left = 1\n",
+            files.log.display()
+        );
+        for (path, text) in [
+            (&files.rules, rules),
+            (&files.toml, &toml),
+            (&files.conf, &conf),
+        ] {
+            if !path.exists() {
+                fs::write(path, text).unwrap();
+            }
+        }
+        files
+    }
+
+    /// Arguments of `tollgate`.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = ["daemon", "--foreground"].map(Into::into).into();
+        for (option, path) in [
+            ("--config", &self.toml),
+            ("--state", &self.state),
+            ("--control", &self.control),
+        ] {
+            arguments.extend([option.into(), path.into()]);
+        }
+        arguments
+    }
+}
+
 /// The final state of a daemon.
 #[derive(Debug)]
 pub(crate) struct Account {
@@ -151,6 +216,16 @@ impl Daemon {
             .arg("--control")
             .arg(&control);
         Self::run(command, &file, log, control)
+    }
+
+    /// Starts the daemon as that of a machine: all settings are in files, and the last good ones are kept in a state
+    /// directory. Prepares these files, with these rules, where they are missing.
+    #[track_caller]
+    pub(crate) fn start_from_files(test_dir: &TestDir, rules: &str) -> Self {
+        let files = MachineFiles::prepare(test_dir, rules);
+        let mut command = Command::new(program());
+        command.args(files.arguments());
+        Self::run(command, &files.rules, files.log, files.control)
     }
 
     /// Starts the daemon with these rules and these lines of `auditd.conf`, without the kernel's own records.
@@ -280,6 +355,13 @@ impl Daemon {
         let status = command.args(["status", "--json", "--control"]);
         let status = CommandOutput::of(status.arg(&self.control));
         serde_json::from_str(&status.stdout).unwrap()
+    }
+
+    /// Runs `tollgate status`.
+    #[track_caller]
+    pub(crate) fn show_status(&self) -> CommandOutput {
+        let mut command = Command::new(program());
+        CommandOutput::of(command.args(["status", "--control"]).arg(&self.control))
     }
 
     /// Sends a request to the control socket; returns the reply.

@@ -5,7 +5,6 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -190,46 +189,16 @@ pub(crate) fn many_rule_replacements() {
     event::expect_opens(&log, &file, made);
 }
 
-/// A program that exits at once: 64-bit ELF, one segment, `exit(0)`. A dynamic program spends most of its time
-/// in the dynamic linker.
+/// A program that exits at once, without the dynamic linker, in which a usual program spends most of its time.
 fn shortest_program(test_dir: &TestDir) -> PathBuf {
-    const HEADERS: usize = 64 + 56;
-    // xor edi, edi; mov eax, 60; syscall
-    const CODE: [u8; 9] = [0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
-    const BASE: usize = 0x40_0000;
-    let mut image = Vec::from(*b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-    let size = HEADERS + CODE.len();
-    let word = |value: usize, bytes: usize| value.to_le_bytes()[..bytes].to_vec();
-    for (value, bytes) in [
-        (2, 2),              // an executable
-        (62, 2),             // for x86-64
-        (1, 4),              // version
-        (BASE + HEADERS, 8), // entry
-        (64, 8),             // program headers
-        (0, 8),              // no section headers
-        (0, 4),              // flags
-        (64, 2),             // bytes of this header
-        (56, 2),             // and of a program header,
-        (1, 2),              // of which there is one
-        (0, 2),              // bytes of a section header,
-        (0, 2),              // of which there are none
-        (0, 2),              // names of sections
-        (1, 4),              // a segment to be loaded,
-        (5, 4),              // readable and executable
-        (0, 8),              // from there in the file
-        (BASE, 8),           // to there
-        (BASE, 8),           // which is the same
-        (size, 8),           // bytes in the file
-        (size, 8),           // and in memory
-        (0x1000, 8),         // alignment
-    ] {
-        image.extend(word(value, bytes));
-    }
-    image.extend(CODE);
-    let path = test_dir.work.join("short");
-    fs::write(&path, image).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    const SOURCE: &str = "#include <sys/syscall.h>\n\
+         void _start(void)\n\
+         {\n\
+         \tasm volatile(\"syscall\" : : \"a\"(SYS_exit), \"D\"(0));\n\
+         \t__builtin_unreachable();\n\
+         }\n";
+    let built = test_dir.compiled("short", SOURCE, &["-static", "-nostdlib"]);
+    test_dir.program("short", built.to_str().unwrap())
 }
 
 /// Each process has its own PID, program image and exit; the daemon caches something of each.

@@ -7,15 +7,15 @@ use bstr::{BString, ByteSlice as _};
 
 use super::daemon::Daemon;
 use super::event::{Event, ausearch, with_key};
-use super::step::{Arg, Step, step};
+use super::step::{Arg, WorkloadStep, step};
 use super::test_dir::TestDir;
 
 const TRUE: &str = "/usr/bin/true";
 
 /// An execve of `path` with these arguments and an empty environment.
-pub(crate) fn execve(path: &str, args: &[&[u8]]) -> Step {
+pub(crate) fn execve(path: &str, args: &[&[u8]]) -> WorkloadStep {
     let args = args.iter().map(|arg| arg.to_vec()).collect();
-    Step {
+    WorkloadStep {
         args: vec![path.into(), Arg::Texts(args), Arg::Texts(Vec::new())],
         ..step!("execve")
     }
@@ -59,7 +59,7 @@ pub(crate) fn programs_scripts_and_descriptors() {
     let by_script = workload.run(&[execve("script", &[b"ignored", b"argument"])]);
     let by_fd = workload.run(&[
         step!("open", "program", 0),
-        Step {
+        WorkloadStep {
             args: vec![
                 Arg::Result(0),
                 "".into(),
@@ -154,7 +154,7 @@ pub(crate) fn each_exec_variant_is_recorded() {
         let program = test_dir.program("program", TRUE);
         let path = program.to_str().unwrap();
         let no_strings = || Arg::Texts(Vec::new());
-        let execveat = Step {
+        let execveat = WorkloadStep {
             args: vec![(-1).into(), path.into(), no_strings(), no_strings()],
             ..step!("execveat")
         };

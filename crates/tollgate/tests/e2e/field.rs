@@ -6,9 +6,9 @@ use bstr::BString;
 
 use super::daemon::{Daemon, Stopped};
 use super::event::with_key;
-use super::step::{CWD, Step, step};
+use super::step::{CWD, WorkloadStep, step};
 use super::test_dir::TestDir;
-use super::workload::{Who, Workload};
+use super::workload::{Identity, Workload};
 
 /// Key and name of the last object of each event, in order.
 fn chosen(stopped: &Stopped) -> Vec<(BString, BString)> {
@@ -33,7 +33,7 @@ fn check(stopped: &Stopped, expected: &[(&str, &str)]) {
     assert_eq!(chosen(stopped), expected);
 }
 
-fn open(name: &str) -> Step {
+fn open(name: &str) -> WorkloadStep {
     step!("openat", CWD, name, 0)
 }
 
@@ -52,9 +52,9 @@ pub(crate) fn ids_select_tasks() {
         ),
     );
     let mixed = Workload {
-        who: Who {
+        identity: Identity {
             gid: other,
-            ..Who::is(one)
+            ..Identity::is(one)
         },
         ..test_dir.workload()
     };
@@ -153,18 +153,18 @@ pub(crate) fn ids_are_compared_with_each_other() {
              -a always,exit -F arch=b64 -S rmdir -F uid={id} -C uid=suid -k same\n"
         ),
     );
-    let raised = Who {
+    let raised = Identity {
         uids: [id, id + 1, id + 1],
-        ..Who::is(id)
+        ..Identity::is(id)
     };
-    let half = Who {
+    let half = Identity {
         uids: [id, id, id + 1],
-        ..Who::is(id)
+        ..Identity::is(id)
     };
     let rmdir = [step!("rmdir", "/etc/missing")];
-    for who in [raised, half, Who::is(id)] {
+    for identity in [raised, half, Identity::is(id)] {
         Workload {
-            who,
+            identity,
             ..test_dir.workload()
         }
         .run(&rmdir);
@@ -184,9 +184,9 @@ pub(crate) fn supplementary_groups_count() {
         ),
     );
     let groups = |groups: &[u32]| Workload {
-        who: Who {
+        identity: Identity {
             groups: groups.to_vec(),
-            ..Who::is(id)
+            ..Identity::is(id)
         },
         ..test_dir.workload()
     };

@@ -88,7 +88,21 @@ pub(crate) fn status_shows_a_suspended_log() {
     let status = daemon.status();
     let suspended = &status["suspended"];
     assert_eq!(suspended["setting"], "disk_full_action", "{status}");
-    assert_eq!(suspended["reason"], "no space left for the log");
+    let reason = format!("no space left for log `{}`: ", log.display());
+    let found = suspended["reason"].as_str().unwrap();
+    assert!(
+        found.starts_with(&reason) && found.ends_with(" KiB free"),
+        "{found}"
+    );
+    let message = daemon.wait_for_line("disk_full_action suspends logging");
+    assert!(message.contains(found), "{message}");
+    assert!(
+        message.contains("run `tollgate auditctl --signal resume`"),
+        "{message}"
+    );
+    let shown = daemon.show_status();
+    assert_eq!(shown.code, Some(3), "{shown:?}");
+    assert!(shown.stdout.contains(&reason), "{}", shown.stdout);
     let missing = suspended["events"].as_u64().unwrap();
     assert!(missing > 0 && missing < 1000, "{missing}");
     assert!(suspended["since"].as_u64().unwrap() > 0);

@@ -292,8 +292,8 @@ pub(crate) fn clean_exit_unpins_everything() {
 pub(crate) fn needs_no_guard() {
     let test_dir = TestDir::new();
     // Without pins, the guard ends with its daemon.
-    let trial = Daemon::start(&test_dir, &format!("{}-e 2\n", opens(&test_dir, "trial")));
-    let said = trial.end(Signal::SIGTERM).output;
+    let locking = Daemon::start(&test_dir, &format!("{}-e 2\n", opens(&test_dir, "locking")));
+    let said = locking.end(Signal::SIGTERM).output;
     let guards = said
         .iter()
         .any(|line| line.contains("are protected from root"));

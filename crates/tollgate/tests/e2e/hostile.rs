@@ -9,7 +9,7 @@ use bstr::{BString, ByteSlice as _};
 
 use super::daemon::Daemon;
 use super::event::{ausearch, with_key};
-use super::step::{Arg, CWD, Step, step};
+use super::step::{Arg, CWD, WorkloadStep, step};
 use super::test_dir::TestDir;
 
 /// Hostile names and arguments.
@@ -99,7 +99,7 @@ pub(crate) fn hostile_arguments_decode_back() {
     let daemon = Daemon::start(&test_dir, &rule);
     let args = texts();
     let program = test_dir.program("a \"b\"\n\u{1}", "/usr/bin/true");
-    let step = Step {
+    let step = WorkloadStep {
         args: vec![
             program.as_os_str().into(),
             Arg::Texts(args.clone()),

@@ -11,7 +11,7 @@ use super::daemon::{CommandOutput, Daemon, program};
 use super::event::{self, Event};
 use super::harness::wait_for;
 use super::log_settings::{Small, told};
-use super::step::{Step, step};
+use super::step::{WorkloadStep, step};
 use super::test_dir::TestDir;
 
 fn rule(test_dir: &TestDir) -> String {
@@ -21,7 +21,7 @@ fn rule(test_dir: &TestDir) -> String {
     )
 }
 
-fn rmdirs(count: usize) -> Vec<Step> {
+fn rmdirs(count: usize) -> Vec<WorkloadStep> {
     vec![step!("rmdir", "/etc/missing"); count]
 }
 

@@ -17,7 +17,7 @@ use super::event::{Event, ausearch};
 use super::handover::{Bpf, opens};
 use super::harness::wait_for;
 use super::kernel_audit::{KernelAudit, Lock, State, auditctl};
-use super::step::{Step, step};
+use super::step::{WorkloadStep, step};
 use super::stock_readers::relayed;
 use super::test_dir::TestDir;
 
@@ -37,7 +37,7 @@ fn rule(test_dir: &TestDir) -> String {
     )
 }
 
-fn rmdir() -> Step {
+fn rmdir() -> WorkloadStep {
     step!("rmdir", "/etc/missing")
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn changes_of_a_killed_daemon_are_restored() {
 }
 
 /// Sends user messages to the kernel at the highest rate.
-fn say(texts: impl Iterator<Item = String>) {
+fn send_messages(texts: impl Iterator<Item = String>) {
     const AUDIT_USER: u16 = 1005;
     const NLM_F_REQUEST: u16 = 1;
     let audit = socket(
@@ -239,7 +239,7 @@ pub(crate) fn exiting_daemon_writes_received_records() {
     test_dir.workload().burst(&file, 20);
     // It is behind when it is told to exit.
     daemon.signal(Signal::SIGSTOP);
-    say((0..SENT).map(|number| format!("left-{}-{number}-", test_dir.id)));
+    send_messages((0..SENT).map(|number| format!("left-{}-{number}-", test_dir.id)));
     daemon.signal(Signal::SIGCONT);
     let Account { summary, log, .. } = daemon.end(Signal::SIGQUIT);
     let left = State::ask();

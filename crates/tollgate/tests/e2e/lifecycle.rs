@@ -9,7 +9,7 @@ use super::daemon::{Daemon, program};
 use super::harness::wait_for;
 use super::kernel_audit::{Lock, State};
 use super::raw_syscalls;
-use super::step::{CWD, Step, step};
+use super::step::{CWD, WorkloadStep, step};
 use super::test_dir::TestDir;
 
 fn rule(test_dir: &TestDir) -> String {
@@ -19,7 +19,7 @@ fn rule(test_dir: &TestDir) -> String {
     )
 }
 
-fn rmdir() -> Step {
+fn rmdir() -> WorkloadStep {
     step!("rmdir", "/etc/missing")
 }
 

@@ -3,8 +3,9 @@
 //! On kernels where BPF programs can deny calls, a test cannot remove its locked state: `tests/vm` tests those.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bstr::ByteSlice as _;
@@ -136,7 +137,7 @@ pub(crate) fn restart_keeps_the_locked_log() {
         if conf.is_some() && !told.is_empty() {
             let (key, _) = told[0].split_once(' ').unwrap();
             daemon.signal(Signal::SIGHUP);
-            daemon.wait_for_line(&format!("`{key}` stays as it is"));
+            daemon.wait_for_line(&format!("`-e 2` locked `{key}`"));
         }
         test_dir.workload().burst(&file, 10);
         bursts += 1;
@@ -153,18 +154,25 @@ pub(crate) fn restart_keeps_the_locked_log() {
     assert!(!other.exists() && !old_log.exists(), "it was moved");
 }
 
-/// The same command line, with a time limit.
-fn start_with_limit(test_dir: &TestDir, pins: &Path, limit: &str) -> CommandOutput {
+/// A script that runs the program under test with a limit of open files.
+fn program_with_limit(test_dir: &TestDir, limit: &str) -> PathBuf {
+    let path = test_dir.own.join("limited");
+    let script = format!(
+        "#!/bin/bash\nulimit {limit} && exec {} \"$@\"\n",
+        program().display()
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Starts a daemon that must fail.
+fn failed_start(test_dir: &TestDir, pins: &Path, limit: &str) -> CommandOutput {
     let own = |name: &str| test_dir.own.join(name);
-    let mut command = Command::new("bash");
+    let mut command = Command::new("timeout");
     command
-        .args([
-            "-c",
-            "ulimit $1 && shift && exec timeout -s QUIT 5 \"$@\"",
-            "bash",
-            limit,
-        ])
-        .arg(program())
+        .args(["-s", "QUIT", "60"])
+        .arg(program_with_limit(test_dir, limit))
         .args(["daemon", "--foreground", "--rules"])
         .arg(own("rules"))
         .arg("--log")
@@ -192,7 +200,7 @@ pub(crate) fn unusable_pinned_state_is_kept() {
     test_dir.workload().burst(&file, 10);
     let before = names(&pins);
     let refused = |limit: &str, why: &str| {
-        let asked = start_with_limit(&test_dir, &pins, limit);
+        let asked = failed_start(&test_dir, &pins, limit);
         assert_eq!(asked.code, Some(1), "{why}: {asked:?}");
         for part in [why, "locked until reboot"] {
             assert!(asked.stderr.contains(part), "{why}: {asked:?}");
@@ -217,15 +225,14 @@ pub(crate) fn unusable_pinned_state_is_kept() {
 
     // The daemon opens pinned programs and links if it can.
     test_dir.workload().burst(&file, 10);
-    let left = start_with_limit(&test_dir, &pins, "-Sn40");
-    assert!(
-        left.stderr.contains("took over the BPF programs"),
-        "{left:?}"
-    );
-    assert!(
-        left.stderr.contains("BPF programs stay attached"),
-        "{left:?}"
-    );
+    let options = [OsStr::new("--pins"), pins.as_os_str()];
+    let limited = program_with_limit(&test_dir, "-Sn40");
+    let rules = locked(&test_dir);
+    let daemon = Daemon::start_with_options(&test_dir, &limited, "", &rules, &options);
+    let output = daemon.end(Signal::SIGQUIT).output.join("\n");
+    for text in ["took over the BPF programs", "BPF programs stay attached"] {
+        assert!(output.contains(text), "{output}");
+    }
     assert_eq!(names(&pins), before);
     each_once(&test_dir.own.join("audit.log"), &file, 20);
 }

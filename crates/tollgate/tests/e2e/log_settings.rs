@@ -12,7 +12,7 @@ use support::event::AUSEARCH;
 use super::daemon::{Daemon, Stopped};
 use super::event::Event;
 use super::harness::{needs, wait_for};
-use super::step::{Step, step};
+use super::step::{WorkloadStep, step};
 use super::test_dir::TestDir;
 
 /// Settings that `auditd` requires.
@@ -25,7 +25,7 @@ pub(crate) fn rule(test_dir: &TestDir) -> String {
     )
 }
 
-pub(crate) fn rmdir() -> Step {
+pub(crate) fn rmdir() -> WorkloadStep {
     step!("rmdir", "/etc/missing")
 }
 
@@ -233,9 +233,7 @@ pub(crate) fn locked_log_keeps_its_path() {
         assert_ne!(text, here);
         fs::write(&file, text).unwrap();
         daemon.signal(Signal::SIGHUP);
-        daemon.wait_for_line(&format!(
-            "`-e 2` was given, and `{key}` stays as it is until the machine starts again"
-        ));
+        daemon.wait_for_line(&format!("`-e 2` locked `{key}` until the next boot"));
         wait_for("the record of what was refused", || {
             (records("type=DAEMON_CONFIG ", "res=failed") == number).then_some(())
         });
@@ -302,7 +300,7 @@ pub(crate) fn locked_log_is_the_one_in_use() {
     assert_eq!(daemon.auditctl(&["-e", "2"]).code, Some(0));
     assert_eq!(daemon.status()["log"], other.to_str().unwrap());
     hang_up(&daemon, &first, &other, "state=no-change");
-    daemon.wait_for_line("`log_file` stays as it is");
+    daemon.wait_for_line("`-e 2` locked `log_file`");
     hang_up(
         &daemon,
         &moved.replace("RAW", "ENRICHED"),

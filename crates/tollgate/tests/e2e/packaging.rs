@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::daemon::{CommandOutput, program};
+use nix::sys::signal::Signal;
+
+use super::daemon::{CommandOutput, Daemon, program};
 use super::handover::Bpf;
 use super::harness::needs;
 use super::test_dir::TestDir;
@@ -105,6 +107,56 @@ pub(crate) fn upgrade_does_not_restart_a_locked_daemon() {
         fs::remove_dir(&locked).unwrap();
     }
     assert!(restarts());
+}
+
+/// After a daemon that was killed, the package has the only tool that detaches the programs.
+pub(crate) fn removal_detaches_what_a_killed_daemon_left() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let script = fs::read_to_string(Path::new(ROOT).join("packaging/deb/prerm")).unwrap();
+    let pins = bpf.pins().to_str().unwrap().to_owned();
+    let mut here = script;
+    for (there, path) in [
+        ("/sys/fs/bpf/tollgate", pins.as_str()),
+        ("/run/systemd/system", "/nonexistent"),
+    ] {
+        assert!(here.contains(there), "{there}");
+        here = here.replace(there, path);
+    }
+    let prerm = test_dir.own.join("prerm");
+    fs::write(&prerm, here).unwrap();
+    let program = program();
+    let program = program.to_str().unwrap();
+    let remove = || {
+        // Only bash accepts such function names.
+        let text = format!(
+            "tollgate-alternatives() {{ :; }}; systemctl() {{ :; }}; tollgate() {{ {program} \"$@\" {pins}; }}; \
+             set -- remove; . {}",
+            prerm.display()
+        );
+        CommandOutput::of(Command::new("bash").args(["-c", &text]))
+    };
+    let nothing = remove();
+    assert_eq!(
+        (nothing.code, nothing.stderr.as_str()),
+        (Some(0), ""),
+        "{nothing:?}"
+    );
+    let rules = format!(
+        "-a always,exit -F arch=b64 -S rmdir -F uid={} -k left\n",
+        test_dir.id
+    );
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    assert!(bpf.pins().join("header").exists());
+    let removed = remove();
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(
+        removed.stderr.contains("removed the BPF objects"),
+        "{removed:?}"
+    );
+    assert!(!bpf.pins().exists());
 }
 
 /// The drop-in is found where it is installed, overrides other settings, and has only keys that journald knows.

@@ -15,7 +15,7 @@ use super::daemon::Daemon;
 use super::event::{self, Event};
 use super::harness::{needs, needs_auparse, wait_for};
 use super::log_settings::told;
-use super::step::{Step, step};
+use super::step::{WorkloadStep, step};
 use super::test_dir::TestDir;
 
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nmax_restarts = 3\n";
@@ -30,7 +30,7 @@ fn rule(test_dir: &TestDir) -> String {
     )
 }
 
-fn rmdirs(count: usize) -> Vec<Step> {
+fn rmdirs(count: usize) -> Vec<WorkloadStep> {
     vec![step!("rmdir", "/etc/missing"); count]
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn blocked_plugin_loses_only_its_own_events() {
     assert!(lines_with(&log, " reason=\"queue-full\"") > 0);
     assert_eq!(lines_with(&log, " reason=\"too-slow\""), 1, "at the end");
     assert!(lines_with(&out, "op=lost-plugin-events") > 0, "others know");
-    let full = "the queue of plugin idle.conf is full: events are lost to it";
+    let full = "the queue of plugin idle.conf is full: it loses events";
     assert!(ended.output.iter().any(|line| line.contains(full)));
     assert!(not_given(&ended.output, "idle.conf") > 0);
     assert_eq!(not_given(&ended.output, "copy.conf"), 0);

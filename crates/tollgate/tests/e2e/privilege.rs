@@ -16,15 +16,15 @@ use support::wait::PATIENCE;
 
 use super::daemon::{CommandOutput, Daemon, program};
 use super::harness::wait_for;
-use super::step::{Step, step};
+use super::step::{WorkloadStep, step};
 use super::test_dir::TestDir;
 
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nnum_logs = 3\n\
                     max_log_file = 8\nmax_log_file_action = ROTATE\n";
 /// `CAP_CHOWN`, `CAP_DAC_READ_SEARCH`, `CAP_SYS_NICE`, `CAP_AUDIT_CONTROL`, `CAP_SYSLOG`, `CAP_AUDIT_READ`,
 /// `CAP_PERFMON` and `CAP_BPF`.
-const KEPT: [u32; 8] = [0, 2, 23, 30, 34, 37, 38, 39];
-/// Kept too if opening tracepoints needs it.
+const CAPABILITIES: [u32; 8] = [0, 2, 23, 30, 34, 37, 38, 39];
+/// A ninth one where opening tracepoints needs it.
 const SYS_ADMIN: u32 = 21;
 
 /// Debian's kernels have one more level of this sysctl.
@@ -40,7 +40,7 @@ fn rule(test_dir: &TestDir, call: &str) -> String {
     )
 }
 
-fn rmdir() -> Step {
+fn rmdir() -> WorkloadStep {
     step!("rmdir", "/etc/missing")
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn running_daemon_has_few_capabilities() {
     setrlimit(Resource::RLIMIT_NOFILE, usual, most).unwrap();
 
     let admin = (!opens_tracepoints_by_perfmon()).then_some(&SYS_ADMIN);
-    let kept: u64 = KEPT.iter().chain(admin).map(|bit| 1 << bit).sum();
+    let kept: u64 = CAPABILITIES.iter().chain(admin).map(|bit| 1 << bit).sum();
     let expected = format!("{kept:016x}");
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     let mut looked_at = 0;
@@ -254,7 +254,7 @@ pub(crate) fn systemd_is_notified_of_each_state() {
     let path = test_dir.own.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let hear = |expected: &str| {
+    let wait_for_state = |expected: &str| {
         let mut buffer = [0; 512];
         loop {
             let length = socket.recv(&mut buffer).unwrap();
@@ -276,15 +276,15 @@ pub(crate) fn systemd_is_notified_of_each_state() {
         CONF,
         &environment,
     );
-    let ready = hear("READY=1");
+    let ready = wait_for_state("READY=1");
     assert!(ready.contains("STATUS=auditing with engine "), "{ready}");
-    hear("WATCHDOG=1");
-    hear("WATCHDOG=1");
+    wait_for_state("WATCHDOG=1");
+    wait_for_state("WATCHDOG=1");
     daemon.signal(Signal::SIGHUP);
-    assert!(hear("RELOADING=1").contains("\nMONOTONIC_USEC="));
-    hear("READY=1");
+    assert!(wait_for_state("RELOADING=1").contains("\nMONOTONIC_USEC="));
+    wait_for_state("READY=1");
     daemon.end(Signal::SIGTERM);
-    hear("STOPPING=1");
+    wait_for_state("STOPPING=1");
 }
 
 pub(crate) fn journal_messages_have_priorities() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Preloaded into auditd, gives it recorded messages in place of the kernel's: each packet of standard input
- * is one, netlink header and all. What libaudit and auditd do with them is their own. At the end of the
- * input auditd is asked to end.
+ * Preloaded into auditd, replaces the kernel's messages with recorded ones: each packet of standard input is a
+ * message with its netlink header. libaudit and auditd process them as usual. At the end of the input, auditd
+ * gets SIGTERM.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ int audit_open(void)
 	return records;
 }
 
-/* There is no kernel to tell. */
+/* Requests to the kernel succeed. */
 int audit_set_pid(int fd, unsigned int pid, int mode)
 {
 	(void)fd;
@@ -34,7 +34,7 @@ int audit_set_pid(int fd, unsigned int pid, int mode)
 	return 1;
 }
 
-/* Nor does one know who has sent the signal. */
+/* The sender of a signal is unknown. */
 int audit_request_signal_info(int fd)
 {
 	(void)fd;

@@ -406,7 +406,10 @@ os.fchmod(fd, 0o640)
 }
 
 /// The command line of a workload of this binary, copied to a directory that the id can enter.
-pub(crate) fn workload_words(test_dir: &TestDir, steps: &[super::step::Step]) -> Vec<OsString> {
+pub(crate) fn workload_words(
+    test_dir: &TestDir,
+    steps: &[super::step::WorkloadStep],
+) -> Vec<OsString> {
     let own = std::env::current_exe().unwrap();
     let copy = test_dir.work.join("workload");
     if !copy.exists() {
@@ -418,6 +421,6 @@ pub(crate) fn workload_words(test_dir: &TestDir, steps: &[super::step::Step]) ->
         words.push(word.into());
     }
     words.push(OsStr::new(&test_dir.work).to_owned());
-    words.extend(steps.iter().flat_map(super::step::Step::words));
+    words.extend(steps.iter().flat_map(super::step::WorkloadStep::words));
     words
 }

@@ -13,10 +13,10 @@ use super::exec::execve;
 use super::harness::needs;
 use super::kernel_audit::{KernelAudit, Lock};
 use super::run::{Run, workload_words};
-use super::step::{CWD, Step, step};
+use super::step::{CWD, WorkloadStep, step};
 use super::test_dir::TestDir;
 
-fn rules(test_dir: &TestDir, steps: &[Step]) -> String {
+fn rules(test_dir: &TestDir, steps: &[WorkloadStep]) -> String {
     let (id, work) = (test_dir.id, test_dir.work.display());
     let names = names(steps);
     format!(
@@ -36,7 +36,7 @@ pub(crate) fn kernel_and_run_agree() {
     test_dir.directory("tree");
     test_dir.file("tree/old", "");
     test_dir.file("over", "");
-    let mut steps: Vec<Step> = cases().into_iter().map(|case| case.step).collect();
+    let mut steps: Vec<WorkloadStep> = cases().into_iter().map(|case| case.step).collect();
     steps.extend(failing());
     steps.extend([
         step!("chmod", "p", 0o644),

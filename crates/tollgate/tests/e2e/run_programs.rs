@@ -35,14 +35,14 @@ fn counts<'a>(events: impl Iterator<Item = &'a Event>) -> Counts {
     counts
 }
 
-/// Runs a command while the kernel's audit records the same syscalls, and compares the counts. `who` is the
+/// Runs a command while the kernel's audit records the same syscalls, and compares the counts. `id_field` is the
 /// field that distinguishes the command's tasks from all others.
 #[track_caller]
-fn audited(test_dir: &TestDir, who: &str, make: impl FnOnce(&Run<'_>) -> Command) -> Output {
-    let rules = format!("{CALLS} -F {who}={} -k program\n", test_dir.id);
+fn audited(test_dir: &TestDir, id_field: &str, make: impl FnOnce(&Run<'_>) -> Command) -> Output {
+    let rules = format!("{CALLS} -F {id_field}={} -k program\n", test_dir.id);
     let mut run = Run::new(test_dir, &rules);
     run.log = test_dir.own.join("run.log");
-    if who == "uid" {
+    if id_field == "uid" {
         run.log = test_dir.work.join("run.log");
     }
     let command = &mut make(&run);
@@ -50,7 +50,7 @@ fn audited(test_dir: &TestDir, who: &str, make: impl FnOnce(&Run<'_>) -> Command
     let kernel = KernelAudit::start(&lock, test_dir, &rules);
     let output = command.output().unwrap();
     let mut last = run.plain(&["cat", "/the-end-of-the-program"]);
-    if who == "gid" {
+    if id_field == "gid" {
         last.uid(0);
     }
     let last = kernel
@@ -61,7 +61,7 @@ fn audited(test_dir: &TestDir, who: &str, make: impl FnOnce(&Run<'_>) -> Command
     let ran = run.ran(output);
     ran.succeeded();
     let exe = format!("\"{}\"", run.exe());
-    let field = |event: &Event| event.syscall(who).to_owned();
+    let field = |event: &Event| event.syscall(id_field).to_owned();
     let theirs = theirs.iter().filter(|event| {
         let of_command = event.syscall("exe") != exe && event.syscall("pid") != last;
         of_command && field(event) == test_dir.id.to_string()

@@ -8,7 +8,7 @@ use super::event::Event;
 use super::exec::execve;
 use super::step::{Arg, CWD, step};
 use super::test_dir::TestDir;
-use super::workload::{Who, Workload};
+use super::workload::{Identity, Workload};
 
 /// Offset of the id of the watches' workload.
 const WATCHED: u32 = 400_000;
@@ -77,7 +77,7 @@ pub(crate) fn run(test_dir: &TestDir) {
     ] {
         workload.run(&[step]);
     }
-    let by_fd = super::step::Step {
+    let by_fd = super::step::WorkloadStep {
         args: vec![
             Arg::Result(0),
             "".into(),
@@ -101,7 +101,7 @@ pub(crate) fn run(test_dir: &TestDir) {
 fn watched(test_dir: &TestDir) {
     let id = test_dir.id + WATCHED;
     let workload = Workload {
-        who: Who::is(id),
+        identity: Identity::is(id),
         ..test_dir.workload()
     };
     let tree = test_dir.work.join("tree");

@@ -65,7 +65,7 @@ pub(crate) fn undeniable_syscalls_are_reported() {
     for (rule, word) in [
         (
             "-S mkdir -F success=1 -k deny",
-            "`success` is known only when",
+            "`success` is known only after the syscall",
         ),
         ("-S mkdir -k deny", "need the engine fentry"),
     ] {
@@ -143,17 +143,24 @@ pub(crate) fn invalid_rules_attach_nothing() {
     }
 }
 
+/// Also if the configuration cannot be read by the user.
 pub(crate) fn unprivileged_user_gets_an_error() {
     let test_dir = TestDir::new();
     let copy = test_dir.program("tollgate", program().to_str().unwrap());
     let rules = test_dir.file("rules", "-a always,exit -F arch=b64 -S openat\n");
     let log = test_dir.work.join("audit.log");
-    let mut command = Command::new(copy);
-    let refusal = refuse(command.uid(test_dir.id).gid(test_dir.id), &[], &rules, &log);
-    assert_eq!(refusal.code, Some(4), "{}", refusal.said);
-    assert!(refusal.said.contains("root"), "{}", refusal.said);
-    assert_eq!(refusal.said.lines().count(), 1, "{}", refusal.said);
-    assert!(!log.exists());
+    let secret = test_dir.own.join("tollgate.toml");
+    fs::write(&secret, "").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    for options in [&[][..], &["--config", secret.to_str().unwrap()]] {
+        let mut command = Command::new(&copy);
+        let command = command.uid(test_dir.id).gid(test_dir.id);
+        let refusal = refuse(command, options, &rules, &log);
+        assert_eq!(refusal.code, Some(4), "{}", refusal.said);
+        assert!(refusal.said.contains("root"), "{}", refusal.said);
+        assert_eq!(refusal.said.lines().count(), 1, "{}", refusal.said);
+        assert!(!log.exists());
+    }
 }
 
 pub(crate) fn unsafe_log_directory_is_refused() {

@@ -18,7 +18,7 @@ const END: &str = ";";
 
 /// A syscall.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct WorkloadStep {
     pub(crate) arch: Arch,
     pub(crate) name: String,
     pub(crate) args: Vec<Arg>,
@@ -72,7 +72,7 @@ impl From<&OsStr> for Arg {
 /// A 64-bit syscall: its name, then its arguments.
 macro_rules! step {
     ($name:expr $(, $arg:expr)* $(,)?) => {
-        $crate::e2e::step::Step {
+        $crate::e2e::step::WorkloadStep {
             arch: audit::ids::Arch::X86_64,
             name: $name.to_string(),
             args: vec![$($crate::e2e::step::Arg::from($arg)),*],
@@ -81,7 +81,7 @@ macro_rules! step {
 }
 pub(crate) use step;
 
-impl Step {
+impl WorkloadStep {
     /// The same syscall through the 32-bit entry.
     pub(crate) fn in_32_bits(self) -> Self {
         Self {

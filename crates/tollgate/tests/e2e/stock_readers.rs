@@ -28,8 +28,8 @@ const UNSET: u32 = u32::MAX;
 
 const SESSION: &str = include_str!("../../../../tests/differential/session.txt");
 const REFUSED: &str = include_str!("../../../../tests/differential/refused.txt");
-const WALK: &str = include_str!("../../../../tests/differential/walk.c");
-const SAY: &str = include_str!("../../../../tests/differential/say.c");
+const AUPARSE_DUMP: &str = include_str!("../../../../tests/differential/auparse_dump.c");
+const SEND_LOGIN: &str = include_str!("../../../../tests/differential/send_login.c");
 
 /// Both running auditors.
 struct Run<'a> {
@@ -52,10 +52,10 @@ impl Run<'_> {
 
     /// The messages of a login.
     #[track_caller]
-    fn login(&self, say: &Path, auid: u32, text: &str) {
+    fn login(&self, send_login: &Path, auid: u32, text: &str) {
         let file = self.test_dir.own.join("messages");
         fs::write(&file, text).unwrap();
-        let mut command = Command::new(say);
+        let mut command = Command::new(send_login);
         command.args([(self.test_dir.id + LOGIN).to_string(), auid.to_string()]);
         let said = command.stdin(File::open(file).unwrap()).status();
         assert!(said.unwrap().success());
@@ -66,8 +66,8 @@ pub(crate) fn stock_readers_agree_on_both_logs() {
     needs_auparse();
     let lock = Lock::take();
     let test_dir = TestDir::new();
-    let walk = test_dir.compiled("walk", WALK, &["-lauparse"]);
-    let say = test_dir.compiled("say", SAY, &[]);
+    let auparse_dump = test_dir.compiled("auparse_dump", AUPARSE_DUMP, &["-lauparse"]);
+    let send_login = test_dir.compiled("send_login", SEND_LOGIN, &[]);
     scenario::prepare(&test_dir);
     // The message of a task with an audit context comes with records of its syscall; no task has a context where
     // the kernel's audit is used for messages only.
@@ -83,8 +83,8 @@ pub(crate) fn stock_readers_agree_on_both_logs() {
     };
     let marks = ["begin", "end"].map(|word| format!("{word}-{}", test_dir.id));
     run.mark(&marks[0]);
-    run.login(&say, UNSET, REFUSED);
-    run.login(&say, 33, SESSION);
+    run.login(&send_login, UNSET, REFUSED);
+    run.login(&send_login, 33, SESSION);
     run.mark(&format!("middle-{}", test_dir.id));
     let middle = next_second();
     scenario::run(&test_dir);
@@ -115,7 +115,7 @@ pub(crate) fn stock_readers_agree_on_both_logs() {
         same,
         permitted,
         wrong,
-    } = answers::compare(&directory, &walk, "tracepoint", &logs, &values).unwrap();
+    } = answers::compare(&directory, &auparse_dump, "tracepoint", &logs, &values).unwrap();
     assert!(
         wrong.is_empty(),
         "of {} answers, {} are wrong:\n{}",

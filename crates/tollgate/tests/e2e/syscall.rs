@@ -6,9 +6,9 @@ use super::cases::{cases, failing, names};
 use super::daemon::Daemon;
 use super::event::{Event, Record, ausearch, with_key};
 use super::raw_syscalls;
-use super::step::{CWD, Step, step};
+use super::step::{CWD, WorkloadStep, step};
 use super::test_dir::TestDir;
-use super::workload::{Done, Facts, Made};
+use super::workload::{Facts, Made, WorkloadCalls};
 
 /// Checks all fields of an event that do not depend on its objects.
 #[track_caller]
@@ -164,7 +164,13 @@ fn check_inode(event: &Event, path: &Record, facts: &[Facts]) {
 
 /// Each syscall of a workload is in the log once, in order, and stock `ausearch` finds it.
 #[track_caller]
-fn check_all(events: &[Event], done: &Done, test_dir: &TestDir, key: &str, paths: &[&[&str]]) {
+fn check_all(
+    events: &[Event],
+    done: &WorkloadCalls,
+    test_dir: &TestDir,
+    key: &str,
+    paths: &[&[&str]],
+) {
     assert_eq!(events.len(), done.made.len(), "events for calls");
     for ((event, made), paths) in events.iter().zip(&done.made).zip(paths) {
         check_call(event, made, test_dir, done.pid, key);
@@ -174,7 +180,7 @@ fn check_all(events: &[Event], done: &Done, test_dir: &TestDir, key: &str, paths
 
 pub(crate) fn every_event_is_found_once() {
     let test_dir = TestDir::new();
-    let (steps, paths): (Vec<Step>, Vec<_>) = cases()
+    let (steps, paths): (Vec<WorkloadStep>, Vec<_>) = cases()
         .into_iter()
         .map(|case| (case.step, case.paths))
         .unzip();
@@ -273,7 +279,7 @@ pub(crate) fn failed_calls_are_found_once() {
 
 pub(crate) fn records_of_an_event_are_contiguous() {
     let test_dir = TestDir::new();
-    let steps: Vec<Step> = (0..300)
+    let steps: Vec<WorkloadStep> = (0..300)
         .map(|_| step!("openat", CWD, "/etc/passwd", 0))
         .collect();
     let rule = format!(

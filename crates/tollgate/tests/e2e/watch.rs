@@ -9,7 +9,7 @@ use bstr::BString;
 
 use super::daemon::{Daemon, Stopped};
 use super::harness::needs;
-use super::step::{CWD, Step, step};
+use super::step::{CWD, WorkloadStep, step};
 use super::test_dir::TestDir;
 use super::workload::Workload;
 
@@ -40,11 +40,11 @@ fn check(stopped: &Stopped, expected: &[(&str, &str)]) {
     assert_eq!(seen(stopped), expected);
 }
 
-fn read(name: &str) -> Step {
+fn read(name: &str) -> WorkloadStep {
     step!("openat", CWD, name, 0)
 }
 
-fn write(name: &str) -> Step {
+fn write(name: &str) -> WorkloadStep {
     step!("openat", CWD, name, libc::O_WRONLY)
 }
 
@@ -72,12 +72,12 @@ pub(crate) fn watched_file_is_recorded_under_every_name() {
         "soft",
         "hard",
     ];
-    let mut steps: Vec<Step> = names.into_iter().map(read).collect();
+    let mut steps: Vec<WorkloadStep> = names.into_iter().map(read).collect();
     steps.extend([
         read("sub"),
         step!("openat", 999, absolute, 0),
         step!("open", "sub", 0o200_000),
-        Step {
+        WorkloadStep {
             args: vec![super::step::Arg::Result(9), "../secret".into(), 0.into()],
             ..step!("openat")
         },

@@ -17,14 +17,14 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, chdir, chroot, geteuid, setgroups, setresgid, setresuid};
 
 use super::raw_syscalls::{self, Arena};
-use super::step::{Arg, Step};
+use super::step::{Arg, WorkloadStep};
 
 /// Size of the arena for strings and arrays.
 const ARENA_BYTES: usize = 4 << 20;
 
 /// The identity of a workload.
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
+pub(crate) struct Identity {
     /// Real, effective and saved uid.
     pub(crate) uids: [u32; 3],
     pub(crate) gid: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Who {
     pub(crate) groups: Vec<u32>,
 }
 
-impl Who {
+impl Identity {
     /// The same number for all ids, and no supplementary groups.
     pub(crate) fn is(id: u32) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Who {
 /// A workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
-    pub(crate) who: Who,
+    pub(crate) identity: Identity,
     /// Its working directory, below `root` if set.
     pub(crate) directory: PathBuf,
     /// Its root directory.
@@ -78,7 +78,7 @@ pub(crate) struct Facts {
 
 /// The calls of a workload.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct WorkloadCalls {
     pub(crate) pid: u32,
     pub(crate) made: Vec<Made>,
 }
@@ -87,7 +87,7 @@ impl Workload {
     /// A workload of one id in one directory.
     pub(crate) fn new(id: u32, directory: &Path) -> Self {
         Self {
-            who: Who::is(id),
+            identity: Identity::is(id),
             directory: directory.into(),
             root: "/".into(),
         }
@@ -106,11 +106,11 @@ impl Workload {
             .args([
                 "workload",
                 name,
-                &numbers(&self.who.uids),
-                &self.who.gid.to_string(),
+                &numbers(&self.identity.uids),
+                &self.identity.gid.to_string(),
             ])
             .args([
-                format!("g{}", numbers(&self.who.groups)).into(),
+                format!("g{}", numbers(&self.identity.groups)).into(),
                 self.root.clone(),
                 self.directory.clone(),
             ])
@@ -121,15 +121,15 @@ impl Workload {
 
     /// Runs the steps and waits for the end.
     #[track_caller]
-    pub(crate) fn run(&self, steps: &[Step]) -> Done {
+    pub(crate) fn run(&self, steps: &[WorkloadStep]) -> WorkloadCalls {
         self.start(steps).finish()
     }
 
     /// Starts the steps.
-    pub(crate) fn start(&self, steps: &[Step]) -> Started {
+    pub(crate) fn start(&self, steps: &[WorkloadStep]) -> RunningWorkload {
         let mut command = self.command("calls");
-        command.args(steps.iter().flat_map(Step::words));
-        Started(command.spawn().unwrap())
+        command.args(steps.iter().flat_map(WorkloadStep::words));
+        RunningWorkload(command.spawn().unwrap())
     }
 
     /// Opens and closes a file repeatedly.
@@ -153,8 +153,13 @@ impl Workload {
     pub(crate) fn program(&self, words: &[&str]) -> u32 {
         let mut command = Command::new("setpriv");
         let child = command
-            .args(["--reuid", &self.who.uids[0].to_string()])
-            .args(["--regid", &self.who.gid.to_string(), "--clear-groups", "--"])
+            .args(["--reuid", &self.identity.uids[0].to_string()])
+            .args([
+                "--regid",
+                &self.identity.gid.to_string(),
+                "--clear-groups",
+                "--",
+            ])
             .args(words)
             .current_dir(&self.directory)
             .stdin(Stdio::null())
@@ -170,12 +175,12 @@ impl Workload {
 
 /// A running workload.
 #[derive(Debug)]
-pub(crate) struct Started(Child);
+pub(crate) struct RunningWorkload(Child);
 
-impl Started {
+impl RunningWorkload {
     /// Waits for its end.
     #[track_caller]
-    pub(crate) fn finish(self) -> Done {
+    pub(crate) fn finish(self) -> WorkloadCalls {
         let pid = self.0.id();
         let output = self.0.wait_with_output().unwrap();
         assert!(
@@ -210,7 +215,7 @@ impl Started {
                 _ => panic!("the workload said: {line}"),
             }
         }
-        Done { pid, made }
+        WorkloadCalls { pid, made }
     }
 }
 
@@ -240,7 +245,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
         setresuid(uids[0], uids[1], uids[2]).unwrap();
     }
     match text(0) {
-        "calls" => make(&Step::read_all(&words[6..])),
+        "calls" => make(&WorkloadStep::read_all(&words[6..])),
         "burst" => burst(Path::new(&words[6]), text(7).parse().unwrap()),
         "spawn" => spawn(Path::new(&words[6]), text(7).parse().unwrap()),
         name => panic!("there is no workload `{name}`"),
@@ -248,7 +253,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn make(steps: &[Step]) {
+fn make(steps: &[WorkloadStep]) {
     let mut arena = Arena::new(ARENA_BYTES);
     let mut results = Vec::new();
     for step in steps {
@@ -275,7 +280,7 @@ fn make(steps: &[Step]) {
 }
 
 /// Facts of the objects named by a step's strings, with and without following a final symlink.
-fn facts(step: &Step) -> String {
+fn facts(step: &WorkloadStep) -> String {
     let mut said = String::new();
     for arg in &step.args {
         let Arg::Text(text) = arg else { continue };

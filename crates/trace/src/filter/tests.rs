@@ -7,30 +7,11 @@ use audit::ids::{Auid, Syscall};
 use audit::plan::eval::EventFacts;
 use audit::plan::rule_list::RuleList;
 use audit::plan::verdict::Verdict;
-use audit::rule::{RuleHost, parse_file};
+use audit::rule::parse_file;
+use inputs::host::TestHost;
 use proptest::prelude::*;
 
 use super::*;
-
-struct TestHost;
-
-impl RuleHost for TestHost {
-    fn uid(&self, _: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn gid(&self, _: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn is_directory(&self, _: &[u8]) -> bool {
-        false
-    }
-
-    fn native(&self) -> Arch {
-        Arch::X86_64
-    }
-}
 
 fn plan(rules: &str) -> Plan {
     let (lines, findings) = parse_file(rules.as_bytes(), &TestHost);
@@ -221,12 +202,12 @@ proptest! {
         };
         let observed = EventFacts {
             arch: B64, syscall: Syscall(number), exit: Some(0), args, open_how_flags: 0, task,
-            groups: &[], personality: 0, label: None, socket_family: None, mark: None, objects: &[],
+            groups: &[], personality: 0, label: None, socket_family: None, task_state: None, objects: &[],
         };
-        let kept = matches!(plan.evaluate(&observed), Verdict::Record(_));
-        prop_assert!(stopped || !kept, "{text}");
+        let recorded = matches!(plan.evaluate(&observed), Verdict::Record(_));
+        prop_assert!(stopped || !recorded, "{text}");
         if !text.contains("uid") && !text.contains("exit=0") {
-            prop_assert_eq!(stopped, kept, "{}", text);
+            prop_assert_eq!(stopped, recorded, "{}", text);
         }
     }
 }

@@ -13,7 +13,7 @@ use nix::sys::stat::{Mode, stat};
 use nix::unistd::{Pid, getegid, geteuid};
 
 use super::object::{self, NamedObject, PathLookup, inode};
-use super::{Observer, Recorder, SyscallEntry, SyscallTraits, coarse_time};
+use super::{Observer, Recorder, SyscallEntry, TracedSyscall, coarse_time};
 use crate::backend::ResultCapture;
 use crate::task::Thread;
 use crate::task::memory::Memory;
@@ -47,7 +47,7 @@ impl<O: Observer> Recorder<'_, O> {
     /// Handles an exec about to be made, whether or not a rule names it.
     pub(crate) fn exec_attempted(&mut self, stop: SyscallEntry) {
         let SyscallEntry { tid, call, args } = stop;
-        let traits = SyscallTraits::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
+        let traits = TracedSyscall::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
         let named = object::named_objects(traits.objects, traits.name, &args, Memory(tid));
         let mut program = None;
         if let (Ok(mut named), Ok(thread)) =
@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_file_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_file_parses_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut file = tempfile::tempfile().unwrap();
             let mut text = b"\x7fELF\x02".to_vec();
             text.extend(bytes);

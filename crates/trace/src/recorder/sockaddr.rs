@@ -28,7 +28,7 @@ impl SockaddrArgs {
             (call, SockaddrDirection::Given, SockaddrSource::Argument(at)) => {
                 call.bytes(call.arg(at), low_u32(call.arg(at + 1)))
             }
-            (call, SockaddrDirection::Given, SockaddrSource::Message) => call.message(0),
+            (call, SockaddrDirection::Given, SockaddrSource::Msghdr) => call.message(0),
             _ => None,
         }
     }
@@ -40,8 +40,8 @@ impl SockaddrArgs {
             (call, SockaddrDirection::Answer, SockaddrSource::Argument(at)) => {
                 call.bytes(call.arg(at), low_u32(call.memory.word(call.arg(at + 1))?))
             }
-            (call, SockaddrDirection::Answer, SockaddrSource::Message) => call.message(0),
-            (call, _, SockaddrSource::Messages) => call.message(result.saturating_sub(1)),
+            (call, SockaddrDirection::Answer, SockaddrSource::Msghdr) => call.message(0),
+            (call, _, SockaddrSource::Mmsghdr) => call.message(result.saturating_sub(1)),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Syscalls that read or change the attributes of an object, or use it as a directory or mount point.
 
-use super::steps::{CWD, Run, Step, Who, numbers, step};
+use super::steps::{CWD, ProgramStep, Run, RunAs, numbers, step};
 use super::watched::{ACL, ACL_BYTES, acl};
 use crate::program::{Arg, Entry};
 
@@ -16,7 +16,7 @@ const MNT_DETACH: i32 = 2;
 const UMOUNT_NOFOLLOW: i32 = 8;
 
 pub(super) fn runs(entry: Entry) -> Vec<Run> {
-    let run = |who, steps| Run { who, entry, steps };
+    let run = |user, steps| Run { user, entry, steps };
     let mut steps = vec![
         step!("openat", CWD, "/tmp/w/sub", O_DIRECTORY).save("dfd"),
         step!("openat", CWD, "/tmp/w/file", O_RDWR).save("fd"),
@@ -43,9 +43,9 @@ pub(super) fn runs(entry: Entry) -> Vec<Run> {
         step!("creat", "new", 0o600),
     ];
     vec![
-        run(Who::Root, steps),
-        run(Who::Root, chroot),
-        run(Who::User, refused()),
+        run(RunAs::Root, steps),
+        run(RunAs::Root, chroot),
+        run(RunAs::User, refused()),
     ]
 }
 
@@ -57,7 +57,7 @@ fn fd() -> Arg {
     Arg::Saved("fd")
 }
 
-fn modes() -> Vec<Step> {
+fn modes() -> Vec<ProgramStep> {
     vec![
         step!("chmod", "/tmp/w/file", 0o640),
         step!("chmod", "link", 0o644),
@@ -78,7 +78,7 @@ fn modes() -> Vec<Step> {
     ]
 }
 
-fn owners() -> Vec<Step> {
+fn owners() -> Vec<ProgramStep> {
     vec![
         step!("chown", "/tmp/w/file", 0, 0),
         step!("chown", "link", 1001, -1),
@@ -97,7 +97,7 @@ fn owners() -> Vec<Step> {
     ]
 }
 
-fn sizes_and_times() -> Vec<Step> {
+fn sizes_and_times() -> Vec<ProgramStep> {
     let times = || numbers([1_u64, 2, 3, 4].map(u64::to_ne_bytes));
     vec![
         step!("truncate", "/tmp/w/file", 100),
@@ -121,7 +121,7 @@ fn sizes_and_times() -> Vec<Step> {
     ]
 }
 
-fn extended() -> Vec<Step> {
+fn extended() -> Vec<ProgramStep> {
     let room = || Arg::Shared("room", vec![0; 256]);
     let value = || Arg::Bytes(b"value".into());
     vec![
@@ -155,7 +155,7 @@ fn extended() -> Vec<Step> {
     ]
 }
 
-fn looks() -> Vec<Step> {
+fn looks() -> Vec<ProgramStep> {
     let room = || Arg::Shared("room", vec![0; 256]);
     vec![
         step!("stat", "/tmp/w/file", room()),
@@ -188,7 +188,7 @@ fn looks() -> Vec<Step> {
     ]
 }
 
-fn looks_of_64_bits() -> Vec<Step> {
+fn looks_of_64_bits() -> Vec<ProgramStep> {
     let room = || Arg::Shared("room", vec![0; 256]);
     vec![
         step!("newfstatat", CWD, "file", room(), 0),
@@ -200,7 +200,7 @@ fn looks_of_64_bits() -> Vec<Step> {
     ]
 }
 
-fn places() -> Vec<Step> {
+fn places() -> Vec<ProgramStep> {
     vec![
         step!("chdir", "/tmp/w/sub"),
         step!("open", "below", 0),
@@ -241,7 +241,7 @@ fn places() -> Vec<Step> {
     ]
 }
 
-fn refused() -> Vec<Step> {
+fn refused() -> Vec<ProgramStep> {
     vec![
         step!("chmod", "file", 0o600),
         step!("chmod", "own/file", 0o600),

@@ -1,6 +1,6 @@
 //! Syscalls that execute programs. A successful one is the last of its program.
 
-use super::steps::{CWD, Run, Step, Who, numbers, step};
+use super::steps::{CWD, ProgramStep, Run, RunAs, numbers, step};
 use crate::program::{Arg, Entry};
 
 const O_RDONLY: i32 = 0;
@@ -11,9 +11,13 @@ const AT_SYMLINK_NOFOLLOW: i32 = 0x100;
 const AT_EMPTY_PATH: i32 = 0x1000;
 
 pub(super) fn runs(entry: Entry) -> Vec<Run> {
-    let run = |who, steps| Run { who, entry, steps };
-    let mut runs = vec![run(Who::Root, failing()), run(Who::Root, capable())];
-    runs.extend(succeeding().into_iter().map(|steps| run(Who::Root, steps)));
+    let run = |user, steps| Run { user, entry, steps };
+    let mut runs = vec![run(RunAs::Root, failing()), run(RunAs::Root, capable())];
+    runs.extend(
+        succeeding()
+            .into_iter()
+            .map(|steps| run(RunAs::Root, steps)),
+    );
     let as_user = [
         vec![execve("/tmp/w/busybox", words(&[b"true"]))],
         vec![
@@ -21,7 +25,7 @@ pub(super) fn runs(entry: Entry) -> Vec<Run> {
             execve("secret", words(&[b"true"])),
         ],
     ];
-    runs.extend(as_user.map(|steps| run(Who::User, steps)));
+    runs.extend(as_user.map(|steps| run(RunAs::User, steps)));
     runs
 }
 
@@ -33,11 +37,11 @@ fn words(words: &[&[u8]]) -> Arg {
     Arg::Words(list)
 }
 
-fn execve(name: &'static str, argv: Arg) -> Step {
+fn execve(name: &'static str, argv: Arg) -> ProgramStep {
     step!("execve", name, argv, words(&[b"A=1", b"B=two"]))
 }
 
-fn succeeding() -> Vec<Vec<Step>> {
+fn succeeding() -> Vec<Vec<ProgramStep>> {
     let many: Vec<Vec<u8>> = (0..120)
         .map(|number| format!("word{number}").into())
         .collect();
@@ -102,7 +106,7 @@ fn succeeding() -> Vec<Vec<Step>> {
     ]
 }
 
-fn failing() -> Vec<Step> {
+fn failing() -> Vec<ProgramStep> {
     let true_ = || words(&[b"true"]);
     vec![
         execve("missing", true_()),
@@ -127,7 +131,7 @@ fn failing() -> Vec<Step> {
 }
 
 /// Sets file capabilities of a program that is executed later.
-fn capable() -> Vec<Step> {
+fn capable() -> Vec<ProgramStep> {
     // `struct vfs_cap_data` of version 2, effective: CAP_CHOWN and CAP_NET_RAW permitted.
     let capabilities = numbers([0x0200_0001_u32, 0x2001, 0, 0, 0].map(u32::to_ne_bytes));
     vec![

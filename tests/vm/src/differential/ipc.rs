@@ -1,6 +1,6 @@
 //! Syscalls of System V IPC and of message queues, 64-bit.
 
-use super::steps::{Run, Step, Who, numbers, step};
+use super::steps::{ProgramStep, Run, RunAs, numbers, step};
 use crate::program::{Arg, Entry};
 
 const IPC_CREAT: i32 = 0o1000;
@@ -14,8 +14,8 @@ const O_EXCL: i32 = 0o200;
 const O_NONBLOCK: i32 = 0o4000;
 
 pub(super) fn runs() -> Vec<Run> {
-    let run = |who, steps| Run {
-        who,
+    let run = |user, steps| Run {
+        user,
         entry: Entry::Syscall,
         steps,
     };
@@ -27,10 +27,10 @@ pub(super) fn runs() -> Vec<Run> {
         step!("mq_unlink", "queue"),
     ];
     vec![
-        run(Who::Root, system_v()),
-        run(Who::Root, queues()),
-        run(Who::User, refused),
-        run(Who::Root, vec![step!("mq_unlink", "queue")]),
+        run(RunAs::Root, system_v()),
+        run(RunAs::Root, queues()),
+        run(RunAs::User, refused),
+        run(RunAs::Root, vec![step!("mq_unlink", "queue")]),
     ]
 }
 
@@ -46,7 +46,7 @@ fn owner(words_after: &[u64]) -> Arg {
     Arg::Bytes(bytes)
 }
 
-fn system_v() -> Vec<Step> {
+fn system_v() -> Vec<ProgramStep> {
     let room = || Arg::Shared("room", vec![0; 256]);
     let (messages, semaphores, memory) = (
         || Arg::Saved("messages"),
@@ -134,13 +134,13 @@ pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
         step!("mq_unlink", "narrow"),
     ];
     vec![Run {
-        who: Who::Root,
+        user: RunAs::Root,
         entry,
         steps,
     }]
 }
 
-fn queues() -> Vec<Step> {
+fn queues() -> Vec<ProgramStep> {
     let queue = || Arg::Saved("queue");
     let room = || Arg::Shared("room", vec![0; 256]);
     let attributes = |flags: i64| numbers([flags, 5, 128, 0, 0, 0, 0, 0].map(i64::to_ne_bytes));

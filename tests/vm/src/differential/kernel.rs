@@ -1,17 +1,11 @@
-//! The kernel's audit, and the records that it sends to its registered daemon.
+//! The kernel's own audit, with this process as its audit daemon.
 //!
-//! There is no `auditd` in the machine: this is its part, on the same socket and with the same text.
-//! The kernel sends records in order, so that a record of our own behind all others tells when the
-//! last one has come.
-//!
-//! # Source
-//! `audit_receive_msg()` and `kauditd_send_queue()` in kernel/audit.c, `struct audit_status` in
-//! include/uapi/linux/audit.h, Linux 6.1 and 6.12.
+//! There is no `auditd` in the machine: this process registers in its place and writes the same log. The kernel
+//! sends records in order, so a user message sent after all others marks the end of what has happened.
 
 use std::fs;
-use std::io::IoSlice;
 use std::mem::take;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,126 +15,92 @@ use audit::ids::{Arch, MsgType};
 use audit::rule::{Insertion, Op, Rule, RuleHost, Value, parse_line};
 use audit::table;
 use bstr::ByteSlice as _;
-use nix::errno::Errno;
+use netlink::{AuditSocket, KernelAuditSettings, KernelRecord, RecordStream};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendmsg,
-    setsockopt, socket, sockopt,
-};
 
 const AUDITCTL: &str = "/usr/sbin/auditctl";
 
-/// More than any workload makes; nobody waits, and nothing is dropped.
+/// More records than any workload causes, so that no task waits and no record is lost.
 const BACKLOG_RECORDS: u32 = 65_536;
 const SOCKET_BYTES: usize = 64 << 20;
+/// Records to receive at once.
+const RECEIVE_LIMIT: usize = 1024;
 
-const LONGEST_ANSWER: Duration = Duration::from_secs(30);
+const MARK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Types of messages.
-mod message {
-    use std::ops::RangeInclusive;
+/// `AUDIT_TEST`: a user message that only carries text.
+const AUDIT_TEST: MsgType = MsgType(1120);
+/// The end of an event, which auditd does not write.
+const AUDIT_EOE: MsgType = MsgType(1320);
 
-    pub(super) const ERROR: u16 = 2;
-    pub(super) const GET: u16 = 1000;
-    pub(super) const SET: u16 = 1001;
-    pub(super) const ADD_RULE: u16 = 1011;
-    /// `AUDIT_USER` and `AUDIT_LOGIN`: records, too.
-    pub(super) const EARLY_RECORDS: RangeInclusive<u16> = 1005..=1006;
-    /// `AUDIT_FIRST_USER_MSG`: all others below are control messages.
-    pub(super) const FIRST_RECORD: u16 = 1100;
-    /// `AUDIT_TEST`: a record that only says what it was sent.
-    pub(super) const MARK: u16 = 1120;
-    pub(super) const EOE: u16 = 1320;
-    /// Asks a daemon whether it lives, before another takes its place.
-    pub(super) const REPLACE: u16 = 1329;
-}
-
-/// Flags of requests.
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-
-/// Bytes of `struct nlmsghdr`.
-const HEADER_BYTES: usize = 16;
-
-/// Words of `struct audit_status`.
-const STATUS_WORDS: usize = 11;
-
-/// Places of words in `struct audit_status`. The first word says which of the others are set, by a bit
-/// for each of the next five in order.
-mod word {
-    pub(super) const ENABLED: usize = 1;
-    pub(super) const FAILURE: usize = 2;
-    pub(super) const PID: usize = 3;
-    pub(super) const RATE_LIMIT: usize = 4;
-    pub(super) const BACKLOG_LIMIT: usize = 5;
-    pub(super) const LOST: usize = 6;
-}
-
-/// The kernel's audit while it is on.
+/// The kernel's audit while it is enabled.
 #[derive(Debug)]
 pub(crate) struct KernelAudit {
-    socket: OwnedFd,
-    sequence: u32,
+    control: AuditSocket,
+    records: RecordStream,
+    /// Number of marks sent.
+    marks: u32,
+    /// The lost counter at the start.
     lost: u32,
     log: Vec<u8>,
-    /// What was set before, by the place of the word.
-    before: Vec<(usize, u32)>,
+    /// Settings to restore.
+    before: KernelAuditSettings,
 }
 
 impl KernelAudit {
-    /// Loads the rules of a file and switches the kernel's audit on.
+    /// Loads the rules of a file and enables the kernel's audit.
     ///
     /// # Errors
-    /// What the kernel or `auditctl` refuses, or that somebody else uses it.
+    /// When the kernel or `auditctl` rejects something, or another process uses the kernel's audit.
     pub(crate) fn start(rules: &Path) -> anyhow::Result<Self> {
-        let opened = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkAudit,
-        );
-        let socket = opened.context("cannot open the kernel's audit socket")?;
-        setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BYTES)
-            .context("cannot make room in the audit socket")?;
-        let mut audit = Self {
-            socket,
-            sequence: 0,
-            lost: 0,
+        let control = AuditSocket::open().context("cannot open the kernel's audit socket")?;
+        let status = control.status().context("cannot read the audit status")?;
+        let used = status.pid != 0 || status.settings.enabled != 0;
+        ensure!(!used, "another process uses the kernel's audit");
+        let records = RecordStream::register().context("cannot register as audit daemon")?;
+        let audit = Self {
+            control,
+            records,
+            marks: 0,
+            lost: status.lost,
             log: Vec::new(),
-            before: Vec::new(),
+            before: status.settings,
         };
-        let used = audit.status(word::PID)? != 0 || audit.status(word::ENABLED)? != 0;
-        ensure!(!used, "somebody else uses the kernel's audit");
-        for (setting, value) in [
-            (word::FAILURE, 0),
-            (word::RATE_LIMIT, 0),
-            (word::BACKLOG_LIMIT, BACKLOG_RECORDS),
-        ] {
-            let before = audit.status(setting)?;
-            audit.before.push((setting, before));
-            audit.set(setting, value)?;
-        }
-        audit.set(word::PID, std::process::id())?;
-        audit.lost = audit.status(word::LOST)?;
-        auditctl(&["-D"])?;
+        audit
+            .records
+            .set_socket_buffer(SOCKET_BYTES)
+            .context("cannot enlarge the audit socket")?;
+        let mut settings = KernelAuditSettings {
+            failure: 0,
+            rate_limit: 0,
+            backlog_limit: BACKLOG_RECORDS,
+            ..audit.before
+        };
+        audit.set(&settings)?;
+        audit
+            .control
+            .delete_rules()
+            .context("cannot delete the kernel's rules")?;
         let text = fs::read_to_string(rules).context("cannot read the rules")?;
-        let (of_operations, others): (Vec<&str>, Vec<&str>) =
-            text.lines().partition(|line| is_of_operations(line));
+        let (io_uring_rules, others): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|line| is_io_uring_rule(line));
         let known = rules.with_extension("known");
         fs::write(&known, others.join("\n") + "\n").context("cannot write the rules")?;
-        auditctl(&["-R", known.to_str().context("a path that is no text")?])?;
-        of_operations.iter().try_for_each(|line| audit.add(line))?;
-        audit.set(word::ENABLED, 1)?;
+        load(&known)?;
+        io_uring_rules.iter().try_for_each(|line| audit.add(line))?;
+        settings.enabled = 1;
+        audit.set(&settings)?;
         Ok(audit)
     }
 
-    /// Switches it off; gives back its log as `auditd` would have written it.
+    /// Disables the kernel's audit and returns its log as `auditd` would have written it.
     ///
     /// # Errors
-    /// What the kernel refuses, or that it has lost records.
+    /// When the kernel has lost records, or does not send them.
     pub(crate) fn stop(mut self) -> anyhow::Result<Vec<u8>> {
         self.drain()?;
-        let lost = self.status(word::LOST)?;
+        let status = self.control.status();
+        let lost = status.context("cannot read the audit status")?.lost;
         ensure!(
             lost == self.lost,
             "the kernel has lost {} records",
@@ -149,138 +109,79 @@ impl KernelAudit {
         Ok(take(&mut self.log))
     }
 
-    /// Reads all that has happened so far.
+    /// Reads all records so far.
     ///
     /// # Errors
-    /// When the kernel does not send it.
+    /// When the kernel does not send them.
     pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
-        let mark = format!("mark {}", self.sequence);
-        // The kernel puts a NUL over the last byte.
-        self.send(message::MARK, NLM_F_REQUEST, format!("{mark}\0").as_bytes())?;
-        self.hear("its own mark", |kind, text| {
-            (kind == message::MARK && text.contains_str(&mark)).then_some(())
-        })
+        self.marks += 1;
+        let mark = format!("mark {}.", self.marks);
+        self.control
+            .send_user_message(AUDIT_TEST, &mark)
+            .context("cannot send a user message")?;
+        let deadline = Instant::now() + MARK_TIMEOUT;
+        let (mut found, mut wrong) = (false, None);
+        while !found {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).context("too long")?;
+            let mut ready = [PollFd::new(self.records.as_fd(), PollFlags::POLLIN)];
+            let count = poll(&mut ready, timeout).context("cannot wait for records")?;
+            ensure!(count != 0, "the kernel's audit does not send `{mark}`");
+            let log = &mut self.log;
+            // An overrun of the socket is an error.
+            self.records
+                .receive(RECEIVE_LIMIT, |record| match record {
+                    Ok(record) if record.kind == AUDIT_TEST => {
+                        found |= record.text.contains_str(&mark);
+                    }
+                    Ok(record) if record.kind == AUDIT_EOE => {}
+                    Ok(record) => write_record(log, record),
+                    Err(error) => wrong = Some(error),
+                })
+                .context("cannot receive records")?;
+        }
+        wrong.map_or(Ok(()), |error| Err(error).context("a malformed record"))
     }
 
     /// Adds a rule of the `io_uring` list, which `auditctl` of Debian 12 does not know.
     ///
     /// # Errors
-    /// What is wrong with it, or what the kernel refuses.
-    pub(crate) fn add(&mut self, line: &str) -> anyhow::Result<()> {
-        let (command, findings) = parse_line(line.as_bytes(), &Nobody);
+    /// When the rule is wrong, or the kernel rejects it.
+    pub(crate) fn add(&self, line: &str) -> anyhow::Result<()> {
+        let (command, findings) = parse_line(line.as_bytes(), &NoHost);
         let Some(audit::rule::Command::Add { rule, insertion }) = command else {
             bail!("not a rule: {line}: {findings:?}");
         };
         let bytes = encoded(&rule, insertion).with_context(|| line.to_owned())?;
-        self.send(message::ADD_RULE, NLM_F_REQUEST | NLM_F_ACK, &bytes)?;
-        self.taken().with_context(|| format!("cannot add {line}"))
+        let added = self.control.add_rule(&bytes);
+        added.with_context(|| format!("cannot add {line}"))
     }
 
-    fn set(&mut self, word: usize, value: u32) -> anyhow::Result<()> {
-        let mut words = [0; STATUS_WORDS];
-        for (at, value) in [(0, 1 << (word - 1)), (word, value)] {
-            *words.get_mut(at).context("no such word")? = value;
-        }
-        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
-        self.send(message::SET, NLM_F_REQUEST | NLM_F_ACK, &bytes)?;
-        self.taken()
-            .with_context(|| format!("cannot set word {word} to {value}"))
-    }
-
-    /// Waits until the kernel has taken what was sent.
-    fn taken(&mut self) -> anyhow::Result<()> {
-        let code = self.hear("an answer", |kind, bytes| {
-            let code = bytes.first_chunk().copied().map(i32::from_ne_bytes);
-            code.filter(|_| kind == message::ERROR)
-        })?;
-        ensure!(code == 0, "{}", Errno::from_raw(-code));
-        Ok(())
-    }
-
-    fn status(&mut self, word: usize) -> anyhow::Result<u32> {
-        self.send(message::GET, NLM_F_REQUEST, &[])?;
-        self.hear("the state of the kernel's audit", |kind, bytes| {
-            let (words, _) = bytes.as_chunks();
-            let word = words.get(word).copied().map(u32::from_ne_bytes);
-            word.filter(|_| kind == message::GET)
-        })
-    }
-
-    fn send(&mut self, kind: u16, flags: u16, payload: &[u8]) -> anyhow::Result<()> {
-        self.sequence += 1;
-        let length = u32::try_from(HEADER_BYTES + payload.len()).context("too long")?;
-        let mut bytes = length.to_ne_bytes().to_vec();
-        for half in [kind, flags] {
-            bytes.extend(half.to_ne_bytes());
-        }
-        for word in [self.sequence, 0] {
-            bytes.extend(word.to_ne_bytes());
-        }
-        bytes.extend(payload);
-        let kernel = NetlinkAddr::new(0, 0);
-        let (socket, parts) = (self.socket.as_raw_fd(), [IoSlice::new(&bytes)]);
-        sendmsg(socket, &parts, &[], MsgFlags::empty(), Some(&kernel))
-            .context("cannot ask the kernel's audit")?;
-        Ok(())
-    }
-
-    /// Reads messages until one is wanted; records go to the log.
-    fn hear<T>(
-        &mut self,
-        what: &str,
-        wanted: impl Fn(u16, &[u8]) -> Option<T>,
-    ) -> anyhow::Result<T> {
-        let deadline = Instant::now() + LONGEST_ANSWER;
-        let mut buffer = vec![0; 16 << 10];
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = PollTimeout::try_from(left).context("too long")?;
-            let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-            let count = poll(&mut ready, timeout).context("cannot wait for the kernel's audit")?;
-            ensure!(count != 0, "the kernel's audit does not send {what}");
-            // An overrun of the socket is an error here.
-            let size = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty())
-                .context("cannot read what the kernel's audit sends")?;
-            // The length in the header of a record leaves out the header; a datagram has its own.
-            let message = buffer.get(..size).unwrap_or_default();
-            let (header, payload) = message
-                .split_at_checked(HEADER_BYTES)
-                .context("a message without header")?;
-            let (halves, _) = header.as_chunks();
-            let kind = halves.get(2).copied().map_or(0, u16::from_ne_bytes);
-            if let Some(answer) = wanted(kind, payload) {
-                return Ok(answer);
-            }
-            let is_record = kind >= message::FIRST_RECORD || message::EARLY_RECORDS.contains(&kind);
-            if is_record && ![message::EOE, message::REPLACE].contains(&kind) {
-                write_record(&mut self.log, kind, payload);
-            }
-        }
+    fn set(&self, settings: &KernelAuditSettings) -> anyhow::Result<()> {
+        let set = self.control.set_settings(settings);
+        set.with_context(|| format!("cannot set {settings:?}"))
     }
 }
 
 impl Drop for KernelAudit {
     fn drop(&mut self) {
-        // Whatever fails here must not keep the rest from being put back.
-        let _off = self.set(word::ENABLED, 0);
-        let _rules = auditctl(&["-D"]);
+        // Restore as much as possible, whatever fails.
+        let _result = self.control.set_settings(&self.before);
+        let _result = self.control.delete_rules();
         if std::process::id() == 1 {
-            // In a test machine, new tasks pay nothing for an audit that was on.
-            let _spared = auditctl(&["-a", "task,never"]);
+            // In a test machine, tasks that start later have no audit context.
+            let _result = self.control.add_never_task();
         }
-        for (setting, value) in take(&mut self.before) {
-            let _restored = self.set(setting, value);
-        }
-        let _pid = self.set(word::PID, 0);
+        let _result = self.control.unregister();
     }
 }
 
 /// Whether a line is a rule of the `io_uring` list.
-pub(crate) fn is_of_operations(line: &str) -> bool {
+pub(crate) fn is_io_uring_rule(line: &str) -> bool {
     line.contains(",io_uring ")
 }
 
-/// A rule without comparisons of fields, as the kernel takes it.
+/// Encodes a rule without comparisons of fields.
 ///
 /// # Source
 /// `struct audit_rule_data` in include/uapi/linux/audit.h.
@@ -329,10 +230,10 @@ fn encoded(rule: &Rule, insertion: Insertion) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A machine of which rules ask nothing.
-struct Nobody;
+/// A host without users and directories.
+pub(crate) struct NoHost;
 
-impl RuleHost for Nobody {
+impl RuleHost for NoHost {
     fn uid(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -350,12 +251,14 @@ impl RuleHost for Nobody {
     }
 }
 
-/// One line, as `format_event()` of auditd makes it.
-fn write_record(log: &mut Vec<u8>, kind: u16, text: &[u8]) {
-    let name = table::msg_type_name(MsgType(kind));
-    let name = name.map_or_else(|| format!("UNKNOWN[{kind}]"), str::to_owned);
+/// Appends a line as `format_event()` of auditd makes it.
+fn write_record(log: &mut Vec<u8>, record: KernelRecord<'_>) {
+    let MsgType(number) = record.kind;
+    let name = table::msg_type_name(record.kind);
+    let name = name.map_or_else(|| format!("UNKNOWN[{number}]"), str::to_owned);
     log.extend(format!("type={name} msg=").as_bytes());
-    let text = text.trim_end_with(|char| matches!(char, '\0' | '\n' | ' '));
+    let text = record.text;
+    let text = text.trim_end_with(|char| matches!(char, '\n' | ' '));
     log.extend(
         text.iter()
             .map(|&byte| if byte == b'\n' { b' ' } else { byte }),
@@ -363,15 +266,17 @@ fn write_record(log: &mut Vec<u8>, kind: u16, text: &[u8]) {
     log.push(b'\n');
 }
 
-fn auditctl(arguments: &[&str]) -> anyhow::Result<()> {
+/// Loads a rule file with `auditctl -R`.
+fn load(rules: &Path) -> anyhow::Result<()> {
     let output = Command::new(AUDITCTL)
-        .args(arguments)
+        .arg("-R")
+        .arg(rules)
         .stdin(Stdio::null())
         .output()
         .context("cannot start auditctl")?;
     ensure!(
         output.status.success(),
-        "auditctl {arguments:?} ended with {}: {}{}",
+        "auditctl -R ended with {}: {}{}",
         output.status,
         output.stdout.as_bstr(),
         output.stderr.as_bstr()

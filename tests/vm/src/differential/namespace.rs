@@ -2,7 +2,7 @@
 
 use nix::libc::{S_IFCHR, S_IFIFO, S_IFREG};
 
-use super::steps::{CWD, Run, Step, Who, step};
+use super::steps::{CWD, ProgramStep, Run, RunAs, step};
 use crate::program::{Arg, Entry};
 
 const AT_REMOVEDIR: i32 = 0x200;
@@ -15,20 +15,20 @@ const O_PATH: i32 = 0o10_000_000;
 const O_DIRECTORY: i32 = 0o200_000;
 
 pub(super) fn runs(entry: Entry) -> Vec<Run> {
-    let run = |who, steps| Run { who, entry, steps };
+    let run = |user, steps| Run { user, entry, steps };
     let mut steps = vec![step!("openat", CWD, "/tmp/w/sub", O_DIRECTORY).save("dfd")];
     steps.extend(makes());
     steps.extend(links());
     steps.extend(renames());
     steps.extend(removes());
-    vec![run(Who::Root, steps), run(Who::User, refused())]
+    vec![run(RunAs::Root, steps), run(RunAs::User, refused())]
 }
 
 fn dfd() -> Arg {
     Arg::Saved("dfd")
 }
 
-fn makes() -> Vec<Step> {
+fn makes() -> Vec<ProgramStep> {
     vec![
         step!("mkdir", "/tmp/w/d1", 0o755),
         step!("mkdir", "d2", 0o700),
@@ -65,7 +65,7 @@ fn makes() -> Vec<Step> {
     ]
 }
 
-fn links() -> Vec<Step> {
+fn links() -> Vec<ProgramStep> {
     vec![
         step!("link", "file", "l1"),
         step!("link", "/tmp/w/file", "/tmp/w/l2"),
@@ -86,7 +86,7 @@ fn links() -> Vec<Step> {
     ]
 }
 
-fn renames() -> Vec<Step> {
+fn renames() -> Vec<ProgramStep> {
     let shared = || Arg::Shared("same", b"same\0".into());
     vec![
         step!("rename", "l1", "r1"),
@@ -135,7 +135,7 @@ fn renames() -> Vec<Step> {
     ]
 }
 
-fn removes() -> Vec<Step> {
+fn removes() -> Vec<ProgramStep> {
     vec![
         step!("unlink", "l5"),
         step!("unlink", "/tmp/w/l6"),
@@ -176,7 +176,7 @@ fn removes() -> Vec<Step> {
     ]
 }
 
-fn refused() -> Vec<Step> {
+fn refused() -> Vec<ProgramStep> {
     vec![
         step!("unlink", "own/file"),
         step!("unlink", "/proc/cmdline"),

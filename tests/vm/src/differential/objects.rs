@@ -2,26 +2,26 @@
 
 use nix::libc::{AF_UNIX, SOCK_STREAM};
 
-use super::steps::{CWD, Run, Step, Who, numbers, step};
+use super::steps::{CWD, ProgramStep, Run, RunAs, numbers, step};
 use crate::program::{Arg, Entry};
 
 pub(super) fn runs() -> Vec<Run> {
-    let run = |who, steps| Run {
-        who,
+    let run = |user, steps| Run {
+        user,
         entry: Entry::Syscall,
         steps,
     };
     vec![
-        run(Who::Root, pairs_and_maps()),
-        run(Who::Root, processes()),
-        run(Who::Root, capabilities()),
-        run(Who::Root, modules()),
-        run(Who::Root, clocks()),
-        run(Who::User, refused()),
+        run(RunAs::Root, pairs_and_maps()),
+        run(RunAs::Root, processes()),
+        run(RunAs::Root, capabilities()),
+        run(RunAs::Root, modules()),
+        run(RunAs::Root, clocks()),
+        run(RunAs::User, refused()),
     ]
 }
 
-fn pairs_and_maps() -> Vec<Step> {
+fn pairs_and_maps() -> Vec<ProgramStep> {
     let two = || Arg::Bytes(vec![0; 8]);
     let (read, private) = (1, 2);
     vec![
@@ -40,7 +40,7 @@ fn pairs_and_maps() -> Vec<Step> {
     ]
 }
 
-fn processes() -> Vec<Step> {
+fn processes() -> Vec<ProgramStep> {
     let this = || Arg::Saved("this");
     let info = || Arg::Bytes(vec![0; 128]);
     vec![
@@ -61,7 +61,7 @@ fn processes() -> Vec<Step> {
     ]
 }
 
-fn capabilities() -> Vec<Step> {
+fn capabilities() -> Vec<ProgramStep> {
     // `_LINUX_CAPABILITY_VERSION_3` and this process.
     let header = || numbers([0x2008_0522_u32, 0].map(u32::to_ne_bytes));
     let sets = |effective: u32, permitted: u32, inheritable: u32| {
@@ -83,7 +83,7 @@ fn capabilities() -> Vec<Step> {
     ]
 }
 
-fn modules() -> Vec<Step> {
+fn modules() -> Vec<ProgramStep> {
     vec![
         step!("init_module", "no module", 9, "options"),
         step!("openat", CWD, "file", 0).save("fd"),
@@ -109,7 +109,7 @@ fn timex(modes: u32, words: &[(usize, i64)]) -> Arg {
     Arg::Bytes(bytes)
 }
 
-fn clocks() -> Vec<Step> {
+fn clocks() -> Vec<ProgramStep> {
     let adjust = |modes, words: &[(usize, i64)]| step!("adjtimex", timex(modes, words));
     let (offset, frequency, status, seconds, fraction, tick) = (8, 16, 40, 72, 80, 88);
     let (tai, single, set_offset, nanoseconds) = (0x80, 0x8001, 0x100, 0x2000);
@@ -201,13 +201,13 @@ pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
         ),
     ];
     vec![Run {
-        who: Who::Root,
+        user: RunAs::Root,
         entry,
         steps,
     }]
 }
 
-fn refused() -> Vec<Step> {
+fn refused() -> Vec<ProgramStep> {
     vec![
         step!("kill", 1, 0),
         step!("ptrace", 0x4206, 1, 0, 0),

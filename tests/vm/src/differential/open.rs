@@ -5,7 +5,7 @@ use nix::libc::{
     O_WRONLY,
 };
 
-use super::steps::{CWD, Run, Step, Who, numbers, step};
+use super::steps::{CWD, ProgramStep, Run, RunAs, numbers, step};
 use crate::program::{Arg, Entry};
 
 /// `RESOLVE_` flags of `openat2(2)`.
@@ -16,15 +16,15 @@ const RESOLVE_NO_SYMLINKS: u64 = 4;
 const AT_EMPTY_PATH: i32 = 0x1000;
 
 pub(super) fn runs(entry: Entry) -> Vec<Run> {
-    let run = |who, steps| Run { who, entry, steps };
+    let run = |user, steps| Run { user, entry, steps };
     let mut steps = existing();
     steps.extend(made());
     steps.extend(failing());
     steps.extend(other_calls());
-    vec![run(Who::Root, steps), run(Who::User, refused())]
+    vec![run(RunAs::Root, steps), run(RunAs::User, refused())]
 }
 
-fn openat(name: &'static str, flags: i32) -> Step {
+fn openat(name: &'static str, flags: i32) -> ProgramStep {
     step!("openat", CWD, name, flags, 0o640)
 }
 
@@ -37,7 +37,7 @@ fn too_long() -> [Arg; 2] {
     })
 }
 
-fn existing() -> Vec<Step> {
+fn existing() -> Vec<ProgramStep> {
     vec![
         step!("openat", CWD, "/tmp/w/sub", O_DIRECTORY, 0).save("dfd"),
         openat("/tmp/w/file", O_RDONLY),
@@ -68,7 +68,7 @@ fn existing() -> Vec<Step> {
     ]
 }
 
-fn made() -> Vec<Step> {
+fn made() -> Vec<ProgramStep> {
     vec![
         openat("/tmp/w/new1", O_CREAT | O_RDWR),
         openat("new2", O_CREAT | O_WRONLY),
@@ -96,7 +96,7 @@ fn made() -> Vec<Step> {
     ]
 }
 
-fn failing() -> Vec<Step> {
+fn failing() -> Vec<ProgramStep> {
     let [long, component] = too_long();
     vec![
         openat("/tmp/w/missing", O_RDONLY),
@@ -134,7 +134,7 @@ fn failing() -> Vec<Step> {
     ]
 }
 
-fn other_calls() -> Vec<Step> {
+fn other_calls() -> Vec<ProgramStep> {
     let how = |flags: i32, mode: u64, resolve: u64| {
         numbers([i64::from(flags).cast_unsigned(), mode, resolve].map(u64::to_ne_bytes))
     };
@@ -190,7 +190,7 @@ fn other_calls() -> Vec<Step> {
     ]
 }
 
-fn refused() -> Vec<Step> {
+fn refused() -> Vec<ProgramStep> {
     vec![
         openat("secret", O_RDONLY),
         openat("/tmp/w/secret", O_WRONLY),

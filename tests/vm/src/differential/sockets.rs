@@ -2,16 +2,16 @@
 
 use nix::libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
 
-use super::steps::{Run, Step, Who, numbers, step};
+use super::steps::{ProgramStep, Run, RunAs, numbers, step};
 use crate::program::{Arg, Entry};
 
 pub(super) fn runs(entry: Entry) -> Vec<Run> {
-    let run = |who, steps| Run { who, entry, steps };
+    let run = |user, steps| Run { user, entry, steps };
     vec![
-        run(Who::Root, inet()),
-        run(Who::Root, unix()),
-        run(Who::User, messages()),
-        run(Who::User, failing()),
+        run(RunAs::Root, inet()),
+        run(RunAs::Root, unix()),
+        run(RunAs::User, messages()),
+        run(RunAs::User, failing()),
     ]
 }
 
@@ -58,7 +58,7 @@ pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
         ),
     ];
     vec![Run {
-        who: Who::Root,
+        user: RunAs::Root,
         entry,
         steps,
     }]
@@ -92,7 +92,7 @@ fn named(name: &str) -> Arg {
     Arg::Bytes(bytes)
 }
 
-fn inet() -> Vec<Step> {
+fn inet() -> Vec<ProgramStep> {
     let (four, six, one) = (
         || Arg::Saved("four"),
         || Arg::Saved("six"),
@@ -123,7 +123,7 @@ fn inet() -> Vec<Step> {
     ]
 }
 
-fn unix() -> Vec<Step> {
+fn unix() -> Vec<ProgramStep> {
     let room = || Arg::Shared("room", vec![0; 128]);
     let size = || Arg::Shared("size", 128_u32.to_ne_bytes().into());
     let (listener, client) = (|| Arg::Saved("listener"), || Arg::Saved("client"));
@@ -190,7 +190,7 @@ fn header(address: Arg, size: i32) -> Arg {
     ])
 }
 
-fn messages() -> Vec<Step> {
+fn messages() -> Vec<ProgramStep> {
     let socket = || Arg::Saved("socket");
     vec![
         step!("socket", AF_INET, SOCK_DGRAM, 0).save("socket"),
@@ -247,7 +247,7 @@ fn messages() -> Vec<Step> {
     ]
 }
 
-fn failing() -> Vec<Step> {
+fn failing() -> Vec<ProgramStep> {
     let socket = || Arg::Saved("socket");
     vec![
         step!("socket", AF_INET, SOCK_STREAM, 0).save("socket"),

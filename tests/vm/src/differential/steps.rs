@@ -23,7 +23,7 @@ pub(crate) const CWD: i32 = -100;
 
 /// The user of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum RunAs {
     /// Root.
     Root,
     /// [`USER`].
@@ -33,14 +33,14 @@ pub(crate) enum Who {
 /// A program.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    pub(crate) who: Who,
+    pub(crate) user: RunAs,
     pub(crate) entry: Entry,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ProgramStep>,
 }
 
 /// A syscall.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct ProgramStep {
     pub(crate) name: &'static str,
     pub(crate) args: Vec<Arg>,
     pub(crate) saved: Option<&'static str>,
@@ -59,7 +59,7 @@ pub(crate) struct Store {
 /// A syscall: its name, then its arguments.
 macro_rules! step {
     ($name:literal $(, $arg:expr)* $(,)?) => {
-        $crate::differential::steps::Step {
+        $crate::differential::steps::ProgramStep {
             name: $name,
             args: $crate::program::args![$($arg),*],
             saved: None,
@@ -69,7 +69,7 @@ macro_rules! step {
 }
 pub(crate) use step;
 
-impl Step {
+impl ProgramStep {
     /// Saves the result for [`Arg::Saved`].
     pub(crate) const fn save(mut self, name: &'static str) -> Self {
         self.saved = Some(name);
@@ -92,7 +92,7 @@ pub(crate) fn numbers<const N: usize>(numbers: impl IntoIterator<Item = [u8; N]>
 ///
 /// # Errors
 /// If the table has no such syscall.
-pub(crate) fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
+pub(crate) fn program(entry: Entry, steps: &[ProgramStep]) -> anyhow::Result<Program> {
     let arch = match entry {
         Entry::Syscall => Arch::X86_64,
         Entry::Int80 | Entry::I386 => Arch::I386,
@@ -100,7 +100,7 @@ pub(crate) fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
     let mut program = Program::new(entry);
     for step in steps {
         let number = table::syscall_number(arch, step.name.as_bytes());
-        let number = number.with_context(|| format!("no call `{}`", step.name))?;
+        let number = number.with_context(|| format!("no syscall `{}`", step.name))?;
         for &Store { base, at, word } in &step.stores {
             program = program.store(Some(base), at, word);
         }
@@ -117,22 +117,22 @@ pub(crate) fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
 /// # Errors
 /// If one cannot be written or started, or fails.
 pub(crate) fn run(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
-    make_place().context("cannot make a place to work in")?;
-    let pids = run_in_place(test, runs);
-    std::env::set_current_dir("/").context("cannot leave the place")?;
+    make_directory().context("cannot create the working directory")?;
+    let pids = run_in_directory(test, runs);
+    std::env::set_current_dir("/").context("cannot leave the working directory")?;
     pids
 }
 
 /// Each program inherits the working directory: no rule may match a syscall before its `execve`, or the kernel
 /// would keep this process's command line for it.
-fn run_in_place(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
+fn run_in_directory(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
     let mut pids = Vec::new();
     for (number, run) in runs.iter().enumerate() {
         let path = Path::new(PROGRAMS).join(format!("{test}{number}"));
         program(run.entry, &run.steps)?
             .write(&path)
             .context("cannot write a program")?;
-        let uid = if run.who == Who::Root { 0 } else { USER };
+        let uid = if run.user == RunAs::Root { 0 } else { USER };
         let mut child = Command::new(&path)
             .args(["word", "two words"])
             .uid(uid)
@@ -148,7 +148,7 @@ fn run_in_place(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
 }
 
 /// Creates the files of workloads. This process has another group and is not audited.
-fn make_place() -> std::io::Result<()> {
+fn make_directory() -> std::io::Result<()> {
     match fs::remove_dir_all(PLACE) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => fs::create_dir(PLACE)?,

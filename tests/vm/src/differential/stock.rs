@@ -20,8 +20,8 @@ use super::{B64, GROUP, KEY, SESSION};
 use super::{events_of, exec, line_of_kernel, namespace, open};
 use crate::daemon::Daemon;
 
-const WALK: &str = "/bin/walk";
-const SAY: &str = "/bin/say";
+const AUPARSE_DUMP: &str = "/bin/auparse_dump";
+const SEND_LOGIN: &str = "/bin/send_login";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
 
 /// The group of login tasks.
@@ -41,7 +41,7 @@ pub(super) fn prepare() -> anyhow::Result<()> {
 /// Runs all questions.
 pub(super) fn stock_readers_agree(daemon: &Daemon) -> anyhow::Result<()> {
     let line = line_of_kernel()?;
-    let mut audit = KernelAudit::start(daemon.rules())?;
+    let audit = KernelAudit::start(daemon.rules())?;
     // The message of a task with an audit context comes with records of its syscall; no task has a context where the
     // kernel's audit is used for messages only.
     audit.add(&format!("-a never,task -F gid={LOGIN}"))?;
@@ -93,15 +93,21 @@ pub(super) fn stock_readers_agree(daemon: &Daemon) -> anyhow::Result<()> {
         same,
         permitted,
         wrong,
-    } = answers::compare(directory, Path::new(WALK), SESSION.engine, &logs, &values)?;
+    } = answers::compare(
+        directory,
+        Path::new(AUPARSE_DUMP),
+        SESSION.engine,
+        &logs,
+        &values,
+    )?;
     for text in wrong.iter().flat_map(|text| text.lines()) {
         println!("vm: note {text}");
     }
     println!(
-        "vm: note of {} events, {same} answers are the same, {permitted} but for what is permitted",
+        "vm: note {} events: {same} answers are equal, {permitted} have permitted differences",
         events.len()
     );
-    ensure!(wrong.is_empty(), "{} answers are wrong", wrong.len());
+    ensure!(wrong.is_empty(), "{} answers differ", wrong.len());
     Ok(())
 }
 
@@ -130,11 +136,14 @@ fn mark(daemon: &Daemon, text: &str) -> anyhow::Result<()> {
 /// The messages of a login.
 fn login(auid: u32, text: &str) -> anyhow::Result<()> {
     fs::write("/tmp/messages", text).context("cannot write messages")?;
-    let mut command = Command::new(SAY);
+    let mut command = Command::new(SEND_LOGIN);
     command.args([LOGIN.to_string(), auid.to_string()]);
     let file = File::open("/tmp/messages").context("cannot open messages")?;
-    let status = command.stdin(file).status().context("cannot start say")?;
-    ensure!(status.success(), "say ended with {status}");
+    let status = command
+        .stdin(file)
+        .status()
+        .context("cannot start send_login")?;
+    ensure!(status.success(), "send_login ended with {status}");
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use super::steps::{self, Run, Step, Store, Who, numbers, step};
+use super::steps::{self, ProgramStep, Run, RunAs, Store, numbers, step};
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program};
 
@@ -303,11 +303,11 @@ impl Queue {
     }
 
     /// Steps that set it up.
-    pub(crate) fn made(&self) -> Vec<Step> {
+    pub(crate) fn made(&self) -> Vec<ProgramStep> {
         self.made_with(if self.polled { SETUP_SQPOLL } else { 0 })
     }
 
-    fn made_with(&self, flags: u32) -> Vec<Step> {
+    fn made_with(&self, flags: u32) -> Vec<ProgramStep> {
         let (read_write, shared, own) = (3, 1, 0x32);
         let ring = || Arg::Saved("ring");
         let data = Arg::Number(DATA_AT.cast_signed());
@@ -325,7 +325,7 @@ impl Queue {
     }
 
     /// Submits an operation, with or without a worker, and waits for it.
-    pub(crate) fn give(&mut self, operation: Operation, by_worker: bool) -> Step {
+    pub(crate) fn give(&mut self, operation: Operation, by_worker: bool) -> ProgramStep {
         let flags = if by_worker { BY_WORKER } else { 0 };
         let mut data = entry(0, operation, flags);
         data.extend(self.layout.counts(self.given + 1, self.given));
@@ -336,7 +336,7 @@ impl Queue {
     }
 
     /// Steps that set up chains of two.
-    fn chains(&self) -> Vec<Step> {
+    fn chains(&self) -> Vec<ProgramStep> {
         let pairs = words(RINGS, self.layout.list, [1 << 32; 4]);
         vec![
             step!("eventfd2", 0, 0),
@@ -346,7 +346,7 @@ impl Queue {
     }
 
     /// Submits an operation that runs when a syscall has made a descriptor readable, and waits for it.
-    fn give_chain(&mut self, operation: Operation, fd: u64, call: Step) -> [Step; 3] {
+    fn give_chain(&mut self, operation: Operation, fd: u64, call: ProgramStep) -> [ProgramStep; 3] {
         let mut wait = of_descriptor(op::POLL_ADD, fd, 0, 0);
         wait.words[2] = POLLIN << 32;
         let mut data = entry(0, wait, LINKED);
@@ -384,7 +384,7 @@ fn entry(at: u64, operation: Operation, flags: u64) -> Vec<Store> {
 }
 
 /// Runs each operation after a syscall that no rule names, and one after a syscall that rules name.
-fn chained(queue: &mut Queue) -> Vec<Step> {
+fn chained(queue: &mut Queue) -> Vec<ProgramStep> {
     let number = || Arg::Bytes(1_u64.to_ne_bytes().to_vec());
     let events = EVENTS.cast_signed();
     let mut steps = queue.chains();
@@ -404,7 +404,7 @@ fn chained(queue: &mut Queue) -> Vec<Step> {
 ///
 /// # Errors
 /// If the kernel lacks `io_uring`.
-pub(super) fn open_that_waits() -> anyhow::Result<Vec<Step>> {
+pub(super) fn open_that_waits() -> anyhow::Result<Vec<ProgramStep>> {
     let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
     let mut steps = queue.made_with(SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN);
     steps.push(step!("socket", 1, 1, 0));
@@ -421,7 +421,7 @@ pub(super) fn open_that_waits() -> anyhow::Result<Vec<Step>> {
 ///
 /// # Errors
 /// When the kernel has no `io_uring`.
-pub(super) fn xattr_steps() -> anyhow::Result<Vec<Step>> {
+pub(super) fn xattr_steps() -> anyhow::Result<Vec<ProgramStep>> {
     let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
     let mut steps = queue.made();
     steps.push(step!("openat", steps::CWD, "file", 2));
@@ -461,7 +461,7 @@ pub(super) fn runs(worker: Worker) -> anyhow::Result<Vec<Run>> {
         steps.push(step!("exit_group", 0));
     }
     Ok(vec![Run {
-        who: Who::Root,
+        user: RunAs::Root,
         entry: Entry::Syscall,
         steps,
     }])

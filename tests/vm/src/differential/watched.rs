@@ -7,7 +7,7 @@ use anyhow::ensure;
 use support::event::{self, Event};
 use support::wait::wait_for;
 
-use super::steps::{self, Run, Step, Who, step};
+use super::steps::{self, ProgramStep, Run, RunAs, step};
 use super::uring::{self, Worker};
 use crate::daemon::Daemon;
 use crate::program::{Arg, Entry};
@@ -18,9 +18,15 @@ pub(crate) const SESSION: Session = Session {
     prepare: || Ok(()),
     rules: Rules::Text(RULES),
     tests: &[
-        ("operations_on_the_way_out", operations_on_the_way_out),
-        ("an_operation_inside_an_exec", an_operation_inside_an_exec),
-        ("an_exec_behind_another", an_exec_behind_another),
+        (
+            "uring_ops_run_at_the_end_of_a_syscall",
+            uring_ops_run_at_the_end_of_a_syscall,
+        ),
+        ("uring_op_runs_inside_an_exec", uring_op_runs_inside_an_exec),
+        (
+            "failed_exec_has_nothing_of_an_earlier_one",
+            failed_exec_has_nothing_of_an_earlier_one,
+        ),
         ("access_control_lists", access_control_lists),
         ("xattr_operations", xattr_operations),
     ],
@@ -99,7 +105,7 @@ fn operations(events: &[Event]) -> Vec<(String, String, Vec<String>)> {
 
 /// The submitter runs the same operations in `io_uring_enter` as at the end of `write` and of a syscall that rules
 /// name.
-fn operations_on_the_way_out(daemon: &Daemon) -> anyhow::Result<()> {
+fn uring_ops_run_at_the_end_of_a_syscall(daemon: &Daemon) -> anyhow::Result<()> {
     let done = |test, worker| -> anyhow::Result<_> {
         Ok(operations(&logged(daemon, test, &uring::runs(worker)?)?))
     };
@@ -111,16 +117,16 @@ fn operations_on_the_way_out(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run(steps: Vec<Step>) -> [Run; 1] {
+fn run(steps: Vec<ProgramStep>) -> [Run; 1] {
     [Run {
-        who: Who::Root,
+        user: RunAs::Root,
         entry: Entry::Syscall,
         steps,
     }]
 }
 
 /// An exec runs or cancels pending `io_uring` operations after it has found its program.
-fn an_operation_inside_an_exec(daemon: &Daemon) -> anyhow::Result<()> {
+fn uring_op_runs_inside_an_exec(daemon: &Daemon) -> anyhow::Result<()> {
     let argv = Arg::Words(vec![Arg::Bytes(b"true\0".to_vec()), 0.into()]);
     let mut steps = uring::open_that_waits()?;
     steps.push(step!("execve", "/tmp/w/busybox", argv, 0));
@@ -138,7 +144,7 @@ fn an_operation_inside_an_exec(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 /// The process started with an exec without event: the event of a later failed exec contains nothing of it.
-fn an_exec_behind_another(daemon: &Daemon) -> anyhow::Result<()> {
+fn failed_exec_has_nothing_of_an_earlier_one(daemon: &Daemon) -> anyhow::Result<()> {
     let events = logged(
         daemon,
         "behind_an_exec",

@@ -1,7 +1,7 @@
 //! The syscalls that the tasks of a list make, in both ABIs.
 
-use super::workload::Scene;
-use crate::differential::steps::{CWD, Step, numbers, step};
+use super::list_workload::ListWorkload;
+use crate::differential::steps::{CWD, ProgramStep, numbers, step};
 use crate::program::Arg;
 
 pub(super) const O_WRONLY: i32 = 1;
@@ -21,9 +21,9 @@ fn open_how(flags: i32) -> Arg {
 }
 
 /// 64-bit syscalls.
-pub(super) fn wide(scene: &Scene) -> Vec<Step> {
+pub(super) fn wide(workload: &ListWorkload) -> Vec<ProgramStep> {
     let room = || Arg::Bytes(vec![0; 256]);
-    let group = || i64::from(scene.group());
+    let group = || i64::from(workload.group());
     let mut steps = vec![
         step!("getpid"),
         step!("open", "file", 0),
@@ -101,13 +101,13 @@ pub(super) fn wide(scene: &Scene) -> Vec<Step> {
         step!("getpid"),
         step!("openat", CWD, "file", 0),
         step!("personality", 0),
-        step!("setfsuid", i64::from(scene.suid())),
+        step!("setfsuid", i64::from(workload.suid())),
         step!("openat", CWD, "kept", O_RDWR),
         step!("openat", CWD, "file", O_RDWR),
         step!("chmod", "full/file", 0o600),
         step!("mkdir", "sub/no", 0o700),
-        step!("setresgid", -1, i64::from(scene.sgid()), -1),
-        step!("setresuid", -1, i64::from(scene.suid()), -1),
+        step!("setresgid", -1, i64::from(workload.sgid()), -1),
+        step!("setresuid", -1, i64::from(workload.suid()), -1),
         step!("setuid", 0),
         step!("kill", 1, 0),
         step!("mount", 0, "sub", 0, 0, 0),
@@ -120,7 +120,7 @@ pub(super) fn wide(scene: &Scene) -> Vec<Step> {
 }
 
 /// Syscalls with socket addresses.
-fn on_sockets() -> Vec<Step> {
+fn on_sockets() -> Vec<ProgramStep> {
     let room = || Arg::Bytes(vec![0; 256]);
     vec![
         step!("socket", 1, 1, 0).save("socket"),
@@ -181,7 +181,7 @@ fn message() -> Arg {
 }
 
 /// Syscalls through the 32-bit entry.
-pub(super) fn narrow(scene: &Scene) -> Vec<Step> {
+pub(super) fn narrow(workload: &ListWorkload) -> Vec<ProgramStep> {
     vec![
         step!("getpid"),
         step!("open", "file", 0),
@@ -193,7 +193,7 @@ pub(super) fn narrow(scene: &Scene) -> Vec<Step> {
         step!("rmdir", "narrow.dir"),
         step!("rename", "n", "full/n"),
         step!("chmod", "full/n", 0o644),
-        step!("chown32", "full/n", -1, i64::from(scene.group())),
+        step!("chown32", "full/n", -1, i64::from(workload.group())),
         step!("truncate", "kept", 1),
         step!("unlink", "full/n"),
         step!("unlink", "theirs/file"),
@@ -218,7 +218,7 @@ pub(super) fn narrow(scene: &Scene) -> Vec<Step> {
             Arg::Words(vec![7.into(), inet(), 16.into()])
         ),
         step!("connect", 7, inet(), 16),
-        step!("setfsuid32", i64::from(scene.suid())),
+        step!("setfsuid32", i64::from(workload.suid())),
         step!("open", "kept", O_RDWR),
         step!("execve", "missing", 0, 0),
     ]

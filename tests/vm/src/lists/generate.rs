@@ -1,14 +1,14 @@
 //! Random rule lists that the parsers of both auditors accept, with all kinds of conditions.
 
-mod words;
+mod vocabulary;
 
 use std::collections::BTreeSet;
 
+use super::list_workload::{ListSubject, ListWorkload};
 use super::random::Random;
-use super::workload::{About, Scene};
-use words::{
-    ALL, ARGUMENTS, DIRECTORIES, EQUALITY, EXITS, FILES, FILESYSTEMS, NARROW, OPERATIONS, ORDERED,
-    PAIRS, PERMS, WIDE,
+use vocabulary::{
+    ALL, ARGUMENTS, DIRECTORIES, EQUALITY, EXITS, FILES, FILESYSTEMS, OPERATIONS, ORDERED, PAIRS,
+    PERMS, SYSCALLS_32, SYSCALLS_64,
 };
 
 /// The lines of the filesystem list; half of the runs have some.
@@ -25,21 +25,21 @@ pub(super) fn filesystems(random: &mut Random) -> Vec<String> {
 }
 
 /// The subject of a list: its first random choice.
-pub(super) fn about(random: &mut Random) -> About {
+pub(super) fn subject(random: &mut Random) -> ListSubject {
     if random.once_in(6) {
-        About::Operations
+        ListSubject::Operations
     } else {
-        About::Calls
+        ListSubject::Calls
     }
 }
 
 /// The lines of one list.
-pub(super) fn list(random: &mut Random, scene: &Scene) -> Vec<String> {
-    let about = about(random);
+pub(super) fn list(random: &mut Random, workload: &ListWorkload) -> Vec<String> {
+    let subject = subject(random);
     let scope = random.pick(&[0, 1, 2, 3, 4, 5, 6]);
     let mut writer = Writer {
-        scope: scene.scopes()[scope].clone(),
-        scene,
+        scope: workload.scopes()[scope].clone(),
+        workload,
         random,
         has_object: false,
         has_program: false,
@@ -50,9 +50,9 @@ pub(super) fn list(random: &mut Random, scene: &Scene) -> Vec<String> {
     let mut known = BTreeSet::new();
     let mut lines = Vec::new();
     for number in 0..count {
-        let rule = match about {
-            About::Calls => writer.rule(),
-            About::Operations => writer.of_operations(),
+        let rule = match subject {
+            ListSubject::Calls => writer.rule(),
+            ListSubject::Operations => writer.of_operations(),
         };
         let line = rule + &writer.keys(number);
         if known.insert(line.clone()) {
@@ -70,7 +70,7 @@ pub(super) fn list(random: &mut Random, scene: &Scene) -> Vec<String> {
 struct Writer<'a> {
     /// A condition that only the list's task meets.
     scope: String,
-    scene: &'a Scene,
+    workload: &'a ListWorkload,
     random: &'a mut Random,
     /// Whether the rule has an `exe` field: the kernel accepts one per rule.
     has_program: bool,
@@ -95,19 +95,19 @@ impl Writer<'_> {
             1 if !self.has_object => {
                 (self.has_object, self.has_place) = (true, true);
                 let name = self.random.pick(&FILES);
-                let place = &self.scene.place;
+                let place = &self.workload.place;
                 let object = format!(" -F path={place}/{name}");
                 self.about_objects(action, &object)
             }
             2 if !self.has_object => {
                 (self.has_object, self.has_place) = (true, true);
-                let inode = self.scene.kept().map_or(1, |(inode, _)| inode);
+                let inode = self.workload.kept().map_or(1, |(inode, _)| inode);
                 self.about_objects(action, &format!(" -F inode={inode}"))
             }
             3 | 4 => {
                 self.has_place = true;
                 let below = self.random.pick(&DIRECTORIES);
-                let place = &self.scene.place;
+                let place = &self.workload.place;
                 let object = format!(" -F dir={place}{below}");
                 self.about_objects(action, &object)
             }
@@ -145,7 +145,7 @@ impl Writer<'_> {
 
     /// Fields that the `io_uring` list accepts and that are equal for a worker and the program.
     fn of_worker(&mut self) -> String {
-        let place = &self.scene.place;
+        let place = &self.workload.place;
         match self.random.below(6) {
             0 if !self.has_program => {
                 self.has_program = true;
@@ -164,7 +164,7 @@ impl Writer<'_> {
 
     fn watch(&mut self) -> String {
         self.has_object = true;
-        let place = &self.scene.place;
+        let place = &self.workload.place;
         let name = self
             .random
             .pick(&["kept", "file", "secret", "new", "sub", "full", "link"]);
@@ -205,9 +205,9 @@ impl Writer<'_> {
             self.arch()
         };
         let calls = if arch.ends_with("b32") {
-            self.random.some(&NARROW, 8)
+            self.random.some(&SYSCALLS_32, 8)
         } else {
-            self.random.some(&WIDE, 12)
+            self.random.some(&SYSCALLS_64, 12)
         };
         (arch, format!(" -S {}", calls.join(",")))
     }
@@ -247,7 +247,7 @@ impl Writer<'_> {
             12 => self.of_objects(),
             13 if !self.has_program => {
                 self.has_program = true;
-                let place = &self.scene.place;
+                let place = &self.workload.place;
                 let op = self.random.pick(&EQUALITY);
                 let program = self.random.pick(&["wide", "narrow", "end", "text"]);
                 format!(" -F exe{op}{place}/{program}")
@@ -293,7 +293,9 @@ impl Writer<'_> {
             0 => "0".to_owned(),
             1 => "1000".to_owned(),
             2 => "7".to_owned(),
-            _ => (self.scene.ids + u32::try_from(self.random.below(12)).unwrap_or(0)).to_string(),
+            _ => {
+                (self.workload.ids + u32::try_from(self.random.below(12)).unwrap_or(0)).to_string()
+            }
         };
         format!(" -F {name}{op}{value}")
     }
@@ -309,9 +311,9 @@ impl Writer<'_> {
     }
 
     fn of_objects(&mut self) -> String {
-        let (inode, device) = self.scene.kept().unwrap_or_default();
+        let (inode, device) = self.workload.kept().unwrap_or_default();
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff);
-        let owner = self.scene.ids + u32::try_from(self.random.below(10)).unwrap_or(0);
+        let owner = self.workload.ids + u32::try_from(self.random.below(10)).unwrap_or(0);
         match self.random.below(8) {
             0 | 1 => {
                 let types = ["file", "dir", "fifo", "link", "socket", "character"];
@@ -336,7 +338,7 @@ impl Writer<'_> {
     }
 
     fn keys(&mut self, number: usize) -> String {
-        let list = self.scene.number;
+        let list = self.workload.number;
         match self.random.below(8) {
             0 => String::new(),
             1 => format!(" -k l{list}r{number} -k second"),

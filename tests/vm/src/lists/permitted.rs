@@ -4,14 +4,14 @@
 use serde::Deserialize;
 use support::permitted::Permitted;
 
-use super::choice::{Difference, Side};
+use super::recorded_call::{CallDifference, Side};
 
 const TABLE: &str = include_str!("../../../differential/lists.toml");
 
 /// One permitted difference.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ChoiceEntry {
+pub(super) struct PermittedCall {
     engine: Option<String>,
     calls: Option<Vec<String>>,
     exits: Option<Vec<String>>,
@@ -26,19 +26,19 @@ pub(super) struct ChoiceEntry {
 ///
 /// # Errors
 /// The file is malformed.
-pub(super) fn for_engine(engine: &str) -> anyhow::Result<Permitted<ChoiceEntry>> {
-    let mut permitted = Permitted::<ChoiceEntry>::parse("tests/differential/lists.toml", TABLE)?;
+pub(super) fn for_engine(engine: &str) -> anyhow::Result<Permitted<PermittedCall>> {
+    let mut permitted = Permitted::<PermittedCall>::parse("tests/differential/lists.toml", TABLE)?;
     permitted.retain(|entry| entry.engine.as_deref().is_none_or(|named| named == engine));
     Ok(permitted)
 }
 
-impl ChoiceEntry {
+impl PermittedCall {
     /// Whether it permits a difference under these rules.
-    pub(super) fn permits(&self, rules: &[String], difference: &Difference) -> bool {
-        let choice = &difference.choice;
+    pub(super) fn permits(&self, rules: &[String], difference: &CallDifference) -> bool {
+        let call = &difference.call;
         self.calls
             .as_ref()
-            .is_none_or(|calls| calls.contains(&choice.call))
+            .is_none_or(|calls| calls.contains(&call.call))
             && self.key.as_ref().is_none_or(|key| *key == difference.key)
             && self
                 .sides
@@ -47,7 +47,7 @@ impl ChoiceEntry {
             && self
                 .exits
                 .as_ref()
-                .is_none_or(|exits| exits.iter().any(|exit| Some(exit) == choice.exit.as_ref()))
+                .is_none_or(|exits| exits.iter().any(|exit| Some(exit) == call.exit.as_ref()))
             && self
                 .rules
                 .iter()

@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 
-/// Held from writing a program until it runs. A child that another thread forks meanwhile has this program's file
+/// Locked from writing a program until it runs. A child that another thread forks meanwhile has this program's file
 /// open for writing until its own `execve`, and the kernel refuses to run such a file (`ETXTBSY`,
 /// `deny_write_access()` in fs/exec.c).
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static EXEC_LOCK: Mutex<()> = Mutex::new(());
 
 #[track_caller]
 fn run(program: &Program) -> std::process::Output {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = EXEC_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("program");
     program.write(&path).unwrap();

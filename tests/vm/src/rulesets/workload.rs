@@ -9,9 +9,9 @@ use audit::rule::{Action, Field, FieldTest, List, Op, Rule, Value, perm};
 use audit::table;
 use bstr::ByteSlice as _;
 
-use super::call::{O_WRONLY, Outcome, Target, calls, named};
-use super::scene::{CLOSED_NAME, FIXED, FREE, ID, LOCKED, OPEN_NAME, PLACE};
-use crate::differential::steps::{Step, program, step};
+use super::fixtures::{CLOSED_NAME, FIXED, FREE, ID, LOCKED, OPEN_NAME, PLACE};
+use super::syscall_steps::{O_WRONLY, Outcome, Target, calls, named};
+use crate::differential::steps::{ProgramStep, program, step};
 use crate::program::{Arg, Entry, Program, args};
 
 const UNSET: u32 = u32::MAX;
@@ -38,7 +38,7 @@ impl Workload {
 
 /// The identity of a task.
 #[derive(Clone, Copy)]
-struct Who {
+struct RunAs {
     auid: u32,
     uid: u32,
     euid: u32,
@@ -103,7 +103,7 @@ fn workload(
     entry: Entry,
     path: &Path,
     target: &Target,
-    who: Who,
+    who: RunAs,
 ) -> Result<Workload, String> {
     let mut steps = become_user(entry, who);
     let mut about = Vec::new();
@@ -119,7 +119,7 @@ fn workload(
         let arch = arch(entry);
         let number = table::syscall_number(arch, name.as_bytes());
         about.extend(number.map(|syscall| SyscallId { arch, syscall }));
-        let known = |step: &Step| table::syscall_number(arch, step.name.as_bytes());
+        let known = |step: &ProgramStep| table::syscall_number(arch, step.name.as_bytes());
         steps.extend(calls.into_iter().filter(|step| known(step).is_some()));
     }
     if about.is_empty() {
@@ -213,7 +213,7 @@ fn outcome(rule: &Rule) -> Result<Outcome, String> {
 }
 
 /// Tasks that meet all conditions on ids: one for each login uid, with as few different ids as possible.
-fn tasks(rule: &Rule) -> Vec<Who> {
+fn tasks(rule: &Rule) -> Vec<RunAs> {
     let mut ids = vec![ID, 0];
     for test in &rule.fields {
         if let (Field::Uid | Field::Euid | Field::Auid, Value::Number(id)) =
@@ -239,7 +239,7 @@ fn tasks(rule: &Rule) -> Vec<Who> {
         }
     }
     let first = |auid| {
-        let mut tasks = candidates.iter().map(|&(uid, euid, gid, egid)| Who {
+        let mut tasks = candidates.iter().map(|&(uid, euid, gid, egid)| RunAs {
             auid,
             uid,
             euid,
@@ -267,7 +267,7 @@ const IDS: [Field; 9] = [
     Field::Fsgid,
 ];
 
-impl Who {
+impl RunAs {
     const fn id(&self, field: Field) -> u32 {
         match field {
             Field::Auid => self.auid,
@@ -306,7 +306,7 @@ const fn holds(left: u32, op: Op, right: u32) -> bool {
     }
 }
 
-fn become_user(entry: Entry, who: Who) -> Vec<Step> {
+fn become_user(entry: Entry, who: RunAs) -> Vec<ProgramStep> {
     let mut steps = Vec::new();
     if who.auid != UNSET {
         let auid = who.auid.to_string().into_bytes();

@@ -298,7 +298,7 @@ impl<'a> SettingsBuilder<'a> {
         let twice = self
             .key_positions
             .insert(key.name, (position, span.clone()));
-        let said = twice.map(|(first, _)| {
+        let finding = twice.map(|(first, _)| {
             position.finding(
                 Severity::Warning,
                 "set-twice",
@@ -307,7 +307,7 @@ impl<'a> SettingsBuilder<'a> {
                 "the last line applies: remove the other",
             )
         });
-        said.into_iter().collect()
+        finding.into_iter().collect()
     }
 
     /// Records a key that has no effect.

@@ -10,10 +10,10 @@ impl Settings {
     /// The keys that decide whether records are kept, with their values as text.
     #[must_use]
     pub fn locked_keys(&self) -> [(&'static str, BString); 10] {
-        let parse_yes_no = if self.write_logs { "yes" } else { "no" };
+        let write_logs = if self.write_logs { "yes" } else { "no" };
         let number = |number: &dyn Display| BString::from(number.to_string());
         [
-            ("write_logs", parse_yes_no.into()),
+            ("write_logs", write_logs.into()),
             ("num_logs", number(&self.num_logs)),
             ("max_log_file", number(&self.max_log_file)),
             ("max_log_file_action", self.max_log_file_action.text()),

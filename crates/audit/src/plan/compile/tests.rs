@@ -1,4 +1,4 @@
-//! What compiling leaves of rules, call by call.
+//! Compiled rules of single syscalls.
 
 use super::*;
 use crate::rule::{FieldTest, List, Rule, Value};
@@ -23,14 +23,14 @@ fn text(field: Field, value: &str) -> FieldTest {
 }
 
 #[track_caller]
-fn call(arch: Arch, name: &str) -> SyscallId {
+fn syscall_id(arch: Arch, name: &str) -> SyscallId {
     SyscallId {
         arch,
         syscall: table::syscall_number(arch, name.as_bytes()).unwrap(),
     }
 }
 
-/// An exit rule for 64-bit syscalls by name; all of them when none is named.
+/// An exit rule for 64-bit syscalls by name; for all if none is named.
 #[track_caller]
 fn rule(action: Action, names: &[&str], fields: &[FieldTest]) -> Rule {
     let mut syscalls = if names.is_empty() {
@@ -40,7 +40,7 @@ fn rule(action: Action, names: &[&str], fields: &[FieldTest]) -> Rule {
     };
     names
         .iter()
-        .for_each(|name| syscalls.insert(call(B64, name).syscall.0));
+        .for_each(|name| syscalls.insert(syscall_id(B64, name).syscall.0));
     Rule {
         list: List::Exit,
         action,
@@ -59,13 +59,13 @@ fn compile(rules: impl IntoIterator<Item = Rule>, arches: &[Arch]) -> Plan {
     Plan::compile((1..).zip(rules).map(listed), arches)
 }
 
-/// What one rule leaves to test on a 64-bit call; `None` when it cannot match it.
+/// Remaining tests of a rule for a 64-bit syscall; `None` if it cannot match.
 #[track_caller]
 fn left(fields: &[FieldTest], name: &str) -> Option<Vec<Test>> {
     let plan = compile([rule(Action::Always, &[], fields)], &[B64]);
     assert_eq!(plan.unsupported, []);
     plan.syscalls
-        .get(&call(B64, name))
+        .get(&syscall_id(B64, name))
         .map(|planned| planned.slots[0].tests.clone())
 }
 
@@ -74,7 +74,7 @@ fn test(operand: Operand, op: Op, value: u32) -> Test {
 }
 
 #[test]
-fn a_watch_touches_the_calls_of_its_perms_that_name_objects() {
+fn watch_covers_syscalls_of_its_perms_with_objects() {
     let watch = [
         text(Field::Path, "/etc/passwd"),
         number(Field::Perm, Op::Equal, 2 | 8),
@@ -101,7 +101,7 @@ fn a_watch_touches_the_calls_of_its_perms_that_name_objects() {
 }
 
 #[test]
-fn the_access_mode_of_an_open_answers_perm() {
+fn perm_of_an_open_is_its_access_mode() {
     let mode = |op, bits| left(&[number(Field::Perm, op, bits)], "openat");
     let ask = |op, value| Some(vec![test(Operand::OpenPerm, op, value)]);
     assert_eq!(mode(Op::Equal, 4), ask(Op::BitMask, 4));
@@ -130,7 +130,7 @@ fn socketcall_is_a_write_when_it_binds() {
         )],
         &[B32],
     );
-    let slots = &plan.syscalls[&call(B32, "socketcall")].slots;
+    let slots = &plan.syscalls[&syscall_id(B32, "socketcall")].slots;
     assert_eq!(
         slots[0].tests,
         [test(Operand::Field(Field::A0), Op::Equal, 2)]
@@ -138,19 +138,19 @@ fn socketcall_is_a_write_when_it_binds() {
 }
 
 #[test]
-fn arch_is_decided_and_a_rule_without_it_is_for_every_abi() {
+fn rule_without_arch_covers_every_abi() {
     let b64 = number(Field::Arch, Op::Equal, B64.0);
     let plan = compile([rule(Action::Always, &["openat"], &[b64])], &[B64, B32]);
     assert_eq!(
         plan.syscalls.keys().copied().collect::<Vec<_>>(),
-        [call(B64, "openat")]
+        [syscall_id(B64, "openat")]
     );
-    assert_eq!(plan.syscalls[&call(B64, "openat")].slots[0].tests, []);
+    assert_eq!(plan.syscalls[&syscall_id(B64, "openat")].slots[0].tests, []);
 
     let plan = compile([rule(Action::Always, &["openat"], &[])], &[B64, B32]);
     let same_number = SyscallId {
         arch: B32,
-        syscall: call(B64, "openat").syscall,
+        syscall: syscall_id(B64, "openat").syscall,
     };
     assert!(
         plan.syscalls.contains_key(&same_number),
@@ -160,7 +160,7 @@ fn arch_is_decided_and_a_rule_without_it_is_for_every_abi() {
 }
 
 #[test]
-fn a_number_without_a_name_is_planned_when_a_rule_names_it() {
+fn unnamed_syscall_is_planned_if_a_rule_selects_it() {
     let mut nameless = rule(Action::Always, &["read"], &[]);
     nameless.syscalls.insert(1500);
     let plan = compile([nameless], &[B64]);
@@ -172,12 +172,12 @@ fn a_number_without_a_name_is_planned_when_a_rule_names_it() {
     assert!(
         plan.syscalls
             .keys()
-            .all(|call| table::syscall_name(B64, call.syscall).is_some())
+            .all(|syscall_id| table::syscall_name(B64, syscall_id.syscall).is_some())
     );
 }
 
 #[test]
-fn calls_that_never_return_have_no_outcome() {
+fn noreturn_syscall_keeps_no_exit_test() {
     for field in [Field::Success, Field::Exit] {
         let fields = [number(field, Op::Equal, 1)];
         assert_eq!(left(&fields, "exit_group"), None);
@@ -186,7 +186,7 @@ fn calls_that_never_return_have_no_outcome() {
 }
 
 #[test]
-fn only_calls_with_an_address_have_a_family() {
+fn saddr_fam_needs_a_syscall_with_address() {
     let family = number(Field::SaddrFam, Op::NotEqual, 2);
     let asked = test(Operand::Field(Field::SaddrFam), Op::NotEqual, 2);
     for (name, expected) in [
@@ -203,7 +203,7 @@ fn only_calls_with_an_address_have_a_family() {
 }
 
 #[test]
-fn success_is_one_of_two() {
+fn success_becomes_one_of_two_values() {
     let on_getpid = |op, value| left(&[number(Field::Success, op, value)], "getpid");
     let is = |value| Some(vec![test(Operand::Field(Field::Success), Op::Equal, value)]);
     assert_eq!(on_getpid(Op::Equal, 7), is(1));
@@ -224,7 +224,7 @@ fn success_is_one_of_two() {
 }
 
 #[test]
-fn auid_unset_asks_whether_it_is_set() {
+fn auid_unset_becomes_an_auid_set_test() {
     let on_getpid = |op| left(&[number(Field::Auid, op, u32::MAX)], "getpid");
     let set = |value| Some(vec![test(Operand::AuidSet, Op::Equal, value)]);
     assert_eq!(on_getpid(Op::Equal), set(0));
@@ -239,7 +239,7 @@ fn auid_unset_asks_whether_it_is_set() {
 }
 
 #[test]
-fn only_a_single_number_contradicts_itself() {
+fn only_single_numbers_contradict() {
     let twice = |field| {
         left(
             &[number(field, Op::Equal, 1), number(field, Op::Equal, 2)],
@@ -268,7 +268,7 @@ fn only_a_single_number_contradicts_itself() {
 }
 
 #[test]
-fn an_owner_is_the_second_of_two_fields() {
+fn object_owner_is_the_second_field() {
     let owner = |field, other| {
         let value = Value::Field(other);
         let test = FieldTest {
@@ -292,7 +292,7 @@ fn an_owner_is_the_second_of_two_fields() {
 }
 
 #[test]
-fn a_file_type_that_nothing_has_needs_no_test() {
+fn filetype_needs_no_test_without_objects() {
     let directory = 0o040_000;
     assert_eq!(
         left(
@@ -313,7 +313,7 @@ fn a_file_type_that_nothing_has_needs_no_test() {
 }
 
 #[test]
-fn rules_that_decide_nothing_are_dropped() {
+fn rules_without_effect_are_dropped() {
     let root = || number(Field::Uid, Op::Equal, 0);
     let plan = compile(
         [
@@ -328,7 +328,7 @@ fn rules_that_decide_nothing_are_dropped() {
         &[B64],
     );
     let slots = |name| {
-        plan.syscalls.get(&call(B64, name)).map(|planned| {
+        plan.syscalls.get(&syscall_id(B64, name)).map(|planned| {
             planned
                 .slots
                 .iter()
@@ -347,9 +347,10 @@ fn rules_that_decide_nothing_are_dropped() {
 }
 
 #[test]
-fn facts_are_those_of_the_tests() {
+fn facts_are_those_that_tests_need() {
     let facts = |fields: &[FieldTest]| {
-        compile([rule(Action::Always, &["chmod"], fields)], &[B64]).syscalls[&call(B64, "chmod")]
+        compile([rule(Action::Always, &["chmod"], fields)], &[B64]).syscalls
+            [&syscall_id(B64, "chmod")]
             .facts
     };
     assert_eq!(facts(&[number(Field::Pid, Op::Equal, 1)]), Facts::empty());
@@ -375,7 +376,7 @@ fn facts_are_those_of_the_tests() {
 }
 
 #[test]
-fn watches_are_kept_once_and_directories_without_their_slash() {
+fn watched_paths_are_unique_without_trailing_slash() {
     let plan = compile(
         ["/etc/", "/etc", "/"]
             .map(|path| rule(Action::Always, &["chmod"], &[text(Field::Dir, path)])),
@@ -385,7 +386,7 @@ fn watches_are_kept_once_and_directories_without_their_slash() {
 }
 
 #[test]
-fn what_is_not_supported_is_named_with_what_it_loses() {
+fn unsupported_rule_tells_whether_it_loses_records() {
     let elsewhere = number(Field::FsType, Op::Equal, 1);
     let rules = [
         (
@@ -416,7 +417,7 @@ fn what_is_not_supported_is_named_with_what_it_loses() {
 }
 
 #[test]
-fn the_task_list_comes_before_all_rules_of_a_call() {
+fn task_list_precedes_the_exit_list() {
     let on_tasks = |action, fields: &[FieldTest]| Rule {
         list: List::Task,
         syscalls: SyscallMask::none(),
@@ -434,7 +435,7 @@ fn the_task_list_comes_before_all_rules_of_a_call() {
     );
     assert_eq!(plan.unsupported, []);
     let is_never = test(Operand::TaskState, Op::Equal, TaskState::NEVER.0);
-    let [first, second] = &plan.syscalls[&call(B64, "openat")].slots[..] else {
+    let [first, second] = &plan.syscalls[&syscall_id(B64, "openat")].slots[..] else {
         panic!("two slots")
     };
     assert_eq!((first.rule, first.action), (RuleId(1), Action::Never));
@@ -456,7 +457,7 @@ fn the_task_list_comes_before_all_rules_of_a_call() {
 }
 
 #[test]
-fn a_plan_is_full_at_its_limit() {
+fn rules_beyond_the_limit_are_unsupported() {
     let none = Rule {
         syscalls: SyscallMask::none(),
         ..rule(Action::Always, &[], &[])
@@ -473,7 +474,7 @@ fn a_plan_is_full_at_its_limit() {
 }
 
 #[test]
-fn keys_are_joined_as_records_carry_them() {
+fn keys_are_joined_in_record_format() {
     let keyed = Rule {
         keys: vec!["a".into(), "b".into()],
         ..rule(Action::Always, &[], &[])

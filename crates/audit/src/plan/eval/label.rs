@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_label_are_compared_as_text() {
+    fn label_parts_are_compared_as_text() {
         let label = "system_u:system_r:httpd_t:s0";
         for (field, value) in [
             (Field::SubjUser, "system_u"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_without_levels_has_none_to_compare() {
+    fn label_without_levels_matches_no_level_test() {
         assert!(!holds("u:r:t", Field::SubjSen, Op::NotEqual, "s0"));
         assert!(holds("u:r:t:s0", Field::SubjClr, Op::Equal, "s0"));
         assert_eq!(SelinuxLabel::parse(b"unconfined"), None);

@@ -175,7 +175,7 @@ pub(in crate::plan) fn without_call(test: &FieldTest) -> Option<bool> {
         (Arch | Ppid | Exit | Success | A0 | A1 | A2 | A3 | SaddrFam | Path | Dir, _) => fails,
         (Inode | DevMajor | DevMinor | ObjUid | ObjGid, _) => fails,
         (_, Value::Field(ObjUid | ObjGid)) => fails,
-        // Of nothing, none is of the type, in the class, or at the path.
+        // A task outside a syscall has no object, perm class or path.
         (Exe | FileType | Perm, _) => Some(test.op == Op::NotEqual),
         _ => None,
     }
@@ -201,20 +201,20 @@ pub fn first_uring_match(
     })
 }
 
-/// Returns the index of the rule that decides about an operation: the task's mark, then the first matching rule
-/// of the `io_uring` list, then, with `with_calls`, the first rule of the exit list that matches the equivalent
-/// syscall. Operations that no such rule can cover are not evaluated, regardless of the task's mark.
+/// Returns the index of the rule that decides about an operation: the state of the task, then the first matching rule
+/// of the `io_uring` list, then, with `with_syscalls`, the first rule of the exit list that matches the equivalent
+/// syscall. Operations that no such rule can cover are not evaluated, regardless of the state of the task.
 #[must_use]
 pub fn first_operation_match(
     rules: &[Rule],
     operation: &UringOp,
     observed: &EventFacts<'_>,
-    with_calls: bool,
+    with_syscalls: bool,
 ) -> Option<usize> {
     let is_named = rules
         .iter()
         .any(|rule| rule.list == List::IoUring && operation.is_in(&rule.syscalls));
-    let is_asked = with_calls && operation.is_audited() && operation.syscall.is_some();
+    let is_asked = with_syscalls && operation.is_audited() && operation.syscall.is_some();
     if !is_named && !is_asked {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The meaning of each kind of condition, against one event that is varied.
+//! Each kind of condition, with variants of one event.
 
 use super::*;
 use crate::ids::Dev;
@@ -39,7 +39,7 @@ const GONE: ObjectFacts<'static> = ObjectFacts {
     label: None,
 };
 
-/// An `openat` for reading by user 1000, who became root, that gave descriptor 3.
+/// An `openat` for reading by login user 1000 as root; it returned descriptor 3.
 fn openat() -> EventFacts<'static> {
     EventFacts {
         arch: Arch::X86_64,
@@ -69,7 +69,7 @@ fn openat() -> EventFacts<'static> {
         personality: 0,
         label: SelinuxLabel::parse(b"staff_u:staff_r:staff_t:s0"),
         socket_family: None,
-        mark: None,
+        task_state: None,
         objects: &[PASSWD],
     }
 }
@@ -124,7 +124,7 @@ fn numbers_are_compared_unsigned_on_32_bits() {
 }
 
 #[test]
-fn success_is_what_is_no_error() {
+fn exit_without_errno_is_success() {
     for (exit, success) in [
         (0, true),
         (-1, false),
@@ -143,7 +143,7 @@ fn success_is_what_is_no_error() {
 }
 
 #[test]
-fn a_call_that_never_returned_has_no_outcome() {
+fn syscall_without_return_matches_no_exit_test() {
     let killed = EventFacts {
         exit: None,
         ..openat()
@@ -167,7 +167,7 @@ fn supplementary_groups_count_for_gid_and_egid_only() {
 }
 
 #[test]
-fn auid_unset_is_a_question_of_being_set() {
+fn auid_unset_tests_whether_auid_is_set() {
     let mut daemon = openat();
     daemon.task.auid = Auid::UNSET;
     for (op, when_set) in [
@@ -183,7 +183,7 @@ fn auid_unset_is_a_question_of_being_set() {
 }
 
 #[test]
-fn a_path_is_the_object_or_the_name_that_was_given() {
+fn path_matches_object_path_or_passed_name() {
     let both = EventFacts {
         objects: &[PASSWD, NOTES],
         ..openat()
@@ -201,7 +201,7 @@ fn a_path_is_the_object_or_the_name_that_was_given() {
 }
 
 #[test]
-fn a_directory_holds_itself_and_what_is_below() {
+fn directory_contains_itself_and_descendants() {
     for (directory, found) in [
         (&b"/etc"[..], true),
         (b"/etc/", true),
@@ -229,7 +229,7 @@ fn a_directory_holds_itself_and_what_is_below() {
 }
 
 #[test]
-fn perm_is_the_class_of_the_call() {
+fn perm_is_the_class_of_the_syscall() {
     is(&openat(), number(Field::Perm, Op::Equal, 4), true);
     is(&openat(), number(Field::Perm, Op::Equal, 2 | 8), false);
     is(&openat(), number(Field::Perm, Op::NotEqual, 2 | 8), true);
@@ -263,7 +263,7 @@ fn perm_is_the_class_of_the_call() {
 }
 
 #[test]
-fn any_object_may_satisfy_a_test_of_objects() {
+fn any_object_may_satisfy_an_object_test() {
     let both = EventFacts {
         objects: &[PASSWD, NOTES],
         ..openat()
@@ -282,7 +282,7 @@ fn any_object_may_satisfy_a_test_of_objects() {
         objects: &[GONE],
         ..openat()
     };
-    // The kernel compares what it has initialised the name to.
+    // The kernel compares the initial values of the name.
     is(&gone, number(Field::ObjUid, Op::Equal, 0), true);
     is(&gone, number(Field::DevMajor, Op::Less, 1), true);
     is(&gone, number(Field::Inode, Op::NotEqual, 7), true);
@@ -296,7 +296,7 @@ fn any_object_may_satisfy_a_test_of_objects() {
 }
 
 #[test]
-fn tests_beside_a_path_are_about_that_object() {
+fn tests_beside_path_apply_to_the_same_object() {
     let both = EventFacts {
         objects: &[PASSWD, NOTES],
         ..openat()
@@ -314,7 +314,7 @@ fn tests_beside_a_path_are_about_that_object() {
 }
 
 #[test]
-fn fields_are_compared_with_each_other() {
+fn field_pairs_are_compared() {
     let compare = |field, op, other| FieldTest {
         field,
         op,
@@ -350,7 +350,7 @@ fn fields_are_compared_with_each_other() {
 }
 
 #[test]
-fn a_task_without_a_program_runs_no_path() {
+fn task_without_program_matches_no_exe() {
     is(
         &openat(),
         text(Field::Exe, Op::Equal, b"/usr/bin/cat"),
@@ -367,7 +367,7 @@ fn a_task_without_a_program_runs_no_path() {
 }
 
 #[test]
-fn the_first_rule_that_matches_decides() {
+fn first_matching_rule_of_the_exit_list_decides() {
     let never = Rule {
         action: Action::Never,
         ..rule(vec![number(Field::Uid, Op::Equal, 1000)])
@@ -401,7 +401,7 @@ fn class_bits_of_the_mask_select_no_syscall() {
 }
 
 #[test]
-fn labels_are_those_of_the_task_and_of_any_object() {
+fn label_tests_use_the_task_and_any_object() {
     let shadow = ObjectFacts {
         label: SelinuxLabel::parse(b"system_u:object_r:shadow_t:s0"),
         ..PASSWD
@@ -422,7 +422,7 @@ fn labels_are_those_of_the_task_and_of_any_object() {
 }
 
 #[test]
-fn a_socket_family_is_that_of_the_address_given() {
+fn saddr_fam_is_the_family_of_the_passed_address() {
     let connect = EventFacts {
         socket_family: Some(10),
         ..openat()
@@ -433,7 +433,7 @@ fn a_socket_family_is_that_of_the_address_given() {
 }
 
 #[test]
-fn a_call_that_is_started_again_was_interrupted() {
+fn exit_of_restarted_syscall_is_eintr() {
     for (exit, expected) in [
         (-512, -4),
         (-513, -4),
@@ -449,7 +449,7 @@ fn a_call_that_is_started_again_was_interrupted() {
 }
 
 #[test]
-fn a_key_stays_when_a_rule_without_one_wins_by_inode() {
+fn key_is_kept_when_inode_rule_without_key_wins() {
     let keyed = |key: &str, rule: Rule| Rule {
         keys: vec![key.into()],
         ..rule

@@ -1,11 +1,11 @@
-//! Each finding on rules that deserve it, and silence on their neighbours.
+//! Each finding, on rules that cause it and on similar rules that do not.
 
 use super::super::rule_list::RuleList;
 use super::*;
 use crate::rule::test_host::TestHost;
 use crate::rule::{diagnostic_codes, parse_file};
 
-/// Line and code of all findings, those that nearly every short list has left out.
+/// Line and code of all findings, without those that nearly every short list has.
 #[track_caller]
 fn found(text: &str) -> Vec<(u32, &'static str)> {
     let (lines, _) = parse_file(text.as_bytes(), &TestHost);
@@ -41,7 +41,7 @@ fn has(text: &str, code: &str) -> bool {
 }
 
 #[test]
-fn rules_that_no_call_can_satisfy_are_named() {
+fn unmatchable_rules_are_reported() {
     for line in [
         "-a always,exit -F arch=b64 -S stat -F a0=1 -F a0=2",
         "-a always,exit -F arch=b64 -S getpid -F path=/etc/passwd",
@@ -54,10 +54,10 @@ fn rules_that_no_call_can_satisfy_are_named() {
     for line in [
         "-a always,exit -F arch=b64 -S stat -F a0=1",
         "-a never,exit -F arch=b64 -S read",
-        // For another machine.
+        // Rules for another arch.
         "-a always,exit -F arch=aarch64 -S openat,openat2",
         "-a always,exit -F arch=b64 -S connect -F saddr_fam=2",
-        // On another machine they may hold.
+        // They may match on another arch.
         "-a always,exit -F arch=b64 -S connect -F subj_type=init_t",
     ] {
         assert!(!has(line, "matches-nothing"), "{line}");
@@ -69,7 +69,7 @@ fn rules_that_no_call_can_satisfy_are_named() {
 }
 
 #[test]
-fn a_rule_behind_a_wider_one_is_named() {
+fn shadowed_rule_is_reported() {
     for (text, line) in [
         (
             "-a never,exit -F arch=b64 -S ptrace\n-a always,exit -F arch=b64 -S ptrace -F uid=0",
@@ -102,10 +102,10 @@ fn a_rule_behind_a_wider_one_is_named() {
         "-a never,exit -F arch=b64 -S ptrace\n-a always,exit -F arch=b64 -S acct",
         "-a never,exit -F arch=b64 -S ptrace\n-a always,exit -F arch=b32 -S ptrace",
         "-a never,user -F uid=0\n-a always,exit -F arch=b64 -S ptrace -F uid=0",
-        // A group may be met in another way.
+        // A supplementary group may match.
         "-a always,exit -F arch=b64 -S ptrace -F gid!=5\n\
          -a always,exit -F arch=b64 -S ptrace -F gid=6",
-        // Unset is large.
+        // Unset is the largest number.
         "-a always,exit -F arch=b64 -S ptrace -F auid!=unset\n\
          -a always,exit -F arch=b64 -S ptrace -F auid>=1000",
         "-w /etc -p w\n-a always,exit -F dir=/etc -F perm=wa",
@@ -115,14 +115,14 @@ fn a_rule_behind_a_wider_one_is_named() {
 }
 
 #[test]
-fn a_key_on_the_exclude_list_is_named() {
+fn key_on_exclude_list_is_reported() {
     let keyed = "-a always,exclude -F exe=/bin/ls -k x";
     assert_eq!(found(keyed), [(1, "key-ends-list")]);
     assert!(!has("-a always,exclude -F exe=/bin/ls", "key-ends-list"));
 }
 
 #[test]
-fn rules_for_one_width_are_named() {
+fn rules_for_one_abi_are_reported() {
     let wide = "-a always,exit -F arch=b64 -S ptrace -k x";
     let narrow = "-a always,exit -F arch=b32 -S ptrace -k x";
     assert!(has(wide, "one-arch"));
@@ -142,18 +142,18 @@ fn rules_for_one_width_are_named() {
 }
 
 #[test]
-fn older_calls_without_the_newest_are_named() {
+fn missing_newest_syscall_is_reported() {
     let text = "-a always,exit -F arch=b64 -S open,openat";
     assert_eq!(found(text), [(1, "missing-sibling")]);
     let newest = "-a always,exit -F arch=b64 -S openat2";
     assert_eq!(found(&format!("{text}\n{newest}")), []);
-    // A rule for the other width does not help.
+    // A rule for the other ABI does not cover it.
     let other = newest.replace("b64", "b32");
     assert_eq!(found(&format!("{text}\n{other}")), [(1, "missing-sibling")]);
 }
 
 #[test]
-fn costly_rules_are_named() {
+fn expensive_rules_are_reported() {
     assert_eq!(found("-a always,exit -F exit=-EINVAL"), [(1, "expensive")]);
     assert_eq!(
         found("-a always,exit -F arch=b64 -S read"),
@@ -163,7 +163,7 @@ fn costly_rules_are_named() {
 }
 
 #[test]
-fn keys_and_io_uring_are_mentioned() {
+fn missing_key_and_missing_uring_rule_are_reported() {
     assert!(has("-w /x -p w", "no-key"));
     assert!(!has("-w /x -p w -k x", "no-key"));
     assert!(!has("-a never,exit -F arch=b64 -S read", "no-key"));

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_body_has_no_fields() {
+    fn empty_body_has_no_fields() {
         assert_eq!(fields("type=EOE msg=audit(1.000:1): "), []);
         assert_eq!(fields("type=EOE msg=audit(1.000:1):"), []);
     }

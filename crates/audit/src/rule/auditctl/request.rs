@@ -10,7 +10,7 @@ pub struct Invocation {
     /// Messages in order, without newlines. On a command line, version 4 ends with a general error message.
     pub messages: Vec<BString>,
     /// Requests in order, including those before an error.
-    pub requests: Vec<Request>,
+    pub requests: Vec<CliRequest>,
     /// Exit status of the process for a command line.
     pub status: u8,
 }
@@ -18,7 +18,7 @@ pub struct Invocation {
 /// A request to the kernel or the daemon, or for output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Request {
+pub enum CliRequest {
     /// A command that rule files also accept.
     Command(Command),
     /// `-l`

@@ -15,7 +15,7 @@ fn run(line: &str, dialect: Dialect) -> Invocation {
 
 /// Status and messages of version 4, without the general error message.
 #[track_caller]
-fn said(line: &str) -> (u8, String) {
+fn outcome(line: &str) -> (u8, String) {
     let mut invocation = run(line, Dialect::V4);
     if invocation.status == EXIT_FAILURE {
         let general = invocation.messages.pop().unwrap();
@@ -30,7 +30,7 @@ fn said(line: &str) -> (u8, String) {
 }
 
 #[track_caller]
-fn requests(line: &str) -> Vec<Request> {
+fn requests(line: &str) -> Vec<CliRequest> {
     let invocation = run(line, Dialect::V4);
     assert_eq!(
         (invocation.status, invocation.messages.len()),
@@ -40,8 +40,8 @@ fn requests(line: &str) -> Vec<Request> {
     invocation.requests
 }
 
-fn list(key: Option<&str>, interpret: bool) -> Request {
-    Request::List {
+fn list(key: Option<&str>, interpret: bool) -> CliRequest {
+    CliRequest::List {
         key: key.map(Into::into),
         interpret,
     }
@@ -51,14 +51,14 @@ fn list(key: Option<&str>, interpret: bool) -> Request {
 fn no_arguments_shows_usage_and_fails() {
     for dialect in [Dialect::V3, Dialect::V4] {
         let invocation = arguments(&[], dialect, &TestHost);
-        assert_eq!(invocation.requests, [Request::Usage]);
+        assert_eq!(invocation.requests, [CliRequest::Usage]);
         assert_eq!((invocation.status, invocation.messages.len()), (1, 0));
     }
 }
 
 #[test]
 fn options_become_requests() {
-    use Request::{Command as Does, Status};
+    use CliRequest::{Command as Does, Status};
     for (line, expected) in [
         ("-l", vec![list(None, false)]),
         ("-l -i", vec![list(None, true)]),
@@ -72,24 +72,27 @@ fn options_become_requests() {
         ),
         ("-i", vec![Does(Command::IgnoreErrors)]),
         ("-c", vec![Does(Command::ContinueOnErrors)]),
-        ("-m hello", vec![Request::Message("hello".into())]),
+        ("-m hello", vec![CliRequest::Message("hello".into())]),
         (
             "-q /a,/b",
-            vec![Request::Equivalent {
+            vec![CliRequest::Equivalent {
                 mount: "/a".into(),
                 subtree: "/b".into(),
             }],
         ),
-        ("-t", vec![Request::Trim]),
-        ("-v", vec![Request::Version]),
-        ("-h", vec![Request::Usage]),
-        ("--help", vec![Request::Usage]),
-        ("--reset-l", vec![Request::ResetLost]),
-        ("--reset_b", vec![Request::ResetBacklogWait]),
-        ("--signal usr1", vec![Request::Signal(DaemonSignal::Rotate)]),
+        ("-t", vec![CliRequest::Trim]),
+        ("-v", vec![CliRequest::Version]),
+        ("-h", vec![CliRequest::Usage]),
+        ("--help", vec![CliRequest::Usage]),
+        ("--reset-l", vec![CliRequest::ResetLost]),
+        ("--reset_b", vec![CliRequest::ResetBacklogWait]),
+        (
+            "--signal usr1",
+            vec![CliRequest::Signal(DaemonSignal::Rotate)],
+        ),
         (
             "--signal=Reload",
-            vec![Request::Signal(DaemonSignal::Reload)],
+            vec![CliRequest::Signal(DaemonSignal::Reload)],
         ),
         (
             "--loginuid-immutable",
@@ -217,14 +220,17 @@ fn parsing_stops_at_the_first_error() {
             "Old style watch rules are slower / Permission z isn't supported",
         ),
     ] {
-        assert_eq!(said(line), (status, text.to_owned()), "{line}");
+        assert_eq!(outcome(line), (status, text.to_owned()), "{line}");
     }
 }
 
 #[test]
 fn requests_before_an_error_are_kept() {
     let invocation = run("-b 1 -e 9", Dialect::V4);
-    assert_eq!(invocation.requests, [Request::Command(Command::Backlog(1))]);
+    assert_eq!(
+        invocation.requests,
+        [CliRequest::Command(Command::Backlog(1))]
+    );
     assert_eq!(invocation.status, EXIT_FAILURE);
 }
 
@@ -276,7 +282,7 @@ fn rules_have_their_insertion() {
     ] {
         let found = requests(line);
         let [
-            Request::Command(Command::Add {
+            CliRequest::Command(Command::Add {
                 rule,
                 insertion: found,
             }),
@@ -302,7 +308,8 @@ fn only_version_4_adds_syscalls_of_perm() {
         ),
     ] {
         let invocation = run("-a always,exit -F arch=b64 -F path=/x -F perm=x", dialect);
-        let [Request::Command(Command::Add { rule, .. })] = invocation.requests.as_slice() else {
+        let [CliRequest::Command(Command::Add { rule, .. })] = invocation.requests.as_slice()
+        else {
             panic!("{invocation:?}")
         };
         assert_eq!(print(rule, Arch::X86_64, dialect), listing);
@@ -311,16 +318,16 @@ fn only_version_4_adds_syscalls_of_perm() {
 
 #[test]
 fn file_messages_have_line_numbers() {
-    let said = |text: &str| {
+    let outcome = |text: &str| {
         let invocation = line(text.as_bytes(), 7, Dialect::V4, &TestHost).unwrap();
         (invocation.status, invocation.messages)
     };
     assert_eq!(
-        said("-z"),
+        outcome("-z"),
         (EXIT_FAILURE, vec!["Option -z on line 7 is invalid".into()])
     );
     assert_eq!(
-        said("-a always,exit -S execve"),
+        outcome("-a always,exit -S execve"),
         (
             0,
             vec![
@@ -328,7 +335,10 @@ fn file_messages_have_line_numbers() {
             ]
         )
     );
-    assert_eq!(said("-R /x").1, ["Error - nested rule files not supported"]);
+    assert_eq!(
+        outcome("-R /x").1,
+        ["Error - nested rule files not supported"]
+    );
     for idle in ["", "   ", "# -z", "  #"] {
         assert_eq!(line(idle.as_bytes(), 1, Dialect::V4, &TestHost), None);
     }
@@ -339,7 +349,7 @@ fn file_words_are_split_at_spaces_only() {
     let key = |text: &[u8]| {
         let invocation = line(text, 1, Dialect::V4, &TestHost).unwrap();
         match invocation.requests.into_iter().next() {
-            Some(Request::Command(Command::Add { rule, .. })) => rule.keys,
+            Some(CliRequest::Command(Command::Add { rule, .. })) => rule.keys,
             other => panic!("{other:?}"),
         }
     };

@@ -227,7 +227,7 @@ fn raw_pair(split: &SplitCondition, list: List, findings: &mut Findings<'_>) -> 
     if split.right.text.is_empty() {
         return None;
     }
-    let wide = number::Wide::Refuse;
+    let wide = number::OversizeNumber::Refuse;
     let number = number::field("field_compare", &split.right, wide, findings)?;
     let index = number
         .checked_sub(1)

@@ -5,14 +5,14 @@ use super::super::lexer::Word;
 
 /// A number at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::rule) struct Scanned {
+pub(in crate::rule) struct ParsedNumber {
     /// The number; `None` if it has more than 64 bits.
     pub(super) value: Option<u64>,
     /// Number of bytes parsed.
     pub(super) used: usize,
 }
 
-impl Scanned {
+impl ParsedNumber {
     /// The low 32 bits, as C truncates; `None` if the number has more than 64 bits.
     pub(in crate::rule) fn low_bits(self) -> Option<u32> {
         u32::try_from(self.value? & u64::from(u32::MAX)).ok()
@@ -21,15 +21,15 @@ impl Scanned {
 
 /// Handling of a number of more than 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wide {
+pub(super) enum OversizeNumber {
     /// Report an error.
     Refuse,
     /// Truncate to the low 32 bits, as the kernel does, and warn.
-    Cut,
+    Truncate,
 }
 
 /// Parses a number that begins with a digit, as `strtoul(3)` does with base 0.
-pub(in crate::rule) fn scan(text: &[u8]) -> Option<Scanned> {
+pub(in crate::rule) fn scan(text: &[u8]) -> Option<ParsedNumber> {
     if !text.first()?.is_ascii_digit() {
         return None;
     }
@@ -50,14 +50,14 @@ pub(in crate::rule) fn scan(text: &[u8]) -> Option<Scanned> {
             .and_then(|value| value.checked_add(digit.into()));
         used += 1;
     }
-    Some(Scanned { value, used })
+    Some(ParsedNumber { value, used })
 }
 
 /// As [`unsigned`], for a field for which `auditctl` requires a digit first.
 pub(super) fn field(
     what: &str,
     word: &Word,
-    wide: Wide,
+    wide: OversizeNumber,
     findings: &mut Findings<'_>,
 ) -> Option<u32> {
     if !word.text.first().is_some_and(u8::is_ascii_digit) {
@@ -76,7 +76,7 @@ pub(super) fn refuse_field(what: &str, findings: &mut Findings<'_>) {
 pub(super) fn unsigned(
     what: &str,
     word: &Word,
-    wide: Wide,
+    wide: OversizeNumber,
     findings: &mut Findings<'_>,
 ) -> Option<u32> {
     let Some(scanned) = scan(&word.text) else {
@@ -97,7 +97,7 @@ pub(super) fn unsigned(
 pub(super) fn signed(
     what: &str,
     word: &Word,
-    wide: Wide,
+    wide: OversizeNumber,
     findings: &mut Findings<'_>,
 ) -> Option<u32> {
     match word.text.as_slice() {
@@ -111,8 +111,8 @@ pub(super) fn signed(
 fn to_32_bits(
     what: &str,
     word: &Word,
-    scanned: Scanned,
-    wide: Wide,
+    scanned: ParsedNumber,
+    wide: OversizeNumber,
     findings: &mut Findings<'_>,
 ) -> u32 {
     if let Some(value) = scanned.value.and_then(|value| u32::try_from(value).ok()) {
@@ -122,7 +122,7 @@ fn to_32_bits(
     // C saturates a number of more than 64 bits: all low bits are set.
     let low = scanned.low_bits().unwrap_or(u32::MAX);
     match (wide, scanned.value) {
-        (Wide::Cut, Some(_)) => findings.warning(
+        (OversizeNumber::Truncate, Some(_)) => findings.warning(
             "number-cut",
             &word.span,
             message,
@@ -172,7 +172,7 @@ mod tests {
             ("0x", 0, 1),
             ("0xg", 0, 1),
         ] {
-            let expected = Scanned {
+            let expected = ParsedNumber {
                 value: Some(value),
                 used,
             };
@@ -183,7 +183,7 @@ mod tests {
         let huge = scan(b"99999999999999999999").unwrap();
         assert_eq!(
             huge,
-            Scanned {
+            ParsedNumber {
                 value: None,
                 used: 20
             }

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn mistakes_are_reported_with_position() {
         for (line, code, column) in [
             ("-x", "unknown-option", 1),
             ("-Dx", "unknown-option", 3),

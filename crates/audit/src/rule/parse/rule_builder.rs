@@ -11,7 +11,7 @@ use super::super::{
 use super::field_tests::{self, FieldTests};
 use super::keys::{self, Keys};
 use super::option::{Flag, ParsedOption};
-use super::rule_target::{self, Operation, Target};
+use super::rule_target::{self, Operation, RuleTarget};
 use super::{condition, list, perm_syscalls, syscalls, value, watch};
 use crate::ids::Arch;
 use crate::table;
@@ -22,7 +22,7 @@ const KEY_DEPENDS: &[u8] = b"Key field needs a watch, syscall or exe path given 
 pub(in crate::rule) struct RuleBuilder<'h> {
     host: &'h dyn RuleHost,
     dialect: Dialect,
-    target: Option<Target>,
+    target: Option<RuleTarget>,
     /// Whether a condition without a list was reported.
     missing_list_reported: bool,
     fields: FieldTests,
@@ -116,7 +116,7 @@ impl<'h> RuleBuilder<'h> {
             );
         }
         self.check_keys(findings);
-        let Target {
+        let RuleTarget {
             operation,
             list,
             action,
@@ -190,7 +190,7 @@ impl<'h> RuleBuilder<'h> {
                 (List::Exit, Action::Always)
             }
         };
-        self.target = Some(Target {
+        self.target = Some(RuleTarget {
             operation,
             list,
             action,
@@ -223,7 +223,7 @@ impl<'h> RuleBuilder<'h> {
             return;
         }
         let early = self.early_syscall.take();
-        self.target = Some(Target {
+        self.target = Some(RuleTarget {
             operation,
             list: List::Exit,
             action: Action::Always,
@@ -296,7 +296,7 @@ impl<'h> RuleBuilder<'h> {
 
     fn syscalls(&mut self, word: &Word, findings: &mut Findings<'_>) {
         match self.target {
-            Some(Target { list, .. }) => syscalls::check_list(list, word, findings),
+            Some(RuleTarget { list, .. }) => syscalls::check_list(list, word, findings),
             None => {
                 self.early_syscall.get_or_insert_with(|| word.clone());
             }
@@ -304,7 +304,7 @@ impl<'h> RuleBuilder<'h> {
         let native = self.host.native();
         let names = match (self.target, self.arch) {
             (
-                Some(Target {
+                Some(RuleTarget {
                     list: List::IoUring,
                     ..
                 }),
@@ -312,7 +312,7 @@ impl<'h> RuleBuilder<'h> {
             ) => syscalls::Names::Uring,
             (_, Some(arch)) => syscalls::Names::Stated(arch, self.dialect),
             (
-                Some(Target {
+                Some(RuleTarget {
                     operation: Operation::Add(_),
                     ..
                 }),

@@ -23,7 +23,7 @@ impl Operation {
 
 /// The operation, the list and the action that `-a`, `-A`, `-d`, `-w` or `-W` gave.
 #[derive(Clone, Copy)]
-pub(super) struct Target {
+pub(super) struct RuleTarget {
     pub(super) operation: Operation,
     pub(super) list: List,
     pub(super) action: Action,

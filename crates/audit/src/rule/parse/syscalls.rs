@@ -97,7 +97,7 @@ fn warn_if_32_bit_numbers_differ(
             continue;
         }
         let (wide, other) = (number(native, piece), number(arch_32, piece));
-        let by_number = || number::scan(piece).and_then(number::Scanned::low_bits);
+        let by_number = || number::scan(piece).and_then(number::ParsedNumber::low_bits);
         if let Some(bit) = other.or_else(by_number) {
             mask_32.insert(bit);
         }
@@ -203,7 +203,8 @@ fn by_name(part: &Word, names: Names, findings: &mut Findings<'_>) -> Option<u32
 }
 
 fn read_number(part: &Word, names: Names, mask: &mut SyscallMask, findings: &mut Findings<'_>) {
-    let Some(number) = number::unsigned("-S", part, number::Wide::Refuse, findings) else {
+    let Some(number) = number::unsigned("-S", part, number::OversizeNumber::Refuse, findings)
+    else {
         return;
     };
     if number >= SyscallMask::LIMIT {

@@ -467,7 +467,7 @@ fn assert_total(bytes: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+    fn any_bytes_are_parsed_or_refused(bytes: Vec<u8>) {
         assert_total(&bytes)?;
     }
 

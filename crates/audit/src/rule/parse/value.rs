@@ -4,7 +4,7 @@ use super::super::diagnostic::{Findings, escape_text};
 use super::super::field::{FieldSpec, ValueKind};
 use super::super::lexer::Word;
 use super::super::{Dialect, Field, Op, RuleHost, Value, perm};
-use super::number::{self, Wide};
+use super::number::{self, OversizeNumber};
 use crate::ids::{Arch, MsgType};
 use crate::table;
 
@@ -28,12 +28,12 @@ pub(super) fn read(
             return Some(text(spec, word, findings));
         }
         ValueKind::Unsigned if spec.field == Field::Success => success(spec, word, findings),
-        ValueKind::Unsigned => number::field(spec.name, word, Wide::Refuse, findings),
-        ValueKind::Low32 => number::field(spec.name, word, Wide::Cut, findings),
+        ValueKind::Unsigned => number::field(spec.name, word, OversizeNumber::Refuse, findings),
+        ValueKind::Low32 => number::field(spec.name, word, OversizeNumber::Truncate, findings),
         ValueKind::Argument if is_signed(word) => {
-            number::signed(spec.name, word, Wide::Cut, findings)
+            number::signed(spec.name, word, OversizeNumber::Truncate, findings)
         }
-        ValueKind::Argument => number::field(spec.name, word, Wide::Cut, findings),
+        ValueKind::Argument => number::field(spec.name, word, OversizeNumber::Truncate, findings),
         ValueKind::User => user(spec, op, word, host, findings),
         ValueKind::Group => group(spec, word, host, findings),
         ValueKind::Arch => arch(word, host, findings).map(|arch| arch.0),
@@ -170,7 +170,7 @@ fn user(
 ) -> Option<u32> {
     let id = match word.text.as_slice() {
         b"unset" => u32::MAX,
-        _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings)?,
+        _ if is_signed(word) => number::signed(spec.name, word, OversizeNumber::Refuse, findings)?,
         name => {
             let Some(id) = host.uid(name) else {
                 findings.auditctl_fails(&[b"Unknown user: ", name]);
@@ -210,7 +210,7 @@ fn group(
     findings: &mut Findings<'_>,
 ) -> Option<u32> {
     let id = if word.text.first().is_some_and(u8::is_ascii_digit) {
-        number::unsigned(spec.name, word, Wide::Refuse, findings)?
+        number::unsigned(spec.name, word, OversizeNumber::Refuse, findings)?
     } else if let Some(id) = host.gid(&word.text) {
         id
     } else {
@@ -239,7 +239,7 @@ fn success(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<
     let number = match word.text.as_slice() {
         b"yes" => 1,
         b"no" => 0,
-        _ => return number::field(spec.name, word, Wide::Refuse, findings),
+        _ => return number::field(spec.name, word, OversizeNumber::Refuse, findings),
     };
     number::refuse_field(spec.name, findings);
     findings.error(
@@ -290,7 +290,7 @@ fn arch_number(word: &Word, findings: &mut Findings<'_>) -> Option<Arch> {
 /// Parses a record type: digits, a name, or `UNKNOWN[N]`.
 fn msg_type(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     if word.text.first().is_some_and(u8::is_ascii_digit) {
-        return number::unsigned(spec.name, word, Wide::Refuse, findings);
+        return number::unsigned(spec.name, word, OversizeNumber::Refuse, findings);
     }
     let unnamed = word
         .text
@@ -315,7 +315,7 @@ fn exit(spec: FieldSpec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Op
         name => (false, name),
     };
     if name.first().is_some_and(u8::is_ascii_digit) {
-        return number::signed(spec.name, word, Wide::Refuse, findings);
+        return number::signed(spec.name, word, OversizeNumber::Refuse, findings);
     }
     let Some(errno) = table::errno_number(name).and_then(|errno| u32::try_from(errno).ok()) else {
         findings.auditctl_fails(&[b"-F unknown errno - ", spec.name.as_bytes()]);
@@ -356,14 +356,14 @@ fn exit(spec: FieldSpec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Op
 fn session(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     match word.text.as_slice() {
         b"unset" => Some(u32::MAX),
-        _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings),
+        _ if is_signed(word) => number::signed(spec.name, word, OversizeNumber::Refuse, findings),
         _ => Some(read_as_zero(spec, word, findings)),
     }
 }
 
 fn socket_family(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     let family = match word.text.as_slice() {
-        _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings)?,
+        _ if is_signed(word) => number::signed(spec.name, word, OversizeNumber::Refuse, findings)?,
         _ => read_as_zero(spec, word, findings),
     };
     if family >= SOCKET_FAMILIES {
@@ -411,7 +411,7 @@ fn fs_type(
     findings: &mut Findings<'_>,
 ) -> Option<u32> {
     if word.text.first().is_some_and(u8::is_ascii_digit) {
-        return number::unsigned(spec.name, word, Wide::Refuse, findings);
+        return number::unsigned(spec.name, word, OversizeNumber::Refuse, findings);
     }
     let found = table::fs_type_number(&word.text, dialect);
     if found.is_none() {

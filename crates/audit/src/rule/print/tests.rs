@@ -30,8 +30,7 @@ impl RuleHost for TestHost {
     }
 }
 
-/// Reads the listing of `rule` again. What version 4 adds to the syscalls of a rule with `perm` is
-/// added then.
+/// Parses the listing of `rule`, which adds the syscalls of version 4 to a rule with `perm`.
 #[track_caller]
 fn assert_round_trip(rule: &Rule) {
     let text = print(rule, Arch::X86_64, Dialect::V4);
@@ -102,7 +101,7 @@ fn rules_are_printed_as_auditctl_lists_them() {
             "-a always,exit -F dir=/tmp/ -F perm=x -F uid=0",
             "-a always,exit -S all -F dir=/tmp/ -F perm=x -F uid=0",
         ),
-        // What has perm and all syscalls is taken for a watch, whatever else it says.
+        // A rule with perm and all syscalls is listed as a watch, whatever its other fields are.
         ("-a never,exit -F dir=/tmp/ -F perm=x", "-w /tmp/ -p x"),
         ("-a always,exit -F perm=x -F path=/x", " -p x-w /x"),
         (
@@ -169,8 +168,8 @@ const OPS: [Op; 8] = [
 ];
 
 fn text() -> impl Strategy<Value = Vec<u8>> {
-    // No newline, NUL, tab or key separator, and no operator: those are no parts of a value. No
-    // space and no backslash: those are not escaped in a listing.
+    // Without newline, NUL, tab, key separator and operators, which cannot be in a value, and without space and
+    // backslash, which a listing does not escape.
     let bytes = select(br"abc#'-.,?*%~".to_vec());
     vec(prop_oneof![bytes, 0x80_u8..=0xff], 1..20)
 }
@@ -195,7 +194,7 @@ fn value(spec: FieldSpec, op: Op) -> BoxedStrategy<Value> {
             any::<u32>().boxed()
         }
         ValueKind::User => (0..u32::MAX).boxed(),
-        // These are listed with a sign and read without.
+        // These are listed with a sign and parsed without.
         ValueKind::Group | ValueKind::Unsigned | ValueKind::FsType => (0..0x8000_0000_u32).boxed(),
         ValueKind::Exit => {
             prop_oneof![any::<u32>(), (0_u32..200).prop_map(u32::wrapping_neg)].boxed()
@@ -208,7 +207,7 @@ fn value(spec: FieldSpec, op: Op) -> BoxedStrategy<Value> {
 
 fn condition(list: List) -> BoxedStrategy<FieldTest> {
     let specs: Vec<FieldSpec> = field::all()
-        // File types are listed by number and read by name.
+        // File types are listed by number and parsed by name.
         .filter(|spec| spec.lists.contains(list) && spec.kind != ValueKind::FileType)
         .collect();
     let single = (select(specs), select(OPS.to_vec()))
@@ -240,7 +239,7 @@ fn condition(list: List) -> BoxedStrategy<FieldTest> {
 fn mask(list: List) -> BoxedStrategy<SyscallMask> {
     match list {
         List::Task => Just(SyscallMask::none()).boxed(),
-        // Of these, `all` is what no `-S` gives, and none above is listed.
+        // Without `-S` all operations are selected; newer ones than 36 are not listed.
         List::IoUring => select(vec![9_u32, 18, 36])
             .prop_map(|number| {
                 let mut mask = SyscallMask::none();
@@ -327,7 +326,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-/// Whether the listing looks like a watch, which [`watch`] is for.
+/// Whether the rule is listed as a watch, which [`watch`] makes.
 fn is_listed_as_watch(rule: &Rule) -> bool {
     print(rule, Arch::X86_64, Dialect::V4).contains_str("-p ")
 }

@@ -3,10 +3,10 @@
 use audit::plan::cost::Cost;
 use audit::plan::rule_list::RuleEntry;
 use audit::rule::{FieldTest, Op, Rule, SyscallMask, Value};
+use inputs::rules::rule_entries;
 use proptest::prelude::*;
 
 use super::*;
-use crate::random;
 
 const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::I386];
 
@@ -112,7 +112,10 @@ fn the_rule_of_a_file_says_what_it_touches() {
         .collect();
     assert_eq!(numbers, [4, 87, 257]);
     assert_eq!(cost.scope.cost, Cost::Medium);
-    assert_eq!(cost.notes, [Note::NamesFromTask(vec!["stat", "unlink"])]);
+    assert_eq!(
+        cost.notes,
+        [RuleNote::NamesFromTask(vec!["stat", "unlink"])]
+    );
     assert_eq!(cost.hooks.len(), 3);
     assert_eq!(explanation.paying[0].paying, 3);
     let pays: Vec<&str> = explanation
@@ -139,7 +142,7 @@ fn a_rule_for_everything_says_so() {
     let explanation = explained(&[rule(B64, &[])]);
     assert_eq!(
         explanation.rules[0].notes[0],
-        Note::EverySyscall(Arch::X86_64)
+        RuleNote::EverySyscall(Arch::X86_64)
     );
     assert_eq!(explanation.paying[0].paying, explanation.paying[0].known);
     assert!(explanation.common.iter().all(|&(_, pays)| pays));
@@ -149,9 +152,9 @@ fn a_rule_for_everything_says_so() {
 fn calls_of_32_bits_are_pointed_out() {
     let notes = |arch| explained(&[rule(arch, &["getpid"])]).rules[0].notes.clone();
     assert_eq!(notes(B64), []);
-    assert_eq!(notes(B32), [Note::Compat]);
+    assert_eq!(notes(B32), [RuleNote::Compat]);
     let unasked = notes(None);
-    assert!(unasked.contains(&Note::CompatUnasked));
+    assert!(unasked.contains(&RuleNote::CompatUnasked));
     assert!(
         unasked
             .iter()
@@ -185,17 +188,17 @@ fn rules_that_need_no_hook_say_why() {
         nothing,
         rule(B64, &["openat"]),
     ]);
-    let notes: Vec<&[Note]> = explanation
+    let notes: Vec<&[RuleNote]> = explanation
         .rules
         .iter()
         .map(|cost| &cost.notes[..])
         .collect();
-    assert_eq!(notes[0], [Note::OnlySuppresses]);
+    assert_eq!(notes[0], [RuleNote::OnlySuppresses]);
     assert_eq!(notes[1], []);
-    assert_eq!(notes[2], [Note::MatchesNothing]);
+    assert_eq!(notes[2], [RuleNote::MatchesNothing]);
     assert_eq!(
         notes[3],
-        [Note::MatchesNothing],
+        [RuleNote::MatchesNothing],
         "the second rule takes all"
     );
     for index in [0, 2, 3] {
@@ -211,7 +214,7 @@ fn flags_of_openat2_are_pointed_out_where_perm_asks() {
         ..rule(B64, &["openat2"])
     };
     let explanation = explained(&[with_perm, rule(B64, &["openat2"])]);
-    assert_eq!(explanation.rules[0].notes, [Note::FlagsFromTask]);
+    assert_eq!(explanation.rules[0].notes, [RuleNote::FlagsFromTask]);
     assert_eq!(explanation.rules[1].notes, []);
 }
 
@@ -247,7 +250,7 @@ fn operations_are_priced_where_they_are_seen() {
 
     let tracepoint = explain(&plan, EngineKind::Tracepoint, KernelFeatures::ALL);
     assert_eq!(names(&tracepoint.rules[0]), [""; 0]);
-    assert_eq!(tracepoint.rules[1].notes, [Note::EveryOperation]);
+    assert_eq!(tracepoint.rules[1].notes, [RuleNote::EveryOperation]);
     assert_eq!(tracepoint.rules[1].scope.cost, Cost::High);
     let hooks = BTreeSet::from([Hook::UringComplete]);
     assert_eq!(tracepoint.rules[1].hooks, hooks);
@@ -262,8 +265,8 @@ proptest! {
     })]
 
     #[test]
-    fn every_plan_can_be_explained(rules in random::rule_entries()) {
-        let plan = Plan::compile(rules, &random::ARCHES);
+    fn every_plan_can_be_explained(rules in rule_entries()) {
+        let plan = Plan::compile(rules, &ARCHES);
         let explanation = explain(&plan, EngineKind::Tracepoint, KernelFeatures::V5_15);
         prop_assert_eq!(explanation.rules.len(), plan.rules.len());
         let hooks = plan_hooks(&plan, EngineKind::Fentry, KernelFeatures::V5_15);

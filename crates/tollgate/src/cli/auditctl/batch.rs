@@ -3,7 +3,7 @@
 use std::io;
 
 use audit::rule::Command;
-use audit::rule::auditctl::Request as CliRequest;
+use audit::rule::auditctl::CliRequest;
 use bstr::BString;
 use nix::errno::Errno;
 
@@ -12,7 +12,7 @@ use crate::control::protocol::{Refusal, Step};
 
 /// The steps of a rule file.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct FileSteps {
     /// Each step with its line number.
     pub(super) steps: Vec<(u32, Step)>,
     pub(super) forgive_from: Option<usize>,
@@ -21,7 +21,7 @@ pub(super) struct Batch {
     pub(super) others: Vec<CliRequest>,
 }
 
-impl Default for Batch {
+impl Default for FileSteps {
     fn default() -> Self {
         Self {
             steps: Vec::new(),
@@ -32,7 +32,7 @@ impl Default for Batch {
     }
 }
 
-impl Batch {
+impl FileSteps {
     /// Adds the requests of a line. A line with an error has those before the error.
     pub(super) fn add_line(&mut self, number: u32, requests: Vec<CliRequest>) {
         for request in requests {

@@ -10,7 +10,7 @@ use std::path::Path;
 use audit::ids::Arch;
 use audit::ids::Dialect;
 use audit::plan::rule_list::{RuleList, RuleListError};
-use audit::rule::auditctl::{self, Invocation, Request};
+use audit::rule::auditctl::{self, CliRequest, Invocation};
 use audit::rule::{Command, RuleHost as _, listing};
 use bstr::BString;
 
@@ -110,16 +110,16 @@ impl Offline {
     fn request(
         &mut self,
         line: u32,
-        request: Request,
+        request: CliRequest,
         messages: &mut Vec<BString>,
     ) -> Result<(), BString> {
         match request {
-            Request::Command(command) => return self.command(line, command),
-            Request::Usage => self.stdout.extend_from_slice(usage::TEXT.as_bytes()),
-            Request::Version => self.stdout.extend(status_text::version(self.dialect)),
+            CliRequest::Command(command) => return self.command(line, command),
+            CliRequest::Usage => self.stdout.extend_from_slice(usage::TEXT.as_bytes()),
+            CliRequest::Version => self.stdout.extend(status_text::version(self.dialect)),
             // The model counts nothing.
-            Request::ResetLost => messages.push("lost: 0".into()),
-            Request::ResetBacklogWait => messages.push("backlog_wait_time_actual: 0".into()),
+            CliRequest::ResetLost => messages.push("lost: 0".into()),
+            CliRequest::ResetBacklogWait => messages.push("backlog_wait_time_actual: 0".into()),
             // The rules are printed in any case; other requests need a daemon.
             _ => {}
         }

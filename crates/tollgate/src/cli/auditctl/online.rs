@@ -8,7 +8,7 @@ use std::path::Path;
 
 use audit::ids::Arch;
 use audit::ids::Dialect;
-use audit::rule::auditctl::{self, DaemonSignal, Invocation, Request as CliRequest};
+use audit::rule::auditctl::{self, CliRequest, DaemonSignal, Invocation};
 use audit::rule::{Command, RuleHost as _, listing};
 use bstr::{BString, ByteSlice as _};
 use netlink::LoginuidImmutable;
@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{self, kill};
 use nix::unistd::Pid;
 
-use super::batch::{Batch, errno, is_setting, refusal_messages, with_reason};
+use super::batch::{FileSteps, errno, is_setting, refusal_messages, with_reason};
 use super::file::{self, ErrorPolicy};
 use super::{message, status_text, usage};
 use crate::control::client::Client;
@@ -111,7 +111,7 @@ impl<'s> Online<'s> {
         }
         let bytes = rule_files::read_bytes(path)
             .map_err(|error| Failure::with(FAILURE, file::read_error(path, &error)))?;
-        let mut batch = Batch::default();
+        let mut batch = FileSteps::default();
         let mut failed = false;
         for (number, line) in (1..).zip(auditctl::lines(&bytes)) {
             let Some(read) = auditctl::line(line, number, self.dialect, &ThisMachine) else {
@@ -138,7 +138,7 @@ impl<'s> Online<'s> {
     }
 
     /// Sends all steps of a file as one change. Returns whether an error makes the command fail.
-    fn send(&mut self, batch: &Batch, path: &Path) -> Result<bool, Failure> {
+    fn send(&mut self, batch: &FileSteps, path: &Path) -> Result<bool, Failure> {
         let steps: Vec<Step> = batch.steps.iter().map(|(_, step)| step.clone()).collect();
         let outcomes = match self.ask(Request::Change {
             steps,
@@ -157,7 +157,7 @@ impl<'s> Online<'s> {
         for ((line, step), outcome) in batch.steps.iter().zip(&outcomes) {
             match outcome {
                 StepOutcome::Done => {}
-                StepOutcome::Left(left) => self.print_remaining(*left),
+                StepOutcome::Remaining(left) => self.print_remaining(*left),
                 // A line that only changes settings prints the status once.
                 StepOutcome::Set(settings) if printed_line != *line => {
                     printed_line = *line;
@@ -237,7 +237,7 @@ impl<'s> Online<'s> {
         match outcome {
             Some(StepOutcome::Done) => Ok(None),
             Some(StepOutcome::Set(settings)) => Ok(Some(*settings)),
-            Some(StepOutcome::Left(left)) => {
+            Some(StepOutcome::Remaining(left)) => {
                 self.print_remaining(left);
                 Ok(None)
             }

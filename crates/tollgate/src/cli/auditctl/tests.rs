@@ -46,7 +46,7 @@ fn own(words: &[&str]) -> anyhow::Result<(bool, Dialect, usize)> {
 }
 
 #[test]
-fn a_rule_is_listed_as_it_would_be_loaded() {
+fn rule_is_listed_as_loaded() {
     let rule = "-a exit,always -F arch=b64 -F path=/x -F perm=x -k a -k b";
     let listing = |syscalls| {
         format!("-a always,exit -F arch=b64 -S {syscalls} -F path=/x -F perm=x -F key=a -F key=b\n")
@@ -96,7 +96,7 @@ fn usage_names_every_option() {
 }
 
 #[test]
-fn a_file_is_listed_list_by_list() {
+fn rules_of_a_file_are_listed_list_by_list() {
     let text = "## comment\n-D\n-b 8192\n-a always,exit -F arch=b64 -S open\n\
                 -A always,exit -F arch=b64 -S close\n-a never,task\n-e 2\n";
     let listing = "-a never,task\n-a always,exit -F arch=b64 -S close\n\

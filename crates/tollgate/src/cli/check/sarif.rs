@@ -82,8 +82,7 @@ fn result(file: &RuleFile, finding: &Diagnostic) -> Value {
     })
 }
 
-/// The path as a reference that is relative where the path is: everything but what stands for
-/// itself in a URI is escaped.
+/// The path as a URI reference, relative if the path is. Characters other than unreserved ones and `/` are escaped.
 fn uri(file: &RuleFile) -> String {
     use std::os::unix::ffi::OsStrExt as _;
 
@@ -100,7 +99,7 @@ fn uri(file: &RuleFile) -> String {
     out
 }
 
-/// Two digits.
+/// Two hexadecimal digits.
 fn hex(byte: u8) -> impl Iterator<Item = char> {
     [byte >> 4, byte & 15]
         .into_iter()
@@ -108,7 +107,7 @@ fn hex(byte: u8) -> impl Iterator<Item = char> {
         .map(|digit| digit.to_ascii_uppercase())
 }
 
-/// Column in characters, from 1; bytes that are no text count one each.
+/// Column in characters, from 1; a byte that is not UTF-8 counts as one.
 fn column(file: &RuleFile, finding: &Diagnostic) -> usize {
     let before = usize::try_from(finding.column.saturating_sub(1)).unwrap_or_default();
     let start = finding.span.start.saturating_sub(before);
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_are_results_with_rule_and_place() {
+    fn findings_are_results_with_rule_and_location() {
         let text = "-w /x -p w\n-a always,exit -F foo=1\n";
         let loaded = RuleFiles {
             files: vec![RuleFile::parse("a b.rules".into(), text.into())],

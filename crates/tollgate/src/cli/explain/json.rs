@@ -1,4 +1,4 @@
-//! The explanation for scripts. Names here are an interface: they are added to, not changed.
+//! The explanation as JSON. Scripts depend on the names: members are added, never renamed.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use audit::plan::cost::Cost;
 use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::Action;
 use bstr::ByteSlice as _;
-use engine::{Note, RuleCost};
+use engine::{RuleCost, RuleNote};
 use serde::Serialize;
 
 use super::Explained;
@@ -27,7 +27,7 @@ struct Document {
     every_syscall_ns: u32,
     paying_syscall_ns: Option<u32>,
     paying: Vec<Paying>,
-    /// Calls that `io_uring` can do instead, unseen by this engine.
+    /// Syscalls whose equivalent `io_uring` operations this engine does not see.
     missed: Vec<&'static str>,
     common: BTreeMap<&'static str, bool>,
 }
@@ -43,11 +43,11 @@ struct Rule {
     /// Operations of `io_uring`.
     operations: Vec<&'static str>,
     hooks: Vec<String>,
-    notes: Vec<NoteText>,
+    notes: Vec<RuleNoteJson>,
 }
 
 #[derive(Serialize)]
-struct NoteText {
+struct RuleNoteJson {
     code: &'static str,
     text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -78,10 +78,10 @@ struct Paying {
     known: usize,
 }
 
-/// The whole explanation as one JSON object and a newline.
+/// Renders the explanation as one JSON object and a newline.
 ///
 /// # Errors
-/// When the encoder fails.
+/// When encoding fails.
 pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
     let Explained {
         plan, explanation, ..
@@ -106,7 +106,7 @@ pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
     });
     let rules = plan.rules.iter().zip(&explanation.rules);
     let document = Document {
-        engine: "tracepoint",
+        engine: explanation.engine.name(),
         measured_on: "Linux 6.18",
         rules: rules
             .map(|(planned, cost)| rule(explained, planned, cost))
@@ -160,19 +160,19 @@ fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
     }
 }
 
-fn note(note: &Note) -> NoteText {
+fn note(note: &RuleNote) -> RuleNoteJson {
     let syscalls = match note {
-        Note::NamesFromTask(names) => names.clone(),
+        RuleNote::NamesFromTask(names) => names.clone(),
         _ => Vec::new(),
     };
-    NoteText {
+    RuleNoteJson {
         code: note.code(),
         text: note.to_string(),
         syscalls,
     }
 }
 
-/// The word for a cost, on the screen too.
+/// Name of a cost, also used in text.
 pub(super) const fn cost_name(cost: Cost) -> &'static str {
     match cost {
         Cost::Nothing => "none",
@@ -183,7 +183,7 @@ pub(super) const fn cost_name(cost: Cost) -> &'static str {
     }
 }
 
-/// An ABI as rules name it.
+/// Name of an ABI in rules.
 pub(super) const fn abi(arch: Arch) -> &'static str {
     match arch {
         Arch::I386 => "b32",

@@ -1,4 +1,4 @@
-//! What is printed for a few rules, text and JSON.
+//! Text and JSON of a few rules.
 
 use super::*;
 use audit::ids::Arch;
@@ -103,31 +103,31 @@ fn text_of_64_bit_rules() {
         refused,
     ];
     let expected = "\
-a.rules: 3 rules in force, 1 not supported
+a.rules: 3 rules, 1 not supported
 
-rule    cost    syscalls  hooks                  key         touches
+rule    cost    syscalls  hooks                  key         names
 line 1  none    6         new tasks                          open, execve, truncate +3
 line 2  low     2         2 enter, 2 exit, exec  exec        execve, execveat
 line 3  medium  4         4 exit                 bad\\x1b[0m  open, truncate, openat +1
 
 notes
-  line 1: decides about tasks when they are made; those that run already are not concerned
+  line 1: is evaluated when a task is created; running tasks are not affected
   line 3: names are read from task memory, where another thread can change them, for truncate
 
 not supported
-  line 5: RECORDS ARE MISSED: `path` only takes `=`
+  line 5: records are missed: `path` only takes `=`
 
 refused while loading
   line 4: this rule is already loaded, from line 3
 
-in all, on the tracepoint engine
+total, engine tracepoint
   6 of KNOWN 64-bit syscalls evaluate rules
-  do not pay: read, write, getpid, futex, epoll_wait, stat
-  attached: 2 enter, 6 exit, exec, new tasks
-  price: 43 ns on every syscall of the machine, rule or no rule, because the kernel
-         then takes its slow path; about 200 ns more where rules are evaluated
-         (measured on 6.18, see docs/bench.md)
-  missed: what io_uring does instead of openat, openat2
+  common syscalls that do not: read, write, getpid, futex, epoll_wait, stat
+  hooks: 2 enter, 6 exit, exec, new tasks
+  overhead: 43 ns for every syscall of the machine, because the kernel takes its slow path;
+            about 200 ns more for a syscall that evaluates rules
+            (measured on Linux 6.18, see docs/bench.md)
+  not seen: io_uring operations equivalent to openat, openat2
 ";
     let explained = explained(&[("a.rules", &rules)]);
     let known = explained.explanation.paying[0].known.to_string();
@@ -150,20 +150,27 @@ fn text_of_32_bit_rules_in_two_files() {
     assert_eq!(
         table,
         [
-            "rule  cost    syscalls  hooks     key  touches",
+            "rule  cost    syscalls  hooks     key  names",
             "a:1   low     1         raw exit  k    b32: chmod",
             "a:2   high    2         raw exit  k    stat, getpid",
             "b:1   medium  2         raw exit  k    b64: chmod; b32: mmap",
         ]
     );
-    assert!(text.contains("\n  pay: getpid, stat\n  do not pay: read, write, futex, epoll_wait\n"));
-    assert!(text.contains("\n  a:1: 32-bit calls: needs the raw tracepoint\n"));
-    assert!(text.contains("\n  b:1: 32-bit calls: needs the raw tracepoint; add `-F arch=b64`"));
-    assert!(text.contains("\n  price: 76 ns on every syscall"));
+    assert!(text.contains(
+        "\n  common syscalls that evaluate rules: getpid, stat\
+         \n  common syscalls that do not: read, write, futex, epoll_wait\n"
+    ));
+    assert!(text.contains("\n  a:1: covers 32-bit syscalls: needs the raw tracepoint\n"));
+    assert!(
+        text.contains(
+            "\n  b:1: covers 32-bit syscalls: needs the raw tracepoint; add `-F arch=b64`"
+        )
+    );
+    assert!(text.contains("\n  overhead: 76 ns for every syscall"));
 }
 
 #[test]
-fn names_read_from_task_memory_are_told_once() {
+fn names_from_task_memory_are_noted_once() {
     let names = [
         &["rename"][..],
         &["unlink"],
@@ -181,12 +188,12 @@ fn names_read_from_task_memory_are_told_once() {
 #[test]
 fn text_without_rules() {
     let text = text::render(&explained(&[("empty.rules", &[])]));
-    assert!(text.starts_with("empty.rules: 0 rules in force\n"));
-    assert!(text.ends_with("nothing is attached: no syscall pays anything\n"));
+    assert!(text.starts_with("empty.rules: 0 rules\n"));
+    assert!(text.ends_with("no hooks: no syscall has overhead\n"));
 }
 
 #[test]
-fn mistakes_are_counted() {
+fn lines_with_errors_are_counted() {
     let mistake = Diagnostic {
         severity: Severity::Error,
         code: "unknown-field",
@@ -203,7 +210,17 @@ fn mistakes_are_counted() {
     let files = [("a".into(), Vec::new(), vec![mistake, warning])];
     let explained = Explained::new(files, EngineKind::Tracepoint, KernelFeatures::V5_15);
     assert_eq!(explained.errors, 1);
-    assert!(text::render(&explained).starts_with("a: 0 rules in force, 1 mistake left out"));
+    assert!(text::render(&explained).starts_with("a: 0 rules, 1 line with errors ignored"));
+}
+
+#[test]
+fn json_names_the_engine() {
+    for engine in [EngineKind::Fentry, EngineKind::Tracepoint] {
+        let explained = Explained::new([], engine, KernelFeatures::V5_15);
+        let document = json::render(&explained).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(value["engine"], engine.name());
+    }
 }
 
 #[test]

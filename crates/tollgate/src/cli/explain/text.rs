@@ -1,7 +1,6 @@
-//! The explanation for readers: a table of rules, then what they should know, then the whole.
+//! The explanation as text: a table of rules, notes about rules, and totals.
 //!
-//! Everything that matters is on the left of a line; only lists at the end of one are long, and
-//! those are shortened.
+//! Lists at the end of a line are shortened.
 
 use std::collections::BTreeSet;
 
@@ -12,30 +11,27 @@ use audit::plan::rule_list::RuleEntry;
 use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::print;
 use bstr::ByteSlice as _;
-use engine::{Hook, InternalHook, Note, RuleCost};
+use engine::{Hook, InternalHook, RuleCost, RuleNote};
 
 use super::Explained;
 use super::json::{abi, cost_name};
 
-/// The whole explanation, ready to print.
+/// Renders the explanation.
 pub(super) fn render(explained: &Explained) -> String {
     let mut sections = vec![heading(explained)];
     sections.extend(rules(explained));
     let plan = &explained.plan;
     for (title, rules) in [
-        ("records that are not written", plan.exclude_list.rules()),
-        ("messages of programs, kept or not", plan.user_list.rules()),
-        (
-            "file systems, names on which are left out or not",
-            plan.filesystem_list.rules(),
-        ),
+        ("exclude list", plan.exclude_list.rules()),
+        ("user list", plan.user_list.rules()),
+        ("filesystem list", plan.filesystem_list.rules()),
     ] {
-        sections.extend(beside(explained, title, rules));
+        sections.extend(list(explained, title, rules));
     }
     sections.extend(notes(explained));
     sections.extend(unsupported(explained));
     sections.extend(findings(explained));
-    sections.push(price(explained));
+    sections.push(totals(explained));
     sections.join("\n")
 }
 
@@ -45,7 +41,7 @@ fn heading(explained: &Explained) -> String {
         .map(|index| explained.file(index))
         .collect();
     let mut parts = vec![format!(
-        "{}: {} in force",
+        "{}: {}",
         shortened(&files),
         count(
             plan.rules.len()
@@ -55,18 +51,20 @@ fn heading(explained: &Explained) -> String {
             "rule"
         )
     )];
-    let left_out = explained.plan.unsupported.len();
-    if left_out > 0 {
-        parts.push(format!("{left_out} not supported"));
+    let unsupported = explained.plan.unsupported.len();
+    if unsupported > 0 {
+        parts.push(format!("{unsupported} not supported"));
     }
     if explained.errors > 0 {
-        let mistakes = count(explained.errors, "mistake");
-        parts.push(format!("{mistakes} left out (`tollgate check` shows them)"));
+        let lines = count(explained.errors, "line");
+        parts.push(format!(
+            "{lines} with errors ignored (see `tollgate check`)"
+        ));
     }
     parts.join(", ") + "\n"
 }
 
-/// One line for each rule.
+/// The table of rules.
 fn rules(explained: &Explained) -> Option<String> {
     let rules = explained
         .plan
@@ -76,7 +74,7 @@ fn rules(explained: &Explained) -> Option<String> {
     let rows: Vec<[String; 6]> = rules
         .map(|(planned, cost)| row(explained, planned, cost))
         .collect();
-    let header = ["rule", "cost", "syscalls", "hooks", "key", "touches"].map(String::from);
+    let header = ["rule", "cost", "syscalls", "hooks", "key", "names"].map(String::from);
     (!rows.is_empty()).then(|| table(std::iter::once(header).chain(rows)))
 }
 
@@ -88,17 +86,17 @@ fn row(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> [String
         .map(|key| key.as_bytes().escape_ascii().to_string())
         .collect();
     [
-        place(explained, planned.source, planned.line),
+        location(explained, planned.source, planned.line),
         cost_name(cost.scope.cost).into(),
         cost.scope.syscall_ids().count().to_string(),
         hooks(&cost.hooks),
         shortened(&keys),
-        touches(cost),
+        syscall_names(cost),
     ]
 }
 
-/// Names of the syscalls; with their ABI when there are 32-bit ones.
-fn touches(cost: &RuleCost) -> String {
+/// Names of the syscalls, with their ABI if some are 32-bit.
+fn syscall_names(cost: &RuleCost) -> String {
     let names = |arch: Arch, syscalls: &[Syscall]| -> String {
         let names: Vec<String> = syscalls
             .iter()
@@ -129,7 +127,7 @@ pub(super) fn operations(cost: &RuleCost) -> Vec<&'static str> {
     names.collect()
 }
 
-/// Hooks by kind: `2 enter, 3 exit`, and those inside the kernel.
+/// Number of hooks by kind, such as `2 enter, 3 exit`.
 fn hooks(hooks: &BTreeSet<Hook>) -> String {
     let (mut enters, mut exits, mut inside, mut uring, mut raw) = (0, 0, 0, 0, Vec::new());
     for hook in hooks {
@@ -149,7 +147,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::UringComplete => raw.push("all of io_uring".to_owned()),
         }
     }
-    raw.dedup(); // what an exec needs is one thing to people
+    raw.dedup(); // exec has two hooks
     let counted = [
         (enters, "enter"),
         (exits, "exit"),
@@ -168,10 +166,9 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
     }
 }
 
-/// Each note once, with the rules that it is about. Names that are read from task memory are put
-/// together: a rule's own are in its row.
+/// Each note with its rules. Notes about names from task memory are merged.
 fn notes(explained: &Explained) -> Option<String> {
-    let mut notes: Vec<(Note, Vec<&PlannedRule>)> = Vec::new();
+    let mut notes: Vec<(RuleNote, Vec<&PlannedRule>)> = Vec::new();
     for (planned, cost) in explained
         .plan
         .rules
@@ -180,8 +177,8 @@ fn notes(explained: &Explained) -> Option<String> {
     {
         for note in &cost.notes {
             match notes.iter_mut().find(|(other, _)| is_same(other, note)) {
-                Some((Note::NamesFromTask(all), rules)) => {
-                    if let Note::NamesFromTask(names) = note {
+                Some((RuleNote::NamesFromTask(all), rules)) => {
+                    if let RuleNote::NamesFromTask(names) = note {
                         all.extend(names);
                         all.sort_unstable();
                         all.dedup();
@@ -195,21 +192,21 @@ fn notes(explained: &Explained) -> Option<String> {
     }
     let lines = notes
         .iter()
-        .map(|(note, rules)| format!("{}: {note}", places(explained, rules)));
+        .map(|(note, rules)| format!("{}: {note}", locations(explained, rules)));
     section("notes", lines)
 }
 
-fn is_same(a: &Note, b: &Note) -> bool {
-    let of_names = |note: &Note| matches!(note, Note::NamesFromTask(_));
-    a == b || (of_names(a) && of_names(b))
+fn is_same(a: &RuleNote, b: &RuleNote) -> bool {
+    let is_about_names = |note: &RuleNote| matches!(note, RuleNote::NamesFromTask(_));
+    a == b || (is_about_names(a) && is_about_names(b))
 }
 
-/// Rules of a list beside exit.
-fn beside(explained: &Explained, title: &str, rules: &[RuleEntry]) -> Option<String> {
+/// Rules of a list that is not compiled.
+fn list(explained: &Explained, title: &str, rules: &[RuleEntry]) -> Option<String> {
     let lines = rules.iter().map(|listed| {
         format!(
             "{}: {}",
-            place(explained, listed.source, listed.line),
+            location(explained, listed.source, listed.line),
             print(&listed.rule, Arch::X86_64, Dialect::V4)
         )
     });
@@ -219,13 +216,13 @@ fn beside(explained: &Explained, title: &str, rules: &[RuleEntry]) -> Option<Str
 fn unsupported(explained: &Explained) -> Option<String> {
     let lines = explained.plan.unsupported.iter().map(|rule| {
         let loses = if rule.loses_records {
-            "RECORDS ARE MISSED"
+            "records are missed"
         } else {
             "no record is missed"
         };
         format!(
             "{}: {loses}: {}",
-            place(explained, rule.source, rule.line),
+            location(explained, rule.source, rule.line),
             rule.reason
         )
     });
@@ -236,15 +233,15 @@ fn findings(explained: &Explained) -> Option<String> {
     let lines = explained.findings.iter().map(|(source, finding)| {
         format!(
             "{}: {}",
-            place(explained, *source, finding.line),
+            location(explained, *source, finding.line),
             finding.message
         )
     });
     section("refused while loading", lines)
 }
 
-/// What all rules come to.
-fn price(explained: &Explained) -> String {
+/// Cost and hooks of all rules together.
+fn totals(explained: &Explained) -> String {
     let explanation = &explained.explanation;
     let mut lines = Vec::new();
     for paying in &explanation.paying {
@@ -254,38 +251,39 @@ fn price(explained: &Explained) -> String {
             paying.paying
         ));
     }
-    let (pay, free): (Vec<_>, Vec<_>) = explanation.common.iter().partition(|(_, pays)| *pays);
-    for (what, common) in [("pay", pay), ("do not pay", free)] {
+    let (paying, others): (Vec<_>, Vec<_>) = explanation.common.iter().partition(|(_, pays)| *pays);
+    for (what, common) in [
+        ("common syscalls that evaluate rules", paying),
+        ("common syscalls that do not", others),
+    ] {
         let names: Vec<&str> = common.iter().map(|&&(name, _)| name).collect();
         if !names.is_empty() {
             lines.push(format!("{what}: {}", names.join(", ")));
         }
     }
     if explanation.hooks.is_empty() {
-        lines.push("nothing is attached: no syscall pays anything".into());
+        lines.push("no hooks: no syscall has overhead".into());
     } else {
         let price = explanation.price;
-        lines.push(format!("attached: {}", hooks(&explanation.hooks)));
+        lines.push(format!("hooks: {}", hooks(&explanation.hooks)));
         match price.paying_syscall_ns {
             Some(paying) => lines.extend([
                 format!(
-                    "price: {} ns on every syscall of the machine, rule or no rule, because the kernel",
+                    "overhead: {} ns for every syscall of the machine, because the kernel takes its slow path;",
                     price.every_syscall_ns
                 ),
-                format!(
-                    "       then takes its slow path; about {paying} ns more where rules are evaluated"
-                ),
-                "       (measured on 6.18, see docs/bench.md)".into(),
+                format!("          about {paying} ns more for a syscall that evaluates rules"),
+                "          (measured on Linux 6.18, see docs/bench.md)".into(),
             ]),
             None => {
                 lines.extend([
-                    "price: nothing on any other syscall; for one of the rules 400 to 2100 instructions, and"
+                    "overhead: 400 to 2100 instructions for a syscall that evaluates rules, about 5000 if it is"
                         .into(),
-                    "       some 5000 for one that is recorded (counted in VMs, see docs/bench.md)".into(),
+                    "          recorded, none for others (counted in VMs, see docs/bench.md)".into(),
                 ]);
                 if explanation.hooks.contains(&Hook::Internal(InternalHook::OpenFilp)) {
                     lines.push(
-                        "       but some 220 on every other way to open a file: all pass one function"
+                        "          Exception: about 220 for every other way to open a file: all use one function"
                             .into(),
                     );
                 }
@@ -294,19 +292,19 @@ fn price(explained: &Explained) -> String {
     }
     if !explanation.missed.is_empty() {
         lines.push(format!(
-            "missed: what io_uring does instead of {}",
+            "not seen: io_uring operations equivalent to {}",
             explanation.missed.join(", ")
         ));
     }
     section(
-        &format!("in all, on the {} engine", explanation.engine.name()),
+        &format!("total, engine {}", explanation.engine.name()),
         lines.into_iter(),
     )
     .unwrap_or_default()
 }
 
-/// A rule's place: the line, and the file where there are several.
-fn place(explained: &Explained, source: usize, line: u32) -> String {
+/// Location of a rule: the line, with the file if there are several.
+fn location(explained: &Explained, source: usize, line: u32) -> String {
     if explained.files.len() > 1 {
         format!("{}:{line}", explained.file(source))
     } else {
@@ -314,15 +312,15 @@ fn place(explained: &Explained, source: usize, line: u32) -> String {
     }
 }
 
-/// Places of several rules: `lines 3, 5, 8 +20`.
-fn places(explained: &Explained, rules: &[&PlannedRule]) -> String {
+/// Locations of several rules: `lines 3, 5, 8 +20`.
+fn locations(explained: &Explained, rules: &[&PlannedRule]) -> String {
     let lines: Vec<String> = rules.iter().map(|rule| rule.line.to_string()).collect();
-    let places = rules
+    let locations = rules
         .iter()
-        .map(|rule| place(explained, rule.source, rule.line));
+        .map(|rule| location(explained, rule.source, rule.line));
     match lines.len() {
         2.. if explained.files.len() == 1 => format!("lines {}", shortened(&lines)),
-        _ => shortened(&places.collect::<Vec<_>>()),
+        _ => shortened(&locations.collect::<Vec<_>>()),
     }
 }
 
@@ -334,13 +332,13 @@ fn count(number: usize, what: &str) -> String {
     }
 }
 
-/// A title and indented lines; nothing when there are none.
+/// A title and indented lines; `None` without lines.
 fn section(title: &str, lines: impl Iterator<Item = String>) -> Option<String> {
     let text: String = lines.map(|line| format!("  {line}\n")).collect();
     (!text.is_empty()).then(|| format!("{title}\n{text}"))
 }
 
-/// Rows with aligned columns; the last is not padded.
+/// Rows with aligned columns; the last column is not padded.
 fn table<const N: usize>(rows: impl Iterator<Item = [String; N]>) -> String {
     let rows: Vec<[String; N]> = rows.collect();
     let mut widths = [0; N];

@@ -149,7 +149,7 @@ impl Change {
             let body = change_records::rule(&self.author, "remove_rule", rule, true);
             self.records.push((MsgType::CONFIG_CHANGE, body));
         }
-        Ok(StepOutcome::Left(left))
+        Ok(StepOutcome::Remaining(left))
     }
 
     /// Replaces all rules.

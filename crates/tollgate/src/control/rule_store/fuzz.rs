@@ -2,13 +2,11 @@
 //!
 //! The corpus in `tests/fuzz/control` keeps every input that once failed.
 
-#[path = "../../../../audit/tests/mutate/mod.rs"]
-mod mutate;
+use inputs::fuzz::{files, fuzz};
 
 use super::tests::Daemon;
 use super::*;
 use crate::control::protocol;
-use mutate::{files, fuzz};
 
 /// Words of the protocol, mixed into inputs.
 const WORDS: &[&str] = &[

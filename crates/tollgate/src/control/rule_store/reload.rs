@@ -3,15 +3,20 @@
 use anyhow::{anyhow, ensure};
 use audit::ids::MsgType;
 use audit::plan::rule_list::RuleList;
-use audit::rule::Command;
+use audit::rule::{Command, Rule};
 use nix::errno::Errno;
 
-use super::{
-    AuditSettings, DEFAULT_WAIT_SECONDS, ENABLED, PipelineControl, RuleStore, max_backlog_wait,
-};
+use super::{AuditSettings, ENABLED, PipelineControl, RuleStore};
 use crate::control::change_records::{self, Requester};
 use crate::control::protocol::{Refusal, Step};
 use crate::host::Planner;
+
+/// Default backlog wait time, and the maximum as a multiple of it.
+///
+/// # Source
+/// `AUDIT_BACKLOG_WAIT_TIME` in `kernel/audit.c`, Linux 6.12.
+const DEFAULT_WAIT_SECONDS: u32 = 60;
+const MAX_WAIT_FACTOR: u32 = 10;
 
 impl RuleStore {
     /// Replaces the rules and applies the settings of the rule files, atomically. The new planner is used from now
@@ -22,7 +27,7 @@ impl RuleStore {
     pub(crate) fn load(
         &mut self,
         author: Requester,
-        (rules, said): (RuleList, &[Command]),
+        (rules, commands): (RuleList, &[Command]),
         planner: Planner,
         pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
@@ -33,7 +38,7 @@ impl RuleStore {
         let mut change = self.begin_change(author);
         change.state.planner = planner;
         // `-e 2` locks the state of all files, whatever their order.
-        let (enabled, others): (Vec<_>, Vec<_>) = said
+        let (enabled, others): (Vec<_>, Vec<_>) = commands
             .iter()
             .filter_map(Step::of)
             .partition(|step| matches!(step, Step::Enabled(_)));
@@ -56,6 +61,21 @@ impl RuleStore {
                 .map_err(|refusal| setting_error(&refusal))?;
         }
         self.commit(change, pipeline).map(drop)
+    }
+
+    /// The rules, list by list, in evaluation order.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &Rule> {
+        self.state.rules.listed()
+    }
+
+    /// The settings that commands change, without the counters of one daemon.
+    pub(crate) fn stored_settings(&self) -> AuditSettings {
+        AuditSettings {
+            pid: 0,
+            lost: 0,
+            backlog: 0,
+            ..self.state.settings.clone()
+        }
     }
 
     /// Records that the rules of the rule files were not loaded.
@@ -83,7 +103,7 @@ fn setting_error(refusal: &Refusal) -> anyhow::Error {
 }
 
 /// The kernel's default settings, changed by the rule files.
-pub(crate) fn initial_settings(said: &[Command], tick_hz: u32) -> AuditSettings {
+pub(crate) fn initial_settings(commands: &[Command], tick_hz: u32) -> AuditSettings {
     let mut initial_settings = AuditSettings {
         enabled: ENABLED,
         failure: 1,
@@ -92,7 +112,7 @@ pub(crate) fn initial_settings(said: &[Command], tick_hz: u32) -> AuditSettings 
         backlog_wait_time: DEFAULT_WAIT_SECONDS.saturating_mul(tick_hz),
         ..AuditSettings::default()
     };
-    for command in said {
+    for command in commands {
         match *command {
             Command::Enabled(level) => initial_settings.enabled = level,
             Command::Failure(mode) => initial_settings.failure = mode,
@@ -105,4 +125,8 @@ pub(crate) fn initial_settings(said: &[Command], tick_hz: u32) -> AuditSettings 
         }
     }
     initial_settings
+}
+
+pub(super) const fn max_backlog_wait(tick_hz: u32) -> u32 {
+    (MAX_WAIT_FACTOR * DEFAULT_WAIT_SECONDS).saturating_mul(tick_hz)
 }

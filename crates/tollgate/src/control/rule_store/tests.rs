@@ -5,7 +5,7 @@ mod reload;
 use audit::ids::Dialect;
 use audit::plan::labels::SecurityModule;
 use audit::rule::Command;
-use audit::rule::auditctl::{Request as Asked, arguments};
+use audit::rule::auditctl::{CliRequest, arguments};
 use tempfile::TempDir;
 
 use super::*;
@@ -112,7 +112,7 @@ impl Daemon {
             store: RuleStore::new(
                 RuleList::default(),
                 initial_settings(&[], 250),
-                Planner::here(vec![]),
+                Planner::for_this_machine(vec![]),
                 250,
                 (USUAL, lock),
             ),
@@ -185,7 +185,7 @@ fn form(line: &str) -> RuleJson {
         .requests
         .as_slice()
     {
-        [Asked::Command(Command::Add { rule, .. })] => RuleJson::new(rule),
+        [CliRequest::Command(Command::Add { rule, .. })] => RuleJson::new(rule),
         _ => panic!("{line}"),
     }
 }
@@ -205,8 +205,11 @@ fn rules_are_appended_prepended_and_deleted() {
     assert_eq!(daemon.step(Step::Delete(rule("a"))), Ok(StepOutcome::Done));
     assert_eq!(daemon.step(Step::Delete(rule("a"))), Err(Errno::ENOENT));
     let some = Step::DeleteAll(Some(JsonBytes::new(b"b")));
-    assert_eq!(daemon.step(some), Ok(StepOutcome::Left(1)));
-    assert_eq!(daemon.step(Step::DeleteAll(None)), Ok(StepOutcome::Left(0)));
+    assert_eq!(daemon.step(some), Ok(StepOutcome::Remaining(1)));
+    assert_eq!(
+        daemon.step(Step::DeleteAll(None)),
+        Ok(StepOutcome::Remaining(0))
+    );
     assert_eq!(daemon.engine.plans, [1, 2, 3, 2, 1, 0]);
     let last = daemon.engine.records.pop().unwrap();
     assert_eq!(last, "1305 op=remove_rule key=\"c\" list=4 res=1");
@@ -432,13 +435,13 @@ fn user_messages_are_validated_and_recorded() {
 
 #[test]
 fn rule_files_set_initial_settings() {
-    let said = [
+    let commands = [
         Command::Backlog(8192),
         Command::Enabled(2),
         Command::Failure(2),
         Command::LoginuidImmutable,
     ];
-    let settings = initial_settings(&said, 250);
+    let settings = initial_settings(&commands, 250);
     let found = (settings.enabled, settings.failure, settings.backlog_limit);
     assert_eq!(found, (2, 2, 8192));
     assert_eq!(settings.backlog_wait_time, 15_000);

@@ -173,10 +173,10 @@ fn thousands_of_idle_connections_block_nobody() {
 #[test]
 fn client_that_reads_no_answer_blocks_nobody() {
     let server = TestServer::start();
-    let mut deaf = server.stream();
-    deaf.set_nonblocking(true).unwrap();
+    let mut slow = server.stream();
+    slow.set_nonblocking(true).unwrap();
     let many = request().repeat(1000);
-    while deaf.write(&many).is_ok() {}
+    while slow.write(&many).is_ok() {}
     assert!(server.ask() > 0);
     server.stop();
 }
@@ -193,9 +193,9 @@ fn listen_requires_a_private_directory() {
     assert!(refusal(Path::new("control")).contains("absolute path"));
 
     std::fs::write(path("file"), "").unwrap();
-    assert!(refusal(&path("file")).contains("no socket"));
+    assert!(refusal(&path("file")).contains("not a socket"));
     symlink(path("file"), path("link")).unwrap();
-    assert!(refusal(&path("link")).contains("no socket"));
+    assert!(refusal(&path("link")).contains("not a socket"));
     assert!(path("file").exists());
 
     let server = Server::listen(&path("private/control")).unwrap();

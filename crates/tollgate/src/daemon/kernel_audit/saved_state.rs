@@ -89,7 +89,7 @@ impl SavedStateFile {
             None
         } else {
             match serde_json::from_slice::<SavedState>(&text) {
-                Ok(kept) => (kept.boot_id == boot).then_some(kept.before),
+                Ok(saved) => (saved.boot_id == boot).then_some(saved.before),
                 Err(error) => {
                     info(&format!(
                         "cannot read the previous settings of the kernel's audit from `{shown}`: {error}; they are not restored"
@@ -116,11 +116,11 @@ impl SavedStateFile {
     /// # Errors
     /// The file cannot be written.
     pub(super) fn keep(&mut self, before: PreviousSettings) -> anyhow::Result<()> {
-        let kept = SavedState {
+        let saved = SavedState {
             boot_id: self.boot.clone(),
             before,
         };
-        let text = serde_json::to_vec(&kept).context("cannot encode JSON")?;
+        let text = serde_json::to_vec(&saved).context("cannot encode JSON")?;
         self.write(&text)
             .with_context(|| format!("cannot write `{}`", self.path.display()))?;
         self.before = Some(before);

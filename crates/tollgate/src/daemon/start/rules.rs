@@ -1,5 +1,6 @@
-//! Rules at the start of the daemon, and at `SIGHUP`.
+//! Rules at the start of the daemon, and at a reload.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -7,7 +8,7 @@ use audit::plan::Plan;
 use engine::PinDirectory;
 use nix::time::{ClockId, clock_getres};
 
-use super::{DaemonConfig, RuleSource};
+use super::{DaemonConfig, RuleSource, fallback};
 use crate::control::change_records::Requester;
 use crate::control::lock_file::{LockFile, LockedState};
 use crate::control::rule_store::{self, RuleStore};
@@ -16,11 +17,11 @@ use crate::daemon::pipeline_handle::PipelineHandle;
 use crate::host::Planner;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
-use crate::rule_files;
+use crate::rule_files::{self, CompiledRules, Refused};
 use crate::sinks::audit_log::LogConfig;
 
-/// Creates the rule store from the state that `-e 2` locked, or from the rule files. `None` if they cannot be loaded,
-/// which has been reported.
+/// Creates the rule store from the state that `-e 2` locked, or from the rule files, or from the last good rules.
+/// `None` if none of these can be loaded, which has been reported.
 pub(super) fn open_rule_store(
     settings: &mut DaemonConfig,
     log_config: &mut LogConfig,
@@ -49,26 +50,34 @@ pub(super) fn open_rule_store(
              are ignored",
         );
         apply_locked(&locked, settings, log_config)?;
+        // Rule files were not read.
+        settings.last_good = None;
         return RuleStore::restore(&locked, tick_hz, lock).map(Some);
     }
-    let planner = Planner::here(settings.rules.deny.clone());
-    let loaded = rule_files::read(&settings.rules.files)?;
-    let Some(listing) = rule_files::compile(
-        loaded,
-        settings.rules.partial,
-        &planner,
-        rule_files::NOTHING_ATTACHED,
-    ) else {
-        return Ok(None);
+    let planner = Planner::for_this_machine(settings.rules.deny.clone());
+    let consequence = match &settings.last_good {
+        Some(_) => "the rule files are refused",
+        None => rule_files::NOTHING_ATTACHED,
     };
-    let said = rule_store::initial_settings(&listing.settings, tick_hz);
-    Ok(Some(RuleStore::new(
-        listing.rules,
-        said,
-        planner,
-        tick_hz,
-        (settings.capture, lock),
-    )))
+    let kept = (settings.capture, lock);
+    let compiled = compile_files(&settings.rules, &planner, consequence)
+        .and_then(|listing| fallback::refuse_failed(listing, &planner, settings));
+    match compiled {
+        Ok(listing) => {
+            let initial = rule_store::initial_settings(&listing.settings, tick_hz);
+            let store = RuleStore::new(listing.rules, initial, planner, tick_hz, kept);
+            Ok(Some(store))
+        }
+        Err(Refused(reason)) => {
+            let Some(good) = fallback::rules(settings, reason)? else {
+                return Ok(None);
+            };
+            let planner = Planner::for_this_machine(good.deny);
+            fallback::report_unsupported(&planner.plan(good.rules.clone().into_rules()));
+            let store = RuleStore::new(good.rules, good.settings, planner, tick_hz, kept);
+            Ok(Some(store))
+        }
+    }
 }
 
 /// Applies the locked capture and log settings, and reports configured settings that differ.
@@ -77,7 +86,7 @@ fn apply_locked(
     settings: &mut DaemonConfig,
     log_config: &mut LogConfig,
 ) -> anyhow::Result<()> {
-    let mut others = locked.capture.others(settings.capture);
+    let mut others = locked.capture.differences(settings.capture);
     let denies = settings.rules.deny.iter().map(|key| JsonBytes::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
         others.push("[on_loss] deny".to_owned());
@@ -100,42 +109,61 @@ fn apply_locked(
     Ok(())
 }
 
+/// Reads and compiles the rule files. Prints every reason against them, and `consequence`.
+fn compile_files(
+    source: &RuleSource,
+    planner: &Planner,
+    consequence: &str,
+) -> Result<CompiledRules, Refused> {
+    let files = rule_files::read(&source.files).map_err(|error| {
+        warn(&format!("{consequence}: {error:#}"));
+        Refused(format!("{error:#}"))
+    })?;
+    rule_files::compile(files, source.partial, planner, consequence)
+}
+
 /// Reloads the rule files and applies rules and settings. Reports the result, and records a failure as for the
 /// control socket.
+///
+/// # Errors
+/// The rules are not in force: why.
 pub(in crate::daemon) fn reload(
-    source: Option<RuleSource>,
+    source: Result<RuleSource, Refused>,
     author: Requester,
     store: &mut RuleStore,
     pipeline_handle: &mut PipelineHandle,
-) {
-    let is_loaded = source.is_some_and(|source| {
-        load(source, author, store, pipeline_handle).unwrap_or_else(|error| {
-            warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
-            false
-        })
-    });
-    if !is_loaded {
+) -> Result<Vec<PathBuf>, Refused> {
+    let loaded = source.and_then(|source| load(source, author, store, pipeline_handle));
+    if loaded.is_err() {
         store.record_failed_load(&author, pipeline_handle);
     }
+    loaded
 }
 
-/// As [`reload`]. Returns whether the rules are active; reports rules that are invalid.
+/// As [`reload`]. Returns the files.
 fn load(
     source: RuleSource,
     author: Requester,
     store: &mut RuleStore,
     pipeline_handle: &mut PipelineHandle,
-) -> anyhow::Result<bool> {
-    let loaded = rule_files::read(&source.files)?;
-    let planner = store.planner().denying(source.deny);
-    let Some(listing) = rule_files::compile(
-        loaded,
-        source.partial,
-        &planner,
-        rule_files::RULES_UNCHANGED,
-    ) else {
-        return Ok(false);
-    };
+) -> Result<Vec<PathBuf>, Refused> {
+    let planner = store.planner().denying(source.deny.clone());
+    let listing = compile_files(&source, &planner, rule_files::RULES_UNCHANGED)?;
+    apply(listing, planner, author, store, pipeline_handle).map_err(|error| {
+        warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
+        Refused(format!("{error:#}"))
+    })?;
+    Ok(source.files)
+}
+
+/// Puts compiled rules in force, and reports them.
+fn apply(
+    listing: CompiledRules,
+    planner: Planner,
+    author: Requester,
+    store: &mut RuleStore,
+    pipeline_handle: &mut PipelineHandle,
+) -> anyhow::Result<()> {
     let plan = listing.plan;
     let (rules, calls) = (plan.rules.len(), plan.syscalls.len());
     // Also without rule files: rules added by commands must stay.
@@ -156,7 +184,7 @@ fn load(
         }
     ));
     report_denials(&plan);
-    Ok(true)
+    Ok(())
 }
 
 /// Reports rules that deny unrecorded syscalls, and which of their syscalls cannot be denied.

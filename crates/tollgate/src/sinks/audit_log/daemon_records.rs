@@ -105,9 +105,11 @@ impl DaemonRecords {
                 );
                 ("DAEMON_START", text)
             }
-            DaemonRecord::End(sender) => ("DAEMON_END", asked("terminate", *sender)),
-            DaemonRecord::Rotated(sender) => ("DAEMON_ROTATE", asked("rotate-logs", *sender)),
-            DaemonRecord::Resumed(sender) => ("DAEMON_RESUME", asked("resume-logging", *sender)),
+            DaemonRecord::End(sender) => ("DAEMON_END", with_sender("terminate", *sender)),
+            DaemonRecord::Rotated(sender) => ("DAEMON_ROTATE", with_sender("rotate-logs", *sender)),
+            DaemonRecord::Resumed(sender) => {
+                ("DAEMON_RESUME", with_sender("resume-logging", *sender))
+            }
             DaemonRecord::Configured(SignalSender { auid, pid, .. }, true) => (
                 "DAEMON_CONFIG",
                 format!("op=reconfigure state=changed auid={auid} pid={pid} subj=? res=success"),
@@ -146,7 +148,7 @@ fn quoted(text: &str) -> String {
     quoted.to_str_lossy().into_owned()
 }
 
-fn asked(op: &str, sender: SignalSender) -> String {
+fn with_sender(op: &str, sender: SignalSender) -> String {
     let SignalSender {
         auid,
         uid,
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_have_the_words_of_auditd() {
+    fn daemon_records_have_the_text_of_auditd() {
         let mut daemon_records = DaemonRecords { serial: 7234 };
         let sender = SignalSender {
             auid: 0,

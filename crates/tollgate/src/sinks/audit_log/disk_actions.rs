@@ -1,12 +1,10 @@
-//! What is done about a log that is large, and a disk that fills, is full or fails.
+//! Actions for a large log, low disk space, a full disk and disk errors.
 //!
-//! Each action happens once until what it warns of is over, but for rotation, which may be what ends
-//! it.
+//! An action runs once until its condition ends, except rotation, which may end it.
 //!
 //! # Source
-//! `check_log_file_size`, `check_space_left` and `do_*_action` in `src/auditd-event.c`,
-//! audit-userspace 4.2.1. `auditd` stops after it has asked for another runlevel; the daemon here
-//! writes on until init stops it.
+//! `check_log_file_size`, `check_space_left` and `do_*_action` in `src/auditd-event.c`, audit-userspace 4.2.1.
+//! `auditd` stops after it has changed the runlevel; tollgate writes until init stops it.
 
 use std::io;
 
@@ -15,31 +13,33 @@ use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
 use super::rotate::OldLogPolicy;
+use super::state_report::space;
 use super::system::SyslogSeverity;
 use super::{AuditLog, rotate};
 use crate::helper::Runlevel;
 
-/// Blocks that are never used up.
+/// Blocks that are kept free.
 const LAST_BLOCKS: u64 = 5;
 const MEBIBYTE: u64 = 1 << 20;
 
-const TOO_LARGE: &str = "the log is larger than max_log_file";
+/// What resumes a suspended log.
+const RESUME: &str = "run `tollgate auditctl --signal resume`";
 
-/// What was warned of and is not over.
+/// Conditions for which an action has run and that have not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Alarms {
     size: bool,
     pub(super) space: bool,
     pub(super) admin: bool,
     pub(super) full: bool,
-    /// What the disk has failed to do, each until it does it again.
+    /// Failed operations, each until it succeeds again.
     write: bool,
     flush: bool,
     rotate: bool,
     pub(super) open: bool,
 }
 
-/// What the disk may fail to do.
+/// An operation on the log that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Write,
@@ -52,7 +52,7 @@ impl Fault {
     const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
-            Self::Flush => "fsync",
+            Self::Flush => "sync",
             Self::Rotate => "rotate",
             Self::Open => "open",
         }
@@ -60,12 +60,12 @@ impl Fault {
 }
 
 impl Alarms {
-    /// Whether the disk fails to do something.
-    pub(super) const fn error(&self) -> bool {
+    /// Whether an operation fails.
+    pub(super) const fn disk_error(&self) -> bool {
         self.write || self.flush || self.rotate || self.open
     }
 
-    /// Whether it has failed to do this.
+    /// The alarm of an operation.
     pub(super) const fn of(&mut self, fault: Fault) -> &mut bool {
         match fault {
             Fault::Write => &mut self.write,
@@ -81,7 +81,7 @@ impl AuditLog {
         self.system.syslog(SyslogSeverity::Alert, text);
     }
 
-    /// Goes on writing, and warns anew.
+    /// Resumes writing and clears all alarms.
     pub(super) fn resume(&mut self) {
         self.suspension = None;
         self.until_ended = None;
@@ -91,7 +91,7 @@ impl AuditLog {
         }
     }
 
-    /// Opens the log; nothing is written when that fails, and what is due then is done.
+    /// Opens the log again. If that fails, suspends the log and runs `disk_error_action`.
     fn reopen_after_failure(&mut self, purpose: &str) {
         let Err(error) = self.reopen() else {
             return;
@@ -121,17 +121,17 @@ impl AuditLog {
         }
     }
 
-    /// Has old logs be of the group that the log is of.
-    pub(super) fn permit_old_logs(&mut self) {
+    /// Gives old logs to the group of the log.
+    pub(super) fn set_group_of_old_logs(&mut self) {
         if let Some(group) = self.config.access().group
             && self.config.writes()
-            && let Err(error) = rotate::permit(&self.directory, &self.name, group)
+            && let Err(error) = rotate::set_group(&self.directory, &self.name, group)
         {
             self.alarm(&format!("cannot give old logs to log_group: {error}"));
         }
     }
 
-    /// Starts a new log, and keeps as many old ones as configured, or all.
+    /// Starts a new log, and keeps old logs by the policy.
     pub(super) fn rotate(&mut self, old_log_policy: OldLogPolicy) {
         let Some(conf) = &self.config.conf else {
             return;
@@ -149,21 +149,21 @@ impl AuditLog {
             rotate::rotate(&self.directory, &self.name, num_logs)
         };
         match rotated {
-            // Only now: what keeps its name is still to be written, also by the daemon after this one.
+            // Only now: a log that keeps its name must stay writable, also for the next daemon.
             Ok(()) => {
                 self.alarms.rotate = false;
                 if let Some(Err(error)) = self.close().map(|log| log.close(group)) {
-                    self.alarm(&format!("cannot close the old log to writers: {error}"));
+                    self.alarm(&format!("cannot make the old log read-only: {error}"));
                 }
             }
             Err(error) => {
                 if !self.alarms.rotate {
                     self.alarm(&format!("cannot rotate the log: {error}"));
                 }
-                // To rotate is no help then.
-                let in_vain = error.kind() == io::ErrorKind::StorageFull
+                // `disk_full_action = ROTATE` would fail again.
+                let is_pointless = error.kind() == io::ErrorKind::StorageFull
                     && disk_full_action == Action::Rotate;
-                if !in_vain {
+                if !is_pointless {
                     self.disk_failed(Fault::Rotate, &error);
                 }
                 self.alarms.rotate = true;
@@ -175,7 +175,7 @@ impl AuditLog {
         self.reopen_after_failure("open a log after rotating");
     }
 
-    /// Does what is due when the log has grown.
+    /// Runs `max_log_file_action` if the log is too large.
     pub(super) fn check_size(&mut self) {
         let Some(conf) = &self.config.conf else {
             return;
@@ -188,16 +188,17 @@ impl AuditLog {
             MaxLogFileAction::Ignore => {}
             MaxLogFileAction::Syslog => {
                 if !std::mem::replace(&mut self.alarms.size, true) {
-                    self.alarm(TOO_LARGE);
+                    self.alarm(&self.too_large());
                 }
             }
             MaxLogFileAction::Exec(program) => {
-                self.suspend("max_log_file_action", TOO_LARGE);
+                self.suspend("max_log_file_action", &self.too_large());
                 self.until_ended = self.system.run(program.as_ref());
             }
             MaxLogFileAction::Suspend => {
-                self.alarm(&format!("logging is suspended: {TOO_LARGE}"));
-                self.suspend("max_log_file_action", TOO_LARGE);
+                let text = self.too_large();
+                self.alarm(&suspended("max_log_file_action", &text));
+                self.suspend("max_log_file_action", &text);
             }
             MaxLogFileAction::Rotate if conf.num_logs < 2 => {}
             MaxLogFileAction::Rotate | MaxLogFileAction::KeepLogs => {
@@ -206,17 +207,37 @@ impl AuditLog {
         }
     }
 
-    /// Does what is due when the disk fills.
+    fn too_large(&self) -> String {
+        let most = self
+            .config
+            .conf
+            .as_ref()
+            .map_or(0, |conf| conf.max_log_file);
+        let path = self.config.path.display();
+        format!("log `{path}` has reached max_log_file, {most} MiB")
+    }
+
+    /// Free space for the log, in words.
+    fn free_space(&self) -> String {
+        // A log that cannot be asked is about to fail, which is reported.
+        let free_space = self.log.as_ref().and_then(|log| log.free_space().ok());
+        free_space.map_or_else(
+            || "free space unknown".to_owned(),
+            |free_space| format!("{} KiB free", free_bytes(&free_space) / 1024),
+        )
+    }
+
+    /// Runs the actions for low disk space or a full disk, if needed.
     pub(super) fn check_free_space(&mut self) {
         let (Some(conf), Some(log)) = (&self.config.conf, &self.log) else {
             return;
         };
-        // That it cannot be asked is no reason to act: a write will tell.
+        // Not an error of the log: the next write shows whether the disk works.
         let Ok(free_space) = log.free_space() else {
             return;
         };
         if free_space.blocks_available() < LAST_BLOCKS {
-            return self.full();
+            return self.disk_full();
         }
         self.alarms.full = false;
         let levels = [
@@ -231,15 +252,15 @@ impl AuditLog {
             };
             let low = is_below(&free_space, level);
             if low && !warned {
-                self.warn(admin, action != Action::Rotate);
-                self.low(&action, admin);
+                self.set_space_alarm(admin, action != Action::Rotate);
+                self.space_low(&action, admin);
             } else if !low && action == Action::Syslog {
-                self.warn(admin, false);
+                self.set_space_alarm(admin, false);
             }
         }
     }
 
-    fn warn(&mut self, admin: bool, warned: bool) {
+    fn set_space_alarm(&mut self, admin: bool, warned: bool) {
         if admin {
             self.alarms.admin = warned;
         } else {
@@ -247,79 +268,86 @@ impl AuditLog {
         }
     }
 
-    fn low(&mut self, action: &Action, admin: bool) {
-        let (text, subject, setting) = if admin {
+    fn space_low(&mut self, action: &Action, admin: bool) {
+        let Some(conf) = &self.config.conf else {
+            return;
+        };
+        let (text, subject, setting, level) = if admin {
             (
-                "very low on disk space for the log",
+                "very low on disk space for log",
                 "Audit Admin Space Alert",
                 "admin_space_left_action",
+                conf.admin_space_left,
             )
         } else {
             (
-                "low on disk space for the log",
+                "low on disk space for log",
                 "Audit Disk Space Alert",
                 "space_left_action",
+                conf.space_left,
             )
         };
-        if *action == Action::Email
-            && let Some(conf) = &self.config.conf
-        {
+        let (path, free) = (self.config.path.display(), self.free_space());
+        let limit = setting.trim_end_matches("_action");
+        let text = format!("{text} `{path}`: {free}, {limit} is {}", space(level));
+        if *action == Action::Email {
             let to = conf.action_mail_acct.clone();
-            self.system.mail(to.as_ref(), subject, text);
+            self.system.mail(to.as_ref(), subject, &text);
         }
-        self.act(action, setting, text);
+        self.run_action(action, setting, &text);
     }
 
-    /// Does what is due when the disk is full.
-    fn full(&mut self) {
-        let told = std::mem::replace(&mut self.alarms.full, true);
+    /// Runs `disk_full_action`.
+    fn disk_full(&mut self) {
+        let reported = std::mem::replace(&mut self.alarms.full, true);
         let Some(conf) = &self.config.conf else {
             return;
         };
         let action = conf.disk_full_action.clone();
-        // There is room when the oldest log goes, which takes as many rotations as there may be logs.
-        if told && action != Action::Rotate {
+        // Rotate again and again: only removing the oldest log makes room.
+        if reported && action != Action::Rotate {
             return;
         }
-        let text = "no space left for the log";
+        let (path, free) = (self.config.path.display(), self.free_space());
+        let text = format!("no space left for log `{path}`: {free}");
         if action == Action::Ignore {
-            self.alarm(text);
+            self.alarm(&text);
         }
-        self.act(&action, "disk_full_action", text);
+        self.run_action(&action, "disk_full_action", &text);
     }
 
-    /// Does what is due when the disk does not do what it is asked.
+    /// Runs the action for a failed operation.
     pub(super) fn disk_failed(&mut self, fault: Fault, error: &io::Error) {
         if error.kind() == io::ErrorKind::StorageFull {
-            return self.full();
+            return self.disk_full();
         }
-        let text = format!("{}: the disk fails the log: {error}", fault.name());
-        let told = std::mem::replace(self.alarms.of(fault), true);
-        if told {
+        let (path, name) = (self.config.path.display(), fault.name());
+        let text = format!("cannot {name} log `{path}`: {error}");
+        if std::mem::replace(self.alarms.of(fault), true) {
             return;
         }
         match &self.config.conf {
             Some(conf) => {
                 let action = conf.disk_error_action.clone();
-                self.act(&action, "disk_error_action", &text);
+                self.run_action(&action, "disk_error_action", &text);
             }
-            // What was not written is told by who counts it.
+            // Lost events are reported elsewhere.
             None if fault == Fault::Flush => self.alarm(&text),
             None => {}
         }
     }
 
-    /// Does what is due when plugins are slower than events come.
+    /// Runs `overflow_action` for full plugin queues.
     pub(super) fn overflow(&mut self, plugins: &str) {
         let Some(conf) = &self.config.conf else {
             return;
         };
-        let text = format!("the queue of plugin {plugins} is full: events are lost to it");
+        let text = format!("the queue of plugin {plugins} is full: it loses events");
         match conf.overflow_action {
             OverflowAction::Ignore => {}
             OverflowAction::Syslog => self.alarm(&text),
             OverflowAction::Suspend => {
-                self.alarm(&format!("plugins get nothing until USR2: {text}"));
+                self.alarm(&format!("plugins are suspended until SIGUSR2: {text}"));
                 self.dispatcher.suspend();
             }
             OverflowAction::Single => {
@@ -333,8 +361,8 @@ impl AuditLog {
         }
     }
 
-    /// Does what `setting` asks for.
-    fn act(&mut self, action: &Action, setting: &'static str, text: &str) {
+    /// Runs the action of `setting`.
+    fn run_action(&mut self, action: &Action, setting: &'static str, text: &str) {
         match action {
             Action::Ignore => {}
             Action::Syslog | Action::Email => self.alarm(text),
@@ -350,13 +378,13 @@ impl AuditLog {
             }
             Action::Exec(program) => {
                 self.alarm(&format!(
-                    "logging is suspended while `{program}` runs: {text}"
+                    "{setting} suspends logging and runs `{program}`: {text}; afterwards {RESUME}"
                 ));
                 self.suspend(setting, text);
                 self.system.run(program.as_ref());
             }
             Action::Suspend => {
-                self.alarm(&format!("logging is suspended: {text}"));
+                self.alarm(&suspended(setting, text));
                 self.suspend(setting, text);
             }
             Action::Single => {
@@ -371,13 +399,23 @@ impl AuditLog {
     }
 }
 
-/// What the kernel has answered, or what else was wrong.
+/// The message that an action suspends the log.
+fn suspended(setting: &str, text: &str) -> String {
+    format!("{setting} suspends logging: {text}; make room, then {RESUME}")
+}
+
+fn free_bytes(free_space: &Statvfs) -> u64 {
+    let block = free_space.fragment_size();
+    free_space.blocks_available().saturating_mul(block)
+}
+
+/// Returns the kernel's error if there is one, otherwise the whole error.
 fn cause(error: &anyhow::Error) -> io::Error {
-    let answered = error.chain().find_map(|cause| {
+    let errno = error.chain().find_map(|cause| {
         let errno = cause.downcast_ref::<Errno>().map(|errno| *errno as i32);
         errno.or_else(|| cause.downcast_ref::<io::Error>()?.raw_os_error())
     });
-    answered.map_or_else(
+    errno.map_or_else(
         || io::Error::other(error.to_string()),
         io::Error::from_raw_os_error,
     )

@@ -65,7 +65,7 @@ impl Shared {
             Ok(()) => {
                 // An unread error is kept.
                 let order = Ordering::Relaxed;
-                let _told = self.outcome.compare_exchange(0, DONE, order, order);
+                let _previous = self.outcome.compare_exchange(0, DONE, order, order);
             }
         }
         self.under_way.fetch_sub(1, Ordering::Release);
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_that_fails_is_told_once_and_each_file_is_asked_for() {
+    fn failed_flush_is_reported_once() {
         let log = || tempfile::tempfile().unwrap();
         // `fdatasync` fails on a pipe.
         let pipe = || File::from(std::os::fd::OwnedFd::from(io::pipe().unwrap().1));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_part_of_a_log_stays() {
+    fn newest_part_of_a_log_stays_cached() {
         const LOG: (u64, u64) = (1, 2);
         let mut cached = Cached::default();
         assert_eq!(cached.old(LOG, KEPT), None);

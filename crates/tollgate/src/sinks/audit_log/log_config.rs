@@ -12,6 +12,7 @@ use nix::fcntl::OFlag;
 
 pub(crate) use locked_settings::LockedLogSettings;
 
+use crate::sinks::log_file::log_lock::LogLock;
 use crate::sinks::log_file::{LogAccess, ReadOnlyLog};
 
 /// Settings of the log.
@@ -69,6 +70,18 @@ impl LogConfig {
     /// Whether a log is written at all.
     pub(crate) fn writes(&self) -> bool {
         self.conf.as_ref().is_none_or(|conf| conf.write_logs)
+    }
+
+    /// Locks the log, if one is written.
+    ///
+    /// # Errors
+    /// As [`LogLock::take`].
+    pub(crate) fn lock(&self) -> anyhow::Result<Option<LogLock>> {
+        if self.writes() {
+            LogLock::take(&self.path)
+        } else {
+            Ok(None)
+        }
     }
 
     pub(super) fn access(&self) -> LogAccess {

@@ -16,14 +16,14 @@ const MOST: usize = 4096;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Identity and modification time of a file.
-type Stamp = Option<(u64, i64, i64)>;
+type FileStamp = Option<(u64, i64, i64)>;
 
 /// The cache.
 #[derive(Debug)]
 pub(crate) struct NameCache {
     users: HashMap<u32, Option<Vec<u8>>>,
     groups: HashMap<u32, Option<Vec<u8>>>,
-    files: [Stamp; 2],
+    files: [FileStamp; 2],
     looked: Instant,
 }
 
@@ -80,7 +80,7 @@ fn known(
     cache.entry(id).or_insert_with(|| ask(id)).as_deref()
 }
 
-fn stamps() -> [Stamp; 2] {
+fn stamps() -> [FileStamp; 2] {
     ["/etc/passwd", "/etc/group"].map(|path| {
         let about = std::fs::metadata(path).ok()?;
         Some((about.ino(), about.mtime(), about.mtime_nsec()))
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_id_is_asked_for_once_and_the_cache_has_an_end() {
+    fn ids_are_looked_up_once_and_the_cache_is_bounded() {
         let mut cache = HashMap::new();
         let mut asked = 0;
         for id in (0..10_000).chain(9_990..10_000) {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn root_has_a_name() {
+    fn uid_0_is_root() {
         assert_eq!(NameCache::new().user(0), Some(&b"root"[..]));
     }
 }

@@ -1,4 +1,4 @@
-//! How the log is kept from now on: other settings, and what `-e 2` has locked.
+//! Applies other settings to the log, and locks them for `-e 2`.
 
 use anyhow::{Context as _, bail};
 
@@ -11,10 +11,10 @@ use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::log_file::{Log, LogAccess};
 
 impl AuditLog {
-    /// Takes on other settings, as HUP asks, and says whether it has: the old ones stay if the new log cannot be
-    /// opened, or if what is locked would change.
+    /// Applies the settings that SIGHUP read; returns whether they are active. The old ones stay active if the new log
+    /// cannot be opened, or if a locked setting would change.
     pub(crate) fn configure(&mut self, config: Option<LogConfig>, sender: SignalSender) -> bool {
-        let changed = config.is_some_and(|config| match self.take_on(config) {
+        let changed = config.is_some_and(|config| match self.apply_config(config) {
             Ok(()) => true,
             Err(error) => {
                 let advice = permission_hint(&error);
@@ -28,31 +28,37 @@ impl AuditLog {
         changed
     }
 
-    /// Keeps old logs, and all settings that say what becomes of them, until the machine starts again; says
-    /// how the log is kept.
+    /// Keeps all old logs and locks the settings of the log until reboot; returns the settings.
     pub(crate) fn lock(&mut self) -> LogConfig {
         self.old_log_policy = OldLogPolicy::AllKept;
         self.config.clone()
     }
 
-    /// What was to be locked is not.
+    /// Undoes [`AuditLog::lock`].
     pub(crate) fn unlock(&mut self) {
         self.old_log_policy = OldLogPolicy::AsConfigured;
     }
 
-    /// What becomes of old logs when somebody asks.
+    /// Retention of old logs when a signal rotates the log.
     pub(crate) const fn old_log_policy(&self) -> OldLogPolicy {
         self.old_log_policy
     }
 
-    fn take_on(&mut self, config: LogConfig) -> anyhow::Result<()> {
+    fn apply_config(&mut self, config: LogConfig) -> anyhow::Result<()> {
         if self.old_log_policy == OldLogPolicy::AllKept
             && let Some(key) = self.config.differs(&config)
         {
-            bail!("`-e 2` was given, and `{key}` stays as it is until the machine starts again");
+            bail!("`-e 2` locked `{key}` until the next boot");
         }
-        let name = config.path.file_name().context("the log must be a file")?;
+        let name = config.path.file_name();
+        let name = name.context("the log path has no file name")?;
         let directory = LogDirectory::of(&config.path)?;
+        let is_locked = self.lock.is_some() && config.writes() && config.path == self.config.path;
+        let lock = if is_locked {
+            None
+        } else {
+            Some(config.lock()?)
+        };
         let old = (
             std::mem::replace(&mut self.name, name.into()),
             std::mem::replace(&mut self.directory, directory),
@@ -62,17 +68,20 @@ impl AuditLog {
             (self.name, self.directory, self.config) = old;
             return Err(error);
         }
+        if let Some(lock) = lock {
+            self.lock = lock;
+        }
         self.suspension = None;
         self.alarms = Alarms::default();
         self.remove_excess();
-        self.permit_old_logs();
+        self.set_group_of_old_logs();
         if let Some(conf) = &self.config.conf {
             self.dispatcher.configure(conf);
         }
         Ok(())
     }
 
-    /// Opens the log as it is kept.
+    /// Opens the log with the current settings, or closes it if none is written.
     pub(super) fn reopen(&mut self) -> anyhow::Result<()> {
         if !self.config.writes() {
             drop(self.close());
@@ -84,11 +93,11 @@ impl AuditLog {
         } = access
         {
             self.directory
-                .admit(group)
-                .context("cannot let the group of the log into its directory")?;
+                .grant_group(group)
+                .context("cannot give log_group access to the log directory")?;
         }
         let log = Log::open_in(&self.directory, &self.name, &access)?;
-        let size = log.size().context("cannot look at the log")?;
+        let size = log.size().context("cannot get the size of the log")?;
         drop(self.close());
         self.alarms.open = false;
         (self.log, self.size) = (Some(log), size);

@@ -76,9 +76,9 @@ pub(crate) fn remove_excess(
 ///
 /// # Errors
 /// The kernel's error.
-pub(crate) fn permit(directory: &LogDirectory, name: &Path, group: u32) -> io::Result<()> {
+pub(crate) fn set_group(directory: &LogDirectory, name: &Path, group: u32) -> io::Result<()> {
     for number in 1..MOST {
-        if !directory.permit_old(&old(name, number), group)? {
+        if !directory.set_group_of_old_log(&old(name, number), group)? {
             break;
         }
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_gives_way() {
+    fn rotation_replaces_the_oldest_log() {
         let place = tempfile::tempdir().unwrap();
         let (directory, name) = (
             LogDirectory::of(&place.path().join("a")).unwrap(),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_a_free_name_does_not_move() {
+    fn logs_after_a_free_name_are_not_renamed() {
         let place = tempfile::tempdir().unwrap();
         let (directory, name) = (
             LogDirectory::of(&place.path().join("a")).unwrap(),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_way_when_all_are_kept() {
+    fn shift_removes_no_log() {
         let place = tempfile::tempdir().unwrap();
         let (directory, name) = (
             LogDirectory::of(&place.path().join("a")).unwrap(),

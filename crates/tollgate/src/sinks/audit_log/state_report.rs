@@ -45,7 +45,7 @@ impl AuditLog {
             let performed = yes_no(self.alarms.space);
             put("file system space action performed", &performed);
             put("admin space action performed", &yes_no(self.alarms.admin));
-            put("disk error detected", &yes_no(self.alarms.error()));
+            put("disk error detected", &yes_no(self.alarms.disk_error()));
         }
         text.push_str("listening for network connections = no\n");
         text.push_str(&self.dispatcher.report(conf.q_depth));
@@ -53,7 +53,8 @@ impl AuditLog {
     }
 }
 
-fn space(level: audit::conf::auditd::SpaceLimit) -> String {
+/// A limit of the free space as auditd writes it.
+pub(super) fn space(level: audit::conf::auditd::SpaceLimit) -> String {
     match level {
         audit::conf::auditd::SpaceLimit::Mebibytes(mebibytes) => format!("{mebibytes} MiB"),
         audit::conf::auditd::SpaceLimit::Percent(percent) => format!("{percent} %"),

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 
 use bstr::BStr;
 
-use crate::helper::{LaunchedProgram, Launcher, Program, Runlevel};
+use crate::helper::{HelperClient, HelperProgram, LaunchedProgram, Runlevel};
 use crate::host::SENDMAIL;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{Priority, emit, stderr_is_journal};
@@ -33,15 +33,15 @@ pub(crate) struct RunId(pub(super) u32);
 /// Effects on the machine. No method blocks.
 pub(crate) trait System: Send {
     /// Sends a message to syslog and prints it.
-    fn syslog(&mut self, urgency: SyslogSeverity, text: &str);
+    fn syslog(&mut self, severity: SyslogSeverity, text: &str);
     /// Sends a mail to `action_mail_acct`.
     fn mail(&mut self, to: &BStr, subject: &str, text: &str);
     /// Runs a program without arguments; `None` if it cannot be started.
     fn run(&mut self, program: &BStr) -> Option<RunId>;
     /// Whether a started program is not yet known to have ended.
-    fn has_running(&self) -> bool;
+    fn has_running_program(&self) -> bool;
     /// Programs that have ended since the last call.
-    fn take_ended(&mut self) -> Vec<RunId>;
+    fn take_ended_programs(&mut self) -> Vec<RunId>;
     /// Changes the runlevel.
     fn change_runlevel(&mut self, to: Runlevel);
 }
@@ -49,7 +49,7 @@ pub(crate) trait System: Send {
 /// The local machine.
 #[derive(Debug, Default)]
 pub(crate) struct LocalSystem {
-    launcher: Option<Launcher>,
+    helper: Option<HelperClient>,
     programs: Vec<(RunId, LaunchedProgram)>,
     /// Number of programs started so far.
     started: u32,
@@ -57,17 +57,17 @@ pub(crate) struct LocalSystem {
 
 impl LocalSystem {
     /// Uses this helper to start programs.
-    pub(crate) const fn new(launcher: Option<Launcher>) -> Self {
+    pub(crate) const fn new(helper: Option<HelperClient>) -> Self {
         Self {
-            launcher,
+            helper,
             programs: Vec::new(),
             started: 0,
         }
     }
 
     /// Starts a program. Reports a failure.
-    fn start(&mut self, name: &BStr, program: Program) -> Option<RunId> {
-        match self.launcher.as_ref()?.run(program) {
+    fn start(&mut self, name: &BStr, program: HelperProgram) -> Option<RunId> {
+        match self.helper.as_ref()?.run(program) {
             Ok((launched, _no_input)) => {
                 self.started = self.started.wrapping_add(1);
                 let run = RunId(self.started);
@@ -86,28 +86,28 @@ impl LocalSystem {
 }
 
 impl System for LocalSystem {
-    fn syslog(&mut self, urgency: SyslogSeverity, text: &str) {
-        let (said, priority) = match urgency {
+    fn syslog(&mut self, severity: SyslogSeverity, text: &str) {
+        let (priority, number) = match severity {
             SyslogSeverity::Alert => (Priority::Alert, 25),
             SyslogSeverity::Notice => (Priority::Warning, 29),
         };
-        emit(said, text);
+        emit(priority, text);
         if stderr_is_journal() {
-            return; // which is syslog, too, and would have it twice
+            return; // the journal also receives syslog: the message would be there twice
         }
         // Without syslog the message was printed above; a blocked syslog must not block the daemon.
-        let _unheard = UnixDatagram::unbound().and_then(|socket| {
+        let _result = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
             let pid = std::process::id();
             socket.send_to(
-                format!("<{priority}>tollgate[{pid}]: {text}").as_bytes(),
+                format!("<{number}>tollgate[{pid}]: {text}").as_bytes(),
                 SYSLOG,
             )
         });
     }
 
     fn mail(&mut self, _to: &BStr, subject: &str, text: &str) {
-        let letter = Program::Mail {
+        let letter = HelperProgram::Mail {
             subject: subject.to_owned(),
             text: text.to_owned(),
         };
@@ -115,18 +115,18 @@ impl System for LocalSystem {
     }
 
     fn run(&mut self, program: &BStr) -> Option<RunId> {
-        self.start(program, Program::Action(JsonBytes::new(program)))
+        self.start(program, HelperProgram::Action(JsonBytes::new(program)))
     }
 
-    fn has_running(&self) -> bool {
+    fn has_running_program(&self) -> bool {
         !self.programs.is_empty()
     }
 
-    fn take_ended(&mut self) -> Vec<RunId> {
-        let take_ended = self
+    fn take_ended_programs(&mut self) -> Vec<RunId> {
+        let ended = self
             .programs
             .extract_if(.., |(_, program)| program.has_ended());
-        take_ended.map(|(run, _)| run).collect()
+        ended.map(|(run, _)| run).collect()
     }
 
     fn change_runlevel(&mut self, to: Runlevel) {
@@ -138,6 +138,6 @@ impl System for LocalSystem {
             SyslogSeverity::Alert,
             &format!("changing the runlevel to {name}"),
         );
-        self.start("init".into(), Program::Init(to));
+        self.start("init".into(), HelperProgram::Init(to));
     }
 }

@@ -26,44 +26,44 @@ mod locked;
 struct RecordedActions {
     notes: Arc<Mutex<Vec<String>>>,
     runs: u32,
-    take_ended: Arc<Mutex<Vec<RunId>>>,
+    ended: Arc<Mutex<Vec<RunId>>>,
 }
 
 impl RecordedActions {
-    fn write_daemon_record(&self, text: String) {
+    fn record(&self, text: String) {
         self.notes.lock().unwrap().push(text);
     }
 
-    fn taken(&self) -> Vec<String> {
+    fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.notes.lock().unwrap())
     }
 }
 
 impl System for RecordedActions {
-    fn syslog(&mut self, urgency: SyslogSeverity, text: &str) {
-        self.write_daemon_record(format!("{urgency:?}: {text}"));
+    fn syslog(&mut self, severity: SyslogSeverity, text: &str) {
+        self.record(format!("{severity:?}: {text}"));
     }
 
     fn mail(&mut self, to: &BStr, subject: &str, _text: &str) {
-        self.write_daemon_record(format!("mail {to}: {subject}"));
+        self.record(format!("mail {to}: {subject}"));
     }
 
     fn run(&mut self, program: &BStr) -> Option<RunId> {
-        self.write_daemon_record(format!("run {program}"));
+        self.record(format!("run {program}"));
         self.runs += 1;
         Some(RunId(self.runs))
     }
 
-    fn has_running(&self) -> bool {
+    fn has_running_program(&self) -> bool {
         false
     }
 
-    fn take_ended(&mut self) -> Vec<RunId> {
-        std::mem::take(&mut self.take_ended.lock().unwrap())
+    fn take_ended_programs(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.ended.lock().unwrap())
     }
 
     fn change_runlevel(&mut self, to: Runlevel) {
-        self.write_daemon_record(format!("go {to:?}"));
+        self.record(format!("go {to:?}"));
     }
 }
 
@@ -135,7 +135,7 @@ fn mebibyte() -> Vec<u8> {
 }
 
 #[test]
-fn lines_have_the_format_and_the_node_that_are_asked_for() {
+fn lines_have_the_configured_format_and_node() {
     let settings = Settings {
         log_format: LogFormat::Enriched,
         name_format: NameFormat::User,
@@ -178,8 +178,8 @@ fn line_of_auditd(theirs: &[u8], given: &[u8]) -> Vec<u8> {
         assert_eq!(given.len(), 8968);
         return given.to_vec();
     }
-    let truncate = theirs.len() == 8969 && !tail.is_empty() && !tail.ends_with(b"\"");
-    let whole = if truncate {
+    let is_truncated = theirs.len() == 8969 && !tail.is_empty() && !tail.ends_with(b"\"");
+    let whole = if is_truncated {
         tail.rfind_byteset(b" \x1d").unwrap()
     } else {
         tail.len()
@@ -190,8 +190,8 @@ fn line_of_auditd(theirs: &[u8], given: &[u8]) -> Vec<u8> {
 /// The lines of `auditd` 3.0.9 are recorded by `crates/tollgate/tests/e2e/recorded.rs`.
 #[test]
 fn lines_are_those_of_auditd_for_the_same_messages() {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditd");
-    let messages = fs::read_to_string(kept.join("messages.txt")).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditd");
+    let messages = fs::read_to_string(golden.join("messages.txt")).unwrap();
     for (name, log_format, name_format) in [
         ("raw.log", LogFormat::Raw, NameFormat::None),
         ("raw-node.log", LogFormat::Raw, NameFormat::User),
@@ -215,7 +215,7 @@ fn lines_are_those_of_auditd_for_the_same_messages() {
         let ours = ours
             .lines()
             .filter(|line| !line.contains_str("type=DAEMON_"));
-        let theirs = fs::read(kept.join(name)).unwrap();
+        let theirs = fs::read(golden.join(name)).unwrap();
         let (ours, theirs): (Vec<&[u8]>, Vec<&[u8]>) = (ours.collect(), theirs.lines().collect());
         assert_eq!(ours.len(), theirs.len(), "{name}");
         for ((ours, theirs), given) in ours.into_iter().zip(theirs).zip(lines.lines()) {
@@ -226,7 +226,7 @@ fn lines_are_those_of_auditd_for_the_same_messages() {
 }
 
 #[test]
-fn a_log_without_configuration_holds_events_alone() {
+fn log_without_auditd_conf_has_only_events() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let system = Box::new(RecordedActions::default());
@@ -244,7 +244,7 @@ fn a_log_without_configuration_holds_events_alone() {
 }
 
 #[test]
-fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
+fn full_log_is_rotated_and_old_logs_are_read_only() {
     let settings = Settings {
         num_logs: 3,
         max_log_file_action: MaxLogFileAction::Rotate,
@@ -265,7 +265,7 @@ fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
 }
 
 #[test]
-fn a_log_of_which_all_is_kept_loses_no_file() {
+fn keep_logs_removes_no_log() {
     let settings = Settings {
         max_log_file_action: MaxLogFileAction::KeepLogs,
         ..settings()
@@ -278,7 +278,7 @@ fn a_log_of_which_all_is_kept_loses_no_file() {
 }
 
 #[test]
-fn what_is_not_written_while_suspended_is_counted_and_told() {
+fn events_of_a_suspended_log_are_counted_and_reported() {
     let settings = Settings {
         max_log_file_action: MaxLogFileAction::Suspend,
         ..settings()
@@ -287,7 +287,7 @@ fn what_is_not_written_while_suspended_is_counted_and_told() {
     test.log.append(&mebibyte(), 5, &mut ());
     let lost = test.log.append(EVENT, 3, &mut ());
     assert_eq!((lost.written, lost.lost), (0, 3));
-    assert_eq!(test.actions.taken().len(), 1);
+    assert_eq!(test.actions.take().len(), 1);
     fs::rename(
         test.directory.path().join("audit.log"),
         test.directory.path().join("moved"),
@@ -302,25 +302,25 @@ fn what_is_not_written_while_suspended_is_counted_and_told() {
 }
 
 #[test]
-fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
+fn logging_resumes_when_the_program_for_a_large_log_ends() {
     let settings = Settings {
         max_log_file_action: MaxLogFileAction::Exec("/sbin/room".into()),
         ..settings()
     };
     let mut test = TestLog::new(settings);
     test.log.append(&mebibyte(), 1, &mut ());
-    assert_eq!(test.actions.taken(), ["run /sbin/room"]);
+    assert_eq!(test.actions.take(), ["run /sbin/room"]);
     assert_eq!(test.log.append(EVENT, 1, &mut ()).lost, 1);
     fs::remove_file(test.directory.path().join("audit.log")).unwrap();
-    for (write_ends, written) in [(2, 0), (1, 1)] {
-        *test.actions.take_ended.lock().unwrap() = vec![RunId(write_ends)];
+    for (run, written) in [(2, 0), (1, 1)] {
+        *test.actions.ended.lock().unwrap() = vec![RunId(run)];
         test.log.poll();
         assert_eq!(test.log.append(EVENT, 1, &mut ()).written, written);
     }
 }
 
 #[test]
-fn low_space_is_acted_upon_once_and_in_order() {
+fn low_space_actions_run_once_and_in_order() {
     let settings = Settings {
         max_log_file: 1000,
         space_left: SpaceLimit::Mebibytes(u64::MAX >> 20),
@@ -332,15 +332,20 @@ fn low_space_is_acted_upon_once_and_in_order() {
     let mut test = TestLog::new(settings);
     test.log.append(EVENT, 1, &mut ());
     test.log.append(EVENT, 1, &mut ());
-    assert_eq!(
-        test.actions.taken(),
-        [
-            "mail root: Audit Disk Space Alert",
-            "Alert: low on disk space for the log",
-            "Alert: very low on disk space for the log",
-            "go Halt",
-        ]
-    );
+    let path = test.directory.path().join("audit.log");
+    let log = path.display();
+    let taken = test.actions.take();
+    let expected = [
+        "mail root: Audit Disk Space Alert".to_owned(),
+        format!("Alert: low on disk space for log `{log}`: "),
+        format!("Alert: very low on disk space for log `{log}`: "),
+        "go Halt".to_owned(),
+    ];
+    assert_eq!(taken.len(), expected.len(), "{taken:?}");
+    for (taken, expected) in taken.iter().zip(&expected) {
+        assert!(taken.starts_with(expected), "{taken}");
+    }
+    assert!(taken[2].ends_with(" KiB free, admin_space_left is 99 %"));
     assert_eq!(test.events("audit.log").len(), 4);
     let report = test.log.report();
     assert!(
@@ -351,7 +356,7 @@ fn low_space_is_acted_upon_once_and_in_order() {
 
 /// Lines that monitoring scripts look for, with the values of a log that is not full.
 #[test]
-fn the_state_is_told_in_the_words_of_auditd() {
+fn state_report_has_the_text_of_auditd() {
     let mut test = TestLog::new(Settings {
         q_depth: 77,
         space_left: SpaceLimit::Mebibytes(5),
@@ -377,12 +382,15 @@ fn the_state_is_told_in_the_words_of_auditd() {
         "plugin queue overflow detected = no",
         "plugin queueing suspended = no",
     ] {
-        assert!(report.lines().any(|told| told == line), "{line}: {report}");
+        assert!(
+            report.lines().any(|reported| reported == line),
+            "{line}: {report}"
+        );
     }
 }
 
 #[test]
-fn the_group_of_the_log_may_read_it() {
+fn log_group_may_read_the_log() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("own/audit.log");
     let group = fs::metadata(directory.path()).unwrap().gid();
@@ -409,7 +417,7 @@ fn the_group_of_the_log_may_read_it() {
 }
 
 #[test]
-fn new_settings_are_taken_on_whole_or_not_at_all() {
+fn new_settings_are_applied_atomically() {
     let mut test = TestLog::new(settings());
     let other = test.directory.path().join("other/audit.log");
     let config = LogConfig::configured(settings(), Some(other.clone())).unwrap();
@@ -446,22 +454,24 @@ fn whole_events_of_a_part_are_counted() {
 }
 
 #[test]
-fn a_queue_that_is_full_is_acted_upon() {
-    let told = "the queue of plugin a.conf is full: events are lost to it";
+fn full_plugin_queue_runs_overflow_action() {
+    let alert = "the queue of plugin a.conf is full: it loses events";
     for (overflow_action, expected) in [
         (OverflowAction::Ignore, vec![]),
-        (OverflowAction::Syslog, vec![format!("Alert: {told}")]),
+        (OverflowAction::Syslog, vec![format!("Alert: {alert}")]),
         (
             OverflowAction::Suspend,
-            vec![format!("Alert: plugins get nothing until USR2: {told}")],
+            vec![format!(
+                "Alert: plugins are suspended until SIGUSR2: {alert}"
+            )],
         ),
         (
             OverflowAction::Single,
-            vec![format!("Alert: {told}"), "go Single".to_owned()],
+            vec![format!("Alert: {alert}"), "go Single".to_owned()],
         ),
         (
             OverflowAction::Halt,
-            vec![format!("Alert: {told}"), "go Halt".to_owned()],
+            vec![format!("Alert: {alert}"), "go Halt".to_owned()],
         ),
     ] {
         let suspends = overflow_action == OverflowAction::Suspend;
@@ -470,7 +480,7 @@ fn a_queue_that_is_full_is_acted_upon() {
             ..settings()
         });
         test.log.overflow("a.conf");
-        assert_eq!(test.actions.taken(), expected);
+        assert_eq!(test.actions.take(), expected);
         let suspended = "plugin queueing suspended = yes\n";
         assert_eq!(test.log.report().contains(suspended), suspends);
         test.log.resume_on_signal(SignalSender::this());

@@ -180,12 +180,12 @@ impl AuditLog {
     pub(super) fn close(&mut self) -> Option<Log> {
         let log = self.log.take()?;
         (self.unflushed, self.cached) = (0, 0);
-        let has_running = self
+        let is_synchronous = self
             .config
             .conf
             .as_ref()
             .is_some_and(|conf| conf.flush == Flush::Incremental);
-        let flushed = if has_running {
+        let flushed = if is_synchronous {
             log.sync().map(|()| true)
         } else {
             log.try_clone().map(|file| {

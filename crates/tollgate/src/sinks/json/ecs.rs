@@ -66,12 +66,12 @@ fn about(object: &Map<String, Value>, activity: Activity) -> Value {
         Activity::Connect => ("network", &["connection", "start"]),
         Activity::Configure => ("configuration", &["change"]),
         Activity::Invoke => ("process", &["info"]),
-        Activity::Told => told(event_fields::told(object)),
+        Activity::OtherRecord => category_of_record(event_fields::record_kind(object)),
     };
     let action = object
         .get("syscall")
         .and_then(Value::as_str)
-        .or_else(|| event_fields::told(object))
+        .or_else(|| event_fields::record_kind(object))
         .map(str::to_lowercase);
     let outcome = match object.get("success").and_then(Value::as_bool) {
         Some(true) => "success",
@@ -94,8 +94,8 @@ fn about(object: &Map<String, Value>, activity: Activity) -> Value {
     Value::Object(about)
 }
 
-/// Category and types of a record that is no syscall.
-fn told(kind: Option<&str>) -> (&'static str, &'static [&'static str]) {
+/// Category and types of a record without a syscall.
+fn category_of_record(kind: Option<&str>) -> (&'static str, &'static [&'static str]) {
     match kind.unwrap_or_default() {
         "USER_AUTH" | "USER_LOGIN" | "LOGIN" | "USER_ACCT" | "CRED_ACQ" => {
             ("authentication", &["start"])
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exec_is_told_whole() {
+    fn exec_event_has_all_fields() {
         let event = event(samples::exec());
         assert_eq!(event["@timestamp"], "2023-11-14T22:13:20.007Z");
         assert_eq!(event["event"]["action"], "execve");

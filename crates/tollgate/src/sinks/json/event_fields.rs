@@ -37,7 +37,7 @@ pub(super) enum Activity {
     /// Any other syscall.
     Invoke,
     /// No syscall: a record of a program or of the kernel.
-    Told,
+    OtherRecord,
 }
 
 /// Activity of the event.
@@ -46,7 +46,7 @@ pub(super) fn activity(object: &Map<String, Value>) -> Activity {
         return if object.contains_key("number") {
             Activity::Invoke
         } else {
-            Activity::Told
+            Activity::OtherRecord
         };
     };
     match call {
@@ -143,7 +143,7 @@ pub(super) fn time(object: &Map<String, Value>) -> Option<(u64, u64)> {
 }
 
 /// Type of the first record of an event without a syscall.
-pub(super) fn told(object: &Map<String, Value>) -> Option<&str> {
+pub(super) fn record_kind(object: &Map<String, Value>) -> Option<&str> {
     object.get("records")?.get(0)?.get("type")?.as_str()
 }
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_or_removed_says_what_was_done() {
+    fn activity_follows_created_and_removed_objects() {
         let call = |call: &str, nametypes: &[&str]| {
             let items: Vec<Value> = nametypes
                 .iter()
@@ -189,11 +189,14 @@ mod tests {
         );
         assert_eq!(call("getpid", &[]), Activity::Invoke);
         assert_eq!(activity(&object(json!({"number": 999}))), Activity::Invoke);
-        assert_eq!(activity(&object(json!({"records": []}))), Activity::Told);
+        assert_eq!(
+            activity(&object(json!({"records": []}))),
+            Activity::OtherRecord
+        );
     }
 
     #[test]
-    fn paths_are_whole() {
+    fn relative_names_become_full_paths() {
         let of = |name: Value, cwd: &str| {
             let item = object(json!({ "name": name }));
             path(&object(json!({ "cwd": cwd })), &item)

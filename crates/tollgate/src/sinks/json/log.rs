@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_names_paths_and_its_container() {
+    fn event_has_names_paths_and_container() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 1);
         JsonLog::open(&settings).unwrap().write(EVENT).unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_old_ones_is_not_thrown_away_when_somebody_asks() {
+    fn requested_rotation_without_old_logs_keeps_the_log() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 0);
         let mut log = JsonLog::open(&settings).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_locked_is_not_rotated_away() {
+    fn locked_json_log_removes_no_old_log() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 1);
         let mut log = JsonLog::open(&settings).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_becomes_an_old_one_and_the_oldest_goes() {
+    fn long_log_is_rotated_and_the_oldest_removed() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 2);
         let mut log = JsonLog::open(&settings).unwrap();

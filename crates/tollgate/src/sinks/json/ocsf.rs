@@ -55,7 +55,7 @@ impl Kind {
             Activity::Launch => return Self::of_process(1),
             Activity::Terminate => return Self::of_process(2),
             Activity::SetUser => return Self::of_process(5),
-            Activity::Told => {
+            Activity::OtherRecord => {
                 return Self {
                     category: 0,
                     class: 0,
@@ -105,7 +105,7 @@ pub(crate) fn event(mut object: Map<String, Value>) -> Value {
     }
     let action = object.get("syscall").and_then(Value::as_str);
     let action = action
-        .or_else(|| event_fields::told(&object))
+        .or_else(|| event_fields::record_kind(&object))
         .unwrap_or("?");
     put("message", json!(action));
     put("metadata", metadata(&object, action));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exec_is_told_whole() {
+    fn exec_event_has_all_fields() {
         let event = event(samples::exec());
         assert_eq!(event["time"], 1_700_000_000_007_u64);
         assert_eq!(event["type_uid"], 100_701);

@@ -78,7 +78,7 @@ pub(crate) fn object(
     let mut object = Map::new();
     let mut paths = Vec::new();
     let mut others = Vec::new();
-    let mut told = None;
+    let mut other_record = None;
     let records: Vec<_> = event.records().collect();
     for record in &records {
         if object.is_empty() {
@@ -94,7 +94,7 @@ pub(crate) fn object(
             }
         }
         if record.kind == context::KIND_TEXT {
-            told = Some(record);
+            other_record = Some(record);
             continue;
         }
         let mut fields = Map::new();
@@ -131,7 +131,7 @@ pub(crate) fn object(
         names(record, &mut object);
     }
     arguments(&records, &mut object, wrong);
-    if let Some(record) = told {
+    if let Some(record) = other_record {
         context::put(record, &mut object, &mut paths);
     }
     for (name, list) in [("path", paths), ("records", others)] {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_has_the_members_that_the_daemon_writes() {
+    fn syscall_event_has_the_members_of_the_json_log() {
         let (object, errors) = converted(
             "node=h type=SYSCALL msg=audit(1700000000.042:7): arch=c000003e syscall=59 success=yes exit=0 \
              a0=1 a1=2 a2=3 a3=4 items=1 ppid=1 pid=42 auid=4294967295 uid=0 tty=(none) ses=3 comm=\"a\" \
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_programs_have_their_fields_inside() {
+    fn user_messages_have_nested_fields() {
         let (object, errors) = converted(
             "type=USER_LOGIN msg=audit(1.000:9): pid=7 uid=0 msg='op=login acct=\"ro ot\" addr=10.0.0.1 res=failed'",
         );
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_and_left_out() {
+    fn malformed_parts_are_reported_and_omitted() {
         let (object, errors) = converted("type=CWD msg=audit(1.000:9): cwd=zz");
         assert_eq!(errors, ["column 34: malformed value"]);
         assert_eq!(object, json!({"time": "1.000", "serial": 9}));

@@ -102,14 +102,15 @@ impl LogDirectory {
         // The confined daemon cannot override file modes.
         if matches!(opened, Err(Errno::EACCES))
             && access.closed == ReadOnlyLog::Reopen
-            && self.open_to_writers(name).is_ok()
+            && self.make_writable(name).is_ok()
         {
             opened = open();
         }
         let file = opened
             .map(File::from)
             .with_context(|| format!("cannot open log `{}`", shown()))?;
-        let own = is_own(&file).with_context(|| format!("cannot inspect log `{}`", shown()))?;
+        let own =
+            is_owned_log(&file).with_context(|| format!("cannot inspect log `{}`", shown()))?;
         if !own {
             bail!(
                 "log `{}` must be a regular file without hard links, owned by the user who runs tollgate",
@@ -118,23 +119,55 @@ impl LogDirectory {
         }
         if let Some(group) = access.group {
             let mode = if group == 0 { 0o600 } else { 0o640 };
-            permit(&file, group, mode)
+            set_group_and_mode(&file, group, mode)
                 .with_context(|| format!("cannot set group and mode of log `{}`", shown()))?;
         }
         Ok(file)
     }
 
+    /// Opens or creates the file that locks a log.
+    ///
+    /// # Errors
+    /// The kernel's error, or the file is not one that tollgate made.
+    pub(super) fn open_lock(&self, name: &Path) -> io::Result<File> {
+        let flags = OFlag::O_RDWR
+            | OFlag::O_CREAT
+            | OFlag::O_NOFOLLOW
+            | OFlag::O_NONBLOCK
+            | OFlag::O_CLOEXEC;
+        let file = File::from(openat(
+            &self.file,
+            name,
+            flags,
+            Mode::from_bits_truncate(0o600),
+        )?);
+        if is_owned_log(&file)? {
+            Ok(file)
+        } else {
+            Err(io::Error::other("it was not written by tollgate"))
+        }
+    }
+
+    /// Whether an open file has this name.
+    pub(super) fn is_named(&self, name: &Path, file: &File) -> bool {
+        let named = fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        match (named, file.metadata()) {
+            (Ok(named), Ok(about)) => (named.st_dev, named.st_ino) == (about.dev(), about.ino()),
+            _ => false,
+        }
+    }
+
     /// Makes a log writable by its owner again.
-    fn open_to_writers(&self, name: &Path) -> io::Result<()> {
-        let file = self.look_into(name)?;
-        if is_own(&file)? {
+    fn make_writable(&self, name: &Path) -> io::Result<()> {
+        let file = self.open_for_reading(name)?;
+        if is_owned_log(&file)? {
             fchmod(&file, Mode::from_bits_truncate(0o600))?;
         }
         Ok(())
     }
 
     /// Opens a file of any type for reading.
-    fn look_into(&self, name: &Path) -> nix::Result<File> {
+    fn open_for_reading(&self, name: &Path) -> nix::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = openat(&self.file, name, flags, Mode::empty())?;
         Ok(file.into())
@@ -145,13 +178,13 @@ impl LogDirectory {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn admit(&self, group: u32) -> io::Result<()> {
+    pub(crate) fn grant_group(&self, group: u32) -> io::Result<()> {
         if group != 0 {
-            return permit(&self.file, group, ADMITTED);
+            return set_group_and_mode(&self.file, group, ADMITTED);
         }
         let about = self.file.metadata()?;
         if about.gid() != 0 && about.mode() & MODE == ADMITTED {
-            permit(&self.file, 0, 0o700)?;
+            set_group_and_mode(&self.file, 0, 0o700)?;
         }
         Ok(())
     }
@@ -161,17 +194,17 @@ impl LogDirectory {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn permit_old(&self, name: &Path, group: u32) -> io::Result<bool> {
-        let file = match self.look_into(name) {
+    pub(crate) fn set_group_of_old_log(&self, name: &Path, group: u32) -> io::Result<bool> {
+        let file = match self.open_for_reading(name) {
             Ok(file) => file,
             Err(Errno::ENOENT) => return Ok(false),
             Err(Errno::ELOOP) => return Ok(true),
             Err(errno) => return Err(errno.into()),
         };
         let about = file.metadata()?;
-        let mode = closed_mode(group);
-        if is_own(&file)? && (about.gid(), about.mode() & MODE) != (group, mode) {
-            permit(&file, group, mode)?;
+        let mode = read_only_mode(group);
+        if is_owned_log(&file)? && (about.gid(), about.mode() & MODE) != (group, mode) {
+            set_group_and_mode(&file, group, mode)?;
         }
         Ok(true)
     }
@@ -207,12 +240,12 @@ impl LogDirectory {
 }
 
 /// Mode of a log that is no longer written.
-pub(super) const fn closed_mode(group: u32) -> u32 {
+pub(super) const fn read_only_mode(group: u32) -> u32 {
     if group == 0 { 0o400 } else { 0o440 }
 }
 
 /// Whether it is a regular file owned by this user, with one name.
-fn is_own(file: &File) -> io::Result<bool> {
+fn is_owned_log(file: &File) -> io::Result<bool> {
     let about = file.metadata()?;
     Ok(about.is_file() && about.nlink() == 1 && about.uid() == geteuid().as_raw())
 }
@@ -221,7 +254,7 @@ fn is_own(file: &File) -> io::Result<bool> {
 ///
 /// # Errors
 /// The kernel's error.
-pub(crate) fn permit(file: &File, group: u32, mode: u32) -> io::Result<()> {
+pub(crate) fn set_group_and_mode(file: &File, group: u32, mode: u32) -> io::Result<()> {
     fchown(file, None, Some(Gid::from_raw(group)))?;
     fchmod(file, Mode::from_bits_truncate(mode))?;
     Ok(())

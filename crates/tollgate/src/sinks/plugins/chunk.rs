@@ -19,7 +19,7 @@ const HEADER_BYTES: u32 = 16;
 
 /// Whether lines have only the kernel's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lines {
+pub(crate) enum LineFormat {
     /// Only the kernel's text.
     Raw,
     /// With a node or a tail.
@@ -31,14 +31,14 @@ pub(crate) enum Lines {
 pub(crate) struct Chunk {
     /// Lines including EOE records.
     text: Vec<u8>,
-    lines: Lines,
+    lines: LineFormat,
     /// Number of events.
     pub(crate) events: u64,
 }
 
 impl Chunk {
     /// Copies the lines of whole events.
-    pub(crate) fn new(log: &[u8], lines: Lines, events: u64) -> Self {
+    pub(crate) fn new(log: &[u8], lines: LineFormat, events: u64) -> Self {
         let mut text = Vec::with_capacity(log.len() + log.len() / 8);
         // The current event if it is a syscall event: all others have a single record.
         let mut last: Option<(&[u8], &[u8])> = None;
@@ -83,11 +83,11 @@ impl Chunk {
                 .unwrap_or_default();
             let number = type_number(name).unwrap_or_default();
             let (version, payload): (u32, &[u8]) = match self.lines {
-                Lines::Raw => {
+                LineFormat::Raw => {
                     let at = line.find(b"audit(").unwrap_or_default();
                     (0, line.get(at..).unwrap_or(line))
                 }
-                Lines::Formatted => (1, line),
+                LineFormat::Formatted => (1, line),
             };
             let size = u32::try_from(payload.len()).unwrap_or_default();
             for word in [version, HEADER_BYTES, number, size] {
@@ -119,13 +119,13 @@ fn is_call(line: &[u8]) -> bool {
 }
 
 /// Appends the EOE record; `auditd` trims it if it formats lines.
-fn end(node: &[u8], stamp: &[u8], lines: Lines, out: &mut Vec<u8>) {
+fn end(node: &[u8], stamp: &[u8], lines: LineFormat, out: &mut Vec<u8>) {
     out.extend_from_slice(node);
     out.extend_from_slice(b"type=EOE msg=");
     out.extend_from_slice(stamp);
     out.extend_from_slice(match lines {
-        Lines::Raw => b": \n",
-        Lines::Formatted => b":\n",
+        LineFormat::Raw => b": \n",
+        LineFormat::Formatted => b":\n",
     });
 }
 
@@ -147,8 +147,8 @@ mod tests {
                          type=SYSCALL msg=audit(1.000:8): z\n";
 
     #[test]
-    fn each_event_is_ended() {
-        let chunk = Chunk::new(LOG, Lines::Raw, 2);
+    fn each_syscall_event_ends_with_eoe() {
+        let chunk = Chunk::new(LOG, LineFormat::Raw, 2);
         assert_eq!(
             chunk.string().as_bstr(),
             "type=SYSCALL msg=audit(1.000:7): x=1\ntype=CWD msg=audit(1.000:7): y\n\
@@ -157,7 +157,7 @@ mod tests {
         );
         let chunk = Chunk::new(
             b"node=a type=URINGOP msg=audit(1.000:9): x\nnode=a type=USER msg=audit(1.000:10): y\n",
-            Lines::Formatted,
+            LineFormat::Formatted,
             2,
         );
         let expected = "node=a type=URINGOP msg=audit(1.000:9): x\n\
@@ -169,8 +169,12 @@ mod tests {
     #[test]
     fn records_have_headers_that_count_them() {
         for (lines, version, first) in [
-            (Lines::Raw, 0, &b"audit(1.000:7): x=1"[..]),
-            (Lines::Formatted, 1, b"type=SYSCALL msg=audit(1.000:7): x=1"),
+            (LineFormat::Raw, 0, &b"audit(1.000:7): x=1"[..]),
+            (
+                LineFormat::Formatted,
+                1,
+                b"type=SYSCALL msg=audit(1.000:7): x=1",
+            ),
         ] {
             let mut bytes = Vec::new();
             Chunk::new(LOG, lines, 2).binary(&mut bytes);

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_plugin_has_lost_is_told_once_also_when_it_has_ended() {
+    fn plugin_losses_are_reported_once_even_after_its_end() {
         let losses = PluginLosses::default();
         let missed = |loss, events| PluginLoss {
             plugin: "a.conf".to_owned(),
@@ -130,20 +130,20 @@ mod tests {
         };
         let first = Arc::<QueueState>::default();
         losses.add("a.conf", Arc::clone(&first));
-        first.lose(Loss::QueueFull, 2);
-        first.lose(Loss::NotRunning, 3);
+        first.count_lost(Loss::QueueFull, 2);
+        first.count_lost(Loss::NotRunning, 3);
         let reported = losses.unreported();
         assert_eq!(
             reported,
             [missed(Loss::QueueFull, 2), missed(Loss::NotRunning, 3)]
         );
         losses.reported(&reported[0]);
-        first.lose(Loss::QueueFull, 4);
+        first.count_lost(Loss::QueueFull, 4);
         drop(first);
         let second = Arc::<QueueState>::default();
         losses.add("a.conf", Arc::clone(&second));
         assert_eq!(losses.accounts()["a.conf"].queues.len(), 1);
-        second.lose(Loss::NotRunning, 1);
+        second.count_lost(Loss::NotRunning, 1);
         assert_eq!(
             losses.unreported(),
             [missed(Loss::QueueFull, 4), missed(Loss::NotRunning, 4)]

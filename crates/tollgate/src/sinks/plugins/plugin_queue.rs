@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use audit::conf::plugin::{Plugin, Program};
+use audit::conf::plugin::{Plugin, PluginProgram};
 use crossbeam_channel::{Sender, unbounded};
 
 use super::chunk::Chunk;
 use super::process::{Process, ProcessControl};
 use super::socket::Socket;
-use crate::helper::Launcher;
+use crate::helper::HelperClient;
 use crate::messages::warn;
 
 /// Longest record of `auditd`: size of an entry of `q_depth`.
@@ -84,7 +84,7 @@ impl Loss {
 
 impl QueueState {
     /// Counts lost events.
-    pub(crate) fn lose(&self, loss: Loss, events: u64) {
+    pub(crate) fn count_lost(&self, loss: Loss, events: u64) {
         for (of, count) in Loss::ALL.into_iter().zip(&self.lost) {
             if of == loss {
                 count.fetch_add(events, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl PluginQueue {
         plugin: Plugin,
         max_restarts: u32,
         q_depth: u32,
-        launcher: Option<&Launcher>,
+        helper: Option<&HelperClient>,
     ) -> anyhow::Result<Self> {
         // Bounded in `push`, by the current number of entries and bytes.
         let (to, from) = unbounded::<Arc<Chunk>>();
@@ -128,26 +128,26 @@ impl PluginQueue {
         shared.control.limit(max_restarts);
         let its_own = Arc::clone(&shared);
         let its_name = name.to_owned();
-        let mut outlet = match &plugin.program {
-            Program::File(path) => PluginWriter::Process(Box::new(Process::new(
+        let mut plugin_writer = match &plugin.program {
+            PluginProgram::File(path) => PluginWriter::Process(Box::new(Process::new(
                 name,
                 path.as_ref(),
                 &plugin,
-                launcher
+                helper
                     .context("there is no helper process to start programs")?
                     .clone(),
             ))),
-            Program::Socket => PluginWriter::Socket(Socket::bind(&plugin)?),
+            PluginProgram::Socket => PluginWriter::Socket(Socket::bind(&plugin)?),
         };
         let thread = thread::Builder::new()
             .name("tlg-plugin".to_owned())
             .spawn(move || {
-                outlet.begin(&its_own);
+                plugin_writer.begin(&its_own);
                 for chunk in from {
-                    outlet.write(&chunk, &its_own);
+                    plugin_writer.write(&chunk, &its_own);
                     its_own.taken(&chunk);
                 }
-                outlet.end(&its_own);
+                plugin_writer.end(&its_own);
                 let lost: u64 = its_own.lost().iter().sum();
                 if lost != 0 {
                     warn(&format!("plugin {its_name} lost {lost} events"));
@@ -174,12 +174,12 @@ impl PluginQueue {
         } else if queued + chunk.len() > most_bytes || self.to.len() >= self.q_depth {
             // A chunk has at least one record, so no fewer chunks fit than into auditd's queue. A chunk longer than
             // the queue still passes through an empty one.
-            self.lose(Loss::QueueFull, chunk.events);
+            self.count_lost(Loss::QueueFull, chunk.events);
             return false;
         }
         let now = self.shared.queued.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
         if self.to.send(Arc::clone(chunk)).is_err() {
-            self.lose(Loss::QueueFull, chunk.events);
+            self.count_lost(Loss::QueueFull, chunk.events);
             self.shared.taken(chunk);
             return false;
         }
@@ -188,8 +188,8 @@ impl PluginQueue {
     }
 
     /// Counts events that were not queued.
-    pub(crate) fn lose(&self, loss: Loss, events: u64) {
-        self.shared.lose(loss, events);
+    pub(crate) fn count_lost(&self, loss: Loss, events: u64) {
+        self.shared.count_lost(loss, events);
     }
 
     /// State shared with the thread.
@@ -209,7 +209,6 @@ impl PluginQueue {
     }
 
     /// Sends SIGHUP, resets the restart count and sets the queue length.
-    /// now on.
     ///
     /// # Source
     /// `increase_queue_depth` in `audisp/queue.c`, audit-userspace 3.0.9,
@@ -260,12 +259,12 @@ impl PluginWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chunk::Lines;
+    use super::super::chunk::LineFormat;
     use super::*;
 
     /// A plugin that reads nothing, and whose configuration is reloaded.
     #[test]
-    fn a_queue_is_as_deep_as_was_said_last() {
+    fn queue_length_follows_the_configuration() {
         let (to, from) = unbounded();
         let mut queue = PluginQueue {
             name: "idle.conf".to_owned(),
@@ -278,7 +277,7 @@ mod tests {
         };
         let line = |bytes: usize| {
             let line = format!("type=USER msg=audit(1.000:1): {}\n", "x".repeat(bytes));
-            Arc::new(Chunk::new(line.as_bytes(), Lines::Raw, 1))
+            Arc::new(Chunk::new(line.as_bytes(), LineFormat::Raw, 1))
         };
         let (short, long) = (line(1), line(2 * ENTRY_BYTES));
         let given = |queue: &mut PluginQueue, chunk, times: u32| {

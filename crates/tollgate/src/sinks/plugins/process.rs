@@ -15,7 +15,7 @@ use crossbeam_channel::after;
 
 use super::chunk::Chunk;
 use super::plugin_queue::{Loss, QueueState};
-use crate::helper::{LaunchedProgram, Launcher, Program, ProgramSignal};
+use crate::helper::{HelperClient, HelperProgram, LaunchedProgram, ProgramSignal};
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 
@@ -30,8 +30,8 @@ const BETWEEN_WRITES: Duration = Duration::from_millis(250);
 /// A program, running or not.
 pub(super) struct Process {
     name: String,
-    launcher: Launcher,
-    program: Program,
+    helper: HelperClient,
+    program: HelperProgram,
     format: PluginFormat,
     starts: u32,
     /// It ended too often, or cannot be started.
@@ -81,7 +81,7 @@ impl ProcessControl {
     }
 
     /// Whether writing must stop.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn must_stop(&self) -> bool {
         self.state()
             .until
             .is_some_and(|until| until <= Instant::now())
@@ -90,11 +90,11 @@ impl ProcessControl {
 
 impl Process {
     /// A program to run; the helper checks whether it may.
-    pub(super) fn new(name: &str, path: &BStr, plugin: &Plugin, launcher: Launcher) -> Self {
+    pub(super) fn new(name: &str, path: &BStr, plugin: &Plugin, helper: HelperClient) -> Self {
         Self {
             name: name.to_owned(),
-            launcher,
-            program: Program::Plugin {
+            helper,
+            program: HelperProgram::Plugin {
                 file: name.to_owned(),
                 path: JsonBytes::new(path),
                 args: plugin.args.iter().map(|arg| JsonBytes::new(arg)).collect(),
@@ -124,13 +124,13 @@ impl Process {
         };
         let mut at = 0;
         while at < bytes.len() {
-            let loss = if shared.control.is_over() {
+            let loss = if shared.control.must_stop() {
                 Some(Loss::TooSlow)
             } else {
                 (!self.is_running(shared)).then_some(Loss::NotRunning)
             };
             if let Some(loss) = loss {
-                shared.lose(loss, chunk.events);
+                shared.count_lost(loss, chunk.events);
                 break;
             }
             let Some((_, stream)) = &mut self.running else {
@@ -202,7 +202,7 @@ impl Process {
     }
 
     fn start(&self) -> anyhow::Result<(LaunchedProgram, UnixStream)> {
-        let (launched, stdin) = self.launcher.run(self.program.clone())?;
+        let (launched, stdin) = self.helper.run(self.program.clone())?;
         let stream = stdin.context("the helper returned no descriptor of its standard input")?;
         stream
             .set_write_timeout(Some(BETWEEN_WRITES))
@@ -263,13 +263,13 @@ fn last_start(bytes: &[u8], at: usize, format: PluginFormat) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chunk::Lines;
+    use super::super::chunk::LineFormat;
     use super::*;
 
     #[test]
-    fn a_record_that_was_cut_is_written_again_whole() {
+    fn truncated_record_is_written_again() {
         let log = b"type=CWD msg=audit(1.000:7): y\ntype=CWD msg=audit(1.000:8): z\n";
-        let chunk = Chunk::new(log, Lines::Formatted, 2);
+        let chunk = Chunk::new(log, LineFormat::Formatted, 2);
         let second = b"type=CWD msg=audit(1.000:7): y\n".len();
         let start = |at| last_start(chunk.string(), at, PluginFormat::String);
         assert_eq!(

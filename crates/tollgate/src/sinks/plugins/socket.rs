@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use audit::conf::plugin::{Plugin, PluginFormat, Program};
+use audit::conf::plugin::{Plugin, PluginFormat, PluginProgram};
 use bstr::{BString, ByteSlice as _};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -75,7 +75,7 @@ impl Socket {
             Some(word) if word == "binary" => PluginFormat::Binary,
             Some(word) => bail!("unknown format `{word}`: use string or binary"),
         };
-        remove_left(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+        remove_stale(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on `{}`", path.display()))?;
         fs::set_permissions(path, Permissions::from_mode(mode))
@@ -111,14 +111,14 @@ impl Socket {
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
-            self.clients.retain_mut(|client| client.takes(bytes));
+            self.clients.retain_mut(|client| client.send(bytes));
             if self.clients.iter().all(|client| client.has_all_of(bytes)) {
                 return;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || shared.control.is_over() {
+            if left.is_zero() || shared.control.must_stop() {
                 self.clients.retain(|client| client.has_all_of(bytes));
-                shared.lose(Loss::TooSlow, chunk.events);
+                shared.count_lost(Loss::TooSlow, chunk.events);
                 return;
             }
             let waiting = self
@@ -154,7 +154,7 @@ impl Socket {
 
 impl Client {
     /// Writes what the socket takes. Returns whether the client is still connected.
-    fn takes(&mut self, bytes: &[u8]) -> bool {
+    fn send(&mut self, bytes: &[u8]) -> bool {
         while let Some(left @ [_, ..]) = bytes.get(self.taken..) {
             match self.stream.write(left) {
                 Ok(taken) if taken != 0 => self.taken += taken,
@@ -183,7 +183,7 @@ fn words(plugin: &Plugin) -> Option<(&BString, &BString, &[BString])> {
 /// Directory of the socket, for an active socket plugin.
 pub(super) fn directory(plugin: &Plugin) -> Option<PathBuf> {
     let (_, path, _) = words(plugin)?;
-    let is_socket = plugin.active && plugin.program == Program::Socket;
+    let is_socket = plugin.active && plugin.program == PluginProgram::Socket;
     let parent = path.to_path().ok()?.parent()?;
     is_socket.then(|| parent.to_owned())
 }
@@ -203,7 +203,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Removes a socket on which nobody listens; leaves anything else.
-fn remove_left(path: &Path) -> io::Result<()> {
+fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(about) if about.file_type().is_socket() => fs::remove_file(path),
         _ => Ok(()),
@@ -217,13 +217,13 @@ mod tests {
 
     use audit::conf::plugin::parse;
 
-    use super::super::chunk::Lines;
+    use super::super::chunk::LineFormat;
     use super::*;
 
     /// One event longer than a socket buffer.
     fn long() -> Chunk {
         let line = b"type=CWD msg=audit(1.000:7): y\n";
-        Chunk::new(&line.repeat((8 << 20) / line.len()), Lines::Raw, 1)
+        Chunk::new(&line.repeat((8 << 20) / line.len()), LineFormat::Raw, 1)
     }
 
     fn socket(directory: &Path) -> (Socket, PathBuf) {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_slow_is_let_go_and_the_others_have_all() {
+    fn slow_client_is_disconnected_and_others_get_everything() {
         let directory = tempfile::tempdir().unwrap();
         let (mut socket, path) = socket(directory.path());
         let connect = || UnixStream::connect(&path).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_waits_for_nobody() {
+    fn stopping_plugin_does_not_wait_for_a_slow_client() {
         let directory = tempfile::tempdir().unwrap();
         let (mut socket, path) = socket(directory.path());
         let (shared, chunk) = (QueueState::default(), long());
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_than_there_may_be_is_let_go() {
+    fn client_above_the_limit_is_disconnected() {
         let directory = tempfile::tempdir().unwrap();
         let (mut socket, path) = socket(directory.path());
         let connect = || UnixStream::connect(&path).unwrap();

@@ -3,33 +3,14 @@
 use audit::ids::Arch;
 use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
-use audit::rule::{RuleHost, Severity, parse_file};
+use audit::rule::{Severity, parse_file};
 
 use super::*;
-
-struct Nobody;
-
-impl RuleHost for Nobody {
-    fn uid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn gid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn is_directory(&self, path: &[u8]) -> bool {
-        path.ends_with(b"/sub") || path.ends_with(b"/full")
-    }
-
-    fn native(&self) -> Arch {
-        Arch::X86_64
-    }
-}
+use crate::differential::kernel::NoHost;
 
 #[test]
 fn one_seed_gives_one_list() {
-    let list = |seed, number| list(&mut Random::of(seed, number), &Scene::new(number));
+    let list = |seed, number| list(&mut Random::of(seed, number), &ListWorkload::new(number));
     assert_eq!(list(1, 7), list(1, 7));
     assert_ne!(list(1, 7), list(2, 7));
 }
@@ -37,10 +18,10 @@ fn one_seed_gives_one_list() {
 #[test]
 fn lists_are_accepted_and_planned() {
     let lists = (0..1000)
-        .flat_map(|number| list(&mut Random::of(1, number), &Scene::new(number)))
+        .flat_map(|number| list(&mut Random::of(1, number), &ListWorkload::new(number)))
         .map(|line| line + "\n");
     let text: String = lists.collect();
-    let (lines, findings) = parse_file(text.as_bytes(), &Nobody);
+    let (lines, findings) = parse_file(text.as_bytes(), &NoHost);
     let wrong: Vec<_> = findings
         .iter()
         .filter(|finding| finding.severity == Severity::Error)

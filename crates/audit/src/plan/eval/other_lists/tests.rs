@@ -1,4 +1,4 @@
-//! What each list decides, and what it passes over.
+//! Decisions of each list, and the conditions that it ignores.
 
 use super::*;
 use crate::plan::SyscallId;
@@ -40,12 +40,12 @@ fn sender() -> Actor<'static> {
 }
 
 #[track_caller]
-fn kept(list: List, lines: &[&str]) -> bool {
+fn is_kept(list: List, lines: &[&str]) -> bool {
     record_kept(&rules(lines), list, MsgType::CWD, &sender())
 }
 
 #[test]
-fn whatever_matches_on_the_exclude_list_is_dropped() {
+fn exclude_list_drops_every_match() {
     for (lines, expected) in [
         (&[][..], true),
         (&["-a always,exclude -F msgtype=CWD"], false),
@@ -62,46 +62,46 @@ fn whatever_matches_on_the_exclude_list_is_dropped() {
         (&["-a always,exclude -F subj_type=t"], false),
         (&["-a always,exclude -F pid=11 -F uid=1000"], false),
         (&["-a always,exclude -F gid=100"], false),
-        // No supplementary group is looked at.
+        // Supplementary groups are not compared.
         (&["-a always,exclude -F gid=200"], true),
         // Without conditions nothing matches.
         (&["-a always,exclude"], true),
-        // Rules for user space are of another list.
+        // A rule of the user list.
         (&["-a never,user -F msgtype=CWD"], true),
     ] {
-        assert_eq!(kept(List::Exclude, lines), expected, "{lines:?}");
+        assert_eq!(is_kept(List::Exclude, lines), expected, "{lines:?}");
     }
 }
 
 #[test]
-fn a_condition_that_the_list_does_not_know_ends_it() {
+fn unsupported_condition_ends_the_list() {
     let drop = "-a always,exclude -F msgtype=CWD";
-    assert!(kept(
+    assert!(is_kept(
         List::Exclude,
         &["-a always,exclude -F sessionid=2", drop]
     ));
-    assert!(!kept(
+    assert!(!is_kept(
         List::Exclude,
         &[drop, "-a always,exclude -F sessionid=2"]
     ));
-    // It is not met when a condition before it fails.
-    assert!(!kept(
+    // It is not reached if an earlier condition fails.
+    assert!(!is_kept(
         List::Exclude,
         &["-a always,exclude -F pid=1 -F sessionid=2", drop]
     ));
     // A key is such a condition.
-    assert!(kept(
+    assert!(is_kept(
         List::Exclude,
         &["-a always,exclude -F exe=/bin/cat -k x", drop]
     ));
-    assert!(!kept(
+    assert!(!is_kept(
         List::Exclude,
         &["-a always,exclude -F exe=/bin/sh -k x", drop]
     ));
 }
 
 #[test]
-fn never_drops_a_message_on_the_user_list_and_always_keeps_it() {
+fn user_list_drops_on_never_and_keeps_on_always() {
     for (lines, expected) in [
         (&["-a never,user -F uid=1000"][..], false),
         (&["-a always,user -F uid=1000"], true),
@@ -115,12 +115,12 @@ fn never_drops_a_message_on_the_user_list_and_always_keeps_it() {
         ),
         (&["-a never,user -F auid=unset"], true),
     ] {
-        assert_eq!(kept(List::User, lines), expected, "{lines:?}");
+        assert_eq!(is_kept(List::User, lines), expected, "{lines:?}");
     }
 }
 
 #[test]
-fn any_condition_that_holds_spares_a_file_system_its_paths() {
+fn one_matching_condition_skips_a_file_system() {
     const TRACEFS: u32 = 0x7472_6163;
     for (lines, expected) in [
         (&[][..], true),
@@ -149,7 +149,7 @@ fn any_condition_that_holds_spares_a_file_system_its_paths() {
 }
 
 #[test]
-fn the_task_list_decides_for_life() {
+fn task_list_verdict_lasts_for_the_task() {
     use TaskVerdict::{Always, ByCall, Never};
     for (lines, expected) in [
         (&[][..], ByCall),
@@ -161,7 +161,7 @@ fn the_task_list_decides_for_life() {
         (&["-a never,task -F gid=200"], Never),
         (&["-a never,task -F pers=8"], Never),
         (&["-a never,task -F subj_type=t"], Never),
-        // It is in no syscall, and nobody knows its program.
+        // The task is in no syscall, and its program is unknown.
         (&["-a never,task -F a0>=0"], ByCall),
         (&["-a never,task -F arch=b64"], ByCall),
         (&["-a never,task -F arch!=b64"], ByCall),
@@ -176,7 +176,7 @@ fn the_task_list_decides_for_life() {
 }
 
 #[test]
-fn an_operation_is_matched_as_a_syscall_is() {
+fn operation_is_matched_like_a_syscall() {
     let rules = rules(&[
         "-a always,exit -F arch=b64 -S openat",
         "-a never,io_uring -S openat -F uid=0",
@@ -189,21 +189,21 @@ fn an_operation_is_matched_as_a_syscall_is() {
 }
 
 #[test]
-fn rules_about_calls_come_behind_those_about_operations() {
+fn exit_rules_follow_uring_rules() {
     let rules = rules(&[
         "-a always,exit -F arch=b64 -S openat,close",
         "-a never,io_uring -S openat -F uid=1000",
         "-a always,io_uring -S openat -F uid=0",
     ]);
-    let first = |op, with_calls| {
+    let first = |op, with_syscalls| {
         let operation = UringOp::numbered(op).unwrap();
-        let SyscallId { arch, syscall } = operation.call();
+        let SyscallId { arch, syscall } = operation.syscall_id();
         let observed = EventFacts {
             arch,
             syscall,
             ..EventFacts::of_task(sender().task, &[], 0)
         };
-        first_operation_match(&rules, operation, &observed, with_calls)
+        first_operation_match(&rules, operation, &observed, with_syscalls)
     };
     assert_eq!(first(18, true), Some(1), "its own rule comes first");
     assert_eq!(first(19, true), Some(0));

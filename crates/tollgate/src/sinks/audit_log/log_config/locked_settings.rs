@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_all_that_another_daemon_may_not_change() {
+    fn locked_settings_override_those_of_another_daemon() {
         let config = configured(locked());
         let locked_settings = noted(&config);
         assert_eq!(
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_only_written_stays_one() {
+    fn log_without_auditd_conf_stays_so() {
         let plain = LogConfig::plain(LOG.into());
         let (now, others) = configured(locked()).apply_locked(&noted(&plain)).unwrap();
         assert_eq!((now, others.len()), (plain.clone(), 1));
@@ -221,7 +221,7 @@ mod tests {
 
     /// The default has `space_left` conflicts that no `auditd.conf` may have.
     #[test]
-    fn defaults_can_be_held() {
+    fn default_settings_can_be_locked() {
         let config = configured(Settings::default());
         assert_eq!(
             configured(locked())
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_way_round() {
+    fn malformed_locked_settings_are_an_error() {
         let locked_settings = LockedLogSettings {
             path: JsonBytes::new(LOG.as_bytes()),
             conf: Some(JsonBytes::new(b"num_logs = many\n")),

@@ -9,7 +9,7 @@ use super::super::disk_actions::Fault;
 use super::*;
 
 #[test]
-fn a_rotation_that_fails_leaves_the_log_open_to_writers() {
+fn failed_rotation_leaves_the_log_writable() {
     let settings = Settings {
         num_logs: 2,
         max_log_file_action: MaxLogFileAction::Rotate,
@@ -19,7 +19,7 @@ fn a_rotation_that_fails_leaves_the_log_open_to_writers() {
     let old = test.directory.path().join("audit.log.1");
     fs::create_dir(&old).unwrap();
     test.log.rotate_on_signal(SignalSender::this());
-    let actions = test.actions.taken();
+    let actions = test.actions.take();
     assert!(actions[0].contains("cannot rotate the log"), "{actions:?}");
     let about = fs::metadata(test.directory.path().join("audit.log")).unwrap();
     assert_eq!(about.permissions().mode() & 0o777, 0o600);
@@ -30,7 +30,7 @@ fn a_rotation_that_fails_leaves_the_log_open_to_writers() {
 }
 
 #[test]
-fn a_full_disk_is_rotated_until_the_oldest_log_goes() {
+fn full_disk_rotates_until_the_oldest_log_is_removed() {
     let settings = Settings {
         num_logs: 3,
         disk_full_action: Action::Rotate,
@@ -56,7 +56,7 @@ fn a_full_disk_is_rotated_until_the_oldest_log_goes() {
 }
 
 #[test]
-fn a_disk_that_fails_is_told_of_once_until_it_does_not() {
+fn disk_error_is_reported_once_until_it_ends() {
     let mut test = TestLog::new(settings());
     let fails = "disk error detected = yes\n";
     for _ in 0..2 {
@@ -64,7 +64,7 @@ fn a_disk_that_fails_is_told_of_once_until_it_does_not() {
             let error = io::Error::from(Errno::EIO);
             test.log.disk_failed(Fault::Write, &error);
         }
-        assert_eq!(test.actions.taken().len(), 1);
+        assert_eq!(test.actions.take().len(), 1);
         assert!(test.log.report().contains(fails));
         test.log.append(EVENT, 1, &mut ());
         assert!(!test.log.report().contains(fails));
@@ -77,7 +77,7 @@ fn a_disk_that_fails_is_told_of_once_until_it_does_not() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_again_is_acted_upon() {
+fn failed_reopen_runs_disk_error_action() {
     let settings = Settings {
         num_logs: 2,
         disk_error_action: Action::Halt,
@@ -90,7 +90,7 @@ fn a_log_that_cannot_be_opened_again_is_acted_upon() {
     test.log.suspend("disk_error_action", "test");
     for _ in 0..2 {
         test.log.resume_on_signal(SignalSender::this());
-        let actions = test.actions.taken();
+        let actions = test.actions.take();
         assert!(actions[0].contains("cannot resume logging"), "{actions:?}");
         assert_eq!(actions.last().unwrap(), "go Halt");
         assert!(test.log.report().contains("disk error detected = yes"));
@@ -104,7 +104,7 @@ fn a_log_that_cannot_be_opened_again_is_acted_upon() {
     // The new log, after the old one was renamed.
     fs::remove_dir_all(test.directory.path()).unwrap();
     test.log.rotate_on_signal(SignalSender::this());
-    let actions = test.actions.taken();
+    let actions = test.actions.take();
     assert!(actions[0].contains("after rotating"), "{actions:?}");
     assert_eq!(actions.last().unwrap(), "go Halt");
 }
@@ -115,7 +115,7 @@ fn pipe() -> fs::File {
 }
 
 #[test]
-fn a_flush_that_fails_is_acted_upon_without_another_write() {
+fn failed_flush_runs_disk_error_action() {
     let settings = Settings {
         disk_error_action: Action::Halt,
         ..settings()
@@ -124,7 +124,7 @@ fn a_flush_that_fails_is_acted_upon_without_another_write() {
     assert_eq!(test.log.next_poll(), None);
     test.log.flusher.flush(pipe());
     assert!(test.log.next_poll().is_some());
-    while !test.actions.taken().contains(&"go Halt".to_owned()) {
+    while !test.actions.take().contains(&"go Halt".to_owned()) {
         test.log.poll();
     }
     assert_eq!(test.log.next_poll(), None);
@@ -133,7 +133,7 @@ fn a_flush_that_fails_is_acted_upon_without_another_write() {
 }
 
 #[test]
-fn a_log_that_is_closed_is_brought_to_the_disk() {
+fn closed_log_is_flushed() {
     for flush in [Flush::IncrementalAsync, Flush::Incremental, Flush::None] {
         let mut test = TestLog::new(Settings {
             flush,
@@ -152,7 +152,7 @@ fn a_log_that_is_closed_is_brought_to_the_disk() {
 }
 
 #[test]
-fn a_suspended_log_has_a_reason_and_a_count() {
+fn suspended_log_has_a_reason_and_a_count() {
     let settings = Settings {
         disk_full_action: Action::Suspend,
         disk_error_action: Action::Suspend,
@@ -168,7 +168,9 @@ fn a_suspended_log_has_a_reason_and_a_count() {
     test.log.append(EVENT, 2, &mut ());
     let suspension = test.log.suspension().unwrap();
     assert_eq!(suspension.setting, "disk_full_action");
-    assert_eq!(suspension.reason, "no space left for the log");
+    let reason = &suspension.reason;
+    assert!(reason.starts_with("no space left for log `/"), "{reason}");
+    assert!(reason.ends_with("/audit.log`: free space unknown") || reason.ends_with(" KiB free"));
     assert_eq!(suspension.events, 5);
     test.log.resume_on_signal(SignalSender::this());
     assert_eq!(test.log.suspension(), None);

@@ -6,7 +6,7 @@ use super::*;
 type Change = fn(&mut Settings);
 
 #[test]
-fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
+fn locked_log_keeps_old_logs_and_names_the_refused_setting() {
     let locked = Settings {
         num_logs: 3,
         max_log_file_action: MaxLogFileAction::Rotate,
@@ -29,15 +29,15 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
             conf.disk_full_action = Action::Rotate;
         }),
     ];
-    test.actions.taken();
+    test.actions.take();
     for (key, change) in changes {
         let mut other = locked.clone();
         change(&mut other);
         let config = LogConfig::configured(other, Some(path.clone())).unwrap();
         assert!(!test.log.configure(Some(config), SignalSender::this()));
-        let actions = test.actions.taken();
+        let actions = test.actions.take();
         assert!(
-            actions[0].contains(&format!("`{key}` stays")),
+            actions[0].contains(&format!("locked `{key}`")),
             "{actions:?}"
         );
     }

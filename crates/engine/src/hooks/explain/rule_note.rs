@@ -1,14 +1,14 @@
-//! What the author of a rule should know about it.
+//! Notes for the author of a rule: limitations and cost.
 
 use std::fmt;
 
 use audit::ids::Arch;
 use audit::plan::name_list::shortened;
 
-/// Something to know about a rule.
+/// A note about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Note {
+pub enum RuleNote {
     /// Matches no syscall: its conditions exclude each other, or an earlier rule matches all that it matches.
     MatchesNothing,
     /// Compares security labels, which no security module of this machine does.
@@ -19,7 +19,7 @@ pub enum Note {
     NewTasks,
     /// Is evaluated for nearly all syscalls of an ABI.
     EverySyscall(Arch),
-    /// Makes every operation of `io_uring` pay, and only completions are seen.
+    /// Adds overhead to every operation of `io_uring`, of which only completions are seen.
     EveryOperation,
     /// Covers 32-bit syscalls because it names that ABI.
     Compat,
@@ -33,7 +33,7 @@ pub enum Note {
     FamilyFromTask,
 }
 
-impl Note {
+impl RuleNote {
     /// Stable short name.
     #[must_use]
     pub const fn code(&self) -> &'static str {
@@ -53,29 +53,29 @@ impl Note {
     }
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for RuleNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MatchesNothing => f.write_str(
-                "matches nothing: its conditions exclude each other, or an earlier rule takes all",
+                "matches nothing: its conditions exclude each other, or an earlier rule matches everything",
             ),
             Self::NoLabels => f.write_str(
-                "matches nothing: it asks for security labels, and no security module here compares them",
+                "matches nothing: no active security module compares its security labels",
             ),
-            Self::OnlySuppresses => f.write_str("only suppresses: needs no hook of its own"),
+            Self::OnlySuppresses => f.write_str("records nothing: needs no hook"),
             Self::NewTasks => f.write_str(
-                "decides about tasks when they are made; those that run already are not concerned",
+                "is evaluated when a task is created; running tasks are not affected",
             ),
             Self::EverySyscall(arch) => {
                 write!(f, "is evaluated for nearly every {} syscall", arch.bits())
             }
             Self::EveryOperation => f.write_str(
-                "every operation of io_uring pays, 40 % of what one costs that does nothing; names and objects \
-                 are not seen, and ids are those of who completes it",
+                "adds 40 % of the cost of a NOP to every io_uring operation; names and objects are not seen, and \
+                 ids are those of the completing task",
             ),
-            Self::Compat => f.write_str("32-bit calls: needs the raw tracepoint"),
+            Self::Compat => f.write_str("covers 32-bit syscalls: needs the raw tracepoint"),
             Self::CompatUnasked => f.write_str(
-                "32-bit calls: needs the raw tracepoint; add `-F arch=b64` if they are not meant",
+                "covers 32-bit syscalls: needs the raw tracepoint; add `-F arch=b64` to exclude them",
             ),
             Self::NamesFromTask(names) => write!(
                 f,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * walk LOG: all that auparse says of a log: of each event what it makes of it as a whole, then each record,
- * then each field by its name, with its value as auparse shows it to people.
+ * auparse_dump LOG: prints all that auparse returns for a log: the normalized event, then each record, then
+ * each field with its interpreted value.
  */
 #include <auparse.h>
 #include <stdio.h>
 
-/* What stands at the cursor that auparse_normalize() has set, if it has. */
+/* Prints the field to which auparse_normalize() has moved the cursor, if it has found one. */
 static void field(auparse_state_t *au, const char *what, int found)
 {
 	const char *name, *value;
@@ -24,10 +24,10 @@ static void word(const char *what, const char *value)
 		printf("  %s: %s\n", what, value);
 }
 
-static void whole(auparse_state_t *au)
+static void normalized(auparse_state_t *au)
 {
 	if (auparse_normalize(au, NORM_OPT_ALL)) {
-		printf("  not understood\n");
+		printf("  not normalized\n");
 		return;
 	}
 	word("kind", auparse_normalize_get_event_kind(au));
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 
 		printf("event audit(%lld.%03u:%lu), records: %u\n", (long long)stamp->sec,
 		       stamp->milli, stamp->serial, auparse_get_num_records(au));
-		whole(au);
+		normalized(au);
 		auparse_first_record(au);
 		do {
 			const char *type = auparse_get_type_name(au);

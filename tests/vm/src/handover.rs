@@ -21,7 +21,7 @@ use crate::suite::{Rules, Session};
 
 /// The tests. They do not use the session's daemon.
 pub(crate) const SESSION: Session = Session {
-    name: "survive",
+    name: "handover",
     engine: "fentry",
     prepare: || make_file(Path::new("/tmp/work/file"), USER),
     rules: Rules::Text("-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n"),
@@ -49,7 +49,7 @@ const BPF: &str = "/tmp/bpf";
 const PINS: &str = "/tmp/bpf/tollgate";
 /// Prefix of pinned programs.
 const PROGRAM: &str = "prog-";
-const GOES_ON: &str = "tollgate: took over the BPF programs of the previous daemon";
+const TOOK_OVER: &str = "tollgate: took over the BPF programs of the previous daemon";
 
 /// Number of pinned programs.
 fn programs() -> anyhow::Result<usize> {
@@ -62,7 +62,7 @@ fn programs() -> anyhow::Result<usize> {
 
 fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 20;
-    fs::create_dir_all(BPF).context("cannot make a directory")?;
+    fs::create_dir_all(BPF).context("cannot create a directory")?;
     mount(
         Some("bpf"),
         BPF,
@@ -71,12 +71,12 @@ fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result
         None::<&str>,
     )
     .context("cannot mount a bpf file system")?;
-    let path = reload::program("survived", ROUNDS)?;
+    let path = reload::program("handover", ROUNDS)?;
     let start = |round: usize| {
         let rules = LISTS.get(round / 2 % 2).copied().unwrap_or_default();
-        Daemon::start_pinned("survived", daemon.engine(), rules, PINS)
+        Daemon::start_pinned("handover", daemon.engine(), rules, PINS)
     };
-    let mut survivor = start(0)?;
+    let mut running = start(0)?;
     let done = AtomicBool::new(false);
     let (mut pinned, mut dead, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
     let mut processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
@@ -90,45 +90,45 @@ fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result
         });
         let killed = (1..=KILLED).try_for_each(|round| {
             println!("vm: note killed {round} of {KILLED} times");
-            let number = survivor.pid();
-            survivor.kill()?;
+            let number = running.pid();
+            running.kill()?;
             // Events without a daemon. A process that gets the daemon's PID is not the daemon.
             fs::write(LAST_PID, (number.as_raw() - 1).to_string())
-                .context("cannot choose a number")?;
+                .context("cannot set the next PID")?;
             gaps.push(reload::make_calls(&path)?);
             dead.push(number.as_raw().unsigned_abs());
-            survivor = start(round)?;
+            running = start(round)?;
             pinned.push(programs()?);
-            ensure!(
-                survivor.has_printed(GOES_ON),
-                "it has not said that it goes on"
-            );
+            ensure!(running.has_printed(TOOK_OVER), "not printed: {TOOK_OVER}");
             Ok(())
         });
         done.store(true, Ordering::Relaxed);
-        let processes = load.join().ok().context("a test has panicked")??;
+        let processes = load.join().ok().context("the load has panicked")??;
         killed?;
         Ok(processes)
     })?;
     processes.extend(gaps);
     ensure!(
         dead.iter().any(|number| processes.contains(number)),
-        "nobody has got the number of a daemon: {dead:?}"
+        "no process got the PID of a daemon: {dead:?}"
     );
     // The rules differ in one syscall: its programs are loaded once.
     let most = pinned.iter().skip(3).max();
     ensure!(
         most <= pinned.iter().take(3).max(),
-        "more programs with each daemon: {pinned:?}"
+        "the number of pinned programs grows: {pinned:?}"
     );
-    survivor.stop_last()?;
+    running.stop_last()?;
     let left = fs::read_dir(PINS)
-        .context("cannot list what is pinned")?
+        .context("cannot list the pinned objects")?
         .count();
-    ensure!(left == 0, "{left} names are left");
+    ensure!(left == 0, "{left} pinned objects are left");
 
-    let log = fs::read(survivor.log()).context("cannot read the log")?;
-    ensure!(log.ends_with(b"\n"), "the log has a torn end");
+    let log = fs::read(running.log()).context("cannot read the log")?;
+    ensure!(
+        log.ends_with(b"\n"),
+        "the last line of the log is incomplete"
+    );
     let events = event::parse(&log)?;
     event::expect_dense(&events)?;
     let rounds = usize::try_from(ROUNDS)?;

@@ -1,8 +1,7 @@
-//! Inputs of any bytes: mutations of a corpus, the same in every run with the same seed.
+//! Mutations of a corpus. A seed always gives the same inputs.
 //!
-//! A plain run is short. `cargo xtask fuzz` sets `TOLLGATE_FUZZ_SECONDS` to go on for longer, and
-//! `TOLLGATE_FUZZ_SEED` to go elsewhere; the seed is printed, and an input that fails is left in the
-//! directory that `TOLLGATE_FUZZ_OUT` names. Crate `tollgate` has this file among its tests, too.
+//! A plain run is short. `cargo xtask fuzz` sets `TOLLGATE_FUZZ_SECONDS`, the duration of a run, and
+//! `TOLLGATE_FUZZ_SEED`. A failing input is written to the directory in `TOLLGATE_FUZZ_OUT`.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use bstr::ByteSlice as _;
 
-/// The directory of all tests.
-pub(crate) fn tests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
+/// The directory `tests` of the repository.
+pub fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The files of a directory there, in the order of their names.
-pub(crate) fn files(directory: &str) -> Vec<Vec<u8>> {
+/// The contents of the files in a directory there, ordered by name.
+pub fn files(directory: &str) -> Vec<Vec<u8>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(tests().join(directory))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -26,7 +25,7 @@ pub(crate) fn files(directory: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// A generator of numbers that is the same everywhere.
+/// A generator of pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -80,29 +79,23 @@ fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(
         text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text}: no number")),
+            .unwrap_or_else(|_| panic!("{name}={text}: not a number")),
     )
 }
 
-/// Runs `check` on the corpus, and then on mutations of it: `rounds` of them, or for as long as
-/// the environment says.
-pub(crate) fn fuzz(
-    target: &str,
-    corpus: &[Vec<u8>],
-    words: &[&str],
-    rounds: u64,
-    check: fn(&[u8]),
-) {
+/// Runs `check` on the corpus and on mutations of it: `rounds` mutations, or as many as fit into
+/// `TOLLGATE_FUZZ_SECONDS`.
+pub fn fuzz(target: &str, corpus: &[Vec<u8>], words: &[&str], rounds: u64, check: fn(&[u8])) {
     let seed = setting("TOLLGATE_FUZZ_SEED").unwrap_or(1);
     let limit = setting("TOLLGATE_FUZZ_SECONDS").map(Duration::from_secs);
     let start = Instant::now();
     let try_one = |input: &[u8]| {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(input))) {
-            eprintln!("{target}, seed {seed}: fails on `{}`", input.as_bstr());
+            eprintln!("{target}, seed {seed} fails on `{}`", input.as_bstr());
             if let Some(directory) = std::env::var_os("TOLLGATE_FUZZ_OUT") {
                 let path = Path::new(&directory).join(format!("{target}-{seed}"));
                 fs::write(&path, input).unwrap();
-                eprintln!("the input is in `{}`", path.display());
+                eprintln!("the input was written to `{}`", path.display());
             }
             resume_unwind(panic);
         }

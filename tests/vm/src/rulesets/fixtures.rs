@@ -12,7 +12,7 @@ use audit::rule::{Command as Asked, Field, RuleHost, Value, parse_file};
 use bstr::ByteSlice as _;
 
 use crate::differential::steps::{numbers, program, step};
-use crate::lists::Last;
+use crate::lists::LastEvent;
 use crate::program::{Arg, Entry, Program};
 
 /// User, group and login uid of a task if a rule requires none.
@@ -37,12 +37,12 @@ const OWN: &str = "/rulesets/own";
 const PUBLIC: &str = "/rulesets/public";
 
 /// The host for which rules are parsed.
-pub(super) struct Machine;
+pub(super) struct MachineHost;
 
 /// Users in rules. Loaded rules have their numbers.
 const USERS: [(&str, u32); 3] = [("root", 0), ("chrony", 990), ("ntp", 991)];
 
-impl RuleHost for Machine {
+impl RuleHost for MachineHost {
     fn uid(&self, name: &[u8]) -> Option<u32> {
         let known = USERS.iter().find(|(user, _)| user.as_bytes() == name);
         known.map(|&(_, uid)| uid)
@@ -64,7 +64,7 @@ impl RuleHost for Machine {
 /// Rule files of the repository.
 pub(super) fn own() -> anyhow::Result<Vec<PathBuf>> {
     let files = rule_files(Path::new(OWN))?;
-    ensure!(!files.is_empty(), "no rule file is packed");
+    ensure!(!files.is_empty(), "no rule file in the initramfs");
     Ok(files)
 }
 
@@ -98,11 +98,11 @@ fn rule_files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Creates the files that the rules of all files name.
 pub(super) fn prepare() -> anyhow::Result<()> {
-    Last::prepare()?;
+    LastEvent::prepare()?;
     if Path::new(FIXED).exists() {
         return Ok(());
     }
-    places().context("cannot make places to work in")?;
+    places().context("cannot create the working directories")?;
     let (mut directories, mut files) = (Vec::new(), Vec::new());
     for path in own()?.into_iter().chain(public()?) {
         let text = fs::read(path).context("cannot read a rule file")?;
@@ -121,12 +121,12 @@ pub(super) fn prepare() -> anyhow::Result<()> {
     for path in &files {
         file(path, 0o777).with_context(|| format!("cannot make {}", path.display()))?;
     }
-    fix().context("cannot make a file that nobody may change")
+    fix().context("cannot create an immutable file")
 }
 
 /// Paths in rules, and whether they are directories: those that end with a slash.
 fn watched(text: &[u8]) -> Vec<(PathBuf, bool)> {
-    let (lines, _) = parse_file(text, &Machine);
+    let (lines, _) = parse_file(text, &MachineHost);
     let mut paths = Vec::new();
     for line in lines {
         let Asked::Add { rule, .. } = line.command else {

@@ -1,6 +1,6 @@
 //! Syscalls on a file system that the filesystem list excludes, and on one that it does not.
 
-use super::steps::{CWD, Run, Who, step};
+use super::steps::{CWD, Run, RunAs, step};
 use crate::program::{Arg, Entry};
 
 const O_CREAT_RDWR: i32 = 0o102;
@@ -33,7 +33,7 @@ pub(super) fn runs() -> Vec<Run> {
         step!("exit", 0),
     ];
     vec![Run {
-        who: Who::Root,
+        user: RunAs::Root,
         entry: Entry::Syscall,
         steps,
     }]

@@ -14,7 +14,7 @@ use crate::suite::{Rules, Session};
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {
-    name: "blind",
+    name: "disabled_hooks",
     engine: "fentry",
     prepare: || make_file(Path::new("/tmp/work/file"), USER),
     rules: Rules::Text(RULES),
@@ -28,7 +28,7 @@ pub(crate) const SESSION: Session = Session {
             second_daemon_refuses_to_start,
         ),
     ],
-    stop: Daemon::stop_blind,
+    stop: Daemon::stop_after_disabled_hooks,
     after: |_log| Ok(()),
     stays: false,
 };
@@ -36,16 +36,16 @@ pub(crate) const SESSION: Session = Session {
 const RULES: &str = "-a always,exit -F arch=b64 -S open -F uid=1001 -k opened\n";
 
 /// Sysctl that enables programs on kernel functions.
-const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
+const FTRACE_ENABLED: &str = "/proc/sys/kernel/ftrace_enabled";
 
 /// The daemon polls the sysctl every 5 s.
 const LONGEST: Duration = Duration::from_secs(15);
 
 /// Runs `action` with disabled hooks.
-fn while_off<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    fs::write(SWITCH, "0").context("cannot switch programs off")?;
-    let done = work();
-    fs::write(SWITCH, "1").context("cannot switch programs on")?;
+fn while_disabled<T>(action: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    fs::write(FTRACE_ENABLED, "0").context("cannot disable programs on functions")?;
+    let done = action();
+    fs::write(FTRACE_ENABLED, "1").context("cannot enable programs on functions")?;
     done
 }
 
@@ -63,7 +63,7 @@ fn reports_disabled_hooks_and_recovers(daemon: &Daemon) -> anyhow::Result<()> {
         expect(&daemon.events("opened", pid, 1)?, &["open=3 NORMAL:file"])
     };
     seen(daemon.run_user(&path, &[])?)?;
-    let unseen = while_off(|| {
+    let unseen = while_disabled(|| {
         daemon.wait_for_line(&["tollgate: hooks disabled: "], LONGEST)?;
         daemon.run_user(&path, &[])
     })?;
@@ -75,12 +75,12 @@ fn reports_disabled_hooks_and_recovers(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 /// With disabled hooks, a daemon does not start, and prints advice.
-fn second_daemon_refuses_to_start(_blind: &Daemon) -> anyhow::Result<()> {
-    let started = while_off(|| Ok(Daemon::start("refused", "fentry", RULES)))?;
+fn second_daemon_refuses_to_start(_daemon: &Daemon) -> anyhow::Result<()> {
+    let started = while_disabled(|| Ok(Daemon::start("refused", "fentry", RULES)))?;
     let said = match started {
         Ok(daemon) => {
             daemon.stop()?;
-            "it has started".to_owned()
+            "it started".to_owned()
         }
         Err(error) => format!("{error:#}"),
     };

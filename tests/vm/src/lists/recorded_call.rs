@@ -1,4 +1,4 @@
-//! The choices of an auditor: the syscall, arguments, result and key of each event.
+//! Syscalls as an auditor recorded them: the syscall, arguments, result and key of each event.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,13 +13,13 @@ use serde::Deserialize;
 /// Result of an operation that is to be retried.
 const AGAIN: &str = "-11";
 
-/// The choices of an auditor by process, in the order of its log.
+/// The syscalls that an auditor recorded, by process, in the order of its log.
 #[derive(Debug, Default)]
-pub(super) struct Choices(BTreeMap<u32, Vec<Choice>>);
+pub(super) struct RecordedCalls(BTreeMap<u32, Vec<RecordedCall>>);
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct RecordedCall {
     /// Name of the syscall, with prefix `32:` for the 32-bit table.
     pub(super) call: String,
     args: [String; 4],
@@ -41,45 +41,46 @@ pub(super) enum Side {
 
 /// An event that only one auditor recorded, or that both recorded by different rules.
 #[derive(Clone, Debug)]
-pub(super) struct Difference {
+pub(super) struct CallDifference {
     pub(super) side: Side,
-    pub(super) choice: Choice,
+    pub(super) call: RecordedCall,
     /// Tollgate's key, if both recorded the event.
     pub(super) key: String,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for CallDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { side, choice, key } = self;
-        write!(f, "{side:?}: {choice} {key}")
+        let Self { side, call, key } = self;
+        write!(f, "{side:?}: {call} {key}")
     }
 }
 
-impl Choices {
+impl RecordedCalls {
     /// Parses a log.
     ///
     /// # Errors
     /// If a SYSCALL or URINGOP record lacks a mandatory field.
     pub(super) fn read(log: &[u8]) -> anyhow::Result<Self> {
-        let mut choices = Self::default();
+        let mut calls = Self::default();
         let is_head =
             |line: &&[u8]| line.starts_with(b"type=SYSCALL ") || line.starts_with(b"type=URINGOP ");
         for line in log.lines().filter(is_head) {
-            let (pid, choice) = Choice::read(line).with_context(|| line.as_bstr().to_string())?;
-            if !choice.is_by_the_way() {
-                choices.0.entry(pid).or_default().push(choice);
+            let (pid, call) =
+                RecordedCall::read(line).with_context(|| line.as_bstr().to_string())?;
+            if !call.is_independent_of_rules() {
+                calls.0.entry(pid).or_default().push(call);
             }
         }
-        Ok(choices)
+        Ok(calls)
     }
 
-    /// The choices of one process.
-    pub(super) fn of(&self, pid: u32) -> &[Choice] {
+    /// The recorded syscalls of one process.
+    pub(super) fn of(&self, pid: u32) -> &[RecordedCall] {
         self.0.get(&pid).map_or(&[], Vec::as_slice)
     }
 }
 
-impl Choice {
+impl RecordedCall {
     fn read(line: &[u8]) -> anyhow::Result<(u32, Self)> {
         let record = decode::line(line)?;
         let fields: BTreeMap<String, String> = record
@@ -96,32 +97,32 @@ impl Choice {
         let pid = field("pid")?.parse()?;
         if let Some(number) = fields.get("uring_op") {
             let name = number.parse().ok().and_then(table::uring_op_name);
-            let choice = Self {
+            let call = Self {
                 call: format!("uring:{}", name.unwrap_or(number)),
                 args: Default::default(),
                 // The kernel records the result of its function, and retries operations that would wait.
                 exit: fields.get("exit").cloned().filter(|exit| exit == AGAIN),
                 key: field("key")?.clone(),
             };
-            return Ok((pid, choice));
+            return Ok((pid, call));
         }
         let arch = Arch(u32::from_str_radix(field("arch")?, 16)?);
         let number = Syscall(field("syscall")?.parse()?);
         let name =
             table::syscall_name(arch, number).map_or_else(|| number.0.to_string(), str::to_owned);
         let narrow = if arch == Arch::I386 { "32:" } else { "" };
-        let choice = Self {
+        let call = Self {
             call: format!("{narrow}{name}"),
             args: [field("a0")?, field("a1")?, field("a2")?, field("a3")?].map(Clone::clone),
             exit: fields.get("exit").cloned(),
             key: field("key")?.clone(),
         };
-        Ok((pid, choice))
+        Ok((pid, call))
     }
 
-    /// Whether the event does not depend on the rules: the setting of a login uid, the first try of an operation, and
-    /// the syscall that runs operations.
-    fn is_by_the_way(&self) -> bool {
+    /// Whether the event does not depend on the rules: setting the login uid, the first try of an operation, and the
+    /// syscall that submits operations.
+    fn is_independent_of_rules(&self) -> bool {
         let is_tried_again = self.call.starts_with("uring:") && self.exit.as_deref() == Some(AGAIN);
         is_tried_again || ["write", "32:write", "io_uring_enter"].contains(&self.call.as_str())
     }
@@ -131,7 +132,7 @@ impl Choice {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for RecordedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exit = self.exit.as_deref().unwrap_or("none");
         write!(
@@ -145,10 +146,10 @@ impl fmt::Display for Choice {
 }
 
 /// The differences. Events of one process are in the same order.
-pub(super) fn differences(theirs: &[Choice], ours: &[Choice]) -> Vec<Difference> {
-    let difference = |side, choice: &Choice, key: &str| Difference {
+pub(super) fn differences(theirs: &[RecordedCall], ours: &[RecordedCall]) -> Vec<CallDifference> {
+    let difference = |side, call: &RecordedCall, key: &str| CallDifference {
         side,
-        choice: choice.clone(),
+        call: call.clone(),
         key: key.to_owned(),
     };
     let mut found = Vec::new();

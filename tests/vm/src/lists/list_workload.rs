@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, ensure};
 
 use super::calls::{O_WRONLY, narrow, wide};
-use crate::differential::steps::{Step, numbers, program, step};
+use crate::differential::steps::{ProgramStep, numbers, program, step};
 use crate::differential::uring::{Layout, Queue, on_files};
 use crate::program::{Arg, Entry, Program, args};
 
@@ -21,9 +21,9 @@ pub(super) const PLACES: &str = "/tmp/tollgate-lists";
 const FIRST_ID: u32 = 600_000;
 const IDS: u32 = 16;
 
-/// The ids and the directory of a list.
+/// The workload of a list: its ids and its directory.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+pub(super) struct ListWorkload {
     /// Its number.
     pub(super) number: u32,
     /// Its first id; the methods below name the others.
@@ -32,7 +32,7 @@ pub(super) struct Scene {
     pub(super) place: String,
 }
 
-impl Scene {
+impl ListWorkload {
     pub(super) fn new(number: u32) -> Self {
         Self {
             number,
@@ -96,14 +96,14 @@ impl Scene {
     /// Creates the directory and its files.
     pub(super) fn prepare(&self, layout: Layout) -> anyhow::Result<()> {
         self.make()
-            .with_context(|| format!("cannot make what is in {}", self.place))?;
+            .with_context(|| format!("cannot create the files in {}", self.place))?;
         for (name, entry) in PROGRAMS {
             self.write(name, entry, &self.steps(entry))?;
         }
         self.write(RING, Entry::Syscall, &self.ring(layout))
     }
 
-    fn write(&self, name: &str, entry: Entry, steps: &[Step]) -> anyhow::Result<()> {
+    fn write(&self, name: &str, entry: Entry, steps: &[ProgramStep]) -> anyhow::Result<()> {
         program(entry, steps)?
             .write(&self.at(name))
             .with_context(|| format!("cannot write {}/{name}", self.place))
@@ -148,10 +148,10 @@ impl Scene {
     }
 
     /// Runs the programs of a list; returns their process ids.
-    pub(super) fn run(&self, about: About) -> anyhow::Result<Vec<u32>> {
-        let names: &[&str] = match about {
-            About::Calls => &PROGRAMS.map(|(name, _)| name),
-            About::Operations => &[RING],
+    pub(super) fn run(&self, subject: ListSubject) -> anyhow::Result<Vec<u32>> {
+        let names: &[&str] = match subject {
+            ListSubject::Calls => &PROGRAMS.map(|(name, _)| name),
+            ListSubject::Operations => &[RING],
         };
         let mut pids = Vec::new();
         for name in names {
@@ -173,8 +173,8 @@ impl Scene {
         Ok(pids)
     }
 
-    fn steps(&self, entry: Entry) -> Vec<Step> {
-        let mut steps = self.become_user(entry);
+    fn steps(&self, entry: Entry) -> Vec<ProgramStep> {
+        let mut steps = self.set_ids(entry);
         steps.extend(if entry == Entry::Syscall {
             wide(self)
         } else {
@@ -185,8 +185,8 @@ impl Scene {
     }
 
     /// `io_uring` operations, run by the program and then by a worker.
-    fn ring(&self, layout: Layout) -> Vec<Step> {
-        let mut steps = self.become_user(Entry::Syscall);
+    fn ring(&self, layout: Layout) -> Vec<ProgramStep> {
+        let mut steps = self.set_ids(Entry::Syscall);
         let mut queue = Queue::new(layout, false);
         steps.extend(queue.made());
         for by_worker in [false, true] {
@@ -197,8 +197,8 @@ impl Scene {
         steps
     }
 
-    /// Drops all privileges and takes the ids of the list.
-    fn become_user(&self, entry: Entry) -> Vec<Step> {
+    /// Sets the ids of the list, which drops all privileges.
+    fn set_ids(&self, entry: Entry) -> Vec<ProgramStep> {
         let groups = || numbers([7, self.group(), self.group() + 1].map(u32::to_ne_bytes));
         let ids = |[real, effective, saved]: [u32; 3]| {
             args![i64::from(real), i64::from(effective), i64::from(saved)]
@@ -210,7 +210,7 @@ impl Scene {
         };
         let auid = self.auid().to_string();
         let length = i64::try_from(auid.len()).unwrap_or(0);
-        let call = |name, args| Step {
+        let call = |name, args| ProgramStep {
             name,
             args,
             saved: None,
@@ -231,7 +231,7 @@ impl Scene {
 
 /// The subject of a list's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About {
+pub(super) enum ListSubject {
     Calls,
     Operations,
 }
@@ -243,9 +243,9 @@ const RING: &str = "ring";
 const PROGRAMS: [(&str, Entry); 2] = [("wide", Entry::Syscall), ("narrow", Entry::Int80)];
 
 /// The last event of a run, by its own task.
-pub(crate) struct Last;
+pub(crate) struct LastEvent;
 
-impl Last {
+impl LastEvent {
     pub(crate) const RULE: &str =
         "-a always,exit -F arch=b64 -S exit -F uid=599999 -k last-of-all-lists";
     pub(crate) const KEY: &str = "last-of-all-lists";
@@ -253,7 +253,7 @@ impl Last {
     const PATH: &str = "/tmp/tollgate-lists/last";
 
     pub(crate) fn prepare() -> anyhow::Result<()> {
-        fs::create_dir_all(PLACES).context("cannot make a place for lists")?;
+        fs::create_dir_all(PLACES).context("cannot create the directory of lists")?;
         Program::new(Entry::Syscall)
             .write(Path::new(Self::PATH))
             .context("cannot write the last program")
@@ -278,7 +278,7 @@ pub(super) fn clear() -> anyhow::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(error).context("cannot remove the lists of another run");
         }
-        _ => fs::create_dir(PLACES).context("cannot make a place for lists")?,
+        _ => fs::create_dir(PLACES).context("cannot create the directory of lists")?,
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Vocabulary of random rules.
 
 /// Syscalls in rules. The workload makes all but some of the last.
-pub(super) const WIDE: [&str; 61] = [
+pub(super) const SYSCALLS_64: [&str; 61] = [
     "getpid",
     "open",
     "openat",
@@ -64,7 +64,7 @@ pub(super) const WIDE: [&str; 61] = [
     "faccessat",
     "listxattr",
 ];
-pub(super) const NARROW: [&str; 23] = [
+pub(super) const SYSCALLS_32: [&str; 23] = [
     "getpid",
     "open",
     "openat",

@@ -1,4 +1,4 @@
-//! Random rules and random events, for the tests that hold two readings of rules against each other.
+//! Random rules and events, for tests that compare two evaluators.
 
 use audit::event::{Inode, Task};
 use audit::ids::{Arch, Auid, Dev, Syscall};
@@ -15,7 +15,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-pub(crate) const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::I386];
+/// Both ABIs of an x86-64 kernel.
+pub const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::I386];
 
 const FIELDS: [Field; 43] = [
     Field::Pid,
@@ -74,10 +75,10 @@ const OPS: [Op; 8] = [
     Op::BitTest,
 ];
 
-/// Operations of `io_uring` that rules name, with and without a call that does the same.
+/// `io_uring` operations, with and without a matching syscall.
 const OPERATIONS: [u32; 7] = [0, 9, 18, 19, 28, 36, 46];
 
-/// Syscalls of every kind that the plan tells apart: perm classes, objects, no return, no name.
+/// Syscalls of each kind that the plan distinguishes: perm classes, objects, no return, no name.
 fn numbers() -> Vec<u32> {
     let b64: [&[u8]; 17] = [
         b"read",
@@ -142,7 +143,7 @@ fn path() -> impl Strategy<Value = &'static [u8]> {
     select(paths)
 }
 
-/// Any condition that the types allow, the sensible ones more often.
+/// Any condition that the types allow. Conditions that the kernel accepts are more frequent.
 fn field_test() -> impl Strategy<Value = FieldTest> {
     let text = || path().prop_map(|path| Value::Text(path.into()));
     let number = || small().prop_map(Value::Number);
@@ -151,10 +152,10 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
     let equality = || select(vec![Op::Equal, Op::NotEqual]);
     let users = select(vec![Field::Uid, Field::Auid, Field::Fsuid, Field::ObjUid]);
     let groups = select(vec![Field::Gid, Field::Egid, Field::ObjGid]);
-    let of_paths = select(vec![Field::Path, Field::Dir, Field::Exe]);
-    let of_calls = select(vec![Field::Success, Field::Exit, Field::Auid, Field::Perm]);
+    let path_fields = select(vec![Field::Path, Field::Dir, Field::Exe]);
+    let syscall_fields = select(vec![Field::Success, Field::Exit, Field::Auid, Field::Perm]);
     let families = small().prop_map(Value::Number);
-    let of_objects = select(vec![
+    let object_fields = select(vec![
         Field::FileType,
         Field::ObjUid,
         Field::Inode,
@@ -172,10 +173,10 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
     prop_oneof![
         4 => (field(), any_op(), number()),
         3 => (select(numeric), any_op(), limits),
-        4 => (of_paths, equality(), text()),
-        4 => (of_calls.clone(), equality(), number()),
-        2 => (of_calls, any_op(), number()),
-        3 => (of_objects, equality(), number()),
+        4 => (path_fields, equality(), text()),
+        4 => (syscall_fields.clone(), equality(), number()),
+        2 => (syscall_fields, any_op(), number()),
+        3 => (object_fields, equality(), number()),
         2 => (Just(Field::Arch), equality(), arch),
         1 => (Just(Field::SaddrFam), any_op(), families),
         2 => (users.clone(), equality(), users.prop_map(Value::Field)),
@@ -215,7 +216,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         6 => Just(List::IoUring),
     ];
     let action = select(vec![Action::Always, Action::Always, Action::Never]);
-    // The same field again, with another value, is where rules contradict themselves.
+    // Two conditions on one field may contradict each other.
     let twice = (field_test(), small()).prop_map(|(test, value)| {
         let again = FieldTest {
             value: Value::Number(value),
@@ -234,20 +235,21 @@ fn rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-pub(crate) fn rule_entries() -> impl Strategy<Value = Vec<RuleEntry>> {
+/// Rules of all lists, with line numbers.
+pub fn rule_entries() -> impl Strategy<Value = Vec<RuleEntry>> {
     vec(rule(), 0..10).prop_map(|rules| {
-        let rule_entries = |(line, rule)| RuleEntry {
+        let rule_entry = |(line, rule)| RuleEntry {
             rule,
             source: 0,
             line,
         };
-        (1..).zip(rules).map(rule_entries).collect()
+        (1..).zip(rules).map(rule_entry).collect()
     })
 }
 
-/// What an event is made of, owned.
+/// A random event.
 #[derive(Clone, Debug)]
-pub(crate) struct RandomEvent {
+pub struct RandomEvent {
     arch: Arch,
     syscall: Syscall,
     exit: Option<i64>,
@@ -260,7 +262,8 @@ pub(crate) struct RandomEvent {
 }
 
 impl RandomEvent {
-    pub(crate) fn event_facts(&self) -> EventFacts<'_> {
+    /// The event for the evaluators.
+    pub fn event_facts(&self) -> EventFacts<'_> {
         let [
             ppid,
             pid,
@@ -306,14 +309,14 @@ impl RandomEvent {
             personality,
             label: None,
             socket_family: self.socket_family,
-            mark: None,
+            task_state: None,
             objects: &self.objects,
         }
     }
 
-    /// The same done by an operation of `io_uring`: it always returns.
-    pub(crate) fn as_uring_op(&self, operation: &UringOp) -> EventFacts<'_> {
-        let SyscallId { arch, syscall } = operation.call();
+    /// The event of an `io_uring` operation, which always returns.
+    pub fn as_uring_op(&self, operation: &UringOp) -> EventFacts<'_> {
+        let SyscallId { arch, syscall } = operation.syscall_id();
         let names = !objects::objects(arch, syscall).is_empty();
         EventFacts {
             arch,
@@ -356,8 +359,8 @@ fn object() -> impl Strategy<Value = ObjectFacts<'static>> {
         })
 }
 
-/// Events that can happen: only calls that name objects have some, exits do not return.
-pub(crate) fn random_event() -> impl Strategy<Value = RandomEvent> {
+/// Possible events: only syscalls that name objects have objects, and `exit` does not return.
+pub fn random_event() -> impl Strategy<Value = RandomEvent> {
     let exits = vec![0, 1, 3, -1, -4, -13, -4095, -4096, 1 << 32, i64::MIN];
     let arg = select(vec![0, 1, 2, 3, 0o101, 1 << 32 | 2, u64::MAX]);
     let args = proptest::array::uniform4(arg);
@@ -393,8 +396,8 @@ pub(crate) fn random_event() -> impl Strategy<Value = RandomEvent> {
         )
 }
 
-/// What the task list decides about the task of an event, as if it had been made with the ids it has.
-pub(crate) fn task_state(rules: &[Rule], event_facts: &EventFacts<'_>) -> Option<TaskState> {
+/// The decision of the task list for a task that starts with the ids of the event.
+pub fn task_state(rules: &[Rule], event_facts: &EventFacts<'_>) -> Option<TaskState> {
     let (task, label) = (event_facts.task, None);
     let index = first_task_match(
         rules,
@@ -405,8 +408,8 @@ pub(crate) fn task_state(rules: &[Rule], event_facts: &EventFacts<'_>) -> Option
     Some(TaskState::of(rules.get(index?)?))
 }
 
-/// A plan covers the syscalls that have a name and those that a rule names by number.
-pub(crate) fn is_covered(rules: &[Rule], random_event: &RandomEvent) -> bool {
+/// Whether a plan covers the syscall of an event: it has a name, or a rule names its number.
+pub fn is_covered(rules: &[Rule], random_event: &RandomEvent) -> bool {
     let number = random_event.syscall.0;
     let named = |rule: &Rule| {
         rule.list == List::Exit && !rule.syscalls.is_all() && rule.syscalls.contains(number)

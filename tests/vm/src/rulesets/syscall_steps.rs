@@ -3,8 +3,8 @@
 use audit::rule::{Field, Rule, Value, perm};
 use bstr::ByteSlice as _;
 
-use super::scene::{END, ID};
-use crate::differential::steps::{CWD, Step, numbers, step};
+use super::fixtures::{END, ID};
+use crate::differential::steps::{CWD, ProgramStep, numbers, step};
 use crate::program::{Arg, args};
 
 pub(super) const O_WRONLY: i64 = 1;
@@ -47,7 +47,7 @@ fn text(path: &[u8]) -> Arg {
 
 /// The steps that make a syscall of this name, the last of them. A syscall whose result does not matter gets
 /// arguments without effect.
-pub(super) fn calls(name: &'static str, rule: &Rule, target: &Target) -> Vec<Step> {
+pub(super) fn calls(name: &'static str, rule: &Rule, target: &Target) -> Vec<ProgramStep> {
     let id = i64::from(ID);
     let open = if target.outcome == Outcome::Forbidden || writes_only(rule) {
         O_WRONLY
@@ -128,7 +128,7 @@ pub(super) fn calls(name: &'static str, rule: &Rule, target: &Target) -> Vec<Ste
 }
 
 /// A connection to the socket itself, with an address of the required length.
-fn connect(name: &'static str, rule: &Rule) -> Vec<Step> {
+fn connect(name: &'static str, rule: &Rule) -> Vec<ProgramStep> {
     let asked = rule.fields.iter().find_map(|test| match test.value {
         Value::Number(length) if test.field == Field::A2 => Some(length),
         _ => None,
@@ -161,8 +161,8 @@ fn writes_only(rule: &Rule) -> bool {
 }
 
 /// A step.
-pub(super) const fn named(name: &'static str, args: Vec<Arg>) -> Step {
-    Step {
+pub(super) const fn named(name: &'static str, args: Vec<Arg>) -> ProgramStep {
+    ProgramStep {
         name,
         args,
         saved: None,

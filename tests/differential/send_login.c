@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * say GID AUID: has the kernel's audit take messages as a login program sends them.
+ * send_login GID AUID: sends user messages to the kernel's audit, as a login program does.
  *
- * Becomes a task of that group, so that a rule of the task list may spare its children an audit context. A
- * child takes the login uid, if it is not 4294967295, and sends each line of standard input, a type and a
- * text. The kernel has them before this ends.
+ * Sets its group, so that a rule of the task list can apply to its child. The child sets its login uid, unless
+ * AUID is 4294967295, and sends each line of standard input: a message type and a text. The kernel has
+ * acknowledged all messages when this program exits.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -16,15 +16,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MOST 4096
+#define MAX_LINE 4096
 
 static int fail(const char *what)
 {
-	fprintf(stderr, "say: %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "send_login: %s: %s\n", what, strerror(errno));
 	return 1;
 }
 
-static int take_login_uid(const char *auid)
+static int set_login_uid(const char *auid)
 {
 	FILE *file;
 
@@ -41,7 +41,7 @@ static int send_message(int fd, int type, const char *text)
 {
 	static struct {
 		struct nlmsghdr header;
-		char text[MOST];
+		char text[MAX_LINE];
 	} message;
 	struct {
 		struct nlmsghdr header;
@@ -66,10 +66,10 @@ static int send_message(int fd, int type, const char *text)
 
 static int login(const char *auid)
 {
-	char line[MOST], *text;
+	char line[MAX_LINE], *text;
 	int fd, type;
 
-	if (take_login_uid(auid))
+	if (set_login_uid(auid))
 		return fail("loginuid");
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_AUDIT);
 	if (fd < 0)

@@ -1,0 +1,365 @@
+//! The rules that were last loaded from files without error, kept for a start at which the files have errors.
+//!
+//! One file in the state directory of the machine's daemon, replaced atomically after each successful start and
+//! reload. Rules have users and syscalls as numbers, so a removed user does not matter. The texts of tollgate.toml and
+//! auditd.conf are kept as well. A trial has no such directory: it neither uses nor changes the file.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, ensure};
+use audit::plan::rule_list::RuleList;
+use audit::rule::Severity;
+use bstr::BString;
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::config;
+use crate::control::protocol::AuditSettings;
+use crate::control::rule_json::RuleJson;
+use crate::control::rule_store::RuleStore;
+use crate::json_bytes::JsonBytes;
+use crate::messages::{SourceText, warn};
+
+/// The state directory of the machine's daemon.
+pub(crate) const DIRECTORY: &str = "/var/lib/tollgate";
+const FILE_NAME: &str = "last-good-rules";
+/// Rules without errors with which the daemon did not start.
+const FAILED_NAME: &str = "failed-rules";
+/// Longer files were not written by tollgate.
+const LIMIT_BYTES: u64 = 256 << 20;
+
+/// Rules and settings that were in force, as files had them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LastGood {
+    /// When they were loaded.
+    ///
+    /// # Units
+    /// Seconds since 1970.
+    pub(crate) loaded: u64,
+    /// The rule files.
+    files: Vec<JsonBytes>,
+    /// Settings of the rule files.
+    settings: AuditSettings,
+    /// `[on_loss] deny`.
+    deny: Vec<JsonBytes>,
+    /// In evaluation order.
+    rules: Vec<RuleJson>,
+    /// Text of tollgate.toml, if there was one.
+    tollgate_toml: Option<JsonBytes>,
+    /// Text of auditd.conf, if there was one.
+    auditd_conf: Option<JsonBytes>,
+}
+
+/// Rules that have no error, but with which the daemon could not start: it starts with the last good ones next time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct FailedRules {
+    /// Why the daemon did not start.
+    reason: String,
+    /// `[on_loss] deny`.
+    deny: Vec<JsonBytes>,
+    rules: Vec<RuleJson>,
+}
+
+/// The file of the last good rules, and the configuration files whose texts it has.
+#[derive(Clone, Debug)]
+pub(crate) struct LastGoodFile {
+    path: PathBuf,
+    tollgate_toml: Option<PathBuf>,
+    auditd_conf: Option<PathBuf>,
+}
+
+impl LastGoodFile {
+    /// The file in this state directory.
+    pub(crate) fn new(directory: &Path, tollgate_toml: Option<PathBuf>) -> Self {
+        Self {
+            path: directory.join(FILE_NAME),
+            tollgate_toml,
+            auditd_conf: None,
+        }
+    }
+
+    /// The same, with this auditd.conf.
+    pub(crate) fn with_auditd_conf(self, auditd_conf: Option<PathBuf>) -> Self {
+        Self {
+            auditd_conf,
+            ..self
+        }
+    }
+
+    /// The state directory, created with mode 0700 if it is missing. A confined daemon could not create it.
+    pub(crate) fn directory(&self) -> PathBuf {
+        let directory = self.path.parent().unwrap_or_else(|| Path::new("/"));
+        // A failure is reported when the rules are written.
+        let _made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory);
+        directory.to_owned()
+    }
+
+    /// Reads the last good rules. `None` if there are none, or if they cannot be used, which is reported.
+    pub(crate) fn read(&self) -> Option<LastGood> {
+        read(&self.path)
+    }
+
+    /// Remembers that the daemon could not start with the rules of the store, unless they are the last good ones: then
+    /// it is not because of them.
+    pub(crate) fn mark_failed(&self, store: &RuleStore, error: &anyhow::Error) {
+        let failed = FailedRules {
+            reason: format!("the daemon did not start with these rules: {error:#}"),
+            deny: keys(store.planner().denies()),
+            rules: store.listed().map(RuleJson::new).collect(),
+        };
+        let good = self.read();
+        if good.is_some_and(|good| good.rules != failed.rules || good.deny != failed.deny) {
+            write(&self.path.with_file_name(FAILED_NAME), &failed);
+        }
+    }
+
+    /// Why the daemon could not start with these rules before, if it could not.
+    pub(crate) fn failure(&self, rules: &RuleList, deny: &[BString]) -> Option<String> {
+        let failed: FailedRules = read(&self.path.with_file_name(FAILED_NAME))?;
+        let rules: Vec<RuleJson> = rules.listed().map(RuleJson::new).collect();
+        let is_same = failed.deny == keys(deny) && failed.rules == rules;
+        is_same.then_some(failed.reason)
+    }
+
+    /// Replaces the last good rules by those in force, which were loaded from `files`.
+    pub(crate) fn save(&self, files: &[PathBuf], store: &RuleStore) {
+        let text = |path: &Option<PathBuf>, read: fn(&Path) -> anyhow::Result<SourceText>| {
+            let file = read(path.as_deref()?).ok()?;
+            (file.count(Severity::Error) == 0).then(|| JsonBytes::new(&file.bytes))
+        };
+        let toml = |path: &Path| config::read_tollgate_toml(path).map(|read| read.file);
+        let conf = |path: &Path| config::read_auditd(path).map(|read| read.file);
+        let good = LastGood {
+            loaded: now(),
+            files: files
+                .iter()
+                .map(|path| JsonBytes::new(path.as_os_str().as_bytes()))
+                .collect(),
+            settings: store.stored_settings(),
+            deny: keys(store.planner().denies()),
+            rules: store.listed().map(RuleJson::new).collect(),
+            tollgate_toml: text(&self.tollgate_toml, toml),
+            auditd_conf: text(&self.auditd_conf, conf),
+        };
+        write(&self.path, &good);
+        // A failure of other rules no longer matters.
+        let _removed = remove_file(&self.path.with_file_name(FAILED_NAME));
+    }
+}
+
+fn keys(deny: &[BString]) -> Vec<JsonBytes> {
+    deny.iter().map(|key| JsonBytes::new(key)).collect()
+}
+
+/// Reads a file of the state directory. `None` if it is missing or cannot be used, which is reported.
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    try_read(path).unwrap_or_else(|error| {
+        warn(&format!("the last good rules are not used: {error:#}"));
+        None
+    })
+}
+
+fn try_read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
+    let shown = path.display();
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot open `{shown}`")),
+    };
+    let about = file
+        .metadata()
+        .with_context(|| format!("cannot inspect `{shown}`"))?;
+    ensure!(
+        about.is_file()
+            && about.uid() == geteuid().as_raw()
+            && about.nlink() == 1
+            && about.mode() & 0o022 == 0,
+        "`{shown}` is not a regular file without hard links that only root can write: it was not written by tollgate; remove it"
+    );
+    let mut text = Vec::new();
+    file.take(LIMIT_BYTES)
+        .read_to_end(&mut text)
+        .with_context(|| format!("cannot read `{shown}`"))?;
+    serde_json::from_slice(&text)
+        .map(Some)
+        .with_context(|| format!("`{shown}` was written by another version of tollgate"))
+}
+
+/// Replaces a file of the state directory. A failure is reported: auditing goes on, but the next start cannot fall back
+/// to these rules.
+fn write(path: &Path, content: &impl Serialize) {
+    let new = path.with_extension("new");
+    let written = serde_json::to_vec(content)
+        .map_err(std::io::Error::from)
+        .and_then(|text| {
+            remove_file(&new)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, path)
+        });
+    if let Err(error) = written {
+        // The write error is the one to report.
+        let _removed = remove_file(&new);
+        warn(&format!(
+            "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}",
+            path.display()
+        ));
+    }
+}
+
+impl LastGood {
+    /// Number of rules.
+    pub(crate) const fn rule_count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// The rules.
+    ///
+    /// # Errors
+    /// A rule is not one that this version accepts.
+    pub(crate) fn rule_list(&self, source: usize) -> anyhow::Result<RuleList> {
+        let mut rules = RuleList::default();
+        for (number, form) in (1..).zip(&self.rules) {
+            let rule = form.rule().map_err(anyhow::Error::msg)?;
+            rules.push(source, number, rule);
+        }
+        Ok(rules)
+    }
+
+    /// Settings to start with. `-e 2` is not applied: it would lock out the corrected rules.
+    pub(crate) fn settings(&self) -> AuditSettings {
+        AuditSettings {
+            enabled: self.settings.enabled.min(1),
+            pid: std::process::id(),
+            ..self.settings.clone()
+        }
+    }
+
+    /// Whether `-e 2` was in the rule files.
+    pub(crate) const fn locks(&self) -> bool {
+        self.settings.enabled > 1
+    }
+
+    /// `[on_loss] deny`.
+    pub(crate) fn deny(&self) -> Vec<BString> {
+        self.deny.iter().filter_map(JsonBytes::bytes).collect()
+    }
+
+    /// Text of tollgate.toml.
+    pub(crate) fn tollgate_toml(&self) -> Option<BString> {
+        self.tollgate_toml.as_ref()?.bytes()
+    }
+
+    /// Text of auditd.conf.
+    pub(crate) fn auditd_conf(&self) -> Option<BString> {
+        self.auditd_conf.as_ref()?.bytes()
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// Removes a file. A missing file is not an error.
+fn remove_file(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn good() -> LastGood {
+        LastGood {
+            loaded: 1_700_000_000,
+            files: vec![JsonBytes::new(b"/a.rules")],
+            settings: AuditSettings {
+                enabled: 2,
+                failure: 2,
+                ..AuditSettings::default()
+            },
+            deny: vec![JsonBytes::new(b"key")],
+            tollgate_toml: Some(JsonBytes::new(b"delay_ms = 20\n")),
+            ..LastGood::default()
+        }
+    }
+
+    #[test]
+    fn file_is_replaced_and_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("state");
+        let file = LastGoodFile::new(&state, None);
+        assert_eq!(file.read(), None);
+        assert_eq!(file.directory(), state);
+        write(&file.path, &LastGood::default());
+        write(&file.path, &good());
+        let read = file.read().unwrap();
+        assert_eq!(read, good());
+        assert_eq!(read.tollgate_toml().unwrap(), "delay_ms = 20\n");
+        assert_eq!((read.auditd_conf(), read.rule_count()), (None, 0));
+        assert_eq!(read.deny(), ["key"]);
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&state.join(FILE_NAME)), 0o600);
+        assert_eq!(mode(&state), 0o700);
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
+    }
+
+    /// The corrected rules must be loadable.
+    #[test]
+    fn lock_is_not_applied() {
+        let good = good();
+        assert!(good.locks());
+        let settings = good.settings();
+        assert_eq!((settings.enabled, settings.failure), (1, 2));
+        assert_eq!(settings.pid, std::process::id());
+    }
+
+    #[test]
+    fn untrusted_files_are_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LastGoodFile::new(directory.path(), None);
+        let path = directory.path().join(FILE_NAME);
+        write(&file.path, &good());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(file.read(), None);
+        write(&file.path, &good());
+        fs::hard_link(&path, directory.path().join("other")).unwrap();
+        assert_eq!(file.read(), None);
+        fs::write(&path, "{").unwrap();
+        assert_eq!(file.read(), None);
+        fs::remove_file(&path).unwrap();
+        symlink(directory.path().join("other"), &path).unwrap();
+        assert_eq!(file.read(), None);
+        // A failure to write is no failure of the daemon.
+        let missing = LastGoodFile::new(&directory.path().join("missing"), None);
+        write(&missing.path, &good());
+        assert_eq!(missing.read(), None);
+    }
+}
