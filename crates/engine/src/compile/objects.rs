@@ -15,7 +15,10 @@ pub(crate) fn wire_shapes(
     let mut shapes = [WireShape::default(); abi::OBJECTS];
     let exec = syscall_id.is_exec();
     let needs_name = kernel.stat_by_descriptor
-        && matches!(syscall_id.name(), Some("newfstatat" | "fstatat64" | "statx"));
+        && matches!(
+            syscall_id.name(),
+            Some("newfstatat" | "fstatat64" | "statx")
+        );
     for (shape, object) in shapes.iter_mut().zip(objects) {
         let (lookup, dir, arg) = match object.place {
             ObjectRef::Path(arg) if exec => (abi::LOOKUP_EXEC, 0, arg),

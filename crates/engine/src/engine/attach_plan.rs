@@ -14,10 +14,7 @@ use crate::stats;
 impl<'s> Engine<'s> {
     /// Ids of the programs, loaded by this daemon or a previous one. Makes a system call for each.
     pub fn program_ids(&self) -> impl Iterator<Item = u32> {
-        let loaded = self
-            .objects
-            .programs()
-            .filter_map(|program| stats::program_id(program));
+        let loaded = self.objects.programs().filter_map(stats::program_id);
         let copies = self.links.values().filter_map(|link| link.copy.as_ref());
         let copies = copies.filter_map(|copy| stats::program_id(&copy.program));
         let inherited = self.inherited.iter().filter_map(InheritedProgram::id);

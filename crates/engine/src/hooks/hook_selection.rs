@@ -44,7 +44,7 @@ pub(crate) struct HookSelection {
     pub(crate) raw_exit: bool,
     /// Syscalls whose exits are seen at the raw tracepoint although others have hooks of their own: too many for
     /// that were added while programs ran.
-    raw_exits: SyscallSet,
+    raw_exits: SyscallSet<8>,
     /// Files that an open finds and is refused are seen: some rule may match them without a watch.
     pub(crate) refused_opens: bool,
     engine: EngineKind,

@@ -5,12 +5,19 @@ use audit::plan::SyscallId;
 
 use crate::abi;
 
-/// One bit for each syscall: `tlg_raw_enter` and `tlg_raw_exit` of `bpf/lib/plan.bpf.h`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SyscallSet(pub(crate) [[u64; 16]; abi::ABIS]);
+/// One bit for each syscall, in this many words for each ABI. With 16 words: `tlg_raw_enter` and `tlg_raw_exit` of
+/// `bpf/lib/plan.bpf.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SyscallSet<const WORDS: usize = 16>(pub(crate) [[u64; WORDS]; abi::ABIS]);
 
-impl SyscallSet {
-    /// Adds a syscall. Numbers that no kernel has are left out.
+impl<const WORDS: usize> Default for SyscallSet<WORDS> {
+    fn default() -> Self {
+        Self([[0; WORDS]; abi::ABIS])
+    }
+}
+
+impl<const WORDS: usize> SyscallSet<WORDS> {
+    /// Adds a syscall. Numbers beyond the last word, which no kernel has, are left out.
     pub(crate) fn insert(&mut self, syscall: SyscallId) {
         let (abi, word, bit) = position(syscall);
         if let Some(bits) = self.0.get_mut(abi).and_then(|words| words.get_mut(word)) {

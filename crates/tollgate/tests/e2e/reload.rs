@@ -186,7 +186,7 @@ pub(crate) fn reload_applies_settings_in_rule_files() {
     let late = "-a always,exit -F arch=b64 -S mkdir -F exit=0 -k late\n";
     let rules = format!("{}{late}", rule("second"));
     for (settings, why) in [
-        ("[on_loss]\ndeny = [\"late\"]\n", "cannot deny"),
+        ("[on_loss]\ndeny = [\"late\"]\n", "cannot be denied"),
         (
             "partial = true\n[on_loss]\ndeny = [\"late\"]\n",
             "need the engine fentry",
