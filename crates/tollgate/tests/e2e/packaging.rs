@@ -266,7 +266,10 @@ pub(crate) fn shells_complete_the_commands() {
     assert_eq!(complete(&["tollgate", "sta"]), ["status"]);
     let mut options = complete(&["tollgate", "status", "--"]);
     options.sort_unstable();
-    assert_eq!(options, ["--control", "--help", "--json", "--watch"]);
+    assert_eq!(
+        options,
+        ["--control", "--help", "--json", "--pins", "--watch"]
+    );
     let shells = complete(&["tollgate", "completions", ""]);
     assert!(shells.ends_with(&["bash", "elvish", "fish", "powershell", "zsh"].map(str::to_owned)));
 
