@@ -74,7 +74,7 @@ fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result
     let path = reload::program("handover", ROUNDS)?;
     let start = |round: usize| {
         let rules = LISTS.get(round / 2 % 2).copied().unwrap_or_default();
-        Daemon::start_pinned("handover", daemon.engine(), rules, PINS)
+        Daemon::start_pinned("restarted", daemon.engine(), rules, PINS)
     };
     let mut running = start(0)?;
     let done = AtomicBool::new(false);

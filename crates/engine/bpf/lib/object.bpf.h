@@ -8,6 +8,7 @@
 #define TOLLGATE_LIB_OBJECT_BPF_H
 
 #include "wire.h"
+#include "lib/errno.bpf.h"
 #include "lib/fs_filter.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
@@ -197,8 +198,9 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			       (lookup == WIRE_LOOKUP_OPENED || lookup == WIRE_LOOKUP_OPENED_AT);
 
 		first = read_name(s, to, name);
-		if (lookup == WIRE_LOOKUP_AT_NAMED && to->flags & WIRE_OBJECT_NAMED &&
-		    !to->name_len)
+		/* getname() refuses an empty name, unless with AT_EMPTY_PATH. */
+		if (to->flags & WIRE_OBJECT_NAMED && !to->name_len &&
+		    (lookup == WIRE_LOOKUP_AT_NAMED || event->exit == (__u64)-ENOENT))
 			return 0;
 		if (opened)
 			file = task_file(task, event->exit);
