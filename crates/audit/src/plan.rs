@@ -70,6 +70,12 @@ impl SyscallId {
         matches!(self.name(), Some("execve" | "execveat"))
     }
 
+    /// Whether the syscall makes a task.
+    #[must_use]
+    pub fn forks(self) -> bool {
+        matches!(self.name(), Some("fork" | "vfork" | "clone" | "clone3"))
+    }
+
     /// Whether the syscall can return.
     #[must_use]
     pub fn returns(self) -> bool {

@@ -49,7 +49,7 @@ _Static_assert(WIRE_PLAN_ENTRIES == WIRE_URING_FIRST + WIRE_URING_OPS, "operatio
 /* Reasons for losing a whole event that a rule records. Index into wire_counts.lost. */
 enum wire_lost {
 	WIRE_LOST_RING_FULL,
-	WIRE_LOST_SCRATCH,
+	WIRE_LOST_NO_SLOT, /* no memory for the state of the syscall */
 	WIRE_LOST_TAIL_CALL, /* a stub's tail call failed */
 	WIRE_LOST_DENIED, /* ring full; the syscall was denied, or failed with EPERM */
 	WIRE_LOST_MAX,
@@ -60,9 +60,9 @@ enum wire_trunc {
 	WIRE_TRUNC_NAME, /* a name in user memory could not be read */
 	WIRE_TRUNC_ARGV, /* argv was longer than WIRE_ARGV_BYTES, or could not be read */
 	WIRE_TRUNC_PATH, /* a path was longer than WIRE_NAME_BYTES */
-	WIRE_TRUNC_ENTER_STATE, /* the state saved at entry was evicted before the exit */
+	WIRE_TRUNC_ENTER_STATE, /* there was no memory to save state at entry */
 	WIRE_TRUNC_WATCHES, /* an object matched more watches, or has a longer path, than is compared */
-	WIRE_TRUNC_SYSCALL_STATE, /* no room for the state that hooks inside the kernel record */
+	WIRE_TRUNC_SYSCALL_STATE, /* more state than a slot takes, or no slot */
 	WIRE_TRUNC_TASK_MARK, /* the verdict of the task list could not be stored with the task */
 	WIRE_TRUNC_AVC, /* an LSM record has no SYSCALL record */
 	WIRE_TRUNC_MAX,

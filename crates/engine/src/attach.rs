@@ -14,6 +14,8 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::ptr;
 
+use audit::ids::{Arch, Syscall};
+use audit::table;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::error::EngineError;
@@ -124,7 +126,8 @@ pub(crate) fn attach(
             attach_perf_event(program, event)
         }
         AttachTarget::Function(function, side) => {
-            stub_copy::attach(program, function, side).map(|copy| AttachedLink {
+            let cookie = function_cookie(hook);
+            stub_copy::attach(program, function, side, cookie).map(|copy| AttachedLink {
                 link: copy.link,
                 event: None,
                 copy: Some(StubCopy {
@@ -139,6 +142,23 @@ pub(crate) fn attach(
         hook: hook.to_string(),
         source: source.into(),
     })
+}
+
+/// Attach cookie of a syscall in which a debugger can stop the task and replace its registers, else 0; the format
+/// is that of `fn_exit` in `bpf/hooks/stub.bpf.h`.
+fn function_cookie(hook: Hook) -> u64 {
+    let (Hook::FunctionExit(syscall) | Hook::FunctionEnter(syscall)) = hook else {
+        return 0;
+    };
+    if !syscall.is_exec() && !syscall.forks() {
+        return 0;
+    }
+    let name = syscall.name().unwrap_or_default().as_bytes();
+    let number = |arch| {
+        let Syscall(number) = table::syscall_number(arch, name)?;
+        Some(u64::from(number) + 1)
+    };
+    number(Arch::X86_64).unwrap_or_default() | number(Arch::I386).unwrap_or_default() << 16
 }
 
 /// Attaches a program to a raw tracepoint; without a name, to the target it was loaded for.

@@ -197,7 +197,7 @@ impl CompiledPlan {
         if selection.saves_enter_state(syscall_id) {
             facts |= abi::FACT_ENTER_STATE;
         }
-        if matches!(name, "fork" | "vfork" | "clone" | "clone3") {
+        if syscall_id.forks() {
             facts |= abi::FACT_FORKS;
         }
         if syscall_id.is_exec() {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use audit::ids::Serial;
 use audit::plan::Plan;
 use libbpf_rs::{MapCore as _, num_possible_cpus};
+use nix::unistd::{SysconfVar, sysconf};
 
 use crate::abi::{LOST, WireCounts};
 use crate::attach::async_detach::AsyncDetach;
@@ -35,12 +36,13 @@ use crate::error::EngineError;
 use crate::handover::inherited_programs::InheritedProgram;
 use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
+use crate::hooks::hook::Hook;
 use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program::Program;
 use crate::load::btrfs_types;
 use crate::load::globals::Globals;
-use crate::load::maps::{self, HookCoverage, MapCapacity, WatchKeys};
+use crate::load::maps::{self, HookCoverage, MapCapacity, Slots, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
 use crate::options::EngineOptions;
 use crate::preemption::PreemptionFacts;
@@ -93,6 +95,13 @@ pub struct Engine<'s> {
     allow_loss: bool,
 }
 
+/// Memory of this machine; 0 if unknown.
+fn memory_bytes() -> u64 {
+    let value = |variable| sysconf(variable).ok().flatten().unwrap_or_default();
+    let bytes = value(SysconfVar::_PHYS_PAGES).saturating_mul(value(SysconfVar::PAGE_SIZE));
+    u64::try_from(bytes).unwrap_or_default()
+}
+
 impl fmt::Debug for Engine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
@@ -132,13 +141,15 @@ impl<'s> Engine<'s> {
             EngineKind::Tracepoint => HookCoverage::SyscallsOnly,
         };
 
+        let state_slots = Slots::for_memory(memory_bytes());
+
         let mut programs = attach_points.programs(|_attach_point| false);
         programs.extend([Program::DaemonRegister, Program::InodeIdentity]);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
         let objects = Objects::load(slots, kind, programs, |open| {
-            maps::set_sizes(open, capacity, coverage, cpus, options)?;
+            maps::set_sizes(open, capacity, coverage, cpus, options, state_slots)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = hash.seed;
                 rodata.tlg_multiplier = hash.multiplier;
@@ -149,6 +160,10 @@ impl<'s> Engine<'s> {
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
                 rodata.tlg_hooked = (coverage == HookCoverage::InternalHooks).into();
                 rodata.tlg_context = options.context.into();
+                if coverage == HookCoverage::InternalHooks {
+                    rodata.tlg_slots = state_slots.all;
+                    rodata.tlg_slots_per_user = state_slots.per_user;
+                }
             }
             Ok(())
         })?;
@@ -287,6 +302,9 @@ impl<'s> Engine<'s> {
         let epoch = self.epoch.next();
         self.pin_plan(epoch, &watches, text)?;
         self.clear_half(epoch)?;
+        if !self.is_attached(Hook::SlotsExit, &finder)? {
+            self.globals.reset_slots();
+        }
         self.write(epoch, &compiled, &watches)?;
 
         // Until the switch, the fast paths must skip only what neither plan needs.

@@ -185,6 +185,7 @@ impl<'s> Objects<'s> {
             Program::SysExitFn0 => ("tlg_tail_exit0", &maps.tlg_tail_exit0),
             Program::NoreturnFn => ("tlg_tail_noret", &maps.tlg_tail_noret),
             Program::NoreturnFn0 => ("tlg_tail_noret0", &maps.tlg_tail_noret0),
+            Program::UringEnter => ("tlg_tail_uring_enter", &maps.tlg_tail_uring_enter),
             Program::UringExit => ("tlg_tail_uring", &maps.tlg_tail_uring),
             _ => return None,
         })

@@ -72,8 +72,8 @@ pub struct ProgramRuns {
 pub enum LossReason {
     /// The reader was too slow and the ring was full.
     RingFull,
-    /// The CPU has no scratch memory.
-    Scratch,
+    /// There was no memory for the state of the syscall: its user has too many in progress.
+    NoSlot,
     /// The tail call of a stub failed.
     TailCall,
     /// The ring was full, and the syscall was denied, or failed with EPERM.
@@ -86,7 +86,7 @@ impl LossReason {
     /// All reasons, in index order.
     pub const ALL: [Self; LOST + 1] = [
         Self::RingFull,
-        Self::Scratch,
+        Self::NoSlot,
         Self::TailCall,
         Self::Denied,
         Self::Skipped,
@@ -97,7 +97,7 @@ impl LossReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RingFull => "ring full",
-            Self::Scratch => "no area to build events in",
+            Self::NoSlot => "no state slot",
             Self::TailCall => "stub without its program",
             Self::Denied => "denied while the ring was full",
             Self::Skipped => "program skipped by the kernel",
@@ -114,11 +114,11 @@ pub enum Truncation {
     Argv,
     /// A path was too long.
     Path,
-    /// The state saved at syscall entry was evicted before the exit.
+    /// There was no memory to save the state of the syscall at its entry.
     EnterState,
     /// An object matched more watches, or has more path components, than are compared.
     Watches,
-    /// No room for the state that internal hooks record; names come from user memory.
+    /// More state than a slot takes, or no slot: the event has not all objects.
     SyscallState,
     /// The verdict of the task list could not be stored with the task; its syscalls are evaluated one by one.
     TaskMark,
@@ -146,7 +146,7 @@ impl Truncation {
             Self::Name => "name not readable",
             Self::Argv => "arguments truncated",
             Self::Path => "path truncated",
-            Self::EnterState => "entry forgotten",
+            Self::EnterState => "entry not saved",
             Self::Watches => "too deep for watches",
             Self::SyscallState => "too much for the hooks inside the kernel",
             Self::TaskMark => "new task not marked",

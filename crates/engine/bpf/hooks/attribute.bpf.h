@@ -21,6 +21,7 @@
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/state_paths.bpf.h"
+#include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/watch.bpf.h"
@@ -153,7 +154,7 @@ static __always_inline int attr_object(enum wire_attribute attribute, const stru
 	if (key == WIRE_NO_SYSCALL || syscall->attribute != attribute)
 		return 0;
 	is_op = key >= WIRE_URING_FIRST;
-	state = state_find(task->pid, key, &syscall);
+	state = state_find(task, key, &syscall);
 	if (state && (!is_op || state->items))
 		return 0;
 	s = scratch();

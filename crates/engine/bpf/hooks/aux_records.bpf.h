@@ -13,6 +13,7 @@
 #include "lib/label.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/ring.bpf.h"
+#include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
 
@@ -40,7 +41,7 @@ static __always_inline struct syscall_state *aux_state(struct task_struct *task)
 
 	if (key == WIRE_NO_SYSCALL || !(syscall->facts & WIRE_FACT_AUX))
 		return NULL;
-	state = state_find(task->pid, key, &syscall);
+	state = state_find(task, key, &syscall);
 	if (state || (syscall->facts & WIRE_FACT_HOOKED && syscall->facts & WIRE_FACT_WATCH_ONLY))
 		return state;
 	return state_claim(task, key, syscall);

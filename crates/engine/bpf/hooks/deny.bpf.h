@@ -8,7 +8,8 @@
  * no room outside the reserve, the result is EPERM. The reserve is an eighth of the ring and takes
  * the events of permitted syscalls that have not ended yet.
  *
- * While the ring has room, a program only checks its fill level.
+ * A syscall that has no slot for its state cannot be recorded either. An open takes its slot here,
+ * because its own hooks run when the file is open.
  */
 #ifndef TOLLGATE_HOOKS_DENY_BPF_H
 #define TOLLGATE_HOOKS_DENY_BPF_H
@@ -23,6 +24,7 @@
 #include "lib/plan.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
+#include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/watch.bpf.h"
@@ -77,21 +79,39 @@ static __always_inline int deny_by_state(int before)
 	struct syscall_state *state;
 	__u32 key;
 
-	if (before || has_room())
+	if (before)
 		return before;
 	task = current();
 	key = deniable_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
+	if (state_is_missing(task, key))
+		return -EPERM;
+	if (has_room())
+		return 0;
 	s = scratch();
 	if (!s)
 		return 0;
-	state = state_find(task->pid, key, &syscall);
+	state = state_find(task, key, &syscall);
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (state)
 		state_load_hits(s, state);
 	return deny_verdict(s, syscall, key);
+}
+
+/* Takes a slot for an open if it has none. */
+static __always_inline int reserve_slot(struct task_struct *task, __u32 key,
+					struct wire_syscall *syscall)
+{
+	struct syscall_state *state = state_find(task, key, &syscall);
+
+	if (state)
+		return 1;
+	state = state_claim(task, key, syscall);
+	if (state)
+		state->reserved = 1;
+	return !!state;
 }
 
 /*
@@ -109,6 +129,10 @@ static __always_inline int deny_open_at(const struct dentry *dentry, const struc
 
 	if (key == WIRE_NO_SYSCALL || syscall->facts & WIRE_FACT_EXEC ||
 	    (last && key >= WIRE_URING_FIRST))
+		return 0;
+	if (!reserve_slot(task, key, syscall))
+		return -EPERM;
+	if (has_room())
 		return 0;
 	s = scratch();
 	if (!s)
@@ -137,7 +161,7 @@ int deny_open(__u64 *ctx)
 {
 	const struct file *file = (struct file *)ctx[0];
 
-	if ((int)ctx[1] || has_room())
+	if ((int)ctx[1])
 		return ctx[1];
 	return deny_open_at(FOLLOW(file, file, f_path.dentry), FOLLOW(file, file, f_path.mnt), 0,
 			    file->f_flags);
@@ -153,7 +177,7 @@ int deny_path_mknod(__u64 *ctx)
 	const struct path *dir = (struct path *)ctx[0];
 	const struct dentry *dentry = (struct dentry *)ctx[1];
 
-	if ((int)ctx[4] || has_room())
+	if ((int)ctx[4])
 		return ctx[4];
 	return deny_open_at(FOLLOW(path, dir, dentry), FOLLOW(path, dir, mnt),
 			    (__u64)&dentry->d_name, 0);

@@ -9,7 +9,9 @@
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/noreturn.bpf.h"
+#include "lib/state_slots.bpf.h"
 #include "lib/task.bpf.h"
+#include "lib/task_state.bpf.h"
 
 /*
  * raw_tp sched_prepare_exec(task, bprm), v6.10: the new program is found, the registers are still
@@ -33,19 +35,18 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u64 bprm = ctx->args[2];
 	struct task_struct *task = current();
-	__u32 thread = ctx->args[1];
-	struct wire_enter_state *entry = bpf_map_lookup_elem(&tlg_enter_state, &thread);
-	__u32 nr = entry ? entry->nr : task_regs(task)->orig_ax;
-	__u32 abi = entry ? entry->abi : task_abi(task);
+	struct task_state *of = task_state(task);
+	__u32 entered = of && of->entered;
+	__u32 nr = entered ? of->enter.nr : task_regs(task)->orig_ax;
+	__u32 abi = entered ? of->enter.abi : task_abi(task);
 	__u32 flags = WIRE_EVENT_RETURNED | WIRE_EVENT_STARTED;
 
 	if (LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp))
 		flags |= WIRE_EVENT_SCRIPT;
-	syscall_end(task, abi, nr, 0, flags, thread);
-	/*
-	 * Delete it also if no rule names this exec: the next one may end before it saves its own.
-	 */
-	bpf_map_delete_elem(&tlg_enter_state, &thread);
+	syscall_end(task, abi, nr, 0, flags);
+	/* Also if no rule names this exec: the next one may end before it saves its own. */
+	if (of)
+		of->entered = 0;
 	return 0;
 }
 
@@ -62,7 +63,23 @@ int task_exit(struct bpf_raw_tracepoint_args *ctx)
 	__u32 abi = task_abi(task);
 
 	if (never_returns(abi, nr))
-		syscall_end(task, abi, nr, 0, 0, task->pid);
+		syscall_end(task, abi, nr, 0, 0);
+	return 0;
+}
+
+/*
+ * raw_tp sched_process_exit(task), v3.4: gives back the slots of a task that ends inside a syscall,
+ * or whose syscall ended while its hook was replaced. Attached before the hooks that take slots.
+ */
+SEC("raw_tp/sched_process_exit")
+int slots_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_state *of = task_state(current());
+
+	if (!of)
+		return 0;
+	slot_end(of, SLOT_SYSCALL);
+	slot_end(of, SLOT_URING_OP);
 	return 0;
 }
 

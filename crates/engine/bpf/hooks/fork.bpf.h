@@ -37,7 +37,7 @@ int task_fork(__u64 *ctx)
 		return 0;
 	s = scratch();
 	if (!s) {
-		count_lost(WIRE_LOST_SCRATCH);
+		count_lost(WIRE_LOST_NO_SLOT);
 		return 0;
 	}
 	s->event.pid = parent->tgid;

@@ -13,6 +13,7 @@
 #include "lib/load.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/state_paths.bpf.h"
+#include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/watch.bpf.h"
@@ -32,7 +33,7 @@ static __always_inline int start_names(const struct filename *first, const struc
 
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
-	state = state_find(task->pid, key, &syscall);
+	state = state_find(task, key, &syscall);
 	if (!state || key < WIRE_URING_FIRST)
 		state = state_claim(task, key, syscall);
 	if (!state)

@@ -15,6 +15,7 @@
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/state_paths.bpf.h"
+#include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/watch.bpf.h"
@@ -107,8 +108,8 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	}
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return 0;
-	state = state_find(task->pid, key, &syscall);
-	if (!state ||
+	state = state_find(task, key, &syscall);
+	if (!state || state->reserved ||
 	    !(syscall->facts & WIRE_FACT_EXEC || state->refused || key >= WIRE_URING_FIRST))
 		state = state_claim(task, key, syscall);
 	if (!state)
@@ -150,7 +151,7 @@ int open_filp(__u64 *ctx)
 	open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], flags,
 		  (struct file *)ctx[3]);
 	if (syscall->aux_source == WIRE_AUX_SOURCE_OPENAT2) {
-		struct syscall_state *state = state_find(task->pid, key, &syscall);
+		struct syscall_state *state = state_find(task, key, &syscall);
 
 		if (state) {
 			state->open_mode = ((struct open_flags *)ctx[2])->mode;
@@ -173,7 +174,7 @@ int open_execat(__u64 *ctx)
 
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
-	state_find(task->pid, key,
+	state_find(task, key,
 		   &syscall); /* an interpreter is matched by the plan of its program */
 	return open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], 0,
 			 (struct file *)ctx[3]);
@@ -201,7 +202,7 @@ int open_may_open(__u64 *ctx)
 	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
-	state = state_find(task->pid, key, &syscall);
+	state = state_find(task, key, &syscall);
 	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
 		state = state_claim(task, key, syscall);
 	s = scratch();

@@ -20,6 +20,7 @@ static __always_inline int save_sockaddr(__u32 len, __u64 address)
 	state = state_find_or_claim(task, key, &syscall);
 	if (!state)
 		return 0;
+	barrier_var(len); /* the verifier forgets the bounds of a spilled register */
 	if (len > SOCKADDR_BYTES)
 		len = SOCKADDR_BYTES;
 	if (bpf_probe_read_kernel(state->address, len, (void *)address))

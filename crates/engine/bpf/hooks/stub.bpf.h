@@ -17,6 +17,7 @@
 #include "lib/event.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/ring.bpf.h"
+#include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
 
 #define O_ACCMODE 3 /* none of these bits: opened for reading */
@@ -93,15 +94,29 @@ int stub_noreturn0(__u64 *ctx)
 SEC("fentry/__x64_sys_close")
 int sys_enter_fn(__u64 *ctx)
 {
-	save_enter_state(current());
+	struct task_struct *task = current();
+
+	if (tlg_hooked)
+		state_drop(task, SLOT_SYSCALL);
+	save_enter_state(task);
 	return 0;
 }
 
-static __always_inline int fn_exit(__s64 ret, __u32 flags)
+/*
+ * A debugger that stops a task inside clone, fork, vfork or execve can replace its orig_ax. The
+ * cookie of these attachments has the numbers of the function: 1 + that of x86_64 in the low 16
+ * bits, 1 + that of i386 above; v5.19.
+ */
+static __always_inline int fn_exit(void *ctx, __s64 ret, __u32 flags)
 {
 	struct task_struct *task = current();
+	__u32 numbers = bpf_get_attach_cookie(ctx);
+	__u32 nr = task_regs(task)->orig_ax;
+	__u32 abi = task_abi(task);
 
-	syscall_end(task, task_abi(task), task_regs(task)->orig_ax, ret, flags, task->pid);
+	if (numbers)
+		nr = (abi == WIRE_B64 ? numbers & 0xffff : numbers >> 16) - 1;
+	syscall_end(task, abi, nr, ret, flags);
 	return 0;
 }
 
@@ -111,25 +126,25 @@ static __always_inline int fn_exit(__s64 ret, __u32 flags)
 SEC("fexit/__x64_sys_close")
 int sys_exit_fn(__u64 *ctx)
 {
-	return fn_exit(ctx[1], WIRE_EVENT_RETURNED);
+	return fn_exit(ctx, ctx[1], WIRE_EVENT_RETURNED);
 }
 
 SEC("fexit/__do_sys_getpid")
 int sys_exit_fn0(__u64 *ctx)
 {
-	return fn_exit(ctx[1], WIRE_EVENT_RETURNED);
+	return fn_exit(ctx, ctx[1], WIRE_EVENT_RETURNED);
 }
 
 SEC("fentry/__x64_sys_close")
 int noreturn_fn(__u64 *ctx)
 {
-	return fn_exit(0, 0);
+	return fn_exit(ctx, 0, 0);
 }
 
 SEC("fentry/__do_sys_getpid")
 int noreturn_fn0(__u64 *ctx)
 {
-	return fn_exit(0, 0);
+	return fn_exit(ctx, 0, 0);
 }
 
 #endif /* TOLLGATE_HOOKS_STUB_BPF_H */

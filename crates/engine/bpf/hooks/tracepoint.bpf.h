@@ -21,7 +21,7 @@ int sys_exit_tp(struct trace_event_raw_sys_exit *ctx)
 {
 	struct task_struct *task = current();
 
-	syscall_end(task, WIRE_B64, ctx->id, ctx->ret, WIRE_EVENT_RETURNED, task->pid);
+	syscall_end(task, WIRE_B64, ctx->id, ctx->ret, WIRE_EVENT_RETURNED);
 	return 0;
 }
 
@@ -42,7 +42,7 @@ int sys_enter_noret(struct trace_event_raw_sys_enter *ctx)
 {
 	struct task_struct *task = current();
 
-	syscall_end(task, WIRE_B64, ctx->id, 0, 0, task->pid);
+	syscall_end(task, WIRE_B64, ctx->id, 0, 0);
 	return 0;
 }
 
@@ -59,7 +59,7 @@ int sys_exit_raw(struct bpf_raw_tracepoint_args *ctx)
 	__u32 abi = task_abi(task);
 
 	if (raw_selects(tlg_raw_exit, abi, nr))
-		syscall_end(task, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED, task->pid);
+		syscall_end(task, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED);
 	return 0;
 }
 
@@ -79,7 +79,7 @@ int sys_enter_raw(struct bpf_raw_tracepoint_args *ctx)
 	if (!raw_selects(tlg_raw_enter, abi, nr))
 		return 0;
 	if (never_returns(abi, nr)) {
-		syscall_end(task, abi, nr, 0, 0, task->pid);
+		syscall_end(task, abi, nr, 0, 0);
 		return 0;
 	}
 	syscall = plan_syscall(key);

@@ -19,8 +19,10 @@
 #include "lib/load.bpf.h"
 #include "lib/plan.bpf.h"
 #include "lib/ring.bpf.h"
+#include "lib/state_slots.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
+#include "lib/task_state.bpf.h"
 
 /* Return values of an operation's function other than errors: io_uring/io_uring.h, Linux 6.12. */
 #define IOU_REQUEUE	   (-3072) /* to be tried again by a worker */
@@ -38,9 +40,27 @@ static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
 	return plan_syscall(*key);
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} tlg_tail_uring SEC(".maps"), tlg_tail_uring_enter SEC(".maps");
+
 /*
  * fentry on the function of an operation, for example io_openat2(req, issue_flags), v6.0. Runs in
- * the task that executes it. Claims the slot by which the hooks inside the kernel recognise the
+ * the task that executes it.
+ */
+SEC("fentry/io_openat2")
+int stub_uring_enter(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_tail_uring_enter, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
+	return 0;
+}
+
+/*
+ * Tail-call target of the stub. Claims the slot by which the hooks inside the kernel recognise the
  * operation.
  */
 SEC("fentry/io_openat2")
@@ -67,13 +87,6 @@ int uring_enter(__u64 *ctx)
 	return 0;
 }
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} tlg_tail_uring SEC(".maps");
-
 /* fexit on the same function, v6.0. */
 SEC("fexit/io_openat2")
 int stub_uring_exit(__u64 *ctx)
@@ -86,7 +99,7 @@ int stub_uring_exit(__u64 *ctx)
 /*
  * Tail-call target of the stub. An operation that would block is tried again and ends then. The
  * result is that of the completion, where the kernel's own record has 0; if it comes later, it is
- * the return value, as in the kernel. Without a slot the event has no objects.
+ * the return value, as in the kernel.
  */
 SEC("fexit/io_openat2")
 int uring_exit(__u64 *ctx)
@@ -94,26 +107,28 @@ int uring_exit(__u64 *ctx)
 	const struct io_kiocb *req = (struct io_kiocb *)ctx[0];
 	struct task_struct *task = current();
 	__s32 result = ctx[2];
+	struct ended_state ended = {};
 	struct wire_syscall *syscall;
-	struct syscall_state *state;
+	struct task_state *of;
 	__u32 key;
 
 	syscall = uring_syscall(req->opcode, &key);
 	if (!syscall || is_daemon(task))
 		return 0;
-	if (syscall->tests == WIRE_NO_SYSCALL) {
-		state_drop(task->pid, key);
-		return 0;
-	}
-	state = state_find(task->pid, key, &syscall);
+	of = task_state(task);
+	if (syscall->tests == WIRE_NO_SYSCALL)
+		goto out;
+	if (of)
+		ended = state_at_end(of, task, key, &syscall);
 	if (!result || result == IOU_STOP_MULTISHOT)
 		result = req->cqe.res;
 	else if (result == -EAGAIN || result == IOU_REQUEUE)
 		goto out;
 	emit_event(task, syscall, WIRE_B64, 0, result, WIRE_EVENT_RETURNED | WIRE_EVENT_URING,
-		   req->opcode, state);
+		   req->opcode, ended);
 out:
-	state_drop(task->pid, key);
+	if (of)
+		slot_end(of, SLOT_URING_OP);
 	return 0;
 }
 
@@ -127,6 +142,7 @@ int uring_complete(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
 	__u64 req = ctx->args[1];
+	struct ended_state ended = {};
 	struct wire_syscall *syscall;
 	__u32 key;
 	__u8 op;
@@ -138,7 +154,7 @@ int uring_complete(struct bpf_raw_tracepoint_args *ctx)
 	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || is_daemon(task))
 		return 0;
 	emit_event(task, syscall, WIRE_B64, 0, (__s32)LOAD(io_kiocb, req, cqe.res),
-		   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, op, NULL);
+		   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, op, ended);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/state_paths.bpf.h"
+#include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
 
 /*

@@ -22,9 +22,12 @@
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/sockaddr.bpf.h"
+#include "lib/state_items.bpf.h"
+#include "lib/state_slots.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/task_mark.bpf.h"
+#include "lib/task_state.bpf.h"
 #include "lib/watch.bpf.h"
 
 /* Whether a verdict of run_rules() records the event. */
@@ -176,7 +179,7 @@ static __always_inline void append_strings(struct scratch *s, const struct task_
 static __always_inline __u32 has_no_objects(const struct scratch *s,
 					    const struct wire_syscall *syscall)
 {
-	if (s->event.flags & WIRE_EVENT_URING)
+	if (s->no_state || s->event.flags & WIRE_EVENT_URING)
 		return 1;
 	if (!hooks_saw_all(syscall))
 		return 0;
@@ -258,22 +261,24 @@ static __always_inline __u32 finish_event(struct scratch *s, const struct task_s
 }
 
 /*
- * Emits the event of a finished syscall if a rule records it. For an io_uring operation `thread`
- * is the operation.
+ * Emits the event of a finished syscall, or of the io_uring operation `op`, if a rule records it.
+ * Without the state that its rules need it is lost: user memory may have changed.
  */
 static __always_inline void emit_event(struct task_struct *task, const struct wire_syscall *syscall,
-				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 thread,
-				       struct syscall_state *state)
+				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 op,
+				       struct ended_state ended)
 {
+	struct syscall_state *state = ended.state;
 	struct syscall_state *objects = syscall->facts & WIRE_FACT_HOOKED ? state : NULL;
 	struct scratch *s = scratch();
 	struct wire_event *event;
 	__u32 verdict;
 
-	if (!s) {
-		count_lost(WIRE_LOST_SCRATCH);
+	if (!s || (ended.missing && needs_state(syscall))) {
+		count_lost(WIRE_LOST_NO_SLOT);
 		return;
 	}
+	s->no_state = ended.missing;
 	event = &s->event;
 	select_watches(s, syscall);
 	s->used = s->hits = s->exe_hits = 0;
@@ -288,13 +293,13 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	event->pid = task->tgid;
 	event->uring_op = 0;
 	if (flags & WIRE_EVENT_URING) {
-		event->uring_op = thread;
+		event->uring_op = op;
 		for (int i = 0; i < 4; i++)
 			event->args[i] = 0;
 	} else {
 		fill_args(event->args, task_regs(task), abi);
 		if (syscall->facts & WIRE_FACT_ENTER_STATE)
-			load_enter_state(event, thread);
+			load_enter_state(event, task);
 	}
 
 	fill_facts(s, task, syscall, objects);
@@ -302,6 +307,8 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	if (!verdict_records(verdict))
 		return;
 
+	if (s->no_state)
+		count_truncated(WIRE_TRUNC_SYSCALL_STATE);
 	event->rule = verdict & ~(WIRE_RECORD | WIRE_DENY);
 	if (!(syscall->facts & WIRE_FACT_TASK))
 		fill_task(event, task);
@@ -321,18 +328,19 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 }
 
 /*
- * Handles the end of a syscall. `flags` has WIRE_EVENT_RETURNED if `ret` is its result; `thread`
- * is the number under which its entry state was saved. Runs in the task that made it.
+ * Handles the end of a syscall. `flags` has WIRE_EVENT_RETURNED if `ret` is its result. Runs in the
+ * task that made it.
  *
  * A successful exec ends when the program has started: at its return the registers are those of an
  * execve of the new program's ABI (set_personality_64bit() in arch/x86/kernel/process_64.c).
  */
 static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u32 nr, __s64 ret,
-					__u32 flags, __u32 thread)
+					__u32 flags)
 {
 	__u32 key = abi * WIRE_SYSCALLS + nr;
-	struct syscall_state *state = NULL;
+	struct ended_state ended = {};
 	struct wire_syscall *syscall;
+	struct task_state *of;
 
 	if (nr >= WIRE_SYSCALLS)
 		return;
@@ -341,7 +349,7 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 		return;
 	if (syscall->tests == WIRE_NO_SYSCALL) {
 		if (tlg_hooked)
-			state_drop(thread, key);
+			state_drop(task, SLOT_SYSCALL);
 		return;
 	}
 	if (syscall->facts & WIRE_FACT_FORKS && !ret)
@@ -350,17 +358,22 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 		return;
 	if (is_daemon(task))
 		return;
-	if (tlg_hooked && syscall->facts & HOOKED_FACTS) {
-		state = state_find(thread, key, &syscall);
-		if (!state)
-			state_drop_stale_uring(task, thread);
-		if (syscall->facts & WIRE_FACT_HOOKED && syscall->facts & WIRE_FACT_WATCH_ONLY &&
-		    !state && !tlg_state_overflow && !state_drop(thread, key))
-			return;
+	if (!tlg_hooked || !(syscall->facts & HOOKED_FACTS)) {
+		emit_event(task, syscall, abi, nr, ret, flags, 0, ended);
+		return;
 	}
-	emit_event(task, syscall, abi, nr, ret, flags, thread, state);
-	if (state)
-		state_free(state, thread);
+	of = task_state(task);
+	if (of)
+		ended = state_at_end(of, task, key, &syscall);
+	if (ended.state || ended.missing || !(syscall->facts & WIRE_FACT_HOOKED) ||
+	    !(syscall->facts & WIRE_FACT_WATCH_ONLY))
+		emit_event(task, syscall, abi, nr, ret, flags, 0, ended);
+	if (!of)
+		return;
+	slot_end(of, SLOT_SYSCALL);
+	/* No operation is in progress when a syscall of the same task ends. */
+	if (of->slot[SLOT_URING_OP])
+		slot_end(of, SLOT_URING_OP);
 }
 
 #endif /* TOLLGATE_LIB_EVENT_BPF_H */

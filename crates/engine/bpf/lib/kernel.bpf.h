@@ -25,7 +25,6 @@ typedef _Bool bool;
 #define BPF_MAP_TYPE_HASH	       1
 #define BPF_MAP_TYPE_ARRAY	       2
 #define BPF_MAP_TYPE_PROG_ARRAY	       3
-#define BPF_MAP_TYPE_LRU_HASH	       9
 #define BPF_MAP_TYPE_RINGBUF	       27
 #define BPF_MAP_TYPE_TASK_STORAGE      29
 #define BPF_ANY			       0
@@ -61,6 +60,7 @@ struct tk_data {
 };
 
 struct pt_regs {
+	unsigned long ax;
 	unsigned long r10;
 	unsigned long r9;
 	unsigned long r8;
@@ -200,6 +200,9 @@ struct uid_gid_map {
 
 struct user_namespace {
 	struct uid_gid_map uid_map;
+	struct user_namespace *parent;
+	int level;
+	kuid_t owner;
 };
 
 struct mnt_namespace {

@@ -25,7 +25,7 @@ struct state_paths {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* STATE_SLOTS if hooks record paths */
+	__uint(max_entries, 1); /* tlg_slots if hooks record paths */
 	__type(key, __u32);
 	__type(value, struct state_paths);
 } tlg_state_paths SEC(".maps");
@@ -33,16 +33,9 @@ struct {
 /* Paths beside the slot of a syscall, or NULL. */
 static __always_inline struct state_paths *state_paths_of(const struct syscall_state *state)
 {
-	__u32 thread = state->thread;
+	__u32 index = state->index;
 
-	for (__u32 i = 0; i < STATE_PROBES; i++) {
-		struct syscall_state *slot = state_at(thread + i);
-		__u32 index = (thread + i) & (STATE_SLOTS - 1);
-
-		if (slot && slot->thread == thread)
-			return bpf_map_lookup_elem(&tlg_state_paths, &index);
-	}
-	return NULL;
+	return bpf_map_lookup_elem(&tlg_state_paths, &index);
 }
 
 /* Stores the path of `s->object[0]` with an item. */

@@ -8,7 +8,9 @@
 #include "lib/load.bpf.h"
 
 #define TS_COMPAT    2 /* arch/x86/include/asm/thread_info.h: inside a 32-bit syscall */
-#define PF_IO_WORKER 0x10 /* include/linux/sched.h */
+#define PF_EXITING   0x4 /* include/linux/sched.h */
+#define PF_IO_WORKER 0x10
+#define PF_DUMPCORE  0x200
 #define PF_KTHREAD   0x00200000
 
 /* A trusted pointer: members are loaded without the address check that costs more than the load. */

@@ -20,7 +20,7 @@ pub(crate) struct AttachedCopy {
     pub(crate) link: OwnedFd,
 }
 
-/// Attaches a copy of `stub` to a function.
+/// Attaches a copy of `stub` to a function. The program reads `cookie` by `bpf_get_attach_cookie()`.
 ///
 /// # Errors
 /// As `BPF_PROG_LOAD` and `BPF_LINK_CREATE` of `bpf(2)`.
@@ -28,11 +28,22 @@ pub(crate) fn attach(
     stub: &ProgramMut<'_>,
     function: Function,
     side: FunctionSide,
+    cookie: u64,
 ) -> io::Result<AttachedCopy> {
     let program = load_copy(stub, function, side)?;
-    // SAFETY: the descriptor is open, and a null pointer means no options.
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.tracing.cookie = cookie;
+    // SAFETY: the descriptor is open, and the options live until after the call, which does not write to them.
     let link = unsafe {
-        libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, side.attach_type(), std::ptr::null())
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            0,
+            side.attach_type(),
+            &raw const options,
+        )
     };
     Ok(AttachedCopy {
         program,

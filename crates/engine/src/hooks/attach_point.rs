@@ -201,6 +201,7 @@ impl<'k> AttachPointFinder<'k> {
             Hook::SchedPrepareExec => raw(Program::ExecPrepare, "sched_prepare_exec"),
             Hook::SchedProcessExec => raw(Program::ExecCommit, "sched_process_exec"),
             Hook::SchedProcessExit => raw(Program::TaskExit, "sched_process_exit"),
+            Hook::SlotsExit => raw(Program::SlotsExit, "sched_process_exit"),
             Hook::SysExit(call) => self.syscall_tracepoint(Program::SysExitTp, "exit", call),
             Hook::SysEnter(call) => self.syscall_tracepoint(Program::SysEnterTp, "enter", call),
             Hook::SysEnterNoReturn(call) => {
@@ -224,7 +225,7 @@ impl<'k> AttachPointFinder<'k> {
                 })
             }
             Hook::UringEnter(name) => {
-                self.uring_operation(Program::UringEnter, FunctionSide::Enter, name)
+                self.uring_operation(Program::StubUringEnter, FunctionSide::Enter, name)
             }
             Hook::UringExit(name) => {
                 self.uring_operation(Program::StubUringExit, FunctionSide::Exit, name)

@@ -25,8 +25,10 @@ pub enum Hook {
     SchedPrepareExec,
     /// The raw tracepoint `sched_process_exec`.
     SchedProcessExec,
-    /// The raw tracepoint `sched_process_exit`.
+    /// The raw tracepoint `sched_process_exit`: the end of `exit` and `exit_group`.
     SchedProcessExit,
+    /// The raw tracepoint `sched_process_exit`: gives back the slots of the task.
+    SlotsExit,
     /// Entry of the function of a syscall that returns: saves state for its exit.
     FunctionEnter(SyscallId),
     /// Entry of the function of a syscall that never returns.
@@ -87,7 +89,7 @@ impl fmt::Display for Hook {
             Self::RawSysExit => f.write_str("raw_syscalls:sys_exit"),
             Self::SchedPrepareExec => f.write_str("sched:sched_prepare_exec"),
             Self::SchedProcessExec => f.write_str("sched:sched_process_exec"),
-            Self::SchedProcessExit => f.write_str("sched:sched_process_exit"),
+            Self::SchedProcessExit | Self::SlotsExit => f.write_str("sched:sched_process_exit"),
             Self::SchedProcessFork => f.write_str("sched:sched_process_fork"),
             Self::FunctionEnter(syscall) | Self::FunctionEnterNoReturn(syscall) => {
                 write!(f, "fentry:{}", function_label(syscall))

@@ -191,6 +191,9 @@ impl HookSelection {
             hooks.extend(self.object_hooks(syscall));
         }
         hooks.extend(self.aux_record_hooks(syscall).map(Hook::Internal));
+        if hooks.iter().any(|hook| matches!(hook, Hook::Internal(_))) {
+            hooks.insert(Hook::SlotsExit);
+        }
         let is_exec = syscall.is_exec();
         if is_exec {
             hooks.insert(Hook::SchedProcessExec);
@@ -288,7 +291,7 @@ impl HookSelection {
         let mut hooks: BTreeSet<Hook> = [Hook::UringExit(function)].into();
         let syscall = operation.syscall_id();
         if self.sees_objects(syscall) {
-            hooks.insert(Hook::UringEnter(function));
+            hooks.extend([Hook::UringEnter(function), Hook::SlotsExit]);
             hooks.extend(self.object_hooks(syscall));
         }
         hooks

@@ -53,6 +53,8 @@ macro_rules! programs {
 }
 
 programs! {
+    // First, so that it is attached before the programs that take slots.
+    SlotsExit => slots_exit,
     DaemonRegister => daemon_register,
     InodeIdentity => inode_identity,
     Heartbeat => heartbeat,
@@ -72,6 +74,7 @@ programs! {
     StubNoreturn => stub_noreturn,
     StubNoreturn0 => stub_noreturn0,
     SysEnterFn => sys_enter_fn,
+    StubUringEnter => stub_uring_enter,
     UringEnter => uring_enter,
     StubUringExit => stub_uring_exit,
     UringComplete => uring_complete,
@@ -147,6 +150,7 @@ impl Program {
             Self::StubSysExit0 => Some(Self::SysExitFn0),
             Self::StubNoreturn => Some(Self::NoreturnFn),
             Self::StubNoreturn0 => Some(Self::NoreturnFn0),
+            Self::StubUringEnter => Some(Self::UringEnter),
             Self::StubUringExit => Some(Self::UringExit),
             _ => None,
         }

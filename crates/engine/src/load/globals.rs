@@ -194,6 +194,19 @@ impl Globals {
         read!(self, tlg_guard_dirs)
     }
 
+    /// Empties the slots of syscalls in progress. Only while no program takes slots: those of tasks that ended
+    /// meanwhile would stay in use.
+    pub(crate) fn reset_slots(self) {
+        let users = address!(self, tlg_slot_user);
+        // SAFETY: `users` is the mapped and aligned address of the member. No program uses it now.
+        unsafe { users.write_bytes(0, 1) };
+        let shares = address!(self, tlg_user_slots);
+        // SAFETY: as above.
+        unsafe { shares.write_bytes(0, 1) };
+        let generation = read!(self, tlg_slot_generation);
+        write!(self, tlg_slot_generation, generation.wrapping_add(1));
+    }
+
     /// Makes programs stop using the previous plan.
     pub(crate) fn clear_previous_epoch(self) {
         write!(self, tlg_epoch_prev, abi::NO_EPOCH);

@@ -15,7 +15,7 @@ use crate::compile::watches::Watches;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::options::EngineOptions;
-use crate::skeleton::{OpenSyscallSkel, SyscallSkel};
+use crate::skeleton::{OpenSyscallSkel, SyscallSkel, types};
 
 /// Maximum number of entries of one plan, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +84,12 @@ pub(crate) fn set_sizes(
     coverage: HookCoverage,
     cpus: usize,
     options: EngineOptions,
+    slots: Slots,
 ) -> Result<(), EngineError> {
     let maps = &mut open.maps;
     let cpus = count(cpus).max(1);
     let states = match coverage {
-        HookCoverage::InternalHooks => STATE_SLOTS,
+        HookCoverage::InternalHooks => slots.all,
         HookCoverage::SyscallsOnly => 1,
     };
     let paths = if options.context { states } else { 1 };
@@ -131,9 +132,35 @@ pub(crate) enum HookCoverage {
     SyscallsOnly,
 }
 
-/// Maximum number of concurrent syscalls with state from internal hooks: `STATE_SLOTS` of
-/// `bpf/lib/syscall_state.bpf.h`.
-const STATE_SLOTS: u32 = 1024;
+/// Number of slots for the state of syscalls in progress; see `bpf/lib/state_slots.bpf.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots {
+    /// All slots, a power of two.
+    pub(crate) all: u32,
+    /// Slots that one user can hold.
+    pub(crate) per_user: u32,
+}
+
+impl Slots {
+    /// Fewest and most slots. The most is `SLOTS_MAX` of `bpf/lib/state_slots.bpf.h`.
+    const RANGE: [u64; 2] = [1024, 8192];
+    /// Part of the memory that slots may take.
+    const MEMORY_PART: u64 = 256;
+    /// Part of the slots that one user can hold.
+    const USER_PART: u32 = 4;
+
+    /// Slots for a machine with this much memory, in bytes.
+    pub(crate) fn for_memory(bytes: u64) -> Self {
+        let size = u64::try_from(size_of::<types::syscall_state>()).unwrap_or(u64::MAX);
+        let [fewest, most] = Self::RANGE;
+        let fit = (bytes / Self::MEMORY_PART / size).clamp(fewest, most);
+        let all = u32::try_from(1_u64 << fit.ilog2()).unwrap_or(1);
+        Self {
+            all,
+            per_user: all / Self::USER_PART,
+        }
+    }
+}
 
 const fn two_halves(half: u32) -> u32 {
     half.saturating_mul(2)
@@ -329,6 +356,15 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_follow_the_memory() {
+        const GIB: u64 = 1 << 30;
+        let all = |bytes| Slots::for_memory(bytes).all;
+        assert_eq!([all(0), all(GIB), all(u64::MAX)], [1024, 1024, 8192]);
+        assert_eq!(all(24 * GIB), 4096);
+        assert_eq!(Slots::for_memory(GIB).per_user, 256);
+    }
 
     #[test]
     fn tests_and_syscalls_are_relocated_to_their_half() {

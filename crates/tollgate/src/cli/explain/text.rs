@@ -137,7 +137,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::RawSysEnter => raw.push("raw enter".to_owned()),
             Hook::RawSysExit => raw.push("raw exit".to_owned()),
             Hook::SchedPrepareExec | Hook::SchedProcessExec => raw.push("exec".to_owned()),
-            Hook::SchedProcessExit => raw.push("task exit".to_owned()),
+            Hook::SchedProcessExit | Hook::SlotsExit => raw.push("task exit".to_owned()),
             Hook::SchedProcessFork => raw.push("new tasks".to_owned()),
             Hook::FunctionEnter(_) | Hook::FunctionEnterNoReturn(_) => enters += 1,
             Hook::FunctionExit(_) => exits += 1,

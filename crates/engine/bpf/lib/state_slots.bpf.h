@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Slots: memory for the state of syscalls and io_uring operations in progress. A slot is taken at
+ * the first hook that has something to record, and given back at the end, or when the task exits.
+ * Nothing is allocated.
+ *
+ * The number of each slot that is in use is in the state of its task (lib/task_state.bpf.h), so
+ * only that task uses it. A user other than root can hold a part of the slots, and an eighth of
+ * them is for root alone: who blocks thousands of threads in syscalls loses events of his own.
+ *
+ * `slots_test.bpf.c` runs these functions for simulated tasks.
+ */
+#ifndef TOLLGATE_LIB_STATE_SLOTS_BPF_H
+#define TOLLGATE_LIB_STATE_SLOTS_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/task_state.bpf.h"
+
+#define SLOTS_MAX  8192 /* a power of two */
+#define SLOT_TRIES 8 /* places that are tried before all are searched */
+#define USERS_MAX  65536 /* users with a share of their own; a power of two */
+#define USER_ROOT  (USERS_MAX + 1)
+#define NS_LEVELS  33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
+
+/* Slots of this machine, a power of two, and how many of them a user can hold. */
+const volatile __u32 tlg_slots = 1;
+const volatile __u32 tlg_slots_per_user = 1;
+
+/* User of each slot that is in use, or 0. */
+__u32 tlg_slot_user[SLOTS_MAX];
+
+/* Number of slots that each user holds. */
+__u32 tlg_user_slots[USERS_MAX];
+
+/* Raised by the loader when it has emptied both: slots taken before are not valid. */
+volatile __u32 tlg_slot_generation;
+
+/*
+ * Owner of the user namespace below the initial one that the current task is in, or 0 in the
+ * initial one. The users inside are numbers that the owner can choose.
+ */
+__noinline int namespace_owner(void)
+{
+	struct task_struct *task = current();
+	const struct cred *cred = FOLLOW(task_struct, task, cred);
+	__u64 ns = (__u64)cred->user_ns;
+	__u32 owner = 0;
+
+	for (int i = 0; i < NS_LEVELS; i++) {
+		if (!(__u32)LOAD(user_namespace, ns, level))
+			break;
+		owner = LOAD(user_namespace, ns, owner.val);
+		ns = LOAD(user_namespace, ns, parent);
+	}
+	return owner;
+}
+
+/* The user whose share the slots of the current task are taken from; not 0. */
+static __always_inline __u32 slot_user(struct task_struct *task)
+{
+	__u32 uid = FOLLOW(task_struct, task, cred)->uid.val;
+	__u32 owner = namespace_owner();
+
+	if (owner)
+		uid = owner;
+	return uid ? 1 + (uid & (USERS_MAX - 1)) : USER_ROOT;
+}
+
+/* Takes the slot at a place that follows from `hash` if it is free: 1 + its index, or 0. */
+__noinline int slot_try(__u32 hash, __u32 user)
+{
+	__u32 index = hash & (tlg_slots - 1);
+
+	/* The first eighth is for root: others go to the middle instead. */
+	if (user != USER_ROOT && index < tlg_slots / 8)
+		index += tlg_slots / 2;
+	index &= SLOTS_MAX - 1;
+	if (__sync_val_compare_and_swap(&tlg_slot_user[index], 0, user))
+		return 0;
+	return 1 + index;
+}
+
+struct slot_search {
+	__u32 hash;
+	__u32 user;
+	__u32 found;
+};
+
+static long slot_step(__u32 step, void *data)
+{
+	struct slot_search *search = data;
+
+	search->found = slot_try(search->hash + step, search->user);
+	return !!search->found;
+}
+
+/* Takes a free slot for a user: 1 + its index, or 0. */
+__noinline int slot_take(__u32 thread, __u32 user)
+{
+	struct slot_search search = { .hash = thread * 0x9e3779b1U, .user = user };
+	__u32 *held = &tlg_user_slots[(user - 1) & (USERS_MAX - 1)];
+
+	if (user != USER_ROOT && __sync_fetch_and_add(held, 1) >= tlg_slots_per_user)
+		goto none;
+	for (int i = 0; i < SLOT_TRIES; i++) {
+		search.found = slot_try(search.hash >> 16, user);
+		if (search.found)
+			return search.found;
+		search.hash += 0x85ebca6bU;
+	}
+	bpf_loop(tlg_slots, slot_step, &search, 0);
+	if (search.found)
+		return search.found;
+none:
+	if (user != USER_ROOT)
+		__sync_fetch_and_add(held, -1);
+	return 0;
+}
+
+/* Gives a slot back. */
+static __always_inline void slot_release(__u32 index)
+{
+	__u32 user;
+
+	index &= SLOTS_MAX - 1;
+	user = tlg_slot_user[index];
+	if (!user)
+		return;
+	__sync_lock_test_and_set(&tlg_slot_user[index], 0);
+	if (user != USER_ROOT)
+		__sync_fetch_and_add(&tlg_user_slots[(user - 1) & (USERS_MAX - 1)], -1);
+}
+
+/* 1 + index of the slot that a task holds, or 0. */
+static __always_inline __u32 held_slot(const struct task_state *of, enum slot_kind kind)
+{
+	return of->generation == tlg_slot_generation ? of->slot[kind] : 0;
+}
+
+/*
+ * A slot for the syscall or operation `key` of a task: the one that it holds, or a new one. Returns
+ * 1 + its index. What got none stays without: half of its state would make a wrong event.
+ */
+__noinline int slot_of(struct task_state *of, __u32 kind, __u32 key, __u32 thread, __u32 user)
+{
+	if (!of || kind >= SLOT_KINDS)
+		return 0;
+	if (of->generation != tlg_slot_generation) {
+		for (int i = 0; i < SLOT_KINDS; i++)
+			of->slot[i] = of->missing[i] = 0;
+		of->generation = tlg_slot_generation;
+	}
+	if (of->missing[kind] == 1 + key)
+		return 0;
+	of->missing[kind] = 0;
+	if (!of->slot[kind])
+		of->slot[kind] = slot_take(thread + kind, user);
+	if (!of->slot[kind])
+		of->missing[kind] = 1 + key;
+	return of->slot[kind];
+}
+
+/* Gives back the slot of a task's syscall or operation, which has ended. */
+static __always_inline void slot_end(struct task_state *of, enum slot_kind kind)
+{
+	__u32 held = held_slot(of, kind);
+
+	if (held)
+		slot_release(held - 1);
+	of->slot[kind] = 0;
+	of->missing[kind] = 0;
+}
+
+#endif /* TOLLGATE_LIB_STATE_SLOTS_BPF_H */

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * State of a task: what was saved when its syscall began, and which slots its syscall and its
+ * io_uring operation hold. The kernel keeps it with the task and frees it with the task: it moves
+ * with a thread that takes another number in an exec, and who gets a number of a dead thread does
+ * not find it.
+ */
+#ifndef TOLLGATE_LIB_TASK_STATE_BPF_H
+#define TOLLGATE_LIB_TASK_STATE_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+
+/* What holds a slot: a task has at most one of each in progress. */
+enum slot_kind {
+	SLOT_SYSCALL,
+	SLOT_URING_OP,
+	SLOT_KINDS,
+};
+
+struct task_state {
+	struct wire_enter_state enter;
+	__u32 entered; /* `enter` is that of the syscall in progress */
+	__u32 generation; /* tlg_slot_generation when a slot was last taken */
+	__u32 slot[SLOT_KINDS]; /* 1 + index of the slot, or 0 */
+	__u32 missing[SLOT_KINDS]; /* 1 + index in the syscall table of what got no slot, or 0 */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_state);
+} tlg_task_state SEC(".maps");
+
+/* State of a task, or NULL. */
+static __always_inline struct task_state *task_state(struct task_struct *task)
+{
+	return bpf_task_storage_get(&tlg_task_state, task, NULL, 0);
+}
+
+/* State of a task, made if it has none; NULL if the kernel has no memory for it. */
+static __always_inline struct task_state *task_state_create(struct task_struct *task)
+{
+	return bpf_task_storage_get(&tlg_task_state, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+#endif /* TOLLGATE_LIB_TASK_STATE_BPF_H */
