@@ -20,10 +20,10 @@ pub(crate) const TOLLGATE: &str = "/bin/tollgate";
 
 /// The verifier takes seconds per program on an emulated CPU.
 const LONGEST_START: Duration = Duration::from_secs(120);
-const LONGEST_END: Duration = Duration::from_secs(110);
+pub(crate) const LONGEST_END: Duration = Duration::from_secs(110);
 
 /// Exit status of a daemon that lost events.
-const LOST: i32 = 3;
+pub(crate) const LOST: i32 = 3;
 
 /// A running daemon.
 #[derive(Debug)]

@@ -31,7 +31,9 @@ mod raw;
 mod reload;
 mod rulesets;
 mod run;
+mod slots;
 mod suite;
+mod traced;
 mod tracepoint;
 
 use std::process::ExitCode;
@@ -78,6 +80,8 @@ const GENERAL: &[Session] = &[
     filesystems::SESSION_ROOT_TRACEPOINT,
     names::SESSION,
     names::SESSION_TRACEPOINT,
+    slots::SESSION,
+    traced::SESSION,
     locked::SESSION,
 ];
 
@@ -99,7 +103,7 @@ const SLOW: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
-        return run_on_host(&std::env::args().collect::<Vec<_>>());
+        return run_task(&std::env::args().collect::<Vec<_>>());
     }
     match machine::prepare() {
         Ok(options) => {
@@ -118,16 +122,17 @@ fn main() -> ExitCode {
     machine::power_off()
 }
 
-/// The command for the host: `lists SEED:FIRST:COUNT TOLLGATE`.
-fn run_on_host(words: &[String]) -> ExitCode {
-    let [_, task, lists, tollgate] = words else {
-        println!("this is the first process of a test machine; run `cargo xtask vm`");
-        return ExitCode::FAILURE;
-    };
-    let ran = if task == "lists" {
-        lists::run_on_host(lists, tollgate)
-    } else {
-        Err(anyhow::anyhow!("there is no task `{task}`"))
+/// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` on the host, and those of
+/// [`slots::run_task`] in a machine.
+fn run_task(words: &[String]) -> ExitCode {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ran = match words.as_slice() {
+        [_, "lists", lists, tollgate] => lists::run_on_host(lists, tollgate),
+        [_, task, argument] => slots::run_task(task, argument),
+        _ => {
+            println!("this is the first process of a test machine; run `cargo xtask vm`");
+            return ExitCode::FAILURE;
+        }
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,

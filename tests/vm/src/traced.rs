@@ -1,0 +1,168 @@
+//! A debugger replaces the syscall number of a task that it has stopped inside a syscall. The syscall that the kernel
+//! runs must be recorded, and no other.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use nix::sys::ptrace::{self, Options};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use support::wait::wait_for;
+
+use crate::daemon::Daemon;
+use crate::machine::{PROGRAMS, USER, WORK};
+use crate::program::{Arg, Entry, Program, args};
+use crate::suite::{Rules, Session};
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "traced",
+    engine: "fentry",
+    prepare: || Ok(()),
+    rules: Rules::Text(
+        "-a always,exit -F arch=b64 -S fork,vfork,clone,clone3,execve,rmdir -F uid=1001 -k traced\n\
+         -a always,exit -F arch=b32 -S fork,vfork,clone,clone3,execve,rmdir -F uid=1001 -k traced\n",
+    ),
+    tests: &[
+        ("fork_is_recorded", |daemon| fork(daemon, "fork", 57)),
+        ("vfork_is_recorded", |daemon| fork(daemon, "vfork", 58)),
+        ("clone_is_recorded", |daemon| fork(daemon, "clone", 56)),
+        ("clone3_is_recorded", |daemon| fork(daemon, "clone3", 435)),
+        ("fork_by_int80_is_recorded", fork_by_int80),
+        ("exec_makes_no_other_call", exec),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+    stays: false,
+};
+
+/// The numbers that the debugger sets: a syscall that no rule names, and one of the rules.
+const GETPID: u64 = 39;
+const RMDIR: u64 = 84;
+
+/// A program that waits for a byte, makes a syscall and exits.
+fn waiting(entry: Entry, number: u32, args: Vec<Arg>) -> Program {
+    let (read, exit_group) = match entry {
+        Entry::Syscall => (0, 231),
+        Entry::Int80 | Entry::I386 => (3, 252),
+    };
+    Program::new(entry)
+        .call(read, args![0, Arg::Buffer, 1])
+        .call(number, args)
+        .call(exit_group, args![0])
+}
+
+/// Runs a program as the user; at each stop inside a syscall, its number becomes `number`. Returns its process id and
+/// the number of stops.
+fn trace(name: &str, program: &Program, number: u64) -> anyhow::Result<(u32, u32)> {
+    let path = Path::new(PROGRAMS).join(name);
+    program.write(&path)?;
+    let mut traced = Command::new(&path)
+        .current_dir(WORK)
+        .uid(USER)
+        .gid(USER)
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let pid = Pid::from_raw(traced.id().try_into()?);
+    ptrace::seize(
+        pid,
+        Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
+            | Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_TRACEEXEC,
+    )
+    .context("cannot trace")?;
+    let mut input = traced.stdin.take().context("no input")?;
+    input.write_all(b"x")?;
+    let mut stops = 0;
+    // New tasks are traced too, and begin with a stop.
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(nix::sys::wait::WaitPidFlag::__WALL)) {
+            Ok(WaitStatus::PtraceEvent(stopped, _, event)) => {
+                if stopped == pid && event != ptrace::Event::PTRACE_EVENT_STOP as i32 {
+                    let mut registers = ptrace::getregs(stopped)?;
+                    registers.orig_rax = number;
+                    ptrace::setregs(stopped, registers)?;
+                    stops += 1;
+                }
+                ptrace::cont(stopped, None)?;
+            }
+            Ok(WaitStatus::Stopped(stopped, signal)) => ptrace::cont(stopped, signal)?,
+            Ok(WaitStatus::Exited(ended, _) | WaitStatus::Signaled(ended, ..)) if ended == pid => {
+                break;
+            }
+            Ok(_) => {}
+            Err(error) => return Err(error).context("cannot wait"),
+        }
+    }
+    // The new task has its own end.
+    while waitpid(Pid::from_raw(-1), Some(nix::sys::wait::WaitPidFlag::__WALL)).is_ok() {}
+    Ok((traced.id(), stops))
+}
+
+/// Checks that a process has exactly one event besides that of its own start.
+fn expect_one(daemon: &Daemon, pid: u32, call: &str) -> anyhow::Result<()> {
+    let events = wait_for("the event", || {
+        let mut events = daemon.logged(pid)?;
+        if !events.is_empty() {
+            events.remove(0); // the start of the program
+        }
+        Ok((!events.is_empty()).then_some(events))
+    });
+    let events = events.with_context(|| format!("{call} is not recorded"))?;
+    let summaries: Vec<String> = events.iter().map(support::event::Event::summary).collect();
+    ensure!(
+        events.len() == 1 && summaries.iter().all(|summary| summary.starts_with(call)),
+        "{summaries:?} for {call}"
+    );
+    Ok(())
+}
+
+fn fork(daemon: &Daemon, call: &str, number: u32) -> anyhow::Result<()> {
+    let sigchld = 17;
+    let arguments = match call {
+        "clone" => args![sigchld, 0, 0, 0, 0],
+        "clone3" => {
+            let mut clone_args = vec![0_u8; 64];
+            if let Some(signal) = clone_args.get_mut(32) {
+                *signal = 17;
+            }
+            args![Arg::Bytes(clone_args), 64]
+        }
+        _ => args![],
+    };
+    for replaced in [GETPID, RMDIR] {
+        let program = waiting(Entry::Syscall, number, arguments.clone());
+        let (pid, stops) = trace(call, &program, replaced)?;
+        ensure!(stops > 0, "the debugger saw no {call}");
+        expect_one(daemon, pid, call)?;
+    }
+    Ok(())
+}
+
+fn fork_by_int80(daemon: &Daemon) -> anyhow::Result<()> {
+    let program = waiting(Entry::Int80, 2, args![]);
+    let (pid, stops) = trace("fork32", &program, GETPID)?;
+    ensure!(stops > 0, "the debugger saw no fork");
+    expect_one(daemon, pid, "fork")
+}
+
+/// After the exec the number is that of `rmdir`, and the result 0.
+fn exec(daemon: &Daemon) -> anyhow::Result<()> {
+    let next = Path::new(PROGRAMS).join("next");
+    Program::new(Entry::Syscall)
+        .call(231, args![0])
+        .write(&next)?;
+    let argv = Arg::Texts(&["next"]);
+    let program = waiting(
+        Entry::Syscall,
+        59,
+        args!["/tmp/programs/next", argv, Arg::Number(0)],
+    );
+    let (pid, stops) = trace("execs", &program, RMDIR)?;
+    ensure!(stops > 0, "the debugger saw no execve");
+    expect_one(daemon, pid, "execve")
+}
