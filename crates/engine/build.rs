@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = env::var_os("CLANG").unwrap_or_else(|| OsString::from("clang-19"));
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
-    for family in ["syscall", "abi", "filter_test"] {
+    for family in ["syscall", "abi", "filter_test", "slots_test"] {
         SkeletonBuilder::new()
             .source(format!("bpf/{family}.bpf.c"))
             .obj(out.join(format!("{family}.bpf.o")))

@@ -265,3 +265,6 @@ fn kernel_release() -> String {
         .map(|name| name.release().to_string_lossy().into_owned())
         .unwrap_or_default()
 }
+
+#[cfg(test)]
+mod slots_test;
