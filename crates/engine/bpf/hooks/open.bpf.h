@@ -86,7 +86,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 				     __u32 flags, const struct file *file)
 {
 	struct scratch *s = scratch();
-	struct syscall_state *state;
+	struct syscall_state *state = NULL;
 	__u32 epoch;
 
 	if (!s)
@@ -108,7 +108,8 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	}
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return 0;
-	state = state_find(task, key, &syscall);
+	if (tlg_refusals || syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST)
+		state = state_find(task, key, &syscall);
 	if (!state || state->reserved ||
 	    !(syscall->facts & WIRE_FACT_EXEC || state->refused || key >= WIRE_URING_FIRST))
 		state = state_claim(task, key, syscall);

@@ -19,11 +19,10 @@
 #include "lib/task.bpf.h"
 #include "lib/task_state.bpf.h"
 
-#define SLOTS_MAX  8192 /* a power of two */
-#define SLOT_TRIES 8 /* places that are tried before all are searched */
-#define USERS_MAX  65536 /* users with a share of their own; a power of two */
-#define USER_ROOT  (USERS_MAX + 1)
-#define NS_LEVELS  33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
+#define SLOTS_MAX 8192 /* a power of two */
+#define USERS_MAX 65536 /* users with a share of their own; a power of two */
+#define USER_ROOT (USERS_MAX + 1)
+#define NS_LEVELS 33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
 
 /* Slots of this machine, a power of two, and how many of them a user can hold. */
 const volatile __u32 tlg_slots = 1;
@@ -61,16 +60,20 @@ __noinline int namespace_owner(void)
 /* The user whose share the slots of the current task are taken from; not 0. */
 static __always_inline __u32 slot_user(struct task_struct *task)
 {
-	__u32 uid = FOLLOW(task_struct, task, cred)->uid.val;
-	__u32 owner = namespace_owner();
+	const struct cred *cred = FOLLOW(task_struct, task, cred);
+	__u32 uid = cred->uid.val;
 
-	if (owner)
-		uid = owner;
+	if (FOLLOW(cred, cred, user_ns)->level) {
+		__u32 owner = namespace_owner();
+
+		if (owner)
+			uid = owner;
+	}
 	return uid ? 1 + (uid & (USERS_MAX - 1)) : USER_ROOT;
 }
 
 /* Takes the slot at a place that follows from `hash` if it is free: 1 + its index, or 0. */
-__noinline int slot_try(__u32 hash, __u32 user)
+static __always_inline __u32 slot_try(__u32 hash, __u32 user)
 {
 	__u32 index = hash & (tlg_slots - 1);
 
@@ -78,9 +81,7 @@ __noinline int slot_try(__u32 hash, __u32 user)
 	if (user != USER_ROOT && index < tlg_slots / 8)
 		index += tlg_slots / 2;
 	index &= SLOTS_MAX - 1;
-	if (__sync_val_compare_and_swap(&tlg_slot_user[index], 0, user))
-		return 0;
-	return 1 + index;
+	return __sync_val_compare_and_swap(&tlg_slot_user[index], 0, user) ? 0 : 1 + index;
 }
 
 struct slot_search {
@@ -93,31 +94,42 @@ static long slot_step(__u32 step, void *data)
 {
 	struct slot_search *search = data;
 
-	search->found = slot_try(search->hash + step, search->user);
+	/* Steps of an odd number visit every place once, and skip what neighbours took. */
+	search->found = slot_try(search->hash + step * 0x9e3779b1U, search->user);
 	return !!search->found;
 }
 
-/* Takes a free slot for a user: 1 + its index, or 0. */
-__noinline int slot_take(__u32 thread, __u32 user)
+static __always_inline __u32 *slots_held_by(__u32 user)
 {
-	struct slot_search search = { .hash = thread * 0x9e3779b1U, .user = user };
-	__u32 *held = &tlg_user_slots[(user - 1) & (USERS_MAX - 1)];
+	return &tlg_user_slots[(user - 1) & (USERS_MAX - 1)];
+}
 
-	if (user != USER_ROOT && __sync_fetch_and_add(held, 1) >= tlg_slots_per_user)
-		goto none;
-	for (int i = 0; i < SLOT_TRIES; i++) {
-		search.found = slot_try(search.hash >> 16, user);
-		if (search.found)
-			return search.found;
-		search.hash += 0x85ebca6bU;
-	}
+/* Takes any free slot for a user: 1 + its index, or 0. */
+__noinline int slot_search(__u32 hash, __u32 user)
+{
+	struct slot_search search = { .hash = hash, .user = user };
+
 	bpf_loop(tlg_slots, slot_step, &search, 0);
-	if (search.found)
-		return search.found;
-none:
-	if (user != USER_ROOT)
-		__sync_fetch_and_add(held, -1);
-	return 0;
+	if (!search.found && user != USER_ROOT)
+		__sync_fetch_and_add(slots_held_by(user), -1);
+	return search.found;
+}
+
+/* Takes a slot for a user: 1 + its index, or 0. */
+static __always_inline __u32 slot_take(__u32 thread, __u32 user)
+{
+	__u32 slot;
+
+	if (user != USER_ROOT) {
+		__u32 *held = slots_held_by(user);
+
+		if (__sync_fetch_and_add(held, 1) >= tlg_slots_per_user) {
+			__sync_fetch_and_add(held, -1);
+			return 0;
+		}
+	}
+	slot = slot_try(thread, user);
+	return slot ? slot : slot_search(thread, user);
 }
 
 /* Gives a slot back. */
@@ -131,7 +143,7 @@ static __always_inline void slot_release(__u32 index)
 		return;
 	__sync_lock_test_and_set(&tlg_slot_user[index], 0);
 	if (user != USER_ROOT)
-		__sync_fetch_and_add(&tlg_user_slots[(user - 1) & (USERS_MAX - 1)], -1);
+		__sync_fetch_and_add(slots_held_by(user), -1);
 }
 
 /* 1 + index of the slot that a task holds, or 0. */
@@ -157,7 +169,7 @@ __noinline int slot_of(struct task_state *of, __u32 kind, __u32 key, __u32 threa
 		return 0;
 	of->missing[kind] = 0;
 	if (!of->slot[kind])
-		of->slot[kind] = slot_take(thread + kind, user);
+		of->slot[kind] = slot_take(thread, user);
 	if (!of->slot[kind])
 		of->missing[kind] = 1 + key;
 	return of->slot[kind];
