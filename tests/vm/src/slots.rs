@@ -82,7 +82,8 @@ fn prepare() -> anyhow::Result<()> {
     fs::set_permissions(WATCHED, fs::Permissions::from_mode(0o777))?;
     // A socket with the shortest backlog: connections wait from the third on.
     fs::write("/proc/sys/net/core/somaxconn", "1").context("cannot set the backlog")?;
-    fs::write("/proc/sys/kernel/core_pattern", "/dev/null").context("cannot set core files")?;
+    fs::write("/proc/sys/kernel/core_pattern", "/tmp/slots/core")
+        .context("cannot set core files")?;
     fs::write(BROKEN, broken_program())?;
     fs::set_permissions(BROKEN, fs::Permissions::from_mode(0o755))?;
     Ok(())
@@ -194,7 +195,9 @@ fn watched_files(owner: &str, count: usize) -> anyhow::Result<Vec<String>> {
 /// Removes files as a user; returns the process.
 fn remove(uid: u32, files: &[String]) -> anyhow::Result<u32> {
     let mut rm = Command::new("/bin/busybox");
-    rm.arg("rm").args(files).current_dir(WORK).uid(uid).gid(uid);
+    // Without -f it asks before it removes what it may not write.
+    rm.args(["rm", "-f"]).args(files).current_dir(WORK);
+    rm.uid(uid).gid(uid).stdin(Stdio::null());
     let mut child = rm.spawn().context("cannot start rm")?;
     let status = child.wait()?;
     ensure!(status.success(), "rm ended with {status}");
