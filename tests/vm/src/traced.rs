@@ -1,6 +1,7 @@
 //! A debugger replaces the syscall number of a task that it has stopped inside a syscall. The syscall that the kernel
 //! runs must be recorded, and no other.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use nix::sys::ptrace::{self, Options};
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use support::wait::wait_for;
 
@@ -78,28 +79,32 @@ fn trace(name: &str, program: &Program, number: u64) -> anyhow::Result<(u32, u32
     let mut input = traced.stdin.take().context("no input")?;
     input.write_all(b"x")?;
     let mut stops = 0;
-    // New tasks are traced too, and begin with a stop.
-    loop {
-        match waitpid(Pid::from_raw(-1), Some(nix::sys::wait::WaitPidFlag::__WALL)) {
-            Ok(WaitStatus::PtraceEvent(stopped, _, event)) => {
+    let mut running = BTreeSet::from([pid]);
+    while !running.is_empty() {
+        // The daemon is a child too, and does not end.
+        match waitpid(None, Some(WaitPidFlag::__WALL)).context("cannot wait")? {
+            WaitStatus::PtraceEvent(stopped, _, event) => {
+                // A new task is traced too, and begins with a stop of its own.
+                running.insert(stopped);
                 if stopped == pid && event != ptrace::Event::PTRACE_EVENT_STOP as i32 {
                     let mut registers = ptrace::getregs(stopped)?;
                     registers.orig_rax = number;
                     ptrace::setregs(stopped, registers)?;
                     stops += 1;
+                    if event != ptrace::Event::PTRACE_EVENT_EXEC as i32 {
+                        let made = ptrace::getevent(stopped)?;
+                        running.insert(Pid::from_raw(made.try_into()?));
+                    }
                 }
                 ptrace::cont(stopped, None)?;
             }
-            Ok(WaitStatus::Stopped(stopped, signal)) => ptrace::cont(stopped, signal)?,
-            Ok(WaitStatus::Exited(ended, _) | WaitStatus::Signaled(ended, ..)) if ended == pid => {
-                break;
+            WaitStatus::Stopped(stopped, signal) => ptrace::cont(stopped, signal)?,
+            WaitStatus::Exited(ended, _) | WaitStatus::Signaled(ended, ..) => {
+                running.remove(&ended);
             }
-            Ok(_) => {}
-            Err(error) => return Err(error).context("cannot wait"),
+            _ => {}
         }
     }
-    // The new task has its own end.
-    while waitpid(Pid::from_raw(-1), Some(nix::sys::wait::WaitPidFlag::__WALL)).is_ok() {}
     Ok((traced.id(), stops))
 }
 
