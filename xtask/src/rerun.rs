@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use crate::test_results::TestResults;
+use crate::test_results::{TestResults, test_name};
 
 /// The most failures of a step that are run again: more of them have a common cause, which is not noise.
 pub(crate) const MAX_RERUNS: usize = 6;
@@ -38,11 +38,6 @@ pub(crate) fn failed_run(name: &str, error: &str) -> TestResults {
     let mut results = TestResults::default();
     results.fail(&format!("{name}: {error}"));
     results
-}
-
-/// The test's name in `NAME: MESSAGE`.
-pub(crate) fn test_name(failure: &str) -> &str {
-    failure.split_once(": ").map_or(failure, |(name, _)| name)
 }
 
 #[cfg(test)]

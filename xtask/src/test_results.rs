@@ -3,8 +3,6 @@
 use std::fmt::{self, Write as _};
 use std::mem;
 
-use crate::rerun::test_name;
-
 /// Longest message of a failed test in the summary, in characters.
 const MAX_MESSAGE_CHARS: usize = 400;
 /// Number of failed tests, and of skipped tests, in a summary: CI shows the last 40 lines of the output.
@@ -144,6 +142,11 @@ impl TestResults {
         self.failures.extend(other.failures);
         self.skips.extend(other.skips);
     }
+}
+
+/// The test's name in `NAME: MESSAGE`.
+pub(crate) fn test_name(failure: &str) -> &str {
+    failure.split_once(": ").map_or(failure, |(name, _)| name)
 }
 
 /// Parser of the output of libtest and libtest-mimic.

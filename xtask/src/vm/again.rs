@@ -5,7 +5,8 @@ use std::error::Error;
 
 use super::boot::{Ended, Machine, Purpose};
 use super::report::NOT_ENDED;
-use crate::rerun::{MAX_RERUNS, failed_run, test_name, too_many};
+use crate::rerun::{MAX_RERUNS, failed_run, too_many};
+use crate::test_results::test_name;
 
 /// Tests that run with each session: their result depends on all tests of the session.
 const OF_SESSIONS: [&str; 4] = [
