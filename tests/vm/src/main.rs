@@ -40,7 +40,7 @@ use machine::Purpose;
 use suite::Session;
 
 /// Sessions of the general machine; each starts one daemon. `cargo xtask vm` boots a machine for each part; the parts
-/// take about the same time.
+/// take about the same time. Locked rules stay until reboot, so their session is the last one of its part.
 const GENERAL: [&[Session]; 3] = [
     &[
         tracepoint::SESSION,
@@ -77,6 +77,7 @@ const GENERAL: [&[Session]; 3] = [
         deny::SESSION,
     ],
     &[
+        run::SESSION,
         lists::SESSION,
         filesystems::SESSION,
         filesystems::SESSION_ROOT,
@@ -84,7 +85,6 @@ const GENERAL: [&[Session]; 3] = [
         names::SESSION,
         names::SESSION_TRACEPOINT,
         locked::SESSION,
-        run::SESSION,
     ],
 ];
 
@@ -165,6 +165,14 @@ fn run_on_host(words: &[String]) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locked_rules_stay_for_no_other_session() {
+        for part in GENERAL {
+            let stays = part.iter().position(|session| session.stays);
+            assert!(stays.is_none_or(|at| at == part.len() - 1), "{part:?}");
+        }
+    }
 
     #[test]
     fn parts_make_up_the_whole() {
