@@ -14,7 +14,7 @@ use super::test_dir::TestDir;
 
 /// Limit of each start, stop and command, on a slow and busy host: a second is usual. One hook after the other, as
 /// before, they took 30 seconds and more.
-const LIMIT: Duration = Duration::from_secs(12);
+const LIMIT: Duration = Duration::from_secs(8);
 
 /// A rule about all 64-bit syscalls, which no process matches but those of the test.
 fn all(test_dir: &TestDir, key: &str) -> String {
