@@ -251,7 +251,7 @@ mod tests {
                     Err(why) => {
                         assert!(is_forbidden(&why.to_string()), "{why}");
                         let line = b"\nskipped: uring: io_uring is forbidden\n";
-                        return std::io::stdout().write_all(line).unwrap();
+                        return io::stdout().write_all(line).unwrap();
                     }
                 }
             }

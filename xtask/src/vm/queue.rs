@@ -12,7 +12,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 ///
 /// Workers take the machines in their order. A machine waits for half of its time, for the kernel's grace periods while
 /// programs are attached and detached, so there is one worker more than host CPUs. Machines that count instructions run
-/// one after another beside them, with a low priority. A machine with racing CPUs uses two host CPUs and runs alone,
+/// beside them with a low priority and use the time in which the others wait. A machine with racing CPUs uses two host CPUs and runs alone,
 /// after all others.
 pub(super) fn run_all(machines: &[Machine<'_>]) -> Result<Vec<Ended>> {
     let of = |wanted: fn(Purpose) -> bool| -> Vec<usize> {
@@ -25,7 +25,7 @@ pub(super) fn run_all(machines: &[Machine<'_>]) -> Result<Vec<Ended>> {
     let alone = of(|purpose| purpose == Purpose::Race);
     let shared = of(|purpose| !matches!(purpose, Purpose::Count | Purpose::Race));
     let mut ended = in_parallel(
-        &[(&shared, workers()), (&counting, 1)],
+        &[(&shared, workers()), (&counting, counting.len())],
         |index| -> Result<Ended> {
             let machine = machines.get(index).ok_or("no such machine")?;
             machine.run()
