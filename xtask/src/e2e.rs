@@ -1,7 +1,9 @@
 //! `cargo xtask test`: the steps of `check`, then the end-to-end tests and some random rule lists as root,
 //! then the tests on other kernels.
 //!
-//! Standard output ends with the failed and skipped tests and `N passed, N failed, N skipped` of all tests.
+//! A failed end-to-end test or test on another kernel is run once more, alone: `rerun.rs`.
+//!
+//! Standard output ends with the failed, unstable and skipped tests and `N passed, N failed, N skipped` of all tests.
 
 use std::env;
 use std::error::Error;
@@ -14,7 +16,8 @@ use crate::Outcome;
 use crate::check;
 use crate::lists;
 use crate::repository::Repository;
-use crate::step::{StepReport, run_tests, succeeds};
+use crate::rerun::rerun_failed;
+use crate::step::{StepReport, run_selected_tests, run_tests, succeeds};
 use crate::test_results::TestResults;
 use crate::vm::{self, BackgroundBuild};
 
@@ -77,7 +80,17 @@ fn restore(repository: &Repository) -> Result<bool, Box<dyn Error>> {
 }
 
 fn end_to_end(repository: &Repository, tests: &mut TestResults) -> Result<bool, Box<dyn Error>> {
-    run_tests(&mut command(repository), tests)
+    if run_tests(&mut command(repository), tests)? {
+        return Ok(true);
+    }
+    rerun_failed(tests, |name| {
+        let mut again = TestResults::default();
+        let mut command = command(repository);
+        // The results tell whether it passed.
+        let _success = run_selected_tests(command.args(["--", "--exact", name]), &mut again)?;
+        Ok(again)
+    });
+    Ok(tests.tally.failed == 0 && !tests.unstable.is_empty())
 }
 
 /// The command that runs the end-to-end tests with the release build. With `--workspace`, dependencies have the

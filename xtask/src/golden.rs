@@ -1,19 +1,20 @@
 //! `cargo xtask golden`: rewrites every expected and generated file, for review with `git diff`.
 //!
 //! Tests compare these files; with `TOLLGATE_GOLDEN=write` they write them first. If the program has not changed,
-//! no file changes. `tests/golden/auditctl/answers.tsv` is written by hand: it has the answers of two versions of
+//! no file changes. Samples of a benchmark are no expected files: `docs/bench` is rendered again from them.
+//! `tests/golden/auditctl/answers.tsv` is written by hand: it has the answers of two versions of
 //! `auditctl`, one of which is not in Debian 12.
 
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use crate::Outcome;
 use crate::demo;
 use crate::e2e;
 use crate::repository::Repository;
-use crate::step::{StepReport, run_selected_tests};
+use crate::step::{StepReport, run_selected_tests, succeeds};
 use crate::tables;
 use crate::test_results::TestResults;
 use crate::vm;
@@ -68,6 +69,13 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
             tests.skip("running auditd needs root");
             Ok(true)
         }
+    });
+    report.step("docs/bench", |_| {
+        let bench = repository.target().join("release/tollgate-bench");
+        let mut command = repository.command(bench);
+        // The samples stay: `docs/bench.md` says how to measure again.
+        let words = ["--render", "docs/bench/report.json", "--out", "docs/bench"];
+        succeeds(command.args(words).stdout(Stdio::null()))
     });
     report.step("docs/demo.svg", |_| succeeded(demo::run(repository, &[])));
     report.step("docs/instructions.md", |tests| {

@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 
 use crate::Outcome;
 use crate::repository::Repository;
+use crate::rerun::rerun_failed;
 use crate::step::{print_output, succeeds};
 use crate::test_results::TestResults;
 use crate::vm;
@@ -44,16 +45,22 @@ pub(crate) fn test(
     repository: &Repository,
     tests: &mut TestResults,
 ) -> Result<bool, Box<dyn Error>> {
-    let mut failures = Vec::new();
-    let passed = print_output(&mut command(repository, DEFAULT), |line| {
-        failures.extend(line.strip_prefix(FAILURE).map(str::to_owned));
-    })?;
-    if passed {
-        tests.pass();
-    } else {
-        tests.fail(&format!("lists {DEFAULT}: {}", failures.join(" | ")));
-    }
-    Ok(passed)
+    let run = || {
+        let mut results = TestResults::default();
+        let mut failures = Vec::new();
+        let passed = print_output(&mut command(repository, DEFAULT), |line| {
+            failures.extend(line.strip_prefix(FAILURE).map(str::to_owned));
+        })?;
+        if passed {
+            results.pass();
+        } else {
+            results.fail(&format!("{DEFAULT}: {}", failures.join(" | ")));
+        }
+        Ok(results)
+    };
+    tests.add(run()?);
+    rerun_failed(tests, |_| run());
+    Ok(tests.tally.failed == 0)
 }
 
 fn command(repository: &Repository, lists: &str) -> Command {

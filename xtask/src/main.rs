@@ -20,6 +20,7 @@ mod fuzz;
 mod golden;
 mod lists;
 mod repository;
+mod rerun;
 mod step;
 mod tables;
 mod test_results;

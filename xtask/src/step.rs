@@ -59,7 +59,8 @@ impl StepReport {
                 tests.failures.push("see its output above".to_owned());
             }
         }
-        for line in tests.failures.iter_mut().chain(&mut tests.skips) {
+        let failures = tests.failures.iter_mut().chain(&mut tests.unstable);
+        for line in failures.chain(&mut tests.skips) {
             *line = format!("{name}: {line}");
         }
         self.tests.add(tests);
@@ -70,7 +71,7 @@ impl StepReport {
         self.failed.is_empty()
     }
 
-    /// The end of the output: each failed and skipped test with its message, the steps, and the counts.
+    /// The end of the output: each failed, unstable and skipped test with its message, the steps, and the counts.
     pub(crate) fn summary(&self, command: &str) -> String {
         let (steps, verdict) = if self.is_success() {
             (&self.passed, "passed")
@@ -184,6 +185,7 @@ mod tests {
         });
         report.step("four", |tests| {
             tests.pass();
+            tests.unstable.push("a::e: 3 is not 4".to_owned());
             Ok(true)
         });
         assert_eq!(
@@ -196,6 +198,7 @@ mod tests {
         assert_eq!(
             tests,
             "SKIPPED three: a::d: needs root\n\
+             UNSTABLE four: a::e: 3 is not 4\n\
              FAILED one: see its output above\n\
              FAILED two: no such tool\n\
              FAILED three: a::b: 1 is not 2\n\

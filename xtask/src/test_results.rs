@@ -1,6 +1,7 @@
 //! Parses the output of test programs: counts, names and messages of failed tests.
 
 use std::fmt::{self, Write as _};
+use std::mem;
 
 /// Longest message of a failed test in the summary, in characters.
 const MAX_MESSAGE_CHARS: usize = 400;
@@ -8,6 +9,9 @@ const MAX_MESSAGE_CHARS: usize = 400;
 const MAX_LISTED: usize = 30;
 /// Number of lines of a failure's output in its message.
 const MESSAGE_LINES: usize = 4;
+/// Start of the line `skipped: NAME: REASON` of a unit test that skips itself, which libtest counts as passed;
+/// `crates/audit/tests/skip` prints it.
+const SKIPPED: &str = "skipped: ";
 
 /// Numbers of passed, failed and skipped tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,10 +63,12 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Results of some tests: the counts, and a line for each failed or skipped test.
+/// Results of some tests: the counts, and a line for each failed, unstable or skipped test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestResults {
     pub(crate) tally: Tally,
+    /// `NAME: MESSAGE` of a test that failed and passed when it was run again. It is counted as passed.
+    pub(crate) unstable: Vec<String>,
     /// `NAME: MESSAGE`, on one line.
     pub(crate) failures: Vec<String>,
     /// `NAME: REASON`, on one line.
@@ -87,10 +93,37 @@ impl TestResults {
         self.skips.push(shorten(line));
     }
 
-    /// A line for each skipped and each failed test, the failed ones last.
+    /// Takes the second run of failed tests into account. `failures` are their lines in `self.failures`. If every one
+    /// of them has passed in `again`, they are unstable and count as passed.
+    pub(crate) fn settle(&mut self, failures: &[String], again: &Self) {
+        let count = u32::try_from(failures.len()).unwrap_or(u32::MAX);
+        if again.tally.failed == 0 && again.tally.passed >= count {
+            self.failures.retain(|failure| !failures.contains(failure));
+            self.unstable.extend_from_slice(failures);
+            self.tally.failed = self.tally.failed.saturating_sub(count);
+            self.tally.passed += count;
+            return;
+        }
+        for failure in &mut self.failures {
+            if !failures.contains(failure) {
+                continue;
+            }
+            let name = test_name(failure);
+            let mut others = again.failures.iter();
+            let message = others.find_map(|other| other.strip_prefix(name)?.strip_prefix(": "));
+            let message = message.unwrap_or("not passed");
+            *failure = shorten(&format!("{failure}; again: {message}"));
+        }
+    }
+
+    /// A line for each skipped, unstable and failed test, the failed ones last.
     pub(crate) fn listing(&self) -> String {
         let mut text = String::new();
-        for (word, lines) in [("SKIPPED", &self.skips), ("FAILED", &self.failures)] {
+        for (word, lines) in [
+            ("SKIPPED", &self.skips),
+            ("UNSTABLE", &self.unstable),
+            ("FAILED", &self.failures),
+        ] {
             let listed = lines.iter().take(MAX_LISTED);
             text.extend(listed.map(|line| format!("{word} {line}\n")));
             let more = lines.len().saturating_sub(MAX_LISTED);
@@ -105,9 +138,15 @@ impl TestResults {
     /// Adds other results.
     pub(crate) fn add(&mut self, other: Self) {
         self.tally.add(other.tally);
+        self.unstable.extend(other.unstable);
         self.failures.extend(other.failures);
         self.skips.extend(other.skips);
     }
+}
+
+/// The test's name in `NAME: MESSAGE`.
+pub(crate) fn test_name(failure: &str) -> &str {
+    failure.split_once(": ").map_or(failure, |(name, _)| name)
 }
 
 /// Parser of the output of libtest and libtest-mimic.
@@ -120,16 +159,24 @@ pub(crate) struct OutputParser {
     pub(crate) empty: u32,
     /// The failure whose output is being read, and its lines.
     failure: Option<(String, Vec<String>)>,
+    /// Number of tests of the running program that count themselves as passed and have skipped themselves.
+    skipped: u32,
 }
 
 impl OutputParser {
     /// Takes one line.
     pub(crate) fn line(&mut self, line: &str) {
-        if let Some(tally) = Tally::parse(line) {
+        if let Some(mut tally) = Tally::parse(line) {
             self.end_failure();
-            self.results.tally.add(tally);
             self.summaries += 1;
             self.empty += u32::from(tally == Tally::default());
+            let skipped = mem::take(&mut self.skipped).min(tally.passed);
+            tally.passed -= skipped;
+            tally.skipped += skipped;
+            self.results.tally.add(tally);
+        } else if let Some(skip) = line.strip_prefix(SKIPPED) {
+            self.skipped += 1;
+            self.results.skips.push(shorten(skip));
         } else if let Some(name) = failure_heading(line) {
             self.end_failure();
             self.failure = Some((name.to_owned(), Vec::new()));
@@ -244,6 +291,18 @@ mod tests {
         );
         assert_eq!(results.failures, ["x::y: e2e/x.rs:1:1: timeout after 30 s"]);
         assert_eq!(results.skips, ["x::z: needs root"]);
+    }
+
+    #[test]
+    fn unit_tests_that_skip_themselves_are_not_counted_as_passed() {
+        let results = parse(
+            "running 3 tests\n..\nskipped: a::b: no public rule sets\n.\n\n\
+             test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+             running 1 test\n.\n\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert_eq!(results.tally.to_string(), "3 passed, 0 failed, 1 skipped");
+        assert_eq!(results.skips, ["a::b: no public rule sets"]);
     }
 
     #[test]

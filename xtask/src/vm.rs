@@ -4,28 +4,27 @@
 //! the tests and writes a line for each to the serial port. The last line of standard output is
 //! `N passed, N failed, N skipped`.
 
+mod again;
 mod boot;
 mod counts;
 mod initramfs;
 mod kernel;
+mod queue;
 mod report;
 mod rulesets;
 mod table;
 
-use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::thread;
 
 use crate::Outcome;
 use crate::repository::Repository;
 use crate::step::succeeds;
 use crate::test_results::TestResults;
-use boot::{Machine, Purpose, QEMU};
-use counts::Counts;
+use boot::{Machine, PARTS, Purpose, QEMU};
 use initramfs::Archive;
 use kernel::{Image, KERNELS, Kernel};
 use table::Counted;
@@ -241,6 +240,15 @@ impl Options {
         Ok(options)
     }
 
+    /// The parts in which a machine of this purpose is booted. `None` is the whole.
+    fn parts(&self, purpose: Purpose) -> Vec<Option<usize>> {
+        if purpose == Purpose::General && self.filter.is_empty() {
+            (1..=PARTS).map(Some).collect()
+        } else {
+            vec![None]
+        }
+    }
+
     /// The machines that run the selected tests.
     fn purposes(&self) -> Vec<Purpose> {
         if self.filter.is_empty() {
@@ -277,83 +285,36 @@ fn boot_all(
     }
     let initramfs = directory.join("initramfs");
     fs::write(&initramfs, pack(repository, &images)?)?;
-    let purposes = options.purposes();
-    let machines: Vec<Machine<'_>> = purposes
-        .iter()
-        .flat_map(|&purpose| {
-            images
-                .iter()
-                .map(move |&(line, ref image)| (purpose, line, image))
-        })
-        .map(|(purpose, line, image)| Machine {
-            purpose,
-            line,
-            kernel: &image.path,
-            initramfs: &initramfs,
-            filter: &options.filter,
-            options: &options.lists,
-        })
-        .collect();
+    let mut machines = Vec::new();
+    for purpose in options.purposes() {
+        for part in options.parts(purpose) {
+            for (line, image) in &images {
+                machines.push(Machine {
+                    purpose,
+                    line,
+                    kernel: &image.path,
+                    initramfs: &initramfs,
+                    filter: options.filter.clone(),
+                    part,
+                    options: &options.lists,
+                });
+            }
+        }
+    }
+    let mut ended = queue::run_all(&machines).map_err(|error| error.to_string())?;
+    let is_full = options.filter.is_empty();
+    again::boot_again(&machines, &mut ended, is_full, Machine::run);
     let mut passed = true;
     let mut counted = Vec::new();
-    let ended = run_all(&machines).map_err(|error| error.to_string())?;
-    for (machine, (results, counts)) in machines.iter().zip(ended) {
-        passed &= results.tally.failed == 0;
-        tests.add(results);
+    for (machine, ended) in machines.iter().zip(ended) {
+        passed &= ended.results.tally.failed == 0;
+        tests.add(ended.results);
         if machine.purpose == Purpose::Count {
-            let line = machine.line;
+            let (line, counts) = (machine.line, ended.counts);
             counted.push(Counted { line, counts });
         }
     }
     Ok(passed.then_some(counted))
-}
-
-/// The results of a machine, and its instruction counts.
-type Ended = (TestResults, Counts);
-
-/// Runs all machines; returns their results in the same order.
-///
-/// The machines of one kernel run one after another. Those that count instructions run beside them: they have a
-/// low priority and use the time in which the others wait. A machine with racing CPUs uses two host CPUs and
-/// runs alone, after all others.
-fn run_all(machines: &[Machine<'_>]) -> Result<Vec<Ended>, Box<dyn Error + Send + Sync>> {
-    let mut queues: BTreeMap<(&str, bool), Vec<(usize, &Machine<'_>)>> = BTreeMap::new();
-    let mut alone = Vec::new();
-    for (index, machine) in machines.iter().enumerate() {
-        let is_count = machine.purpose == Purpose::Count;
-        match machine.purpose {
-            Purpose::Race => alone.push((index, machine)),
-            Purpose::General | Purpose::Selinux | Purpose::Panic | Purpose::Count => {
-                let queue = queues.entry((machine.line, is_count)).or_default();
-                queue.push((index, machine));
-            }
-        }
-    }
-    let mut ended = thread::scope(|scope| {
-        let threads: Vec<_> = queues
-            .values()
-            .map(|queue| scope.spawn(|| run_queue(queue)))
-            .collect();
-        let mut ended = Vec::new();
-        for thread in threads {
-            let results = thread.join();
-            ended.extend(results.map_err(|_panic| "the thread of a machine panicked")??);
-        }
-        Ok::<_, Box<dyn Error + Send + Sync>>(ended)
-    })?;
-    ended.extend(run_queue(&alone)?);
-    ended.sort_by_key(|&(index, _)| index);
-    Ok(ended.into_iter().map(|(_, results)| results).collect())
-}
-
-/// Runs machines one after another; returns their results with their indexes.
-fn run_queue(
-    queue: &[(usize, &Machine<'_>)],
-) -> Result<Vec<(usize, Ended)>, Box<dyn Error + Send + Sync>> {
-    let results = queue
-        .iter()
-        .map(|&(index, machine)| Ok((index, machine.run()?)));
-    results.collect()
 }
 
 /// The initramfs of all machines.
@@ -460,6 +421,14 @@ mod tests {
             Purpose::Count,
         ];
         assert_eq!(options(&[]).unwrap().purposes(), all);
+    }
+
+    #[test]
+    fn only_a_full_run_has_parts() {
+        let parts = |words, purpose| options(words).unwrap().parts(purpose);
+        assert_eq!(parts(&[], Purpose::General), [Some(1), Some(2), Some(3)]);
+        assert_eq!(parts(&[], Purpose::Race), [None]);
+        assert_eq!(parts(&["--filter", "raw::"], Purpose::General), [None]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod tests {
     /// Rules of the smaller list.
     const FEW: u32 = 1000;
     /// Size of the larger list, relative to the smaller one. Quadratic growth would take `FACTOR * FACTOR`
-    /// times as long; the limit is `2 * FACTOR`.
+    /// times as long; the limit is `3 * FACTOR`, because other load may disturb one of the two times.
     const FACTOR: u32 = 4;
 
     /// Watches, path rules, and syscall rules of both ABIs, as in public rule sets.
@@ -64,7 +64,7 @@ mod tests {
             "{FEW} rules: {few:?}, {FACTOR} times as many: {many:?}, {growth:.1} times as long"
         );
         assert!(
-            growth < f64::from(2 * FACTOR),
+            growth < f64::from(3 * FACTOR),
             "{FACTOR} times the rules take {growth:.1} times as long"
         );
     }

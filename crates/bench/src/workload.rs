@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Some containers forbid `io_uring`.
+    /// Some containers forbid `io_uring`: then `cargo xtask` counts the test as skipped.
     #[test]
     fn uring_runs_both_operations_in_both_ways() {
         let place = tempfile::tempdir().unwrap();
@@ -235,8 +235,14 @@ mod tests {
         fs::write(&program, URING_PROGRAM).unwrap();
         fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         let run = |operation, submission| {
-            let mut command = Command::new(&program);
-            output(command.args([operation, submission, "15"]).arg(&file))
+            loop {
+                let mut command = Command::new(&program);
+                let result = output(command.args([operation, submission, "15"]).arg(&file));
+                // A process that another test forks has the program open for writing until its `execve`.
+                if !matches!(&result, Err(why) if format!("{why:#}").contains("Text file busy")) {
+                    return result;
+                }
+            }
         };
         let is_forbidden = |why: &str| {
             ["Operation not permitted", "Function not implemented"]
@@ -248,7 +254,11 @@ mod tests {
             for operation in ["nop", "read"] {
                 match run(operation, submission) {
                     Ok(printed) => assert!(parse_value(&printed, "rate").unwrap() > 0.0),
-                    Err(why) => assert!(is_forbidden(&why.to_string()), "{why}"),
+                    Err(why) => {
+                        assert!(is_forbidden(&why.to_string()), "{why}");
+                        let line = b"\nskipped: uring: io_uring is forbidden\n";
+                        return io::stdout().write_all(line).unwrap();
+                    }
                 }
             }
         }

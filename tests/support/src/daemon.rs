@@ -25,7 +25,7 @@ const REPLACED: &str = "tollgate: rules replaced: ";
 const REFUSED: &str = "the old rules stay in force";
 
 /// Time that [`Drop`] gives the daemon to exit and to restore what it has changed.
-const LONGEST_DROP: Duration = Duration::from_secs(5);
+const LONGEST_DROP: Duration = Duration::from_secs(30);
 /// Time to wait for more output after its end: child processes may hold its standard error open.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 

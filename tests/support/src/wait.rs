@@ -7,7 +7,7 @@ use nix::poll::{PollTimeout, poll};
 
 /// Deadline for conditions that take a fraction of a second on an idle machine; emulated and busy machines are much
 /// slower.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Poll interval.
 const INTERVAL_MS: u8 = 5;

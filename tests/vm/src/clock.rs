@@ -32,9 +32,10 @@ pub(crate) const SESSION: Session = Session {
 
 /// Clock changes in seconds; their sum is 0.
 const STEPS: [i64; 4] = [-10, 7200, -90_000, 82_810];
-/// An event has the time of the last tick, at most 10 ms ago, and the daemon reads the clock's offset only when it
-/// drains the ring.
-const TOLERANCE_MS: u64 = 20;
+/// An event has the time of the last tick, and the daemon reads the clock's offset only when it drains the ring. One
+/// host thread emulates both CPUs in turns of 100 ms: the CPU that keeps the time can be that late, and later on a
+/// busy host. Each step of the clock is much larger.
+const TOLERANCE_MS: u64 = 2000;
 
 /// Milliseconds since 1970.
 fn now_ms() -> anyhow::Result<u64> {

@@ -50,7 +50,7 @@ pub(crate) const SESSION: Session = Session {
 const DENIED: &str = "/tmp/work/denied";
 const OPEN: &str = "/tmp/work/open";
 
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// Size of the ring in bytes.
 const RING: usize = 64 << 20;

@@ -39,7 +39,7 @@ const RULES: &str = "-a always,exit -F arch=b64 -S open -F uid=1001 -k opened\n"
 const FTRACE_ENABLED: &str = "/proc/sys/kernel/ftrace_enabled";
 
 /// The daemon polls the sysctl every 5 s.
-const LONGEST: Duration = Duration::from_secs(15);
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Runs `action` with disabled hooks.
 fn while_disabled<T>(action: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {

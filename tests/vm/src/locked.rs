@@ -57,7 +57,7 @@ pub(crate) const SESSION: Session = Session {
 
 const PERM: rustix::io::Errno = rustix::io::Errno::PERM;
 /// BPF programs are loaded meanwhile, on an emulated CPU.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(120);
 const RULES: &str = "-a always,exit -F arch=b64 -S rmdir -F uid=1001 -k kept\n-e 2\n";
 /// Rules that would record less.
 const OTHER_RULES: &str = "-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n";
@@ -195,7 +195,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     // A program traced from its start is not the daemon either.
     let mut traced = Command::new("/bin/busybox");
     traced
-        .args(["timeout", "60", LOCKING, "run"])
+        .args(["timeout", "120", LOCKING, "run"])
         .args(["--rules", "/tmp/rules.d/a.rules", "--log", "/tmp/run.log"])
         .args(["--", LOCKING]);
     for command in [&mut Command::new(TOLLGATE), &mut traced] {

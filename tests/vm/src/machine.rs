@@ -19,8 +19,10 @@ pub(crate) const USER: u32 = 1001;
 /// A user that no rule names.
 pub(crate) const STRANGER: u32 = 1002;
 
-/// Kernel option: runs only tests whose name contains its value.
+/// Kernel option: selects tests by name.
 const FILTER: &str = "vm.filter=";
+/// Kernel option of the general machine: `vm.part=1/3` runs the first of three parts of the sessions.
+const PART: &str = "vm.part=";
 /// Kernel options that select another purpose.
 const PURPOSES: [(&str, Purpose); 4] = [
     ("vm.selinux", Purpose::Selinux),
@@ -46,10 +48,52 @@ pub(crate) enum Purpose {
 /// Options of the kernel's command line.
 #[derive(Debug)]
 pub(crate) struct BootOptions {
-    /// Runs only tests whose name contains this.
-    pub(crate) filter: String,
+    /// Selects the tests.
+    pub(crate) filter: Filter,
     /// The purpose of this machine.
     pub(crate) purpose: Purpose,
+    /// `NUMBER/COUNT`: the part of the general sessions to run; all without it.
+    pub(crate) part: Option<String>,
+}
+
+/// Selects tests by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    /// `=NAME`: the test of this name.
+    Test(String),
+    /// `^SESSION`: the tests of this session.
+    Session(String),
+    /// Any other text: tests whose name contains it.
+    Part(String),
+}
+
+impl Filter {
+    /// Parses the value of the kernel option.
+    pub(crate) fn parse(text: &str) -> Self {
+        if let Some(name) = text.strip_prefix('=') {
+            return Self::Test(name.to_owned());
+        }
+        match text.strip_prefix('^') {
+            Some(session) => Self::Session(session.to_owned()),
+            None => Self::Part(text.to_owned()),
+        }
+    }
+
+    /// Whether a test, `SESSION::NAME`, is selected.
+    pub(crate) fn matches(&self, test: &str) -> bool {
+        match self {
+            Self::Test(name) => test == name,
+            Self::Session(name) => test.split_once("::").is_some_and(|(it, _)| it == name),
+            Self::Part(text) => test.contains(text.as_str()),
+        }
+    }
+
+    /// The text without its first sign.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Test(text) | Self::Session(text) | Self::Part(text) => text,
+        }
+    }
 }
 
 /// Mounts the usual file systems, but neither tracefs nor bpffs, without which the daemon must work.
@@ -78,13 +122,14 @@ pub(crate) fn prepare() -> anyhow::Result<BootOptions> {
     }
     let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
     let words = || line.split_whitespace();
-    let filter = words().find_map(|word| word.strip_prefix(FILTER));
+    let value = |option| words().find_map(|word| word.strip_prefix(option));
     let purpose = PURPOSES
         .into_iter()
         .find_map(|(named, purpose)| words().any(|word| word == named).then_some(purpose));
     Ok(BootOptions {
-        filter: filter.unwrap_or_default().to_owned(),
+        filter: Filter::parse(value(FILTER).unwrap_or_default()),
         purpose: purpose.unwrap_or(Purpose::General),
+        part: value(PART).map(str::to_owned),
     })
 }
 
@@ -112,5 +157,28 @@ pub(crate) fn power_off() -> ExitCode {
     match reboot(RebootMode::RB_POWER_OFF) {
         Ok(never) => match never {},
         Err(_refused) => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_select_a_test_a_session_or_a_part_of_names() {
+        let names = ["fentry::opens", "clock_fentry::opens", "fentry::opens_too"];
+        for (filter, selected) in [
+            ("=fentry::opens", &[0][..]),
+            ("^fentry", &[0, 2]),
+            ("fentry::opens", &[0, 1, 2]),
+            ("", &[0, 1, 2]),
+            ("=fentry", &[]),
+        ] {
+            let filter = Filter::parse(filter);
+            let found: Vec<usize> = (0..names.len())
+                .filter(|&index| filter.matches(names[index]))
+                .collect();
+            assert_eq!(found, selected, "{filter:?}");
+        }
     }
 }

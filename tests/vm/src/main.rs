@@ -41,48 +41,55 @@ use std::process::ExitCode;
 use machine::Purpose;
 use suite::Session;
 
-/// Sessions of the general machine; each starts one daemon.
-const GENERAL: &[Session] = &[
-    tracepoint::SESSION,
-    raw::SESSION,
-    Session {
-        name: "fentry",
-        engine: "fentry",
-        ..tracepoint::SESSION
-    },
-    Session {
-        name: "fentry_both_abis",
-        engine: "fentry",
-        ..raw::SESSION
-    },
-    reload::SESSION,
-    reload::MANY,
-    handover::SESSION,
-    disabled_hooks::SESSION,
-    clock::SESSION,
-    Session {
-        name: "clock_fentry",
-        engine: "fentry",
-        ..clock::SESSION
-    },
-    json::SESSION,
-    deny::SESSION,
-    run::SESSION,
-    differential::SESSION,
-    differential::SESSION_32,
-    differential::SESSION_URING,
-    differential::SESSION_URING_LIST,
-    differential::SESSION_FILESYSTEM_LIST,
-    differential::watched::SESSION,
-    lists::SESSION,
-    filesystems::SESSION,
-    filesystems::SESSION_ROOT,
-    filesystems::SESSION_ROOT_TRACEPOINT,
-    names::SESSION,
-    names::SESSION_TRACEPOINT,
-    slots::SESSION,
-    traced::SESSION,
-    locked::SESSION,
+/// Sessions of the general machine; each starts one daemon. `cargo xtask vm` boots a machine for each part; the parts
+/// take about the same time. Locked rules stay until reboot, so their session is the last one of its part.
+const GENERAL: [&[Session]; 3] = [
+    &[
+        tracepoint::SESSION,
+        raw::SESSION,
+        Session {
+            name: "fentry",
+            engine: "fentry",
+            ..tracepoint::SESSION
+        },
+        Session {
+            name: "fentry_both_abis",
+            engine: "fentry",
+            ..raw::SESSION
+        },
+        reload::SESSION,
+        reload::MANY,
+        handover::SESSION,
+        disabled_hooks::SESSION,
+        clock::SESSION,
+        Session {
+            name: "clock_fentry",
+            engine: "fentry",
+            ..clock::SESSION
+        },
+        json::SESSION,
+    ],
+    &[
+        differential::SESSION,
+        differential::SESSION_32,
+        differential::SESSION_URING,
+        differential::SESSION_URING_LIST,
+        differential::SESSION_FILESYSTEM_LIST,
+        differential::watched::SESSION,
+        deny::SESSION,
+    ],
+    &[
+        run::SESSION,
+        lists::SESSION,
+        filesystems::SESSION,
+        filesystems::SESSION_ROOT,
+        filesystems::SESSION_ROOT_TRACEPOINT,
+        names::SESSION,
+        names::SESSION_TRACEPOINT,
+        slots::SESSION,
+        traced::SESSION,
+        locked::SESSION,
+    ],
 ];
 
 /// Sessions of the machine for races. `cargo xtask vm` selects it by their name.
@@ -113,13 +120,30 @@ fn main() -> ExitCode {
                 Purpose::Race => run(RACE),
                 Purpose::Selinux => run(SELINUX),
                 Purpose::Panic => panic::run(),
-                Purpose::General if options.filter.starts_with("rulesets") => run(SLOW),
-                Purpose::General => run(GENERAL),
+                Purpose::General if options.filter.text().starts_with("rulesets") => run(SLOW),
+                Purpose::General => match general(options.part.as_deref()) {
+                    Some(sessions) => run(&sessions),
+                    None => println!("vm: broken there is no such part: {:?}", options.part),
+                },
             }
         }
         Err(error) => println!("vm: broken {error:#}"),
     }
     machine::power_off()
+}
+
+/// The general sessions of a part, `NUMBER/COUNT`, or all; `None` if the caller has another number of parts.
+fn general(part: Option<&str>) -> Option<Vec<Session>> {
+    let Some(part) = part else {
+        return Some(GENERAL.concat());
+    };
+    let (number, count) = part.split_once('/')?;
+    let number: usize = number.parse().ok()?;
+    if count.parse() != Ok(GENERAL.len()) {
+        return None;
+    }
+    let sessions = GENERAL.get(number.checked_sub(1)?)?;
+    Some(sessions.to_vec())
 }
 
 /// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` on the host, and those of
@@ -139,6 +163,36 @@ fn run_task(words: &[String]) -> ExitCode {
         Err(error) => {
             println!("vm: FAIL {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locked_rules_stay_for_no_other_session() {
+        for part in GENERAL {
+            let stays = part.iter().position(|session| session.stays);
+            assert!(stays.is_none_or(|at| at == part.len() - 1), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn parts_make_up_the_whole() {
+        let all = GENERAL.concat().len();
+        let sum = |count: usize| -> usize {
+            let part = |number| general(Some(&format!("{number}/{count}")));
+            (1..=count)
+                .map(|number| part(number).map_or(0, |sessions| sessions.len()))
+                .sum()
+        };
+        assert_eq!(sum(GENERAL.len()), all);
+        assert_eq!(sum(GENERAL.len() - 1), 0);
+        assert_eq!(general(None).unwrap().len(), all);
+        for part in ["0/3", "4/3", "1", "x/3"] {
+            assert!(general(Some(part)).is_none(), "{part}");
         }
     }
 }

@@ -25,7 +25,7 @@ const RULES: &str = "-f 2\n-a always,exit -F arch=b64 -S mkdir -k fill\n";
 const RING: usize = 64 << 20;
 
 /// Maximum time until the panic.
-const GRACE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(120);
 
 /// Runs the test, which returns only on failure.
 pub(crate) fn run() {

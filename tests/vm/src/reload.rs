@@ -224,7 +224,7 @@ pub(crate) fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
 }
 
 /// Tail-call targets are verified when the first rule needs them.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// The fdinfo of each descriptor of the daemon.
 fn infos(daemon: &Daemon) -> anyhow::Result<Vec<String>> {

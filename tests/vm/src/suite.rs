@@ -24,6 +24,7 @@ use anyhow::Context as _;
 use support::wait::wait_for;
 
 use crate::daemon::{Daemon, programs};
+use crate::machine::Filter;
 
 /// The function of a test. It fails with any error but [`Skipped`].
 pub(crate) type Work = fn(&Daemon) -> anyhow::Result<()>;
@@ -87,17 +88,17 @@ const ENDS: &str = "daemon_stops";
 const DETACHED: &str = "programs_are_detached";
 const ATTACHED: &str = "programs_stay_attached";
 
-/// Runs the tests whose name contains the filter; starts only the daemons that those need.
-pub(crate) fn run(sessions: &[Session], filter: &str) {
+/// Runs the selected tests; starts only the daemons that those need.
+pub(crate) fn run(sessions: &[Session], filter: &Filter) {
     let wanted: Vec<Session> = sessions
         .iter()
         .copied()
-        .filter(|session| session.names().any(|name| name.contains(filter)))
+        .filter(|session| session.names().any(|name| filter.matches(&name)))
         .collect();
     let names: Vec<String> = wanted
         .iter()
         .flat_map(Session::names)
-        .filter(|name| name.contains(filter))
+        .filter(|name| filter.matches(name))
         .collect();
     println!("vm: plan {}", names.join(" "));
     for session in wanted {
@@ -120,12 +121,12 @@ impl Session {
         if self.stays { ATTACHED } else { DETACHED }
     }
 
-    fn run(&self, filter: &str) {
+    fn run(&self, filter: &Filter) {
         let report = |test: &str, started: Instant, outcome: &anyhow::Result<()>| {
             let name = format!("{}::{test}", self.name);
             let seconds = started.elapsed().as_secs_f64();
             match outcome {
-                _ if !name.contains(filter) && outcome.is_ok() => {}
+                _ if !filter.matches(&name) && outcome.is_ok() => {}
                 Ok(()) => println!("vm: ok {seconds:.2} {name}"),
                 Err(error) => {
                     let word = if error.is::<Skipped>() {
@@ -151,7 +152,7 @@ impl Session {
             println!("vm: note {line}");
         }
         for (name, work) in self.tests {
-            if format!("{}::{name}", self.name).contains(filter) {
+            if filter.matches(&format!("{}::{name}", self.name)) {
                 let started = Instant::now();
                 report(name, started, &work(&daemon));
             }

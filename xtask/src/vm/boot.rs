@@ -31,6 +31,10 @@ const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitig
 /// instead of 128 Ki; a name in the bucket of a measured one costs each later call 6 instructions.
 const COUNT_OPTIONS: &str = "init_on_alloc=0 dhash_entries=4194304 vm.count";
 
+/// Number of parts of the general sessions, `GENERAL` in `tests/vm/src/main.rs`. A machine that has another number
+/// runs no test and fails.
+pub(crate) const PARTS: usize = 3;
+
 /// Niceness of machines that count instructions: they run beside others, whose tests have deadlines.
 const COUNT_NICE: &str = "10";
 
@@ -40,6 +44,13 @@ const RACE_OPTIONS: &str = "vm.race";
 const SELINUX_OPTIONS: &str = "lsm=selinux,bpf selinux=1 enforcing=1 vm.selinux";
 
 const PANIC_OPTIONS: &str = "vm.panic";
+
+/// Emulation is about 30% faster without these: five-level page tables, access checks of the kernel at each use of user
+/// memory, string instructions byte by byte instead of by words, and vector instructions in the C library.
+const EMULATED_CPU: &str = "max,la57=off,smap=off,smep=off,erms=off,avx=off,avx2=off";
+
+/// As it was when the counts in `docs/instructions.md` were made.
+const COUNTING_CPU: &str = "max,la57=off";
 
 const KVM: [&str; 4] = ["-accel", "kvm", "-cpu", "host"];
 
@@ -61,51 +72,59 @@ pub(crate) enum Purpose {
 }
 
 /// A machine to boot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Machine<'a> {
     pub(crate) purpose: Purpose,
     /// The kernel's version line, such as `6.12`: the label of its output.
     pub(crate) line: &'static str,
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
-    /// Runs only tests whose name contains this.
-    pub(crate) filter: &'a str,
+    /// Selects the tests; `Filter` in `tests/vm/src/machine.rs` has the forms.
+    pub(crate) filter: String,
+    /// The part of the general sessions to run, from 1; all without it.
+    pub(crate) part: Option<usize>,
     /// More kernel options, which the first process reads.
     pub(crate) options: &'a str,
+}
+
+/// The end of a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// The results of its tests, labelled with the kernel.
+    pub(crate) results: TestResults,
+    pub(crate) counts: Counts,
+    /// Whether it failed as a whole.
+    pub(crate) is_broken: bool,
 }
 
 impl Machine<'_> {
     /// Boots the machine and prints a line for each test.
     ///
-    /// A machine that hit QEMU's translation race is booted once more. QEMU before 8.1 may translate code while
-    /// another CPU writes it, and then keeps running the old code (QEMU commit deba78709ae8). A kernel that
-    /// attaches programs to functions patches its own code through `int3`: one of a few thousand attachments
-    /// then ends in an unexpected `int3`. With one host thread for all CPUs the race cannot happen. The output
-    /// of both boots is printed.
+    /// QEMU before 8.1 may translate code while another CPU writes it, and then keeps running the old code (QEMU commit
+    /// deba78709ae8). A kernel that attaches programs to functions patches its own code through `int3`: one of a few
+    /// thousand attachments then ends in an unexpected `int3`. With one host thread for all CPUs the race cannot
+    /// happen; a machine for races can hit it.
     ///
     /// # Errors
     /// If the emulator cannot be started.
-    pub(crate) fn run(&self) -> Result<(TestResults, Counts), Box<dyn Error + Send + Sync>> {
+    pub(crate) fn run(&self) -> Result<Ended, Box<dyn Error + Send + Sync>> {
         let started = Instant::now();
         let mut report = self.boot(started)?;
-        if self.purpose == Purpose::Race && report.hit_emulator_race() {
-            self.finish(report);
-            println!(
-                "    {:<5} QEMU hit its translation race; booting once more",
-                self.line
-            );
-            report = self.boot(started)?;
-        }
         let counts = mem::take(&mut report.counts);
         if let Some(json) = counts.json(self.line) {
             let file = format!("counts-{}.json", self.line);
             fs::write(self.initramfs.with_file_name(file), json)?;
         }
+        let is_broken = report.is_broken();
         let results = self.finish(report);
         let tally = results.tally;
         let seconds = started.elapsed().as_secs_f64();
         println!("    {:<5} {tally} ({seconds:.1} s)", self.line);
-        Ok((results, counts))
+        Ok(Ended {
+            results,
+            counts,
+            is_broken,
+        })
     }
 
     /// Prints failures outside of the tests; returns the results, labelled with the kernel.
@@ -151,8 +170,7 @@ impl Machine<'_> {
     }
 
     fn start(&self) -> Result<Child, String> {
-        // Five-level page tables make emulation slower.
-        let emulated = |accelerator| ["-accel", accelerator, "-cpu", "max,la57=off"];
+        let emulated = |accelerator| ["-accel", accelerator, "-cpu", EMULATED_CPU];
         let options = match self.purpose {
             Purpose::General => "",
             Purpose::Race => RACE_OPTIONS,
@@ -161,7 +179,7 @@ impl Machine<'_> {
             Purpose::Count => COUNT_OPTIONS,
         };
         let (accelerator, processors) = match self.purpose {
-            Purpose::Count => (emulated("tcg"), ["-smp", "1"]),
+            Purpose::Count => (["-accel", "tcg", "-cpu", COUNTING_CPU], ["-smp", "1"]),
             Purpose::Race if has_kvm() => (KVM, ["-smp", "2"]),
             Purpose::Race => (emulated("tcg"), ["-smp", "2"]),
             // The engine's programs use per-CPU areas: a second CPU reveals sharing between CPUs.
@@ -172,6 +190,7 @@ impl Machine<'_> {
                 (emulated("tcg,thread=single"), ["-smp", "2"])
             }
         };
+        let part = self.part.map(|number| format!("vm.part={number}/{PARTS}"));
         let mut command = Command::new(QEMU);
         if self.purpose == Purpose::Count {
             command = Command::new("nice");
@@ -194,8 +213,10 @@ impl Machine<'_> {
             .args([
                 "-append",
                 &format!(
-                    "{KERNEL_OPTIONS} {options} vm.filter={} {}",
-                    self.filter, self.options
+                    "{KERNEL_OPTIONS} {options} vm.filter={} {} {}",
+                    self.filter,
+                    part.unwrap_or_default(),
+                    self.options
                 ),
             ])
             .stdin(Stdio::null())

@@ -22,6 +22,9 @@ const ALARMS: [&str; 8] = [
 /// Linux 6.12.
 const REQUESTED_CRASH: &str = "Kernel panic - not syncing: sysrq triggered crash";
 
+/// The message of a planned test without a result.
+pub(super) const NOT_ENDED: &str = "not ended";
+
 /// Lines printed before an alarm, a timeout or an early end.
 const SHOWN_LINES: usize = 30;
 
@@ -33,6 +36,8 @@ pub(crate) struct MachineReport {
     results: TestResults,
     /// Failures of the machine as a whole.
     alarms: Vec<String>,
+    /// Failures of its tests' program: a second boot ends in the same way.
+    mistakes: Vec<String>,
     /// The test that is about to crash the machine.
     crashing: Option<String>,
     /// The machine has crashed as planned.
@@ -70,7 +75,7 @@ impl MachineReport {
             "plan" => {
                 self.open = rest.split_whitespace().map(str::to_owned).collect();
                 if self.open.is_empty() {
-                    self.alarms.push("the filter matches no test".to_owned());
+                    self.mistakes.push("the filter matches no test".to_owned());
                 }
                 None
             }
@@ -100,7 +105,7 @@ impl MachineReport {
     fn end_test(&mut self, name: &str, word: &str, outcome: &str) {
         match self.open.iter().position(|open| open == name) {
             Some(at) => drop(self.open.remove(at)),
-            None => self.alarms.push(format!("test `{name}` was not planned")),
+            None => self.mistakes.push(format!("test `{name}` was not planned")),
         }
         match word {
             "ok" => self.results.pass(),
@@ -109,11 +114,9 @@ impl MachineReport {
         }
     }
 
-    /// Whether the kernel crashed at a breakpoint that it had already removed from its code.
-    pub(crate) fn hit_emulator_race(&self) -> bool {
-        self.alarms
-            .first()
-            .is_some_and(|alarm| alarm.contains("Oops: int3"))
+    /// Whether the machine failed as a whole: the kernel crashed or warned, or it was stopped or ended early.
+    pub(crate) fn is_broken(&self) -> bool {
+        !self.ended || !self.alarms.is_empty()
     }
 
     /// Records that the machine had to be stopped.
@@ -123,7 +126,7 @@ impl MachineReport {
 
     /// The results, and the lines to print about failures outside of the tests.
     pub(crate) fn finish(mut self) -> (TestResults, Vec<String>) {
-        if !self.ended && self.alarms.is_empty() {
+        if !self.ended && self.alarms.is_empty() && self.mistakes.is_empty() {
             self.alarms
                 .push("the machine ended before the tests".to_owned());
         }
@@ -132,8 +135,8 @@ impl MachineReport {
             let from = self.lines.len().saturating_sub(SHOWN_LINES);
             shown.extend(self.lines.drain(from..).map(|line| format!("  | {line}")));
         }
-        let open = self.open.iter().map(|name| format!("{name}: not ended"));
-        for failure in open.chain(self.alarms) {
+        let open = self.open.iter().map(|name| format!("{name}: {NOT_ENDED}"));
+        for failure in open.chain(self.mistakes).chain(self.alarms) {
             shown.push(format!("FAIL             {failure}"));
             self.results.fail(&failure);
         }
@@ -155,17 +158,24 @@ mod tests {
     }
 
     #[test]
-    fn first_oops_at_a_breakpoint_is_an_emulator_race() {
-        let is_race = |lines: &[&str]| {
+    fn crashed_stopped_and_unfinished_machines_are_broken() {
+        let is_broken = |lines: &[&str]| {
             let mut report = MachineReport::default();
             for line in lines {
                 let _shown = report.line(line);
             }
-            report.hit_emulator_race()
+            report.is_broken()
         };
-        assert!(is_race(&["[ 1.6] Oops: int3: 0000 [#1]"]));
-        assert!(!is_race(&["[ 1.6] Run /init as init process"]));
-        assert!(!is_race(&["[ 1.6] BUG: x", "[ 1.7] Oops: int3: 0000 [#2]"]));
+        assert!(is_broken(&["vm: plan a", "[ 1.6] Oops: int3: 0000 [#1]"]));
+        assert!(is_broken(&["vm: plan a", "vm: ok 0.1 a"]));
+        assert!(is_broken(&["vm: plan a", "[ 3.1] WARNING: x", "vm: end"]));
+        assert!(is_broken(&["vm: broken no /proc", "vm: end"]));
+        assert!(!is_broken(&["vm: plan a", "vm: FAIL 0.1 a: x", "vm: end"]));
+        assert!(!is_broken(&["vm: plan a", "vm: ok 0.1 b", "vm: end"]));
+        let mut report = MachineReport::default();
+        let _shown = report.line("vm: end");
+        report.stopped("timeout");
+        assert!(report.is_broken());
     }
 
     fn tally(passed: u32, failed: u32) -> Tally {

@@ -18,10 +18,10 @@ const ANALYZE: &str = "/usr/bin/systemd-analyze";
 const JOURNALD: &str = "/lib/systemd/systemd-journald";
 /// Ends the configuration that journald reads in a test.
 const LAST_UNKNOWN_KEY: &str = "LastUnknownKey";
-/// Starts journald, `$2`, with the configuration `$1`, on an empty `/run`; it ends after 30 seconds.
+/// Starts journald, `$2`, with the configuration `$1`, on an empty `/run`; it ends after a minute.
 const START_JOURNALD: &str = r#"
 mount -t tmpfs none /run && mkdir -p /run/systemd/journal &&
-mount --bind "$1" /etc/systemd/journald.conf && exec timeout 30 "$2"
+mount --bind "$1" /etc/systemd/journald.conf && exec timeout 60 "$2"
 "#;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const UNIT: &str = concat!(

@@ -88,7 +88,9 @@ print('done')
         assert_eq!(ran.succeeded().output.stdout.as_bstr(), "done\n");
         let stderr = ran.output.stderr.as_bstr();
         assert!(stderr.is_empty() || stderr.contains_str("lost"), "{stderr}");
-        assert!(no_process_of(test_dir.id));
+        wait_for("the end of the tasks", || {
+            no_process_of(test_dir.id).then_some(())
+        });
     }
 }
 
@@ -217,7 +219,7 @@ if pid == 0:
 seen = b''
 def wait(text):
     global seen
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while text not in seen:
         if not select.select([fd], [], [], max(0, deadline - time.monotonic()))[0]:
             sys.exit('not seen: %r in %r' % (text, seen))
@@ -228,7 +230,7 @@ def wait(text):
     seen = seen.split(text, 1)[1]
 def sleeps():
     # The job is there when it has the terminal and is not stopped any more.
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         group = os.tcgetpgrp(fd)
         try:

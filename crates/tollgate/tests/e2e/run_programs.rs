@@ -284,7 +284,8 @@ pub(crate) fn a_redis_server_and_its_benchmark() {
     )
     .unwrap();
     let script = "./redis-server --port 0 --unixsocket ./s --save '' --appendonly no >server.log & \
-                  until redis-cli -s ./s ping >/dev/null 2>&1; do sleep 0.02; done; \
+                  n=0; until redis-cli -s ./s ping >/dev/null 2>&1; do \
+                  n=$((n+1)); [ $n -lt 3000 ] || exit 9; sleep 0.02; done; \
                   redis-benchmark -s ./s -n 20000 -c 20 -q -t set,get >benchmark.log && \
                   redis-cli -s ./s dbsize && redis-cli -s ./s shutdown nosave; wait";
     let output = audited(&test_dir, "uid", |run| {

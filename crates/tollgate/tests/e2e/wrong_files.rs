@@ -360,12 +360,14 @@ pub(crate) fn rules_in_the_kernels_audit_are_reported() {
         (&seen["rules"], &seen["slows_syscalls"]),
         (&1.into(), &true.into())
     );
-    assert!(daemon.has_printed("the kernel's own audit is also active (enabled, 1 rules)"));
+    let wait_for_text =
+        |text: &str| super::harness::wait_for(text, || daemon.has_printed(text).then_some(()));
+    wait_for_text("the kernel's own audit is also active (enabled, 1 rules)");
     auditctl(&["-D"]);
     assert_eq!(State::ask().rules, ["No rules"]);
     assert_eq!(state(&daemon)["never_task"], false);
     assert_eq!(State::ask().rules, ["-a never,task"]);
-    assert!(daemon.has_printed("loaded it again"));
+    wait_for_text("loaded it again");
     assert_eq!(state(&daemon)["slows_syscalls"], false);
     daemon.stop_with(Signal::SIGTERM);
     assert_eq!(State::ask(), before);

@@ -26,7 +26,7 @@ const SOCKET_BYTES: usize = 64 << 20;
 /// Records to receive at once.
 const RECEIVE_LIMIT: usize = 1024;
 
-const MARK_TIMEOUT: Duration = Duration::from_secs(30);
+const MARK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `AUDIT_TEST`: a user message that only carries text.
 const AUDIT_TEST: MsgType = MsgType(1120);

@@ -223,7 +223,7 @@ mod tests {
     /// One event longer than a socket buffer.
     fn long() -> Chunk {
         let line = b"type=CWD msg=audit(1.000:7): y\n";
-        Chunk::new(&line.repeat((8 << 20) / line.len()), LineFormat::Raw, 1)
+        Chunk::new(&line.repeat((1 << 20) / line.len()), LineFormat::Raw, 1)
     }
 
     fn socket(directory: &Path) -> (Socket, PathBuf) {
@@ -256,8 +256,8 @@ mod tests {
         let (shared, chunk) = (QueueState::default(), long());
         let (willing, slow, idle) = (connect(), connect(), connect());
         let willing = thread::spawn(|| taken(willing, 64 << 10, Duration::ZERO));
-        // Never idle, but takes 20 s.
-        let slow = thread::spawn(|| taken(slow, 4 << 10, Duration::from_millis(10)));
+        // Never idle, but takes 8 s and more.
+        let slow = thread::spawn(|| taken(slow, 1 << 10, Duration::from_millis(10)));
         socket.write(&chunk, &shared);
         assert_eq!(socket.clients.len(), 1, "who has all of it stays");
         assert_eq!(shared.lost().iter().sum::<u64>(), 1, "an event counts once");
@@ -276,8 +276,8 @@ mod tests {
         let (shared, chunk) = (QueueState::default(), long());
         shared.control.end_by(Instant::now());
         let slow = UnixStream::connect(&path).unwrap();
-        let slow = thread::spawn(|| taken(slow, 64 << 10, Duration::from_millis(5)));
-        // It takes about 0.6 s, and has the time before the deadline.
+        let slow = thread::spawn(|| taken(slow, 4 << 10, Duration::from_millis(5)));
+        // It takes a second and more, and has the time before the deadline.
         socket.write(&chunk, &shared);
         assert!(socket.clients.is_empty());
         assert_eq!(shared.lost().iter().sum::<u64>(), 1);
