@@ -45,6 +45,7 @@ static __always_inline void load_enter_state(struct wire_event *event, __u32 thr
 			count_truncated(WIRE_TRUNC_ENTER_STATE);
 		return;
 	}
+	event->flags &= ~WIRE_EVENT_UNPROVEN; /* it was entered */
 	event->jiffies = entry->jiffies;
 	for (int i = 0; i < 4; i++)
 		event->args[i] = entry->args[i];
