@@ -39,6 +39,8 @@ pub struct Event<'a> {
     pub personality: u32,
     /// Return value; `None` if the syscall did not return (exit, or the task was killed in it).
     pub exit: Option<i64>,
+    /// Whether the kernel may not have executed the syscall: a seccomp filter or a tracer may have answered it.
+    pub unproven: bool,
     /// The first four arguments.
     pub args: [u64; 4],
     /// The task that made the syscall.

@@ -76,10 +76,17 @@ impl SyscallId {
         matches!(self.name(), Some("fork" | "vfork" | "clone" | "clone3"))
     }
 
-    /// Whether the syscall can return.
+    /// Whether the syscall ends the task.
+    #[must_use]
+    pub fn ends_task(self) -> bool {
+        matches!(self.name(), Some("exit" | "exit_group"))
+    }
+
+    /// Whether the syscall returns a result. `sigreturn` does not: it restores all registers, also the one that has
+    /// the number of the syscall.
     #[must_use]
     pub fn returns(self) -> bool {
-        !matches!(self.name(), Some("exit" | "exit_group"))
+        !self.ends_task() && !matches!(self.name(), Some("rt_sigreturn" | "sigreturn"))
     }
 }
 

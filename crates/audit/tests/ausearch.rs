@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn search_by_key_finds_events() {
         let log = Log::new("key.log");
-        for (key, cases) in [("identity", 24), ("pci", 1)] {
+        for (key, cases) in [("identity", 25), ("pci", 2)] {
             let Some(found) = log.search(&["--raw", "-k", key]) else {
                 return;
             };

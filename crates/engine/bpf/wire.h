@@ -65,6 +65,7 @@ enum wire_trunc {
 	WIRE_TRUNC_SYSCALL_STATE, /* more state than a slot takes, or no slot */
 	WIRE_TRUNC_TASK_MARK, /* the verdict of the task list could not be stored with the task */
 	WIRE_TRUNC_AVC, /* an LSM record has no SYSCALL record */
+	WIRE_TRUNC_DESCRIPTOR, /* a thread may have replaced the descriptor that an open returned */
 	WIRE_TRUNC_MAX,
 };
 
@@ -74,7 +75,7 @@ struct wire_counts {
 	__u64 delivered; /* of these, events written to the ring */
 	__u64 lost[WIRE_LOST_MAX];
 	__u64 truncated[WIRE_TRUNC_MAX];
-	__u64 _pad[2]; /* pads to whole cache lines */
+	__u64 _pad[1]; /* pads to whole cache lines */
 };
 _Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
 
@@ -285,6 +286,8 @@ _Static_assert(sizeof(struct wire_enter_state) == 48, "wire_enter_state layout")
 #define WIRE_EVENT_CWD	       64
 #define WIRE_EVENT_URING       128 /* io_uring operation: args are 0 */
 #define WIRE_EVENT_STAMPED     256 /* of a kernel record, whose type and text are in wire_aux */
+#define WIRE_EVENT_UNPROVEN    512 /* seccomp or a tracer may have answered the syscall */
+#define WIRE_EVENT_DESCRIPTOR  1024 /* the returned descriptor may be of another object */
 
 /*
  * One audited syscall. After it follow, without gaps: `objects` times a wire_object, its name and

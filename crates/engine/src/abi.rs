@@ -28,7 +28,7 @@ pub(crate) const ITEMS: usize = 8;
 pub(crate) const URING_FIRST: u32 = 2048;
 pub(crate) const PLAN_ENTRIES: u32 = 2176;
 pub(crate) const LOST: usize = 4;
-pub(crate) const TRUNC: usize = 8;
+pub(crate) const TRUNC: usize = 9;
 
 pub(crate) const COMM_LEN: usize = 16;
 
@@ -41,6 +41,8 @@ pub(crate) const EVENT_STARTED: u16 = 32;
 pub(crate) const EVENT_CWD: u16 = 64;
 pub(crate) const EVENT_URING: u16 = 128;
 pub(crate) const EVENT_STAMPED: u16 = 256;
+pub(crate) const EVENT_UNPROVEN: u16 = 512;
+pub(crate) const EVENT_DESCRIPTOR: u16 = 1024;
 
 pub(crate) const OBJECT_INODE: u8 = 1;
 pub(crate) const OBJECT_PARENT: u8 = 2;
@@ -153,7 +155,7 @@ pub(crate) struct WireCounts {
     pub(crate) delivered: u64,
     pub(crate) lost: [u64; LOST],
     pub(crate) truncated: [u64; TRUNC],
-    _pad: [u64; 2],
+    _pad: [u64; 1],
 }
 
 #[derive(
@@ -456,6 +458,8 @@ mod tests {
             ("WIRE_EVENT_STARTED", u64::from(EVENT_STARTED)),
             ("WIRE_EVENT_CWD", u64::from(EVENT_CWD)),
             ("WIRE_EVENT_STAMPED", u64::from(EVENT_STAMPED)),
+            ("WIRE_EVENT_UNPROVEN", u64::from(EVENT_UNPROVEN)),
+            ("WIRE_EVENT_DESCRIPTOR", u64::from(EVENT_DESCRIPTOR)),
             ("WIRE_OBJECT_INODE", u64::from(OBJECT_INODE)),
             ("WIRE_OBJECT_PARENT", u64::from(OBJECT_PARENT)),
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),

@@ -229,6 +229,7 @@ impl Decoder {
             uring_op,
             personality: head.personality,
             exit: returned.then(|| reported_exit(head.exit.cast_signed())),
+            unproven: head.flags & abi::EVENT_UNPROVEN != 0,
             args: head.args,
             task: Task {
                 ppid: head.ppid,

@@ -124,6 +124,8 @@ pub enum Truncation {
     TaskMark,
     /// An LSM record has no SYSCALL record, because the ring was full.
     Avc,
+    /// The file behind the descriptor that an open returned has another name: a thread may have replaced it.
+    Descriptor,
 }
 
 impl Truncation {
@@ -137,6 +139,7 @@ impl Truncation {
         Self::SyscallState,
         Self::TaskMark,
         Self::Avc,
+        Self::Descriptor,
     ];
 
     /// The part, as shown in summaries and statistics.
@@ -151,6 +154,7 @@ impl Truncation {
             Self::SyscallState => "too much for the hooks inside the kernel",
             Self::TaskMark => "new task not marked",
             Self::Avc => "refusal without its call",
+            Self::Descriptor => "descriptor of another name",
         }
     }
 }

@@ -54,6 +54,7 @@ mod e2e {
     mod syscall;
     mod task_list;
     mod test_dir;
+    mod unproven;
     mod watch;
     mod workload;
     mod wrong_files;
@@ -73,6 +74,12 @@ mod e2e {
         exec::each_exec_variant_is_recorded,
         exec::task_exit_is_an_event,
         exec::arguments_fill_several_records,
+        unproven::unexecuted_calls_are_marked,
+        unproven::unexecuted_calls_without_a_key_are_marked,
+        unproven::sigreturn_is_recorded,
+        unproven::exit_under_a_tracer_is_recorded,
+        unproven::opens_are_recorded_although_threads_replace_descriptors,
+        unproven::objects_of_later_arguments_are_seen,
         field::ids_select_tasks,
         field::outcome_selects_events,
         field::arguments_select_events,

@@ -284,6 +284,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             uring_op: None,
             personality: found.image.personality,
             exit: known.exit,
+            unproven: false,
             args: known.args,
             task,
             key: key

@@ -51,7 +51,36 @@ pub struct ObjectArg {
 /// Objects that a syscall names, in argument order; empty when it names none.
 #[must_use]
 pub fn objects(arch: Arch, syscall: Syscall) -> &'static [ObjectArg] {
-    table::syscall_name(arch, syscall).map_or(&[], by_name)
+    match table::syscall_name(arch, syscall) {
+        // Its mask has 64 bits, which are two arguments there.
+        Some("fanotify_mark") if arch == Arch::I386 => const { &[use_of(ObjectRef::At(4, 5))] },
+        Some(name) => by_name(name),
+        None => &[],
+    }
+}
+
+/// Whether the kernel's audit writes a PATH record for an object of the syscall that is not among [`objects`]: its
+/// name is in a structure, in a socket address or in another name space, or means a path only for some commands.
+#[must_use]
+pub fn has_unseen_object(arch: Arch, syscall: Syscall) -> bool {
+    matches!(
+        table::syscall_name(arch, syscall),
+        Some(
+            "bpf"
+                | "fsconfig"
+                | "mq_open"
+                | "mq_unlink"
+                | "connect"
+                | "sendto"
+                | "sendmsg"
+                | "sendmmsg"
+        )
+    )
+}
+
+const fn use_of(place: ObjectRef) -> ObjectArg {
+    let effect = ObjectEffect::Use;
+    ObjectArg { place, effect }
 }
 
 fn by_name(name: &str) -> &'static [ObjectArg] {
@@ -86,6 +115,7 @@ fn by_name(name: &str) -> &'static [ObjectArg] {
             shape!(Path(0) => Use)
         }
         "mount" | "inotify_add_watch" | "quotactl" => shape!(Path(1) => Use),
+        "fanotify_mark" => shape!(At(3, 4) => Use),
         "move_mount" => shape!(At(0, 1) => Use, At(2, 3) => Use),
         "pivot_root" => shape!(Path(0) => Use, Path(1) => Use),
         "execveat" | "fchmodat" | "fchmodat2" | "fchownat" | "readlinkat" | "faccessat"
@@ -93,8 +123,17 @@ fn by_name(name: &str) -> &'static [ObjectArg] {
         | "utimensat_time64" | "futimesat" | "name_to_handle_at" | "setxattrat" | "getxattrat"
         | "listxattrat" | "removexattrat" | "file_getattr" | "file_setattr" | "open_tree"
         | "open_tree_attr" | "mount_setattr" | "fspick" => shape!(At(0, 1) => Use),
-        "fchmod" | "fchown" | "fchown32" | "fsetxattr" | "fremovexattr" | "fgetxattr"
-        | "flistxattr" => shape!(Fd(0) => Use),
+        "fchmod"
+        | "fchown"
+        | "fchown32"
+        | "fsetxattr"
+        | "fremovexattr"
+        | "fgetxattr"
+        | "flistxattr"
+        | "mq_timedsend"
+        | "mq_timedsend_time64"
+        | "mq_timedreceive"
+        | "mq_timedreceive_time64" => shape!(Fd(0) => Use),
         _ => &[],
     }
 }

@@ -254,9 +254,15 @@ fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     line.hex(b" a3=", a3);
     line.decimal(b" items=", event.items.len());
     task(event, &mut line);
+    if event.unproven {
+        line.out.extend_from_slice(UNPROVEN);
+    }
     line.end();
     stamp
 }
+
+/// Field of a syscall that the kernel may not have executed. The kernel's audit records no such syscall.
+const UNPROVEN: &[u8] = b" executed=?";
 
 /// Writes the identity of the task, and the key.
 ///
@@ -272,11 +278,12 @@ fn task(event: &Event<'_>, line: &mut LineWriter<'_>) {
     line.out.extend_from_slice(tty(task.tty));
     line.decimal(b" ses=", task.ses);
     let label = task.subj.map_or(0, |_| MAX_LABEL_FIELD_BYTES);
-    line.untrusted(b" comm=", task.comm, 2 * TOO_LONG_FIELD_BYTES + label);
+    let after_comm = 2 * TOO_LONG_FIELD_BYTES + label + UNPROVEN.len();
+    line.untrusted(b" comm=", task.comm, after_comm);
     match task.exe {
         Some(exe) => {
             let key = event.key.map_or(0, quote::encoded_len);
-            let behind = (b" key=".len() + key).max(TOO_LONG_FIELD_BYTES) + label;
+            let behind = (b" key=".len() + key).max(TOO_LONG_FIELD_BYTES) + label + UNPROVEN.len();
             line.untrusted(b" exe=", exe, behind);
         }
         None => line.out.extend_from_slice(b" exe=(null)"),

@@ -14,6 +14,7 @@ fn call(number: u32, details: impl IntoIterator<Item = AuxRecord<'static>>) -> E
     Event {
         syscall: Syscall(number),
         exit: Some(0),
+        unproven: false,
         args: [1, 2, 3, 4],
         aux_records: details.into_iter().collect(),
         cwd: None,

@@ -21,6 +21,7 @@ pub(crate) fn openat() -> Event<'static> {
         uring_op: None,
         personality: 0,
         exit: Some(3),
+        unproven: false,
         args: [0xffff_ff9c, 0x7ffd_1234_5678, 0x8_0000, 0],
         task: Task {
             ppid: 4321,
@@ -55,9 +56,17 @@ pub(crate) fn openat() -> Event<'static> {
 
 type Make = fn() -> Event<'static>;
 
+/// A syscall that a seccomp filter may have answered.
+fn unproven() -> Event<'static> {
+    Event {
+        unproven: true,
+        ..two_keys()
+    }
+}
+
 /// All events, by serial.
 pub(crate) fn all() -> Vec<(&'static str, Event<'static>)> {
-    let cases: [(&str, Make); 26] = [
+    let cases: [(&str, Make); 27] = [
         ("open_success", openat),
         ("open_not_found", open_not_found),
         ("open_by_handle_restarted", open_by_handle_restarted),
@@ -84,6 +93,7 @@ pub(crate) fn all() -> Vec<(&'static str, Event<'static>)> {
         ("detail_module", aux_records::module),
         ("detail_clock", aux_records::clock),
         ("subj_unconfined", aux_records::unconfined),
+        ("unproven", unproven),
     ];
     (FIRST_SERIAL..)
         .zip(cases)
@@ -162,6 +172,7 @@ fn open_by_handle_restarted() -> Event<'static> {
         syscall: Syscall(304),
         personality: 0x40_0000,
         exit: Some(-512),
+        unproven: false,
         args: [u64::MAX, 0, 0x10, 0xdead_beef_0000_0000],
         task: Task {
             auid: Auid::UNSET,
@@ -262,6 +273,7 @@ fn exit_group() -> Event<'static> {
     Event {
         syscall: Syscall(231),
         exit: None,
+        unproven: false,
         args: [1, 0, 0xe7, 0xffff_ffff_ffff_ff80],
         cwd: None,
         items: [].into_iter().collect(),

@@ -13,6 +13,11 @@
 #include "lib/task.bpf.h"
 #include "lib/task_state.bpf.h"
 
+#define PF_SIGNALED	  0x400 /* include/linux/sched.h: killed by a signal */
+#define PF_USER_WORKER	  0x4000
+#define SIGNAL_GROUP_EXIT 4 /* include/linux/sched/signal.h */
+#define SIGNAL_BITS	  0x7f /* of an exit code: the signal that killed the task, or 0 */
+
 /*
  * raw_tp sched_prepare_exec(task, bprm), v6.10: the new program is found, the registers are still
  * those of the old one. Runs at exec only, for both ABIs.
@@ -52,8 +57,10 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 
 /*
  * raw_tp sched_process_exit(task, group_dead), v6.16 form: runs before the task's memory is
- * released, so that exe and command line can be read. Only tasks inside exit or exit_group count:
- * a task that dies in another syscall reports that one itself.
+ * released, so that exe and command line can be read. Only tasks that end by exit or exit_group
+ * count: the kernel marks those that a signal, or another thread's exit_group, kills. A tracer can
+ * have changed the number of the syscall since (PTRACE_EVENT_EXIT): only exit_group ends a process
+ * before its last thread.
  */
 SEC("raw_tp/sched_process_exit")
 int task_exit(struct bpf_raw_tracepoint_args *ctx)
@@ -61,9 +68,16 @@ int task_exit(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *task = current();
 	__u32 nr = task_regs(task)->orig_ax;
 	__u32 abi = task_abi(task);
+	__u32 group = FOLLOW(task_struct, task, signal)->flags & SIGNAL_GROUP_EXIT;
 
-	if (never_returns(abi, nr))
-		syscall_end(task, abi, nr, 0, 0);
+	if (task->flags & (PF_SIGNALED | PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
+		return 0;
+	if (task->exit_code & SIGNAL_BITS || !FOLLOW(task_struct, task, mm))
+		return 0;
+	if (!never_returns(abi, nr))
+		nr = abi == WIRE_B64 ? (group ? NR_EXIT_GROUP_64 : NR_EXIT_64)
+				     : (group ? NR_EXIT_GROUP_32 : NR_EXIT_32);
+	syscall_end(task, abi, nr, 0, 0);
 	return 0;
 }
 

@@ -175,8 +175,7 @@ int open_execat(__u64 *ctx)
 
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
-	state_find(task, key,
-		   &syscall); /* an interpreter is matched by the plan of its program */
+	state_find(task, key, &syscall); /* an interpreter is matched by the plan of its program */
 	return open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], 0,
 			 (struct file *)ctx[3]);
 }

@@ -11,6 +11,25 @@
 #include "lib/plan.bpf.h"
 #include "lib/task.bpf.h"
 
+#define SECCOMP_MODE_FILTER 2 /* include/uapi/linux/seccomp.h */
+
+/*
+ * Flags of a syscall that returned. A seccomp filter (SECCOMP_RET_ERRNO, a notification) and a
+ * tracer (PTRACE_SYSEMU) can answer a syscall in place of the kernel. Both run before sys_enter and
+ * leave no trace that sys_exit could see: syscall_trace_enter(), kernel/entry/common.c. Misses a
+ * tracer that detaches during the syscall.
+ */
+static __always_inline __u32 returned_flags(const struct task_struct *task)
+{
+	__u32 flags = WIRE_EVENT_RETURNED;
+
+	if (task->ptrace)
+		flags |= WIRE_EVENT_UNPROVEN;
+	if (bpf_core_field_exists(task->seccomp) && task->seccomp.mode == SECCOMP_MODE_FILTER)
+		flags |= WIRE_EVENT_UNPROVEN;
+	return flags;
+}
+
 /*
  * syscalls:sys_exit_X, v2.6.33, one attachment for each syscall of the plan. Runs in the calling
  * task with preemption off, after the syscall. Misses 32-bit syscalls, which have no tracepoint of
@@ -21,7 +40,7 @@ int sys_exit_tp(struct trace_event_raw_sys_exit *ctx)
 {
 	struct task_struct *task = current();
 
-	syscall_end(task, WIRE_B64, ctx->id, ctx->ret, WIRE_EVENT_RETURNED);
+	syscall_end(task, WIRE_B64, ctx->id, ctx->ret, returned_flags(task));
 	return 0;
 }
 
@@ -36,13 +55,17 @@ int sys_enter_tp(struct trace_event_raw_sys_enter *ctx)
 	return 0;
 }
 
-/* syscalls:sys_enter_exit and sys_enter_exit_group, which never return. For kernels before v6.16. */
+/*
+ * syscalls:sys_enter_X of syscalls without a result: rt_sigreturn, and before v6.16 exit and
+ * exit_group.
+ */
 SEC("tracepoint/syscalls/sys_enter_exit")
 int sys_enter_noret(struct trace_event_raw_sys_enter *ctx)
 {
 	struct task_struct *task = current();
 
-	syscall_end(task, WIRE_B64, ctx->id, 0, 0);
+	/* Not from ctx: that of a syscall without arguments is too short for a long. */
+	syscall_end(task, WIRE_B64, task_regs(task)->orig_ax, 0, 0);
 	return 0;
 }
 
@@ -59,13 +82,14 @@ int sys_exit_raw(struct bpf_raw_tracepoint_args *ctx)
 	__u32 abi = task_abi(task);
 
 	if (raw_selects(tlg_raw_exit, abi, nr))
-		syscall_end(task, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED);
+		syscall_end(task, abi, nr, ctx->args[1], returned_flags(task));
 	return 0;
 }
 
 /*
  * raw_tp sys_enter, v4.17: for 32-bit syscalls that need their entry on kernels without
- * sched_prepare_exec, and for 32-bit syscalls that do not return on kernels before v6.16.
+ * sched_prepare_exec, for 32-bit sigreturn, and for 32-bit syscalls that end the task on kernels
+ * before v6.16.
  */
 SEC("raw_tp/sys_enter")
 int sys_enter_raw(struct bpf_raw_tracepoint_args *ctx)
@@ -78,7 +102,7 @@ int sys_enter_raw(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!raw_selects(tlg_raw_enter, abi, nr))
 		return 0;
-	if (never_returns(abi, nr)) {
+	if (never_returns(abi, nr) || restores_registers(abi, nr)) {
 		syscall_end(task, abi, nr, 0, 0);
 		return 0;
 	}

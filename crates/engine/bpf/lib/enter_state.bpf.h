@@ -37,6 +37,7 @@ static __always_inline void load_enter_state(struct wire_event *event, struct ta
 			count_truncated(WIRE_TRUNC_ENTER_STATE);
 		return;
 	}
+	event->flags &= ~WIRE_EVENT_UNPROVEN; /* it was entered */
 	event->jiffies = of->enter.jiffies;
 	for (int i = 0; i < 4; i++)
 		event->args[i] = of->enter.args[i];

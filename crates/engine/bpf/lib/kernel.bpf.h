@@ -236,7 +236,12 @@ struct fdtable {
 	struct file **fd;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct files_struct {
+	atomic_t count;
 	struct fdtable *fdt;
 };
 
@@ -257,7 +262,12 @@ struct tty_struct {
 };
 
 struct signal_struct {
+	unsigned int flags;
 	struct tty_struct *tty;
+};
+
+struct seccomp {
+	int mode;
 };
 
 struct group_info {
@@ -331,6 +341,7 @@ struct task_struct {
 	unsigned int flags;
 	unsigned int ptrace;
 	unsigned int personality;
+	int exit_code;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
@@ -345,6 +356,7 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct nsproxy *nsproxy;
 	struct io_uring_task *io_uring;
+	struct seccomp seccomp;
 	kuid_t loginuid;
 	unsigned int sessionid;
 	__u64 start_boottime;

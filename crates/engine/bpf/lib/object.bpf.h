@@ -12,6 +12,7 @@
 #include "lib/fs_filter.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
+#include "lib/opened_name.bpf.h"
 #include "lib/path.bpf.h"
 #include "lib/plan.bpf.h"
 #include "lib/ring.bpf.h"
@@ -22,6 +23,34 @@
 #define AT_FDCWD	(-100)
 #define FMODE_CREATED	(1U << 20) /* include/linux/fs.h */
 #define ACC_MODE(flags) ("\004\002\006\006"[(flags) & 3]) /* include/linux/fs.h: AUDIT_PERM_* */
+
+/*
+ * Argument of a shape. The event has the first four; the others are read from the registers, which
+ * the kernel preserves. Through barriers: a choice between two members becomes a variable offset,
+ * which the verifier refuses. Not inlined: the verifier checks it once.
+ */
+__noinline __u64 object_arg(const struct scratch *s, __u32 index)
+{
+	const struct pt_regs *regs = task_regs(current());
+	__u64 fifth, sixth;
+
+	if (!s)
+		return 0;
+	if (index < 4)
+		return syscall_arg(&s->event, index);
+	if (s->event.abi == WIRE_B64) {
+		fifth = regs->r8;
+		barrier_var(fifth);
+		sixth = regs->r9;
+		barrier_var(sixth);
+		return index == 4 ? fifth : sixth;
+	}
+	fifth = regs->di;
+	barrier_var(fifth);
+	sixth = regs->bp;
+	barrier_var(sixth);
+	return (__u32)(index == 4 ? fifth : sixth);
+}
 
 static __always_inline struct wire_object *object_at(struct scratch *s, __u32 at)
 {
@@ -153,8 +182,8 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	object = &s->object[index & (WIRE_OBJECTS - 1)];
 	to = object_at(s, s->used);
 	lookup = shape->lookup;
-	dirfd = syscall_arg(event, shape->dir);
-	name = syscall_arg(event, shape->arg);
+	dirfd = object_arg(s, shape->dir);
+	name = object_arg(s, shape->arg);
 
 	object->at = s->used;
 	object->dentry = object->mnt = object->base_dentry = object->base_mnt = 0;
@@ -194,6 +223,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			object->text = 1;
 		}
 	} else {
+		__u32 by_name;
 		__u32 opened = event->success &&
 			       (lookup == WIRE_LOOKUP_OPENED || lookup == WIRE_LOOKUP_OPENED_AT);
 
@@ -209,14 +239,22 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			file = task_file(task, dirfd); /* AT_EMPTY_PATH */
 		if (file) {
 			fill_from_file(object, to, file);
+			/* Another thread can have given the descriptor to another file. */
+			by_name = opened && shares_descriptors(task) &&
+				  !has_opened_name(s, to, object->at + sizeof(*to), object->dentry);
+			if (by_name)
+				event->flags |= WIRE_EVENT_DESCRIPTOR;
 			/* The flag stays set while the file is open. */
-			if (opened && LOAD(file, file, f_mode) & FMODE_CREATED) {
+			else if (opened && LOAD(file, file, f_mode) & FMODE_CREATED) {
 				__u64 dir = LOAD(dentry, object->dentry, d_parent);
 
 				fill_inode(&to->parent, LOAD(dentry, dir, d_inode));
 				to->flags |= WIRE_OBJECT_CREATED | WIRE_OBJECT_PARENT;
 			}
-		} else if (lookup != WIRE_LOOKUP_TEXT && to->name_len) {
+		} else {
+			by_name = lookup != WIRE_LOOKUP_TEXT && to->name_len;
+		}
+		if (by_name) {
 			find_base(task, s, object, to, lookup, dirfd, first);
 			object->text = 1;
 		}

@@ -120,6 +120,8 @@ struct scratch {
 		[2 *
 		 DEPTH_MAX]; /* hashes of the paths from the root down, by number of components */
 	struct name_scan scan;
+	__u32 last_start; /* where the last component of a name starts and ends in it */
+	__u32 last_end;
 	struct path_cache path_cache[PATH_SLOTS];
 	struct title_cache title_cache;
 	__u64 unwatched_mnt; /* no watch above this mount at unwatched_version, in unwatched_epoch */

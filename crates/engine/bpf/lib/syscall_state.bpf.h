@@ -285,8 +285,8 @@ static __always_inline struct ended_state state_at_end(const struct task_state *
 		return ended;
 	}
 	state = state_held(of, kind);
-	ended.missing = of->missing[kind] == 1 + key ||
-			(state && state_is_of(state, task, key, *syscall));
+	ended.missing =
+		of->missing[kind] == 1 + key || (state && state_is_of(state, task, key, *syscall));
 	return ended;
 }
 

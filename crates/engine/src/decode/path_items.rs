@@ -125,7 +125,10 @@ impl<'a> ItemContext<'a> {
             items.extend(excluded_item(object));
             return;
         }
-        let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
+        // The file behind a descriptor that may have been replaced is not claimed to be the one that was opened.
+        let known =
+            wire.flags & abi::OBJECT_INODE != 0 && self.head.flags & abi::EVENT_DESCRIPTOR == 0;
+        let facts = known.then(|| inode(&wire.inode));
         let succeeded = self.head.success != 0;
         match wire.lookup {
             abi::LOOKUP_FD => items.extend(facts.map(|facts| PathItem {

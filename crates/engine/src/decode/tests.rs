@@ -124,6 +124,17 @@ fn creating_open_lists_directory_first() {
 }
 
 #[test]
+fn object_of_a_doubtful_descriptor_is_not_claimed() {
+    let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE;
+    let sample = || Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
+    assert!(sample().decoded(|event| event.items[0].inode.is_some() && !event.unproven));
+    let mut doubtful = sample();
+    doubtful.head.flags |= abi::EVENT_DESCRIPTOR | abi::EVENT_UNPROVEN;
+    assert!(doubtful.decoded(|event| event.items[0].inode.is_none() && event.unproven));
+    assert_eq!(doubtful.items(), [named("/tmp/a", NameType::Normal)]);
+}
+
+#[test]
 fn objects_have_paths_from_the_kernel() {
     let seen = |part, flags, path: &'static [u8]| {
         move |sample: Sample| sample.object_at(abi::LOOKUP_HOOKED, part, flags, b"", path)

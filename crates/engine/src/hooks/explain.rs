@@ -8,12 +8,12 @@ mod rule_note;
 
 use std::collections::BTreeSet;
 
-use audit::ids::Arch;
+use audit::ids::{Arch, Syscall};
 use audit::plan::cost::{RuleScope, syscalls_of};
 use audit::plan::objects::{self, ObjectRef};
 use audit::plan::uring::{URING_OPS, UringCoverage};
 use audit::plan::{Plan, PlannedRule, RuleId, SyscallId, labels};
-use audit::rule::{Action, Field, List};
+use audit::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
 use audit::table;
 
 use crate::engine_kind::EngineKind;
@@ -78,6 +78,9 @@ pub struct Explanation {
     pub missed: Vec<&'static str>,
     /// Common 64-bit syscalls, and whether they pay.
     pub common: Vec<(&'static str, bool)>,
+    /// Whether the engine cannot tell a syscall that a seccomp filter or a tracer answered from one that the kernel
+    /// executed: records have `executed=?`.
+    pub unproven: bool,
 }
 
 /// Price of a plan.
@@ -142,11 +145,18 @@ pub fn explain(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> Expla
         engine,
         rules: rule_costs(plan, selection),
         price: price(engine, &hooks, selection),
+        unproven: sees_exits_only(&hooks),
         hooks,
         paying: paying.collect(),
         missed: missed(plan, selection),
         common: common.into(),
     }
+}
+
+/// Whether results are read at `sys_exit`, which runs for syscalls that were never executed too.
+fn sees_exits_only(hooks: &BTreeSet<Hook>) -> bool {
+    let mut hooks = hooks.iter();
+    hooks.any(|hook| matches!(hook, Hook::SysExit(_) | Hook::RawSysExit))
 }
 
 /// Syscalls that record, and whose work `io_uring` can do unseen.
@@ -235,6 +245,11 @@ fn rule_costs(plan: &Plan, selection: HookSelection) -> Vec<RuleCost> {
             let mut hooks = BTreeSet::new();
             if !suppresses {
                 notes.extend(notes_on_scope(planned, &scope, selection));
+            }
+            if !is_task_rule && let Some(names) = unseen_objects(&planned.rule) {
+                notes.push(RuleNote::UnseenObjects(names));
+            }
+            if !suppresses {
                 let syscalls = scope.syscall_ids();
                 hooks.extend(syscalls.flat_map(|syscall| selection.syscall_hooks(syscall)));
                 let operations = scope.operations.iter();
@@ -250,6 +265,54 @@ fn rule_costs(plan: &Plan, selection: HookSelection) -> Vec<RuleCost> {
             }
         })
         .collect()
+}
+
+/// Syscalls that a rule with a condition on objects covers in vain. Of a rule about all syscalls only those of which
+/// the kernel's audit has objects.
+fn unseen_objects(rule: &Rule) -> Option<Vec<&'static str>> {
+    let by_object = |field| {
+        matches!(
+            field,
+            Field::Path
+                | Field::Dir
+                | Field::Inode
+                | Field::DevMajor
+                | Field::DevMinor
+                | Field::ObjUid
+                | Field::ObjGid
+        )
+    };
+    let mut fields = rule.fields.iter();
+    if rule.list != List::Exit || !fields.any(|test| by_object(test.field)) {
+        return None;
+    }
+    let named = rule.syscalls != SyscallMask::all();
+    let covers = |arch: Arch, syscall| {
+        let has_arch = |test: &FieldTest| match (test.field, &test.value) {
+            (Field::Arch, &Value::Number(value)) => (test.op == Op::Equal) == (value == arch.0),
+            (Field::Perm, _) => false,
+            _ => true,
+        };
+        rule.syscalls.contains(syscall) && rule.fields.iter().all(has_arch)
+    };
+    let is_unseen = |arch: Arch, syscall: Syscall| {
+        covers(arch, syscall.0)
+            && objects::objects(arch, syscall).is_empty()
+            && !matches!(
+                table::syscall_name(arch, syscall),
+                Some("bind" | "socketcall")
+            )
+            && (named || objects::has_unseen_object(arch, syscall))
+    };
+    let mut names: Vec<&str> = [Arch::X86_64, Arch::I386]
+        .into_iter()
+        .flat_map(|arch| (0..1024).map(move |number| (arch, Syscall(number))))
+        .filter(|&(arch, syscall)| is_unseen(arch, syscall))
+        .filter_map(|(arch, syscall)| table::syscall_name(arch, syscall))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then_some(names)
 }
 
 /// Notes on a rule that records.

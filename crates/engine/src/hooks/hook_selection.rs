@@ -11,7 +11,8 @@
 //! very many syscalls sees their exits at the raw tracepoint, which is one attachment, on either engine.
 //!
 //! State that exec and exit destroy is read at tracepoints of the scheduler on kernels that have them early
-//! enough, which costs other syscalls nothing, and at the entry of the syscall on older kernels.
+//! enough, which costs other syscalls nothing, and at the entry of the syscall on older kernels. `sigreturn` is
+//! always seen at its entry: at its exit its number is lost.
 
 use std::collections::BTreeSet;
 
@@ -86,7 +87,7 @@ impl HookSelection {
         });
         let needs_entry = |syscall: SyscallId| {
             !kernel.exec_prepare && syscall.is_exec()
-                || !kernel.early_task_exit && !syscall.returns()
+                || !(syscall.returns() || kernel.early_task_exit && syscall.ends_task())
         };
         let returning = plan.syscalls.keys().filter(|syscall| syscall.returns());
         let mut selection = Self {
@@ -177,7 +178,7 @@ impl HookSelection {
         if !syscall.returns() {
             hooks.insert(if on_functions {
                 Hook::FunctionEnterNoReturn(syscall)
-            } else if self.kernel.early_task_exit {
+            } else if self.kernel.early_task_exit && syscall.ends_task() {
                 Hook::SchedProcessExit
             } else if self.raw_enter || nameless {
                 Hook::RawSysEnter

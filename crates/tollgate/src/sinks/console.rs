@@ -347,6 +347,7 @@ mod tests {
             uring_op: None,
             personality: 0,
             exit: Some(0),
+            unproven: false,
             args: [0; 4],
             task: Task {
                 ppid: 1,

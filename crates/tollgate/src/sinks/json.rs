@@ -66,6 +66,9 @@ pub(crate) fn event(event: &Event<'_>, out: &mut Vec<u8>) {
         put("success", json!(succeeded(exit)));
         put("exit", json!(exit));
     }
+    if event.unproven {
+        put("executed", json!("?"));
+    }
     for (name, arg) in ["a0", "a1", "a2", "a3"].into_iter().zip(event.args) {
         put(name, json!(format!("{arg:x}")));
     }
@@ -221,6 +224,7 @@ mod tests {
             uring_op: None,
             personality: 0,
             exit: Some(-512),
+            unproven: false,
             args: [u64::MAX, 0, 0, 0],
             task,
             key: Some(b"a\x01b"),

@@ -27,6 +27,8 @@ pub enum RuleNote {
     CompatUnasked,
     /// Needs name arguments of these syscalls, which are read from the memory of the task.
     NamesFromTask(Vec<&'static str>),
+    /// Has a condition on objects, which never holds on these syscalls: their objects are not seen.
+    UnseenObjects(Vec<&'static str>),
     /// Needs the flags of openat2, which are read from the memory of the task.
     FlagsFromTask,
     /// Needs the family of a socket address, which is read from the memory of the task.
@@ -47,6 +49,7 @@ impl RuleNote {
             Self::Compat => "compat",
             Self::CompatUnasked => "compat-unasked",
             Self::NamesFromTask(_) => "names-from-task",
+            Self::UnseenObjects(_) => "unseen-objects",
             Self::FlagsFromTask => "flags-from-task",
             Self::FamilyFromTask => "family-from-task",
         }
@@ -80,6 +83,11 @@ impl fmt::Display for RuleNote {
             Self::NamesFromTask(names) => write!(
                 f,
                 "names are read from task memory, where another thread can change them, for {}",
+                shortened(names)
+            ),
+            Self::UnseenObjects(names) => write!(
+                f,
+                "a condition on objects never holds on {}: their objects are not seen",
                 shortened(names)
             ),
             Self::FlagsFromTask => f.write_str(

@@ -273,3 +273,46 @@ proptest! {
         prop_assert_eq!(hooks.is_empty(), !plan.records() && plan.task_slots.is_empty());
     }
 }
+
+#[test]
+fn results_of_tracepoints_are_unproven() {
+    assert!(explained(&[rule(B64, &["mkdir"])]).unproven);
+    assert!(!explained(&[rule(B64, &["exit_group"])]).unproven);
+    let entry = RuleEntry {
+        rule: rule(B64, &["mkdir"]),
+        source: 0,
+        line: 1,
+    };
+    let plan = Plan::compile([entry], &ARCHES);
+    let on_functions = explain(&plan, EngineKind::Fentry, KernelFeatures::ALL);
+    assert!(!on_functions.unproven);
+}
+
+#[test]
+fn conditions_on_unseen_objects_are_noted() {
+    let notes = |arch, names: &[&str], field| {
+        let mut rule = rule(arch, names);
+        rule.fields.push(test(field, 0));
+        let notes = explained(&[rule]).rules.remove(0).notes;
+        let names = notes.into_iter().find_map(|note| match note {
+            RuleNote::UnseenObjects(names) => Some(names),
+            _ => None,
+        });
+        names.unwrap_or_default()
+    };
+    let some = [
+        "openat",
+        "bpf",
+        "fanotify_mark",
+        "mq_timedsend",
+        "read",
+        "bind",
+    ];
+    assert_eq!(notes(B64, &some, Field::ObjUid), ["bpf", "read"]);
+    assert_eq!(notes(B64, &["bpf"], Field::Uid), [""; 0]);
+    let whole = notes(B64, &[], Field::Inode);
+    assert!(
+        whole.contains(&"mq_open") && !whole.contains(&"read"),
+        "{whole:?}"
+    );
+}

@@ -30,6 +30,8 @@ struct Document {
     /// Syscalls whose equivalent `io_uring` operations this engine does not see.
     missed: Vec<&'static str>,
     common: BTreeMap<&'static str, bool>,
+    /// Whether records of tasks with a seccomp filter or a tracer have `executed=?`.
+    unproven: bool,
 }
 
 #[derive(Serialize)]
@@ -121,6 +123,7 @@ pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
         paying: paying.collect(),
         missed: explanation.missed.clone(),
         common: explanation.common.iter().copied().collect(),
+        unproven: explanation.unproven,
     };
     let mut text = serde_json::to_string_pretty(&document).context("cannot encode as JSON")?;
     text.push('\n');
@@ -162,7 +165,7 @@ fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
 
 fn note(note: &RuleNote) -> RuleNoteJson {
     let syscalls = match note {
-        RuleNote::NamesFromTask(names) => names.clone(),
+        RuleNote::NamesFromTask(names) | RuleNote::UnseenObjects(names) => names.clone(),
         _ => Vec::new(),
     };
     RuleNoteJson {

@@ -296,6 +296,12 @@ fn totals(explained: &Explained) -> String {
             explanation.missed.join(", ")
         ));
     }
+    if explanation.unproven {
+        lines.push(
+            "not known: whether the kernel executed a call of a task with a seccomp filter or a tracer (executed=?)"
+                .into(),
+        );
+    }
     section(
         &format!("total, engine {}", explanation.engine.name()),
         lines.into_iter(),
