@@ -368,6 +368,7 @@ impl Daemon {
     #[track_caller]
     pub(crate) fn ask(&self, request: &str) -> String {
         let mut stream = UnixStream::connect(&self.control).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = format!("{{\"version\":1,\"request\":\"{request}\"}}\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();

@@ -363,9 +363,11 @@ pub(crate) fn builtin_socket_serves_both_formats() {
     let log = test_dir.own.join("audit.log");
     let conf = format!("{CONF}log_format = RAW\n");
     let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
-    let [text, mut binary] = sockets
-        .clone()
-        .map(|path| UnixStream::connect(path).unwrap());
+    let [text, mut binary] = sockets.clone().map(|path| {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    });
     test_dir.workload().run(&rmdirs(1));
     let mut first = String::new();
     let mut text = BufReader::new(text);
