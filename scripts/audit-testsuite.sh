@@ -4,8 +4,9 @@
 # and passed and failed checks of each test. docs/compat.md explains the failures.
 #
 # As root, on a machine that is otherwise idle. Without TEST all tests run except time_change, which sets the clock.
-# Needs ausearch, gcc and perl; tests need what DIR/README.md lists. The suite runs in a mount name space where sh is
-# bash, with commands of its own for auditctl, ausearch, service and killall; nothing on the machine is replaced.
+# Needs ausearch, gcc and perl; tests need what DIR/README.md lists, and the locale en_DK.UTF-8. The suite runs in a
+# mount name space where sh is bash, with commands of its own for auditctl, ausearch, service and killall; nothing on
+# the machine is replaced.
 #
 # TOLLGATE is the program, ENGINE the engine (default: auto).
 set -eu
@@ -25,7 +26,7 @@ shift
 	exit 2
 }
 tollgate=$(realpath "${TOLLGATE:-$(dirname "$0")/../target/release/tollgate}")
-for tool in ausearch gcc make perl bash unshare timeout; do
+for tool in ausearch gcc make perl bash script unshare timeout; do
 	command -v "$tool" >/dev/null || {
 		echo "audit-testsuite: $tool is missing" >&2
 		exit 2
@@ -97,6 +98,12 @@ if [ $# -eq 0 ]; then
 	done
 fi
 
+# As in a login of root on a terminal, whose sh is bash.
+cat >"$work/one" <<'END'
+case $2 in */bash) ;; *) mount --bind "$(command -v bash)" "$2" ;; esac
+[ "$(cat /proc/self/loginuid)" != 4294967295 ] || echo 0 >/proc/self/loginuid
+cd "$1/tests" && exec perl "./$3/test" >"$1/out" 2>"$1/err"
+END
 shell=$(realpath /bin/sh)
 all=0
 good=0
@@ -105,9 +112,10 @@ for test in "$@"; do
 	out=$work/out
 	make -C "$work/tests/$test" CFLAGS="-g -O0 -D_GNU_SOURCE ${CFLAGS-}" >"$work/make.out" 2>&1 || :
 	start
-	PATH="$work/bin:$PATH" DISTRO=Debian MODE=64 timeout 300 unshare --mount bash -c '
-		case $0 in */bash) ;; *) mount --bind "$(command -v bash)" "$0" ;; esac
-		cd "$1" && exec perl "./$2/test"' "$shell" "$work/tests" "$test" >"$out" 2>"$work/err" || :
+	: >"$out"
+	: >"$work/err"
+	PATH="$work/bin:$PATH" DISTRO=Debian MODE=64 timeout 300 script -qec \
+		"unshare --mount bash '$work/one' '$work' '$shell' '$test'" /dev/null </dev/null >/dev/null || :
 	planned=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "$out" | head -n 1)
 	planned=${planned:-$(sed -n 's/.*plan tests => \([0-9 +*]*\).*/\1/p' "$work/tests/$test/test" | head -n 1)}
 	planned=$((planned))

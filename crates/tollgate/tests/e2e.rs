@@ -80,6 +80,7 @@ mod e2e {
         unproven::exit_under_a_tracer_is_recorded,
         unproven::opens_are_recorded_although_threads_replace_descriptors,
         unproven::objects_of_later_arguments_are_seen,
+        unproven::socket_addresses_are_recorded,
         field::ids_select_tasks,
         field::outcome_selects_events,
         field::arguments_select_events,

@@ -324,6 +324,8 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	event->sockaddr_len = 0;
 	if (state)
 		append_sockaddr(s, state);
+	else if (syscall->address && !tlg_hooked)
+		append_user_sockaddr(s, syscall);
 	submit(event, finish_event(s, task), verdict);
 }
 

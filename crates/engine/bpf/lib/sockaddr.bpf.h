@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The family of a syscall's socket address, for rules that test it: from the kernel's copy if
+ * The socket address of a syscall, and its family for rules that test it: from the kernel's copy if
  * hooks have recorded one, else from user memory at the end of the syscall, where
  * move_addr_to_kernel() and move_addr_to_user() in net/socket.c read or wrote it.
  */
@@ -90,9 +90,9 @@ static __always_inline void fill_address_args(struct address_args *args,
 	args->sixth = event->abi == WIRE_B64 ? regs->r9 : (__u32)regs->bp;
 }
 
-/* Reads the family from user memory if the kernel has read or written an address there. */
-static __always_inline int read_user_family(const struct wire_event *event,
-					    const struct wire_syscall *syscall, __u16 *family)
+/* Finds the address in user memory if the kernel has read or written one. Returns its length. */
+static __always_inline __u32 find_user_address(const struct wire_event *event,
+					       const struct wire_syscall *syscall, __u64 *address)
 {
 	__s64 ret = event->exit;
 	__u32 where = syscall->address;
@@ -141,7 +141,37 @@ static __always_inline int read_user_family(const struct wire_event *event,
 	}
 	if (!at || len < FAMILY_BYTES || len > SOCKADDR_BYTES)
 		return 0;
-	return !bpf_probe_read_user(family, sizeof(*family), (void *)at);
+	*address = at;
+	return len;
+}
+
+/* Reads the family of the address in user memory. Returns whether there is one. */
+static __always_inline int read_user_family(const struct wire_event *event,
+					    const struct wire_syscall *syscall, __u16 *family)
+{
+	__u64 address;
+
+	return find_user_address(event, syscall, &address) &&
+	       !bpf_probe_read_user(family, sizeof(*family), (void *)address);
+}
+
+/* Appends the address in user memory. Not inlined: the verifier checks it once. */
+__noinline int append_user_sockaddr(struct scratch *s, const struct wire_syscall *syscall)
+{
+	__u64 address;
+	__u32 len;
+
+	if (!s || !syscall)
+		return 0;
+	len = find_user_address(&s->event, syscall, &address);
+	/* The compiler knows the limit and drops a check that the verifier needs. */
+	barrier_var(len);
+	if (!len || len > SOCKADDR_BYTES ||
+	    bpf_probe_read_user(tail_at(s, s->used), len, (void *)address))
+		return 0;
+	s->event.sockaddr_len = len;
+	s->used += len;
+	return 0;
 }
 
 /*

@@ -1,5 +1,6 @@
 // Calls that a program hides from, or forges for, an observer of tracepoints.
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -208,6 +209,21 @@ static int objects(const char *path)
 	return 0;
 }
 
+/* A socket address as input, and one as output. */
+static int addressed(void)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(9) };
+	socklen_t len = sizeof(address);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK(fd >= 0);
+	CHECK(!connect(fd, (struct sockaddr *)&address, sizeof(address)));
+	CHECK(!getpeername(fd, (struct sockaddr *)&address, &len));
+	CHECK(connect(-1, (struct sockaddr *)&address, sizeof(address)) < 0);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -222,6 +238,8 @@ int main(int argc, char **argv)
 		return renumbered();
 	if (!strcmp(what, "threaded"))
 		return threaded();
+	if (!strcmp(what, "addressed"))
+		return addressed();
 	if (argc == 4 && !strcmp(what, "replaced"))
 		return replaced(argv[2], atoi(argv[3]));
 	if (argc == 3 && !strcmp(what, "linked"))

@@ -181,3 +181,27 @@ pub(crate) fn objects_of_later_arguments_are_seen() {
     assert_eq!(queues.len(), 1);
     assert_eq!(queues[0].one("PATH").value("ouid"), "0", "{}", queues[0]);
 }
+
+pub(crate) fn socket_addresses_are_recorded() {
+    let test_dir = TestDir::new();
+    let program = program(&test_dir);
+    let rule = format!(
+        "-a always,exit -F arch=b64 -S connect,getpeername -F exe={} -k address\n",
+        program.display()
+    );
+    let daemon = Daemon::start(&test_dir, &rule);
+    run(&test_dir, &program, &["addressed"]);
+    let stopped = daemon.stop();
+    let address = |event: &Event| {
+        let records: Vec<&str> = event
+            .all("SOCKADDR")
+            .map(|record| record.value("saddr"))
+            .collect();
+        records.concat()
+    };
+    let found: Vec<String> = stopped.events.iter().map(address).collect();
+    let local = "020000097F0000010000000000000000";
+    // The kernel reads no address for a descriptor that is none.
+    assert_eq!(found, [local, local, ""]);
+    assert_eq!(with_key(&stopped.log, "address"), stopped.events);
+}
