@@ -16,6 +16,8 @@ mod metrics;
 mod pipeline;
 mod rule_files;
 mod sinks;
+mod state_file;
+mod unix_time;
 
 use std::process::ExitCode;
 

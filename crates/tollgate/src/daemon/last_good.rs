@@ -4,19 +4,15 @@
 //! reload. Rules have users and syscalls as numbers, so a removed user does not matter. The texts of tollgate.toml and
 //! auditd.conf are kept as well. A trial has no such directory: it neither uses nor changes the file.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use audit::plan::rule_list::RuleList;
 use audit::rule::Severity;
 use bstr::BString;
-use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -26,14 +22,13 @@ use crate::control::rule_json::RuleJson;
 use crate::control::rule_store::RuleStore;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{SourceText, warn};
+use crate::{state_file, unix_time};
 
 /// The state directory of the machine's daemon.
 pub(crate) const DIRECTORY: &str = "/var/lib/tollgate";
 const FILE_NAME: &str = "last-good-rules";
 /// Rules without errors with which the daemon did not start.
 const FAILED_NAME: &str = "failed-rules";
-/// Longer files were not written by tollgate.
-const LIMIT_BYTES: u64 = 256 << 20;
 
 /// Rules and settings that were in force, as files had them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -140,7 +135,7 @@ impl LastGoodFile {
         let toml = |path: &Path| config::read_tollgate_toml(path).map(|read| read.file);
         let conf = |path: &Path| config::read_auditd(path).map(|read| read.file);
         let good = LastGood {
-            loaded: now(),
+            loaded: unix_time::now(),
             files: files
                 .iter()
                 .map(|path| JsonBytes::new(path.as_os_str().as_bytes()))
@@ -153,7 +148,7 @@ impl LastGoodFile {
         };
         write(&self.path, &good);
         // A failure of other rules no longer matters.
-        let _removed = remove_file(&self.path.with_file_name(FAILED_NAME));
+        let _removed = state_file::remove(&self.path.with_file_name(FAILED_NAME));
     }
 }
 
@@ -170,55 +165,24 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 }
 
 fn try_read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
-    let shown = path.display();
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot open `{shown}`")),
+    let Some(text) = state_file::read(path)? else {
+        return Ok(None);
     };
-    let about = file
-        .metadata()
-        .with_context(|| format!("cannot inspect `{shown}`"))?;
-    ensure!(
-        about.is_file()
-            && about.uid() == geteuid().as_raw()
-            && about.nlink() == 1
-            && about.mode() & 0o022 == 0,
-        "`{shown}` is not a regular file without hard links that only root can write: it was not written by tollgate; remove it"
-    );
-    let mut text = Vec::new();
-    file.take(LIMIT_BYTES)
-        .read_to_end(&mut text)
-        .with_context(|| format!("cannot read `{shown}`"))?;
-    serde_json::from_slice(&text)
-        .map(Some)
-        .with_context(|| format!("`{shown}` was written by another version of tollgate"))
+    serde_json::from_slice(&text).map(Some).with_context(|| {
+        format!(
+            "`{}` was written by another version of tollgate",
+            path.display()
+        )
+    })
 }
 
 /// Replaces a file of the state directory. A failure is reported: auditing goes on, but the next start cannot fall back
 /// to these rules.
 fn write(path: &Path, content: &impl Serialize) {
-    let new = path.with_extension("new");
     let written = serde_json::to_vec(content)
         .map_err(std::io::Error::from)
-        .and_then(|text| {
-            remove_file(&new)?;
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, path)
-        });
+        .and_then(|text| state_file::replace(path, 0o600, &text));
     if let Err(error) = written {
-        // The write error is the one to report.
-        let _removed = remove_file(&new);
         warn(&format!(
             "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}",
             path.display()
@@ -275,24 +239,10 @@ impl LastGood {
     }
 }
 
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
-/// Removes a file. A missing file is not an error.
-fn remove_file(path: &Path) -> std::io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
     use super::*;
 

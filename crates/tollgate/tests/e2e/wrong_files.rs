@@ -370,3 +370,37 @@ pub(crate) fn rules_in_the_kernels_audit_are_reported() {
     daemon.stop_with(Signal::SIGTERM);
     assert_eq!(State::ask(), before);
 }
+
+/// A daemon that replaces auditd takes the kernel's audit over once the rules of auditd are deleted there.
+pub(crate) fn kernels_audit_is_taken_over_after_auditds_rules() {
+    let lock = Lock::take();
+    let before = State::unused(&lock);
+    let test_dir = TestDir::new();
+    auditctl(&[
+        "-a",
+        "always,exit",
+        "-F",
+        "arch=b64",
+        "-S",
+        "rmdir",
+        "-k",
+        "auditd",
+    ]);
+    let log = test_dir.own.join("audit.log");
+    let rules = rule(&test_dir, "beside");
+    let conf = format!("{SPACE}log_format = RAW\n");
+    let daemon = Daemon::start_with_messages(&test_dir, &rules, &log, &conf, "unicast");
+    let status = daemon.status();
+    let left = State::ask().rules;
+    auditctl(&["-D"]);
+    assert_eq!(status["kernel_audit"]["slows_syscalls"], true);
+    assert_eq!(left.len(), 1, "rules of others stay: {left:?}");
+    // The answer has the state before the repair.
+    daemon.status();
+    assert_eq!(State::ask().rules, ["-a never,task"]);
+    assert_eq!(State::ask().number("enabled"), 1);
+    assert!(daemon.has_printed("this daemon took it over"));
+    assert_eq!(daemon.status()["kernel_audit"]["slows_syscalls"], false);
+    daemon.stop_with(Signal::SIGTERM);
+    assert_eq!(State::ask(), before);
+}
