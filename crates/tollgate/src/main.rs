@@ -14,6 +14,7 @@ mod json_bytes;
 mod messages;
 mod metrics;
 mod pipeline;
+mod private_directory;
 mod rule_files;
 mod sinks;
 mod state_file;

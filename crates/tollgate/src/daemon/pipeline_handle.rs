@@ -27,7 +27,7 @@ use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::ring_commands::{
     LOG_TIMEOUT, LockResult, ReplaceOutcome, RingCommands, StatsReader,
 };
-use crate::pipeline::ring_thread::RingStats;
+use crate::pipeline::ring_thread::{NOT_WRITTEN, RingStats};
 use crate::pipeline::{RunningPipeline, StartReport};
 use crate::sinks::audit_log::LockedLogSettings;
 use crate::sinks::queue::{self as queue, QueueStats};
@@ -214,7 +214,7 @@ impl PipelineHandle {
         } = &*self.written;
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
         let unwritten = unwritten.load(Ordering::Relaxed);
-        let losses = stats.losses().chain([("not written", unwritten)]);
+        let losses = stats.losses().chain([(NOT_WRITTEN, unwritten)]);
         let cut = stats.stats.truncated.iter().zip(Truncation::ALL);
         Counts {
             matched: stats.stats.matched,

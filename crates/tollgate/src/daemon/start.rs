@@ -31,6 +31,7 @@ use crate::daemon::log_controller::{self as log_controller, LogController, LogSo
 use crate::daemon::pipeline_handle::{DaemonPaths, PipelineHandle};
 use crate::daemon::systemd::ServiceManager;
 use crate::helper::HelperClient;
+use crate::host;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
 use crate::pipeline::handover::{PinPolicy, PinSetup};
@@ -73,6 +74,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) terminal: Option<Console>,
     /// JSON log.
     pub(crate) json: Option<JsonLogConfig>,
+    /// Whether the daemon lets go of its standard streams when auditing has started.
+    pub(crate) is_detached: bool,
     /// Called once, when auditing has started.
     pub(crate) on_ready: Box<dyn FnOnce()>,
     /// Called at a reload: reads the rule source again. A refusal has been reported.
@@ -293,14 +296,19 @@ impl PrivilegedResources {
         let json = settings.json.as_ref();
         let opened = Self {
             writable: writable(log_config, json, server, pins, settings.last_good.as_ref())?,
-            json: json.map(JsonLog::open).transpose()?,
+            json: json
+                .map(|json| JsonLog::open(json, log_config.group()))
+                .transpose()?,
             source,
             messages,
             signals: signals()?,
             // Reading tracepoints needs privileges.
-            probe: KernelProbe::read().context("cannot read the features of this kernel")?,
+            probe: host::kernel_probe()?,
             helper: match &log_config.conf {
-                Some(_) => Some(HelperClient::start(settings.log.conf.as_deref())?),
+                Some(_) => {
+                    let conf = settings.log.conf.as_deref();
+                    Some(HelperClient::start(conf, settings.is_detached)?)
+                }
                 None => None,
             },
             metrics: metrics(settings.metrics.as_ref(), server)?,

@@ -32,6 +32,8 @@ pub(super) fn render(explained: &Explained) -> String {
     sections.extend(unsupported(explained));
     sections.extend(findings(explained));
     sections.push(totals(explained));
+    let lines = explained.this_machine.lines(explained.explanation.engine);
+    sections.extend(section("this machine", lines.into_iter()));
     sections.join("\n")
 }
 

@@ -1,6 +1,6 @@
 //! Rules at the start of the daemon, and at a reload.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -65,6 +65,9 @@ pub(super) fn open_rule_store(
     match compiled {
         Ok(listing) => {
             let initial = rule_store::initial_settings(&listing.settings, tick_hz);
+            if initial.enabled == rule_store::IMMUTABLE {
+                warn_of_lock(settings.last_good.is_none(), &log_config.path);
+            }
             let store = RuleStore::new(listing.rules, initial, planner, tick_hz, kept);
             Ok(Some(store))
         }
@@ -77,6 +80,22 @@ pub(super) fn open_rule_store(
             let store = RuleStore::new(good.rules, good.settings, planner, tick_hz, kept);
             Ok(Some(store))
         }
+    }
+}
+
+/// Reports what `-e 2` in the rule files will bind, before it does.
+fn warn_of_lock(is_trial: bool, log: &Path) {
+    let log = log.display();
+    if is_trial {
+        warn(&format!(
+            "`-e 2` is in the rules of this trial: until the machine restarts, every later daemon continues with \
+             these rules and writes to `{log}`, whatever its files and options say; remove `-e 2` from rules to try"
+        ));
+    } else {
+        info(&format!(
+            "`-e 2` locks the rules, the settings and the log `{log}` until the machine restarts; a new version of \
+             tollgate starts only after that"
+        ));
     }
 }
 
