@@ -63,7 +63,7 @@ pub(crate) fn print_error(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Removes ` (os error N)`, which the standard library appends to the text of the C library.
-fn without_errno(text: &str) -> &str {
+pub(crate) fn without_errno(text: &str) -> &str {
     match text.rsplit_once(" (os error ") {
         Some((text, number)) if number.ends_with(')') => text,
         _ => text,

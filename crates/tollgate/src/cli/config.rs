@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(
             places,
             [
-                (2, 28, "rule file `/missing/a.rules` does not exist"),
+                (2, 27, "rule file `/missing/a.rules` does not exist"),
                 (1, 15, "`/missing/auditd.conf` does not exist"),
             ]
         );

@@ -19,7 +19,7 @@ use engine::{EngineKind, Explanation, KernelFeatures, explain};
 use crate::config::tollgate_toml::EngineChoice;
 use crate::host::{self, Planner};
 use crate::rule_files;
-use this_machine::{NOT_ROOT, ThisMachineEngine};
+use this_machine::ThisMachineEngine;
 
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\
@@ -56,8 +56,8 @@ struct Explained {
     findings: Vec<(usize, Diagnostic)>,
     /// Number of lines with errors.
     errors: usize,
-    /// Which engine the daemon would take.
-    this_machine: ThisMachineEngine,
+    /// Which engine the daemon would take, if that was asked.
+    this_machine: Option<ThisMachineEngine>,
 }
 
 /// Prints the explanation. The exit status is 1 if lines have errors: their rules are missing.
@@ -76,16 +76,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .as_ref()
         .map_or(KernelFeatures::V5_15, |probe| probe.kernel);
     let mut explained = Explained::new(files, EngineKind::Tracepoint, kernel);
-    explained.this_machine = ThisMachineEngine::find(&probe, &explained.plan);
+    let this_machine = ThisMachineEngine::find(&probe, &explained.plan);
     let engine = match args.engine {
         EngineChoice::Fentry => EngineKind::Fentry,
         EngineChoice::Tracepoint => EngineKind::Tracepoint,
-        EngineChoice::Auto => explained
-            .this_machine
-            .engine()
-            .unwrap_or(EngineKind::Tracepoint),
+        EngineChoice::Auto => this_machine.engine().unwrap_or(EngineKind::Tracepoint),
     };
     explained.explanation = explain(&explained.plan, engine, kernel);
+    explained.this_machine = Some(this_machine);
     let output = if args.json {
         json::render(&explained)?
     } else {
@@ -131,7 +129,7 @@ impl Explained {
             explanation,
             findings,
             errors,
-            this_machine: ThisMachineEngine::Unknown(NOT_ROOT.to_owned()),
+            this_machine: None,
         }
     }
 

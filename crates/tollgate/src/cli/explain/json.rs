@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::Explained;
 use super::text::operations;
-use super::this_machine::RefusedEngine;
+use super::this_machine::{RefusedEngine, ThisMachineEngine};
 
 #[derive(Serialize)]
 struct Document {
@@ -125,12 +125,14 @@ pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
         known: paying.known,
     });
     let rules = plan.rules.iter().zip(&explanation.rules);
+    let this_machine = explained.this_machine.as_ref();
     let document = Document {
         engine: explanation.engine.name(),
-        machine_engine: explained.this_machine.engine().map(EngineKind::name),
-        refused_engines: explained
-            .this_machine
-            .refused()
+        machine_engine: this_machine
+            .and_then(ThisMachineEngine::engine)
+            .map(EngineKind::name),
+        refused_engines: this_machine
+            .map_or(&[][..], ThisMachineEngine::refused)
             .iter()
             .map(RefusedEngineJson::from)
             .collect(),

@@ -5,9 +5,10 @@ use engine::{Engine, EngineKind, EngineOptions, KernelProbe, ObjectStorage};
 use nix::unistd::geteuid;
 
 use crate::config::tollgate_toml::EngineChoice;
+use crate::messages;
 
 /// Why the engine is not known.
-pub(super) const NOT_ROOT: &str =
+const NOT_ROOT: &str =
     "only root can find out which engine this machine takes: run the command as root";
 /// Size of the ring while programs are loaded to see whether they can be.
 const RING_BYTES: u32 = 1 << 20;
@@ -46,8 +47,10 @@ impl ThisMachineEngine {
                 ring_bytes: RING_BYTES,
                 ..EngineOptions::default()
             };
-            Engine::check(&mut storage.slots(), probe, plan, engine, options)
-                .map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+            Engine::check(&mut storage.slots(), probe, plan, engine, options).map_err(|error| {
+                let text = format!("{:#}", anyhow::Error::from(error));
+                messages::without_errno(&text).to_owned()
+            })
         })
     }
 
