@@ -9,6 +9,9 @@ use anyhow::{Context as _, bail};
 
 use crate::messages::info;
 
+/// Directory that tollgate names itself, so that it is not mistyped: sockets and state until the next boot.
+const RUN: &str = "/run/tollgate";
+
 /// Creates a directory with mode 0700 if it is missing, and says so. The directory above it must exist: otherwise the
 /// path is probably mistyped.
 ///
@@ -16,7 +19,14 @@ use crate::messages::info;
 /// The directory cannot be created.
 pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();
-    match DirBuilder::new().mode(0o700).create(directory) {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let created = DirBuilder::new()
+        .mode(0o700)
+        .recursive(directory == Path::new(RUN))
+        .create(directory);
+    match created {
         Ok(()) => {
             info(&format!("created directory `{shown}`"));
             Ok(())

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::daemon::{Daemon, MachineFiles, program};
+use super::daemon::{CommandOutput, Daemon, MachineFiles, program};
 use super::harness::wait_for;
 use super::kernel_audit::{Lock, State};
 use super::raw_syscalls;
@@ -278,4 +278,40 @@ pub(crate) fn detached_daemon_lets_go_of_its_streams() {
     });
     assert!(daemon.pid().is_some());
     drop(daemon);
+}
+
+/// `tollgate explain` promises no engine that the daemon does not take.
+pub(crate) fn explain_names_the_engine_that_the_daemon_takes() {
+    let test_dir = TestDir::new();
+    for rules in [
+        rule(&test_dir),
+        format!("-a always,exit -S all -F uid={} -k all\n", test_dir.id),
+    ] {
+        let file = test_dir.own.join("explained.rules");
+        fs::write(&file, &rules).unwrap();
+        let explain = |engine: &str| -> serde_json::Value {
+            let mut command = Command::new(program());
+            command.args(["explain", "--json", "--engine", engine]);
+            let output = CommandOutput::of(command.arg(&file));
+            assert_eq!(output.code, Some(0), "{output:?}");
+            serde_json::from_str(&output.stdout).unwrap()
+        };
+        let daemon = Daemon::start(&test_dir, &rules);
+        let taken = daemon.status()["engine"].clone();
+        daemon.stop();
+        let auto = explain("auto");
+        assert_eq!((&auto["engine"], &auto["machine_engine"]), (&taken, &taken));
+        let fentry = explain("fentry");
+        assert_eq!(
+            (&fentry["engine"], &fentry["machine_engine"]),
+            (&"fentry".into(), &taken)
+        );
+        let refused = auto["refused_engines"].as_array().unwrap();
+        assert_eq!(refused.is_empty(), taken == "fentry", "{auto}");
+        assert!(
+            refused
+                .iter()
+                .all(|refused| !refused["reason"].as_str().unwrap().is_empty())
+        );
+    }
 }

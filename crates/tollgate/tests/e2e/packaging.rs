@@ -380,7 +380,7 @@ pub(crate) fn setup_installs_what_is_needed() {
     ] {
         let stub = bin.join(name);
         fs::write(&stub, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&stub, Permissions::from_mode(0o755)).unwrap();
     }
     let missing = |arguments: &[&str]| {
         let mut command = Command::new("sh");

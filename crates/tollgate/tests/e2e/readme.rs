@@ -34,11 +34,12 @@ pub(crate) fn a_wrong_command_is_found() {
     let dir = TestDir::new();
     for line in &commands {
         assert_eq!(check(line, &dir), Ok(()), "`{line}`");
+        // What `echo` writes is checked by the commands that read it, and the key has any name.
+        if line.starts_with("echo ") {
+            continue;
+        }
         let words: Vec<&str> = line.split(' ').collect();
         for (index, &word) in words.iter().enumerate() {
-            if is_free(line, word) {
-                continue;
-            }
             let mut wrong: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
             wrong[index] = match word.strip_suffix('\'') {
                 Some(quoted) => format!("{quoted}~'"),
@@ -92,12 +93,6 @@ pub(crate) fn no_command_is_overlooked() {
 
 fn readme() -> String {
     fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap()
-}
-
-/// Words that a reader may choose, so that another word is right as well.
-fn is_free(line: &str, word: &str) -> bool {
-    // What `echo` writes is checked when `tollgate check` reads it, and the key has any name.
-    line.starts_with("echo ")
 }
 
 /// Returns the lines of `sh` blocks without comments, and the commands in the text.
