@@ -81,9 +81,18 @@ fn is_stdin(path: &Path) -> bool {
         .any(|name| path.as_os_str() == *name)
 }
 
+/// A rule file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleText {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// The result of compiling rule files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompiledRules {
+    /// The files.
+    pub(crate) texts: Vec<RuleText>,
     /// The rules, including those that the engine does not support.
     pub(crate) rules: RuleList,
     /// The other commands, in order.
@@ -146,7 +155,11 @@ pub(crate) fn compile(
                 finding.advice
             ));
         }
-        names.push((file.source.path, ignores_errors));
+        names.push((file.source.path.clone(), ignores_errors));
+        compiled.texts.push(RuleText {
+            path: file.source.path,
+            bytes: file.source.bytes,
+        });
     }
     let rules = compiled.rules.clone().into_rules();
     compiled.plan = planner.plan(rules);

@@ -199,6 +199,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
     let last_good = last_good.map(|good| good.with_auditd_conf(log.conf.clone()));
     daemon::run(DaemonConfig {
         rules,
+        texts: Vec::new(),
         control: match &args.control {
             _ if args.no_control => ControlSocket::No,
             Some(path) => ControlSocket::At(path.clone()),

@@ -4,7 +4,9 @@
 //! reload. Rules have users and syscalls as numbers, so a removed user does not matter. The texts of tollgate.toml and
 //! auditd.conf are kept as well. A trial has no such directory: it neither uses nor changes the file.
 
-use std::fs::DirBuilder;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use audit::plan::rule_list::RuleList;
 use audit::rule::Severity;
-use bstr::BString;
+use bstr::{BString, ByteSlice as _};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +24,7 @@ use crate::control::rule_json::RuleJson;
 use crate::control::rule_store::RuleStore;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{SourceText, warn};
+use crate::rule_files::RuleText;
 use crate::{state_file, unix_time};
 
 /// The state directory of the machine's daemon.
@@ -62,6 +65,9 @@ struct FailedRules {
     rules: Vec<RuleJson>,
 }
 
+/// Subdirectory with the texts of the rule files.
+const TEXTS_NAME: &str = "last-good-files";
+
 /// The file of the last good rules, and the configuration files whose texts it has.
 #[derive(Clone, Debug)]
 pub(crate) struct LastGoodFile {
@@ -95,7 +101,7 @@ impl LastGoodFile {
         let _made = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(directory);
+            .create(directory.join(TEXTS_NAME));
         directory.to_owned()
     }
 
@@ -126,8 +132,41 @@ impl LastGoodFile {
         is_same.then_some(failed.reason)
     }
 
+    /// Path of the text of a rule file: a copy for people, with comments. The daemon does not read it.
+    pub(crate) fn text_path(&self, rule_file: &Path) -> PathBuf {
+        let name = rule_file.as_os_str().as_bytes();
+        let name = name.strip_prefix(b"/").unwrap_or(name).replace("/", "-");
+        let directory = self.path.with_file_name(TEXTS_NAME);
+        directory.join(OsStr::from_bytes(&name))
+    }
+
+    /// Replaces the copies of the rule files.
+    fn save_texts(&self, files: &[RuleText]) -> io::Result<()> {
+        let copies: Vec<PathBuf> = files
+            .iter()
+            .map(|file| self.text_path(&file.path))
+            .collect();
+        for (file, copy) in files.iter().zip(&copies) {
+            state_file::replace(copy, 0o600, &file.bytes)?;
+        }
+        for entry in fs::read_dir(self.path.with_file_name(TEXTS_NAME))? {
+            let path = entry?.path();
+            if !copies.contains(&path) {
+                state_file::remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Replaces the last good rules by those in force, which were loaded from `files`.
-    pub(crate) fn save(&self, files: &[PathBuf], store: &RuleStore) {
+    pub(crate) fn save(&self, files: &[RuleText], store: &RuleStore) {
+        if let Err(error) = self.save_texts(files) {
+            let place = self.path.with_file_name(TEXTS_NAME);
+            warn(&format!(
+                "cannot keep copies of the rule files in `{}`: {error}",
+                place.display()
+            ));
+        }
         let text = |path: &Option<PathBuf>, read: fn(&Path) -> anyhow::Result<SourceText>| {
             let file = read(path.as_deref()?).ok()?;
             (file.count(Severity::Error) == 0).then(|| JsonBytes::new(&file.bytes))
@@ -138,7 +177,7 @@ impl LastGoodFile {
             loaded: unix_time::now(),
             files: files
                 .iter()
-                .map(|path| JsonBytes::new(path.as_os_str().as_bytes()))
+                .map(|file| JsonBytes::new(file.path.as_os_str().as_bytes()))
                 .collect(),
             settings: store.stored_settings(),
             deny: keys(store.planner().denies()),
@@ -180,7 +219,7 @@ fn try_read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
 /// to these rules.
 fn write(path: &Path, content: &impl Serialize) {
     let written = serde_json::to_vec(content)
-        .map_err(std::io::Error::from)
+        .map_err(io::Error::from)
         .and_then(|text| state_file::replace(path, 0o600, &text));
     if let Err(error) = written {
         warn(&format!(
@@ -207,6 +246,12 @@ impl LastGood {
             rules.push(source, number, rule);
         }
         Ok(rules)
+    }
+
+    /// The rule files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let paths = self.files.iter().filter_map(JsonBytes::bytes);
+        paths.map(|path| OsStr::from_bytes(&path).into())
     }
 
     /// Settings to start with. `-e 2` is not applied: it would lock out the corrected rules.
@@ -278,7 +323,30 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&state.join(FILE_NAME)), 0o600);
         assert_eq!(mode(&state), 0o700);
-        assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
+        // And the directory of the texts.
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn rule_files_are_kept_with_their_comments() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LastGoodFile::new(directory.path(), None);
+        file.directory();
+        let text = |path: &str, text: &str| RuleText {
+            path: path.into(),
+            bytes: text.into(),
+        };
+        let (one, other) = ("/etc/audit/audit.rules", "/srv/audit.rules");
+        file.save_texts(&[text(one, "# why\n-w /x\n"), text(other, "")])
+            .unwrap();
+        file.save_texts(&[text(one, "# why not\n-w /y\n")]).unwrap();
+        let kept = directory
+            .path()
+            .join("last-good-files/etc-audit-audit.rules");
+        assert_eq!(file.text_path(one.as_ref()), kept);
+        assert_eq!(fs::read(&kept).unwrap(), b"# why not\n-w /y\n");
+        assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o777, 0o600);
+        assert!(!file.text_path(other.as_ref()).exists());
     }
 
     /// The corrected rules must be loadable.

@@ -40,7 +40,7 @@ use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
-use crate::rule_files::Refused;
+use crate::rule_files::{Refused, RuleText};
 use crate::sinks::audit_log::{AuditLog, LocalSystem, LogConfig};
 use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
@@ -56,6 +56,8 @@ const SLOW_TO_DETACH: usize = 10;
 pub(crate) struct DaemonConfig {
     /// Rule files and their options.
     pub(crate) rules: RuleSource,
+    /// The rule files whose rules are in force.
+    pub(crate) texts: Vec<RuleText>,
     /// Control socket.
     pub(crate) control: ControlSocket,
     /// How syscalls and kernel records are captured.

@@ -52,7 +52,7 @@ fn metric(files: &MachineFiles, name: &str) -> String {
 
 pub(crate) fn last_good_rules_are_used_at_a_start() {
     let test_dir = TestDir::new();
-    let good = rule(&test_dir, "good");
+    let good = "# why\n".to_owned() + &rule(&test_dir, "good");
     let files = MachineFiles::prepare(&test_dir, "-a always,exit -F arch=b64 -S opne\n");
     let first = refused(&files);
     assert_eq!(first.code, Some(1), "{first:?}");
@@ -76,6 +76,20 @@ pub(crate) fn last_good_rules_are_used_at_a_start() {
         fs::remove_file(&files.log).unwrap();
         let daemon = Daemon::start_from_files(&test_dir, "");
         assert!(daemon.has_printed("starting with the last good rules: 1 rules"));
+        // The good text, with its comments, is there to compare with.
+        let name = files
+            .rules
+            .to_str()
+            .unwrap()
+            .trim_start_matches('/')
+            .replace('/', "-");
+        let copy = files.state.join("last-good-files").join(name);
+        assert_eq!(fs::read_to_string(&copy).unwrap(), good);
+        assert!(daemon.has_printed(&format!(
+            "diff {} {}",
+            copy.display(),
+            files.rules.display()
+        )));
         assert!(daemon.has_printed("the rule files are refused"));
         test_dir.workload().run(&[rmdir()]);
         assert_eq!(keys(&daemon), ["good"], "{wrong}");
