@@ -147,6 +147,7 @@ mod e2e {
         readme::every_command_works,
         readme::a_wrong_command_is_found,
         readme::no_command_is_overlooked,
+        readme::shown_output_is_real,
         recorded::auditd_logs_match_golden_files,
         startup_errors::invalid_rules_attach_nothing,
         startup_errors::a_missing_configuration_file_exits_with_6,

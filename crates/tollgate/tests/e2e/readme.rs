@@ -51,6 +51,36 @@ pub(crate) fn a_wrong_command_is_found() {
     }
 }
 
+/// The output below the commands of the first rule is what they print, but for time, process and user.
+pub(crate) fn shown_output_is_real() {
+    let readme = readme();
+    let (before, rest) = readme.split_once("```text\n").unwrap();
+    let (shown, _) = rest.split_once("```").unwrap();
+    let block = &before[before.rfind("```sh").unwrap()..];
+    let dir = TestDir::new();
+    let mut printed = Vec::new();
+    for line in commands(block).unwrap() {
+        let output = CommandOutput::of(&mut shell(&line, &dir));
+        assert_eq!(output.code, Some(0), "{line}: {output:?}");
+        printed = output.stderr.lines().map(masked).collect();
+    }
+    let shown: Vec<String> = shown.lines().map(masked).collect();
+    printed.retain(|line| !line.starts_with("tollgate: "));
+    assert_eq!(printed, shown);
+}
+
+/// A line without the time of day, process IDs and the user.
+fn masked(line: &str) -> String {
+    let is_time = |word: &&str| word.ends_with('Z') && word.contains(':');
+    let Some(time) = line.split(' ').next().filter(is_time) else {
+        return line.to_owned();
+    };
+    let event = line.trim_start_matches(time);
+    let (call, rest) = event.split_once('[').unwrap_or_default();
+    let (_, key) = rest.rsplit_once("  [").unwrap_or_default();
+    format!("{call}[PID]  USER  [{key}")
+}
+
 /// Shell lines that would not be checked are an error, whatever they are hidden in.
 pub(crate) fn no_command_is_overlooked() {
     for hidden in [
@@ -243,18 +273,22 @@ fn check(line: &str, dir: &TestDir) -> Result<(), String> {
 
 /// Runs a shell command in the directory of the test, with the program under test first in `PATH`.
 fn run(line: &str, dir: &TestDir, expected: &str) -> Result<(), String> {
+    let output = CommandOutput::of(&mut shell(line, dir));
+    if output.code == Some(0) && output.stdout.contains(expected) {
+        Ok(())
+    } else {
+        Err(format!("{output:?}"))
+    }
+}
+
+fn shell(line: &str, dir: &TestDir) -> Command {
     let directory = program().parent().unwrap().display().to_string();
     let mut command = Command::new("sh");
     command
         .args(["-c", line])
         .current_dir(&dir.own)
         .env("PATH", format!("{directory}:/usr/sbin:/usr/bin:/sbin:/bin"));
-    let output = CommandOutput::of(&mut command);
-    if output.code == Some(0) && output.stdout.contains(expected) {
-        Ok(())
-    } else {
-        Err(format!("{output:?}"))
-    }
+    command
 }
 
 fn contains(file: &str, text: &str) -> Result<(), String> {
