@@ -12,7 +12,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 menu: ## print this menu
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install missing Debian packages; tell how to get Rust
+setup: ## install the Debian packages that build and run need; tell how to get Rust
 	@sh scripts/setup.sh
 
 build: ## build target/release/tollgate and tollgate-bench
@@ -24,7 +24,8 @@ run: ## audit this machine with examples/first.rules until Ctrl-C; without root,
 check: ## check formatting, lints and tidy; run every test that needs no root
 	@cargo xtask check
 
-test: setup ## run check, the end-to-end tests (root) and the tests on other kernels
+test: ## install what tests need; run check, the end-to-end tests (root) and the tests on other kernels
+	@sh scripts/setup.sh tests
 	@cargo xtask test
 
 bench: build ## compare the cost of no auditing, tollgate and the kernel's audit (root)

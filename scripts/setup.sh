@@ -1,9 +1,9 @@
 #!/bin/sh
-# setup.sh [packages | packaging]: installs missing Debian packages for build and tests, and tells how to get
-# Rust if it is missing or too old. `packages` skips Rust; `packaging` also installs what `make deb` and
-# `make testdeb` need. Changes nothing if nothing is missing.
+# setup.sh [packages | tests | packaging]: installs missing Debian packages for `make build` and `make run`, and tells
+# how to get Rust if it is missing or too old. `tests` also installs what `make test` and `make check` need,
+# `packaging` what `make deb` and `make testdeb` need; `packages` skips Rust. Changes nothing if nothing is missing.
 #
-# Exit status: 0 ready to build; 1 something is missing that this script could not install.
+# Exit status: 0 ready to build; 1 something is missing that this script could not install; 2 usage error.
 set -eu
 
 rust_minor=95 # rust-version in Cargo.toml is 1.95
@@ -12,11 +12,13 @@ policy_saved=$policy.tollgate-saved
 policy_mark='Written by tollgate: scripts/setup.sh'
 
 # clang-19           compiles the BPF programs; clang 14, Debian 12's default, is too old
-# clang-format-19    formats them
 # gcc libc6-dev      link the Rust binaries and compile libbpf
 # libelf-dev zlib1g-dev pkg-config make   needed by libbpf
-# auditd             ausearch, aureport, aulast, auditctl, audisp-syslog and the daemon, for comparison in
-#                    tests; it is not left running
+# auditd             ausearch and aureport read the log; its daemon is not left running
+packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
+
+# clang-format-19    formats the BPF programs
+# auditd             also aulast, auditctl, audisp-syslog and the daemon, for comparison
 # libauparse-dev     test programs that use auparse
 # qemu-system-x86 busybox-static   test machines with other kernels, and their shell
 # btrfs-progs, e2fsprogs make file systems in test machines
@@ -29,15 +31,22 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # fio sysbench       workloads of `tollgate bench`
 # chromium-headless-shell   renders its HTML report in a test
 # systemd            systemd-analyze verifies the unit
-packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
-packages="$packages groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs checkpolicy bpftool"
-packages="$packages git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd"
-packages="$packages util-linux-extra"
+for_tests='clang-format-19 groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs checkpolicy bpftool'
+for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra"
+
 # dpkg-dev lintian debootstrap cpio   build and check the package, install it in a separate Debian, and pack
 #                    that for a test machine
-if [ "${1:-}" = packaging ]; then
-	packages="$packages dpkg-dev lintian debootstrap cpio"
-fi
+for_packaging='dpkg-dev lintian debootstrap cpio'
+
+case ${1:-} in
+'' | packages) ;;
+tests) packages="$packages $for_tests" ;;
+packaging) packages="$packages $for_packaging" ;;
+*)
+	echo "setup: unknown argument '$1': expected packages, tests or packaging" >&2
+	exit 2
+	;;
+esac
 
 say() {
 	printf 'setup: %s\n' "$*"
@@ -168,7 +177,8 @@ need_packages() {
 	else
 		complain "missing: $missing"
 		complain 'installing packages needs root; run this, then repeat your command:'
-		complain '  sudo sh scripts/setup.sh packages'
+		mode=${1:-packages}
+		complain "  sudo sh scripts/setup.sh $mode"
 		return 1
 	fi
 }
@@ -220,7 +230,7 @@ need_rust() {
 
 cd "$(dirname "$0")/.."
 ready=0
-need_packages || ready=1
+need_packages "${1:-}" || ready=1
 if [ "${1:-}" != packages ]; then
 	need_rust || ready=1
 fi

@@ -146,12 +146,6 @@ pub fn msg_type_names() -> impl Iterator<Item = &'static str> {
     MSG_TYPES.names()
 }
 
-/// Name of a file type, given as the `S_IFMT` bits of a mode.
-#[must_use]
-pub fn file_type_name(bits: u32) -> Option<&'static str> {
-    FILE_TYPES.name(bits)
-}
-
 /// `S_IFMT` bits of the file type called `name`.
 #[must_use]
 pub fn file_type_number(name: &[u8]) -> Option<u32> {

@@ -191,9 +191,11 @@ fn empty(case: &dyn Case, variants: &[Variant], options: &Options) -> CaseReport
         better: figure.better,
         reference: figure.reference.into(),
         headlines: figure.headlines.iter().map(headline).collect(),
+        // The figures of a brief run mean nothing.
         goals: figure
             .goals
             .iter()
+            .filter(|_| !options.brief)
             .map(|&(variant, bound)| Goal {
                 variant: variant.into(),
                 bound,
@@ -290,6 +292,19 @@ mod tests {
         };
         assert_eq!(rules(&options(None)), "ten rules, none names it");
         assert_eq!(rules(&options(Some("-w /x\n"))), "those of --rules");
+    }
+
+    #[test]
+    fn brief_runs_have_no_goals_to_miss() {
+        let case = find("fio").unwrap();
+        let goals = |brief| {
+            let options = Options {
+                brief,
+                ..options(None)
+            };
+            empty(case, &[], &options).figures[0].goals.len()
+        };
+        assert_eq!((goals(false), goals(true)), (1, 0));
     }
 
     #[test]

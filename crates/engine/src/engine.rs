@@ -124,6 +124,35 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
+        let (mut engine, attach_points) = Self::prepare(slots, probe, plan, kind, options)?;
+        engine.start_heartbeat()?;
+        engine.links = engine.attach(&attach_points)?;
+        engine.attached = attach_points.attached;
+        Ok(engine)
+    }
+
+    /// Checks whether the engine takes a plan: loads the programs and writes the plan, but attaches nothing.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn check(
+        slots: &mut ObjectSlots<'s>,
+        probe: &KernelProbe,
+        plan: &Plan,
+        kind: EngineKind,
+        options: EngineOptions,
+    ) -> Result<(), EngineError> {
+        Self::prepare(slots, probe, plan, kind, options).map(drop)
+    }
+
+    /// Loads the programs and writes the plan.
+    fn prepare(
+        slots: &mut ObjectSlots<'s>,
+        probe: &KernelProbe,
+        plan: &Plan,
+        kind: EngineKind,
+        options: EngineOptions,
+    ) -> Result<(Self, AttachPoints), EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
         let selection = HookSelection::new(plan, kind, kernel);
@@ -194,10 +223,7 @@ impl<'s> Engine<'s> {
         engine.write(engine.epoch, &compiled, &watches)?;
         engine.read_clock()?; // runs `daemon_register`, which exempts this process from auditing
         engine.check_preemption(attach_points.hooks.keys())?;
-        engine.start_heartbeat()?;
-        engine.links = engine.attach(&attach_points)?;
-        engine.attached = attach_points.attached;
-        Ok(engine)
+        Ok((engine, attach_points))
     }
 
     /// Creates an engine from loaded objects, with nothing attached.

@@ -25,14 +25,16 @@ pub enum EngineError {
     },
     /// The kernel rejected a program or a map.
     #[error(
-        "kernel {kernel} rejects the programs of engine {} ({libbpf_log}); it needs {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
-        kind.name(), requirement(*kind)
+        "kernel {kernel} rejects the programs of engine {}: {reason} ({libbpf_log})",
+        kind.name()
     )]
     Load {
         /// The engine.
         kind: EngineKind,
         /// Release of the running kernel.
         kernel: String,
+        /// Why, as far as it is known.
+        reason: String,
         /// First error and end of the verifier log, from libbpf.
         libbpf_log: String,
         /// The error number.
@@ -170,13 +172,5 @@ const fn safe_kernels(kind: EngineKind) -> &'static str {
         EngineKind::Tracepoint => {
             "it needs preempt=none or voluntary, or a kernel before 7.0; `--allow-loss` starts it all the same"
         }
-    }
-}
-
-/// Kernel feature that an engine requires.
-const fn requirement(kind: EngineKind) -> &'static str {
-    match kind {
-        EngineKind::Fentry => "programs on kernel functions (fentry and fexit, v5.5)",
-        EngineKind::Tracepoint => "programs on tracepoints and raw tracepoints",
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod btrfs_types;
 pub(crate) mod globals;
 mod libbpf_log;
 pub(crate) mod maps;
+mod refusal;
 mod tail_call;
 
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::slice;
 
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
-use libbpf_rs::{MapCore as _, MapMut, OpenObject, ProgramMut};
+use libbpf_rs::{ErrorKind, MapCore as _, MapMut, OpenObject, ProgramMut};
 
 use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
@@ -253,6 +254,7 @@ impl<'s> LoadedObject<'s> {
         let skel = loaded.map_err(|source| EngineError::Load {
             kind,
             kernel: kernel_release(),
+            reason: refusal::reason(kind, source.kind() == ErrorKind::PermissionDenied),
             libbpf_log,
             source,
         })?;

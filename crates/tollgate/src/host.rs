@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use anyhow::anyhow;
 use audit::conf;
 use audit::ids::Arch;
 use audit::plan::Plan;
@@ -10,6 +11,7 @@ use audit::plan::labels::SecurityModule;
 use audit::plan::rule_list::RuleEntry;
 use audit::rule::RuleHost;
 use bstr::{BStr, BString, ByteSlice as _};
+use engine::KernelProbe;
 use nix::unistd::{AccessFlags, Group, User, access};
 
 /// The program that sends mail.
@@ -129,5 +131,45 @@ impl conf::ConfigHost for ThisMachine {
 
     fn can_mail(&self) -> bool {
         access(SENDMAIL, AccessFlags::X_OK).is_ok()
+    }
+}
+
+/// The BTF of the kernel.
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// Reads what this kernel offers to BPF programs.
+///
+/// # Errors
+/// The kernel has no BTF, or it cannot be read.
+pub(crate) fn kernel_probe() -> anyhow::Result<KernelProbe> {
+    KernelProbe::read().map_err(|error| btf_error(Path::new(BTF), error.into()))
+}
+
+fn btf_error(btf: &Path, error: anyhow::Error) -> anyhow::Error {
+    let shown = btf.display();
+    if btf.exists() {
+        return error.context(format!("cannot read the kernel's BTF, `{shown}`"));
+    }
+    anyhow!(
+        "this kernel has no BTF (`{shown}` is missing), which every BPF engine needs: use a kernel built with \
+         CONFIG_DEBUG_INFO_BTF, or audit single commands with `tollgate run`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_without_btf_is_named() {
+        let cause = || anyhow!("No such process");
+        let missing = format!("{:#}", btf_error(Path::new("/missing/vmlinux"), cause()));
+        assert!(
+            missing.contains("has no BTF (`/missing/vmlinux` is missing)"),
+            "{missing}"
+        );
+        assert!(missing.contains("CONFIG_DEBUG_INFO_BTF") && !missing.contains("No such process"));
+        let other = format!("{:#}", btf_error(Path::new("/"), cause()));
+        assert_eq!(other, "cannot read the kernel's BTF, `/`: No such process");
     }
 }

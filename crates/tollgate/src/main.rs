@@ -14,8 +14,11 @@ mod json_bytes;
 mod messages;
 mod metrics;
 mod pipeline;
+mod private_directory;
 mod rule_files;
 mod sinks;
+mod state_file;
+mod unix_time;
 
 use std::process::ExitCode;
 

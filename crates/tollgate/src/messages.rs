@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use nix::errno::Errno;
 
 pub(crate) use findings::{SourceText, first_of, print_findings, write_findings};
-pub(crate) use stderr::{Priority, emit, stderr_is_journal};
+pub(crate) use stderr::{DetachedStreams, Priority, emit, has_priorities, send_to_syslog};
 
 /// The exit status of a command. clap exits with 2 on a malformed command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) fn print_error(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Removes ` (os error N)`, which the standard library appends to the text of the C library.
-fn without_errno(text: &str) -> &str {
+pub(crate) fn without_errno(text: &str) -> &str {
     match text.rsplit_once(" (os error ") {
         Some((text, number)) if number.ends_with(')') => text,
         _ => text,

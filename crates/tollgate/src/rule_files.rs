@@ -8,7 +8,7 @@ mod setting_findings;
 
 use std::fmt;
 use std::fs::OpenOptions;
-use std::io::{self, Read as _};
+use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -58,9 +58,41 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<RuleFiles> {
     Ok(RuleFiles { files })
 }
 
+/// Reads rule files, and standard input for `-` and `/dev/stdin`: for commands that only look at the rules.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_also_stdin(paths: &[PathBuf]) -> anyhow::Result<RuleFiles> {
+    let read = |path: &PathBuf| {
+        if !is_stdin(path) {
+            return RuleFile::read(path);
+        }
+        let mut bytes = Vec::new();
+        limited(io::stdin().lock(), &mut bytes).context("cannot read rules from standard input")?;
+        Ok(RuleFile::parse("standard input".into(), bytes))
+    };
+    let files = paths.iter().map(read).collect::<anyhow::Result<_>>()?;
+    Ok(RuleFiles { files })
+}
+
+fn is_stdin(path: &Path) -> bool {
+    ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"]
+        .iter()
+        .any(|name| path.as_os_str() == *name)
+}
+
+/// A rule file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleText {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// The result of compiling rule files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompiledRules {
+    /// The files.
+    pub(crate) texts: Vec<RuleText>,
     /// The rules, including those that the engine does not support.
     pub(crate) rules: RuleList,
     /// The other commands, in order.
@@ -123,7 +155,11 @@ pub(crate) fn compile(
                 finding.advice
             ));
         }
-        names.push((file.source.path, ignores_errors));
+        names.push((file.source.path.clone(), ignores_errors));
+        compiled.texts.push(RuleText {
+            path: file.source.path,
+            bytes: file.source.bytes,
+        });
     }
     let rules = compiled.rules.clone().into_rules();
     compiled.plan = planner.plan(rules);
@@ -318,12 +354,17 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
         return Err(ReadError::WorldWritable);
     }
     let mut bytes = Vec::new();
-    file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
+    limited(file, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn limited(input: impl Read, bytes: &mut Vec<u8>) -> Result<(), ReadError> {
+    input.take(FILE_LIMIT_BYTES + 1).read_to_end(bytes)?;
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     if length > FILE_LIMIT_BYTES {
         return Err(ReadError::TooLarge);
     }
-    Ok(bytes)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -115,7 +115,9 @@ pub fn lint(page: &Path) -> Result<(), String> {
         .args(["-ww", "-mandoc", "-Tutf8", "-z"])
         .arg(page)
         .output()
-        .map_err(|error| format!("cannot run `groff` ({error}): run `make setup`"))?;
+        .map_err(|error| {
+            format!("cannot run `groff` ({error}): run `sh scripts/setup.sh tests`")
+        })?;
     let warnings = String::from_utf8_lossy(&output.stderr);
     if warnings.is_empty() && output.status.success() {
         Ok(())

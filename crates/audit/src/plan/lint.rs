@@ -95,6 +95,14 @@ fn stated_arch(rule: &Rule) -> Option<Arch> {
 /// Reports a rule of the exit list that no syscall of this host can match, except rules for other archs.
 fn never_matches(listed: &RuleEntry, arches: &[Arch]) -> Option<LintFinding> {
     let rule = &listed.rule;
+    if let Some((first, second)) = contradiction(rule) {
+        let show = |test: &FieldTest| format!("{}{}", test.field.name(), operand(test));
+        return Some(warning(
+            "matches-nothing",
+            format!("`{}` and `{}` cannot both hold", show(first), show(second)),
+            "conditions of one rule must hold together: write two rules, or correct a condition",
+        ));
+    }
     let is_foreign = stated_arch(rule).is_some_and(|arch| !arches.contains(&arch));
     if rule.list != List::Exit || is_foreign {
         return None;
@@ -124,6 +132,66 @@ fn never_matches(listed: &RuleEntry, arches: &[Arch]) -> Option<LintFinding> {
              a perm class, an object, a return value",
         )
     })
+}
+
+/// Two conditions of a rule that no number meets together.
+fn contradiction(rule: &Rule) -> Option<(&FieldTest, &FieldTest)> {
+    let tests = || rule.fields.iter().filter(|test| orders(test));
+    tests().enumerate().find_map(|(index, first)| {
+        let second = tests()
+            .skip(index + 1)
+            .find(|second| second.field == first.field && exclude_each_other(first, second))?;
+        Some((first, second))
+    })
+}
+
+/// Whether a condition compares a field that has one number with a number.
+fn orders(test: &FieldTest) -> bool {
+    let has_one_number = !matches!(
+        test.field,
+        Field::Arch
+            | Field::Gid
+            | Field::Egid
+            | Field::ObjUid
+            | Field::ObjGid
+            | Field::DevMajor
+            | Field::DevMinor
+            | Field::Inode
+            | Field::FileType
+            | Field::Perm
+            | Field::Success
+    );
+    has_one_number
+        && matches!(test.value, Value::Number(_))
+        && !matches!(test.op, Op::BitMask | Op::BitTest)
+}
+
+/// Whether no number meets both conditions. If one does, then the least is 0, or a number in a condition, or the one
+/// after it.
+fn exclude_each_other(first: &FieldTest, second: &FieldTest) -> bool {
+    let (&Value::Number(one), &Value::Number(other)) = (&first.value, &second.value) else {
+        return false;
+    };
+    let candidates = [
+        Some(0),
+        Some(one),
+        Some(other),
+        one.checked_add(1),
+        other.checked_add(1),
+    ];
+    !candidates
+        .into_iter()
+        .flatten()
+        .any(|value| compare(first.op, value, one) && compare(second.op, value, other))
+}
+
+/// Operator and value of a condition, as written.
+fn operand(test: &FieldTest) -> String {
+    match test.value {
+        Value::Number(u32::MAX) => format!("{}unset", test.op.symbol()),
+        Value::Number(number) => format!("{}{number}", test.op.symbol()),
+        Value::Text(_) | Value::Field(_) => String::new(),
+    }
 }
 
 /// Reports a rule that never decides, because an earlier one matches everything that it matches.

@@ -122,6 +122,12 @@ const CODES: &[(&str, &str)] = &[
         "The valid conditions depend on the list, so `-a` or `-w` must come first.",
     ),
     (
+        "locks",
+        "After `-e 2` nobody can change rules, settings or the log until the machine restarts. Every later daemon \
+         continues with them, whatever its files and options say, and only the same build of tollgate can: \
+         a daemon that was started for a trial binds those after it, and an upgrade needs a reboot.",
+    ),
+    (
         "matches-nothing",
         "The rule cannot match: its conditions exclude each other, or its syscalls never have the \
          required property. Syscalls such as read and stat are in no class of `perm`. A syscall that names \
@@ -205,6 +211,11 @@ const CODES: &[(&str, &str)] = &[
         "With `-f 2`, tollgate panics the kernel through `/proc/sysrq-trigger` when an event is lost on its \
          way to the log. The kernel's audit makes tasks wait for room in its queue first; tollgate does not, \
          so the panic comes sooner.",
+    ),
+    (
+        "pasted-dash",
+        "Options begin with the hyphen of the keyboard (U+002D). Text that was copied from a web page or a \
+         document often has a dash that looks like it; `auditctl` takes the word for a stray one.",
     ),
     (
         "perm-first",
@@ -323,7 +334,8 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "wildcard",
-        "The kernel has no wildcards: `*` and `?` are literal characters.",
+        "The kernel has no wildcards: `*` and `?` are literal characters, so the condition matches only a file \
+         whose name contains them.",
     ),
 ];
 

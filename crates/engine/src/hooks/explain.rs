@@ -333,6 +333,8 @@ fn notes_on_scope(
     if scope.syscalls.keys().any(|&arch| arch != Arch::X86_64) {
         notes.push(if has_field(Field::Arch) {
             RuleNote::Compat
+        } else if is_watch(planned) {
+            RuleNote::CompatWatch
         } else {
             RuleNote::CompatUnasked
         });
@@ -357,6 +359,16 @@ fn notes_on_scope(
         notes.push(RuleNote::FamilyFromTask);
     }
     notes
+}
+
+/// Whether the rule is one that `-w` makes.
+fn is_watch(planned: &PlannedRule) -> bool {
+    let fields = &planned.rule.fields;
+    let is_object = |field| matches!(field, Field::Path | Field::Dir);
+    let is_watched = |field| is_object(field) || field == Field::Perm;
+    planned.rule.syscalls.is_all()
+        && fields.iter().any(|test| is_object(test.field))
+        && fields.iter().all(|test| is_watched(test.field))
 }
 
 /// Whether the names of the syscall's objects can be read only from the memory of the task, because nothing in

@@ -3,10 +3,9 @@
 //! [`audit::rule::augenrules`] merges the text; this module reads and writes the files. The messages are
 //! those of `augenrules`. With `--load` the running daemon then reads its rule files again.
 
-use std::fs::{self, File, Permissions};
+use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,6 +18,7 @@ use crate::control;
 use crate::control::client::Client;
 use crate::control::protocol::{Answer, Request};
 use crate::messages::{self, Exit, info};
+use crate::state_file;
 
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\
@@ -164,30 +164,21 @@ fn read(directory: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// Replaces the file atomically and keeps the previous version.
+/// Replaces the file and keeps the previous version.
 fn write(path: &Path, before: Option<&[u8]>, merged: &[u8]) -> io::Result<()> {
-    let beside = |ending: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(ending);
-        PathBuf::from(name)
-    };
+    const MODE: u32 = 0o640;
     if let Some(before) = before {
-        create(&beside(".prev"), before)?;
+        let mut previous = path.as_os_str().to_owned();
+        previous.push(".prev");
+        state_file::replace(previous.as_ref(), MODE, before)?;
     }
-    let new = beside(".new");
-    create(&new, merged)?;
-    fs::rename(&new, path)
-}
-
-fn create(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.set_permissions(Permissions::from_mode(0o640))?;
-    file.write_all(text)?;
-    file.sync_all()
+    state_file::replace(path, MODE, merged)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn args(directory: &Path, check: bool) -> Args {

@@ -28,7 +28,7 @@ Examples:
 /// Arguments of `tollgate check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule files in the format of `auditctl -R`
+    /// Rule files in the format of `auditctl -R`; `-` is standard input
     #[arg(required_unless_present = "explain", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print the findings as JSON
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(code) = &args.explain {
         return explain(code);
     }
-    let mut loaded = rule_files::read(&args.files)?;
+    let mut loaded = rule_files::read_also_stdin(&args.files)?;
     lint(&mut loaded);
     let written = if args.json {
         json(&loaded, &mut io::stdout().lock())

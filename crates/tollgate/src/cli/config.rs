@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for path in &files {
         let file = if path.extension().is_some_and(|end| end == "toml") {
             let mut read = config::read_tollgate_toml(path)?;
-            let findings = unused_keys(&read);
+            let findings = [missing_files(&read), unused_keys(&read)].concat();
             read.file.diagnostics.extend(findings);
             print(&read.file, "")?;
             read.file
@@ -91,6 +91,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         0 => Exit::Success.into(),
         _ => Exit::Failure.into(),
     })
+}
+
+/// Finds files that the settings name and that do not exist: the daemon would not start.
+fn missing_files(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
+    let TollgateToml {
+        rules, auditd_conf, ..
+    } = &read.settings;
+    let rules = rules.iter().flatten().map(|path| ("rules", path));
+    let conf = auditd_conf.iter().map(|path| ("auditd_conf", path));
+    rules
+        .chain(conf)
+        .filter(|(_, path)| !config::exists(path))
+        .map(|(setting, path)| tollgate_toml::missing_file_finding(&read.file.bytes, setting, path))
+        .collect()
 }
 
 /// Finds keys of `[on_loss] deny` that no rule has, in the rule files that the daemon would read.
@@ -214,6 +228,26 @@ fn write_stdout(text: &[u8]) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_files_are_found_where_they_are_named() {
+        let text = "auditd_conf = \"/missing/auditd.conf\"\nrules = [\"/proc/version\", \"/missing/a.rules\"]\n";
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tollgate.toml");
+        std::fs::write(&path, text).unwrap();
+        let found = missing_files(&config::read_tollgate_toml(&path).unwrap());
+        let places: Vec<_> = found
+            .iter()
+            .map(|found| (found.line, found.column, found.message.as_str()))
+            .collect();
+        assert_eq!(
+            places,
+            [
+                (2, 27, "rule file `/missing/a.rules` does not exist"),
+                (1, 15, "`/missing/auditd.conf` does not exist"),
+            ]
+        );
+    }
 
     #[test]
     fn plugin_settings_are_summarized() {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use audit::record::assemble::{EventAssembler, EventRecords};
 use audit::record::decode::DecodeError;
 
@@ -72,7 +72,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         } else {
             let file =
                 File::open(path).with_context(|| format!("cannot open `{}`", path.display()))?;
-            converter.file(path, BufReader::new(file), &mut assembler)?
+            let mut file = BufReader::new(file);
+            refuse_compressed(path, file.fill_buf().unwrap_or_default())?;
+            converter.file(path, file, &mut assembler)?
         };
         if done == Output::Closed {
             return Ok(Exit::Success.into());
@@ -87,6 +89,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ => Exit::Failure,
     }
     .into())
+}
+
+/// Refuses a compressed log, by its first bytes.
+fn refuse_compressed(path: &Path, start: &[u8]) -> anyhow::Result<()> {
+    const FORMATS: [(&[u8], &str, &str); 4] = [
+        (b"\x1f\x8b", "gzip", "zcat"),
+        (b"\xfd7zXZ\0", "xz", "xzcat"),
+        (b"BZh", "bzip2", "bzcat"),
+        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
+    ];
+    let found = FORMATS.iter().find(|(magic, ..)| start.starts_with(magic));
+    match found {
+        None => Ok(()),
+        Some((_, name, program)) => {
+            let path = path.display();
+            bail!("`{path}` is compressed with {name}: run `{program} {path} | tollgate convert`")
+        }
+    }
 }
 
 /// Asks the daemon, if one answers, to write pending events: its log may be converted.
@@ -216,6 +236,21 @@ mod tests {
             .filter(|line| !line.is_empty())
             .map(|line| serde_json::from_slice(line).unwrap());
         (objects.collect(), converter.errors)
+    }
+
+    #[test]
+    fn compressed_logs_are_named() {
+        let path = Path::new("/var/log/audit/audit.log.1.gz");
+        let refused = |start: &[u8]| refuse_compressed(path, start).unwrap_err().to_string();
+        let text = refused(b"\x1f\x8b\x08\x00");
+        assert!(
+            text.contains("gzip: run `zcat /var/log/audit/audit.log.1.gz | tollgate convert`"),
+            "{text}"
+        );
+        assert!(refused(b"\xfd7zXZ\0\0").contains("`xzcat "));
+        for text in [&b""[..], b"type=SYSCALL", b"\x1f"] {
+            refuse_compressed(path, text).unwrap();
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode, PinsSetting}
 use crate::control;
 use crate::daemon::last_good::{self, LastGoodFile};
 use crate::daemon::{self, ControlSocket, DaemonConfig, LogSource, RefusedFile, RuleSource};
-use crate::messages::{self, Exit, info, warn};
+use crate::messages::{self, DetachedStreams, Exit, info, warn};
 use crate::pipeline::handover::{DEFAULT_PIN_DIRECTORY, PinPolicy};
 use crate::rule_files::{self, Refused};
 use crate::sinks::Accounts;
@@ -109,7 +109,8 @@ pub(crate) struct Args {
     state: Option<PathBuf>,
     /// Stay in the foreground
     ///
-    /// Without this option and --print, the command returns when auditing has started.
+    /// Without this option and --print, the command returns when auditing has started. From then on the messages of the
+    /// daemon go to syslog.
     #[arg(long)]
     foreground: bool,
     /// Print events on standard output, and stay in the foreground
@@ -159,9 +160,13 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.foreground && !args.print && !args.detached {
         return detach();
     }
-    if args.detached {
+    let streams = if args.detached {
         setsid().context("cannot start a session")?;
-    }
+        let cannot = "cannot prepare to let go of the terminal";
+        Some(DetachedStreams::open().context(cannot)?)
+    } else {
+        None
+    };
     let terminal = if args.print {
         let interpret = if args.interpret {
             Interpret::Names(Accounts::read().context("cannot read /etc/passwd and /etc/group")?)
@@ -172,7 +177,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         None
     };
-    let detached = args.detached;
+    let is_detached = args.detached;
     let last_good = last_good_file(args);
     let Some((file, refused)) = settings_or_last_good(args, last_good.as_ref())? else {
         return Ok(Exit::Config.into());
@@ -194,6 +199,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
     let last_good = last_good.map(|good| good.with_auditd_conf(log.conf.clone()));
     daemon::run(DaemonConfig {
         rules,
+        texts: Vec::new(),
         control: match &args.control {
             _ if args.no_control => ControlSocket::No,
             Some(path) => ControlSocket::At(path.clone()),
@@ -218,12 +224,18 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         metrics: file.metrics,
         json: file.json,
         terminal,
+        is_detached,
         on_ready: Box::new(move || {
-            if detached {
+            if let Some(streams) = streams {
                 // Auditing goes on if the parent has exited.
                 let _gone = io::stdout()
                     .write_all(READY)
                     .and_then(|()| io::stdout().flush());
+                if let Err(error) = streams.let_go() {
+                    warn(&format!(
+                        "cannot let go of standard output and error: {error}"
+                    ));
+                }
             }
         }),
         reload_rules: Box::new(move || reread_rules(&same_args, &started_with)),

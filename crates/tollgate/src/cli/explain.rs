@@ -4,6 +4,7 @@
 
 mod json;
 mod text;
+mod this_machine;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -15,8 +16,10 @@ use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, RuleLine, Severity};
 use engine::{EngineKind, Explanation, KernelFeatures, explain};
 
-use crate::host::Planner;
+use crate::config::tollgate_toml::EngineChoice;
+use crate::host::{self, Planner};
 use crate::rule_files;
+use this_machine::ThisMachineEngine;
 
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\
@@ -28,12 +31,15 @@ Examples:
 /// Arguments of `tollgate explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule files in the format of `auditctl -R`, read in this order
+    /// Rule files in the format of `auditctl -R`, read in this order; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Show the hooks and cost of this engine
-    #[arg(long, value_name = "NAME", default_value = "tracepoint", value_parser = ["fentry", "tracepoint"])]
-    engine: String,
+    ///
+    /// `auto` is the engine that the daemon would take for these rules on this machine. Only root can find it out: the
+    /// programs are loaded, but not attached. For other users `auto` is `tracepoint`.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    engine: EngineChoice,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -50,6 +56,8 @@ struct Explained {
     findings: Vec<(usize, Diagnostic)>,
     /// Number of lines with errors.
     errors: usize,
+    /// Which engine the daemon would take, if that was asked.
+    this_machine: Option<ThisMachineEngine>,
 }
 
 /// Prints the explanation. The exit status is 1 if lines have errors: their rules are missing.
@@ -57,18 +65,25 @@ struct Explained {
 /// # Errors
 /// When a file cannot be read, or the output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let loaded = rule_files::read(&args.files)?;
+    let loaded = rule_files::read_also_stdin(&args.files)?;
     let files = loaded
         .files
         .into_iter()
         .map(|file| (file.source.path, file.lines, file.source.diagnostics));
     // If the features of the kernel cannot be read, the cost is that of an old kernel.
-    let kernel = engine::KernelProbe::read().map_or(KernelFeatures::V5_15, |probe| probe.kernel);
-    let engine = match args.engine.as_str() {
-        "fentry" => EngineKind::Fentry,
-        _ => EngineKind::Tracepoint,
+    let probe = host::kernel_probe();
+    let kernel = probe
+        .as_ref()
+        .map_or(KernelFeatures::V5_15, |probe| probe.kernel);
+    let mut explained = Explained::new(files, EngineKind::Tracepoint, kernel);
+    let this_machine = ThisMachineEngine::find(&probe, &explained.plan);
+    let engine = match args.engine {
+        EngineChoice::Fentry => EngineKind::Fentry,
+        EngineChoice::Tracepoint => EngineKind::Tracepoint,
+        EngineChoice::Auto => this_machine.engine().unwrap_or(EngineKind::Tracepoint),
     };
-    let explained = Explained::new(files, engine, kernel);
+    explained.explanation = explain(&explained.plan, engine, kernel);
+    explained.this_machine = Some(this_machine);
     let output = if args.json {
         json::render(&explained)?
     } else {
@@ -114,6 +129,7 @@ impl Explained {
             explanation,
             findings,
             errors,
+            this_machine: None,
         }
     }
 

@@ -22,8 +22,10 @@
 //! keep = 4
 //! ```
 
+mod settings;
+
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
@@ -170,7 +172,7 @@ impl TryFrom<u64> for DelayMs {
     }
 }
 
-/// Parses the text. At most one error is reported: parsing stops at the first.
+/// Parses the text, and reports every mistake. With a mistake the settings are the default.
 pub(super) fn parse(bytes: &[u8]) -> (TollgateToml, Vec<Diagnostic>) {
     let text = match bytes.to_str() {
         Ok(text) => text,
@@ -181,14 +183,17 @@ pub(super) fn parse(bytes: &[u8]) -> (TollgateToml, Vec<Diagnostic>) {
             return (TollgateToml::default(), vec![found]);
         }
     };
+    let mistakes = settings::mistakes(text);
+    if !mistakes.is_empty() {
+        return (TollgateToml::default(), mistakes);
+    }
     match toml::from_str(text) {
         Ok(settings) => (settings, Vec::new()),
+        // Each setting is valid alone.
         Err(error) => {
             let span = error.span().unwrap_or(0..0);
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            let advice =
-                "see tollgate.toml(5) for the settings; those of auditd.conf belong in that file";
-            let found = diagnostic(bytes, span, message, advice);
+            let found = diagnostic(bytes, span, message, "see tollgate.toml(5)");
             (TollgateToml::default(), vec![found])
         }
     }
@@ -196,17 +201,33 @@ pub(super) fn parse(bytes: &[u8]) -> (TollgateToml, Vec<Diagnostic>) {
 
 /// The finding about a key of `[on_loss] deny`.
 pub(crate) fn denied_key_finding(bytes: &[u8], key: &str, message: String) -> Diagnostic {
-    let section = bytes.find(b"deny").unwrap_or(0);
-    let quoted = ["\"", "'"].map(|quote| format!("{quote}{key}{quote}"));
+    let advice = "correct the key, or add `-k` with it to the rules that are to deny";
+    let mut found = diagnostic(bytes, quoted_in(bytes, "deny", key), message, advice);
+    found.code = "unused-key";
+    found
+}
+
+/// The finding about a file that the setting names and that does not exist.
+pub(crate) fn missing_file_finding(bytes: &[u8], setting: &str, path: &Path) -> Diagnostic {
+    let shown = path.display().to_string();
+    let kind = if setting == "rules" { "rule file " } else { "" };
+    let message = format!("{kind}`{shown}` does not exist");
+    let advice = "correct the path, or create the file: the daemon does not start without it";
+    let mut found = diagnostic(bytes, quoted_in(bytes, setting, &shown), message, advice);
+    found.code = "missing-file";
+    found
+}
+
+/// Where a text stands in quotes after the name of a setting; the name if it is written otherwise.
+fn quoted_in(bytes: &[u8], setting: &str, text: &str) -> Range<usize> {
+    let section = bytes.find(setting).unwrap_or(0);
+    let quoted = ["\"", "'"].map(|quote| format!("{quote}{text}{quote}"));
     let at = quoted.iter().find_map(|quoted| {
         let rest = bytes.get(section..)?;
         let start = section + rest.find(quoted.as_bytes())?;
         Some(start..start + quoted.len())
     });
-    let advice = "correct the key, or add `-k` with it to the rules that are to deny";
-    let mut found = diagnostic(bytes, at.unwrap_or(section..section), message, advice);
-    found.code = "unused-key";
-    found
+    at.unwrap_or(section..section)
 }
 
 fn diagnostic(bytes: &[u8], span: Range<usize>, message: String, advice: &str) -> Diagnostic {
@@ -268,13 +289,31 @@ mod tests {
     #[test]
     fn errors_have_a_position_and_advice() {
         for (text, line, column, word) in [
-            (&b"\nengin = \"auto\"\n"[..], 2, 1, "engin"),
-            (b"delay_ms = 1\n", 1, 12, "1000"),
-            (b"delay_ms = \"a\"\n", 1, 12, "string"),
-            (b"engine = \"bpf\"\n", 1, 10, "bpf"),
+            (
+                &b"\nengin = \"auto\"\n"[..],
+                2,
+                1,
+                "unknown setting `engin`",
+            ),
+            (b"delay_ms = 1\n", 1, 12, "from 2 to 1000, not 1"),
+            (b"delay_ms = \"a\"\n", 1, 12, "`delay_ms` takes a number"),
+            (
+                b"engine = \"bpf\"\n",
+                1,
+                10,
+                "\"fentry\" or \"tracepoint\", not \"bpf\"",
+            ),
             (b"metrics = \"0.0.0.0:1\"\n", 1, 11, "loopback"),
-            (b"rules = [\n", 1, 10, "array"),
+            (b"rules = [\n", 1, 10, "this is not TOML: "),
             (b"rules = \"\xff\"\n", 1, 10, "UTF-8"),
+            (b"json = 3\n", 1, 8, "`json` is a section"),
+            (b"\n[json]\nkeep = 1\n", 2, 2, "lacks the setting `file`"),
+            (
+                b"[json]\nfile = \"/j\"\nkeep = 256\n",
+                3,
+                8,
+                "from 0 to 255, not 256",
+            ),
         ] {
             let (settings, found) = parse(text);
             assert_eq!(settings, TollgateToml::default());
@@ -283,7 +322,100 @@ mod tests {
             };
             assert_eq!((found.line, found.column), (line, column), "{found:?}");
             assert!(found.message.contains(word), "{found:?}");
+            assert!(!found.advice.is_empty());
         }
+    }
+
+    #[test]
+    fn every_mistake_is_reported() {
+        let text = "engin = 1\ndelay_ms = 1\npartial = \"yes\"\nfile = \"/j\"\n[json]\nkeep = -1\nrules = []\n[on_lost]\n";
+        let (_, found) = parse(text.as_bytes());
+        let lines: Vec<u32> = found.iter().map(|found| found.line).collect();
+        assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8], "{found:?}");
+        assert_eq!(found[3].advice, "write `file` below `[json]`");
+        assert_eq!(found[6].advice, "write `rules` above the first section");
+    }
+
+    /// Returns what serde knows in a section.
+    fn known(section: &str) -> Vec<String> {
+        let text = match section {
+            "" => "zzz = 1\n".to_owned(),
+            _ => format!("[{section}]\nzzz = 1\n"),
+        };
+        let error = toml::from_str::<TollgateToml>(&text).unwrap_err();
+        let (_, names) = error.message().split_once("expected").unwrap();
+        let names = names.split('`').skip(1).step_by(2);
+        names.map(str::to_owned).collect()
+    }
+
+    fn listed(section: &str) -> Vec<String> {
+        let settings = settings::SETTINGS.iter();
+        let here = settings.filter(|setting| setting.section == section);
+        here.map(|setting| setting.name.to_owned()).collect()
+    }
+
+    #[test]
+    fn list_of_settings_is_complete() {
+        for section in ["on_loss", "json"] {
+            assert_eq!(known(section), listed(section));
+        }
+        let sections = ["on_loss", "json"].map(str::to_owned);
+        assert_eq!(known(""), [listed(""), sections.into()].concat());
+    }
+
+    #[test]
+    fn manual_has_every_setting() {
+        let page = include_str!("../../../../man/tollgate.toml.5");
+        // The page has a part for each section.
+        let (top, rest) = page.split_once(".Ss [on_loss]").unwrap();
+        let (on_loss, json) = rest.split_once(".Ss [json]").unwrap();
+        let (json, _) = json.split_once(".Sh EXAMPLES").unwrap();
+        for (section, text) in [("", top), ("on_loss", on_loss), ("json", json)] {
+            let described: Vec<&str> = text
+                .lines()
+                .filter_map(|line| line.strip_prefix(".It Cm ")?.split(' ').next())
+                .collect();
+            assert_eq!(described, listed(section), "in section `{section}`");
+        }
+    }
+
+    /// `examples/tollgate.toml` has each setting once, with a text about it, and is valid.
+    #[test]
+    fn example_has_every_setting() {
+        let text = include_str!("../../../../examples/tollgate.toml");
+        // Settings that are not the default are commented out with `#`, without a blank.
+        let is_setting =
+            |line: &str| line.starts_with(|first: char| first.is_ascii_lowercase() || first == '[');
+        let whole: String = text
+            .lines()
+            .map(|line| {
+                line.strip_prefix('#')
+                    .filter(|line| is_setting(line))
+                    .unwrap_or(line)
+                    .to_owned()
+                    + "\n"
+            })
+            .collect();
+        for text in [text, &whole] {
+            let (_, found) = parse(text.as_bytes());
+            assert_eq!(found, []);
+        }
+        let (mut section, mut found, mut before) = (String::new(), Vec::new(), "");
+        for line in whole.lines() {
+            if let Some(name) = line.strip_prefix('[') {
+                name.trim_end_matches(']').clone_into(&mut section);
+            } else if is_setting(line) {
+                let (name, _) = line.split_once(" = ").unwrap();
+                assert!(before.starts_with("# "), "`{name}` is not explained");
+                found.push((section.clone(), name.to_owned()));
+            }
+            before = line;
+        }
+        let expected: Vec<_> = settings::SETTINGS
+            .iter()
+            .map(|setting| (setting.section.to_owned(), setting.name.to_owned()))
+            .collect();
+        assert_eq!(found, expected);
     }
 
     proptest! {

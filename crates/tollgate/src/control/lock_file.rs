@@ -5,15 +5,11 @@
 //! daemon restores the locked state. Root can remove the file. The note is protected where the kernel lets BPF
 //! programs deny calls.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use engine::read_lock_note;
-use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::config::capture::CaptureOptions;
@@ -21,12 +17,11 @@ use crate::control::protocol::AuditSettings;
 use crate::control::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
 use crate::sinks::audit_log::LockedLogSettings;
+use crate::state_file;
 
 /// File name, in the directory of the control socket.
 const FILE_NAME: &str = "locked";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Longer files were not written by tollgate.
-const LIMIT_BYTES: u64 = 256 << 20;
 
 /// The locked state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,28 +91,13 @@ impl LockFile {
         let Some(path) = &self.path else {
             return Ok(None);
         };
-        let shown = path.display();
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-            .open(path);
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("cannot open `{shown}`")),
+        let text = state_file::read(path).context(
+            "the state that `-e 2` locks cannot be read; remove the file if `-e 2` is not in force",
+        )?;
+        let Some(text) = text else {
+            return Ok(None);
         };
-        let about = file
-            .metadata()
-            .with_context(|| format!("cannot inspect `{shown}`"))?;
-        ensure!(
-            about.is_file() && about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0,
-            "`{shown}` is not a regular file that only root can write: it was not written by tollgate; remove it if `-e 2` is not in force"
-        );
-        let mut text = Vec::new();
-        file.take(LIMIT_BYTES)
-            .read_to_end(&mut text)
-            .with_context(|| format!("cannot read `{shown}`"))?;
-        self.of(&text, &format!("`{shown}`"))
+        self.of(&text, &format!("`{}`", path.display()))
     }
 
     /// Parses a lock note or file. `None` if it is of another boot.
@@ -145,23 +125,8 @@ impl LockFile {
         let Some(path) = &self.path else {
             return Ok(text);
         };
-        let shown = path.display();
-        let new = path.with_extension("new");
-        let written = remove_file(&new)
-            .and_then(|()| {
-                OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(0o600)
-                    .open(&new)
-            })
-            .and_then(|mut file: File| file.write_all(&text).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&new, path));
-        if written.is_err() {
-            // The write error is the one to report.
-            let _removed = remove_file(&new);
-        }
-        written.with_context(|| format!("cannot write the lock file `{shown}`"))?;
+        state_file::replace(path, 0o600, &text)
+            .with_context(|| format!("cannot write the lock file `{}`", path.display()))?;
         Ok(text)
     }
 
@@ -173,7 +138,7 @@ impl LockFile {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        remove_file(path).with_context(|| {
+        state_file::remove(path).with_context(|| {
             let shown = path.display();
             format!(
                 "cannot remove the lock file `{shown}`, which is not in force: remove it by hand"
@@ -191,16 +156,10 @@ pub(crate) fn boot_id() -> anyhow::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Removes a file. A missing file is not an error.
-fn remove_file(path: &Path) -> std::io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
     use crate::config::capture::tests::USUAL;
     use crate::sinks::audit_log::LogConfig;

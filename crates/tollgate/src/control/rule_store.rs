@@ -47,7 +47,7 @@ const DISABLED: u8 = 0;
 /// `-e 1`.
 const ENABLED: u8 = 1;
 /// `-e 2`: nothing can be changed until reboot.
-const IMMUTABLE: u8 = 2;
+pub(crate) const IMMUTABLE: u8 = 2;
 
 use change::Change;
 use plan_size::{PlanSize, count};

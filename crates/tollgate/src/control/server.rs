@@ -4,12 +4,10 @@
 //! read its answer within [`CLIENT_TIMEOUT`] is disconnected. There are at most [`MAX_CONNECTIONS`]; a new connection
 //! replaces the one that has been idle longest.
 
-use std::fs::{DirBuilder, Permissions};
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,6 +21,7 @@ use nix::unistd::geteuid;
 
 use super::LINE_LIMIT_BYTES;
 use super::protocol::{self, Answer, Request};
+use crate::private_directory;
 
 /// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 16;
@@ -356,11 +355,7 @@ fn is_retryable(error: &io::Error) -> bool {
 /// The directory cannot be created, or other users can write to it.
 pub(crate) fn ensure_private_directory(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .with_context(|| format!("cannot create directory `{shown}`"))?;
+    private_directory::create(directory)?;
     let about = std::fs::metadata(directory)
         .with_context(|| format!("cannot inspect directory `{shown}`"))?;
     let foreign = about.uid() != geteuid().as_raw() && about.uid() != 0;

@@ -51,6 +51,8 @@ pub(super) struct KernelAudit {
     /// Records lost since this daemon started to read.
     total_lost: u64,
     due: Instant,
+    /// Whether the kernel's audit is to be enabled: not after `-e 0`.
+    is_wanted: bool,
 }
 
 #[derive(Debug)]
@@ -131,6 +133,7 @@ impl KernelAudit {
             lost,
             total_lost: 0,
             due: Instant::now() + POLL_PERIOD,
+            is_wanted: true,
         })
     }
 
@@ -139,6 +142,7 @@ impl KernelAudit {
     /// # Errors
     /// The kernel's audit cannot be changed. It is left as it was.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
+        let enabled = if self.is_wanted { ON } else { OFF };
         let Some(registered) = &mut self.registered else {
             info("kernel audit records: reading the multicast group beside another audit daemon");
             return Ok(());
@@ -148,7 +152,8 @@ impl KernelAudit {
         let state = AuditSummary::query().context(cannot)?;
         if status.settings.enabled == LOCKED || state.rules != 0 {
             info(
-                "kernel audit records: rules or settings of another program are active and stay unchanged",
+                "kernel audit records: rules or settings of another program are active and stay unchanged; after \
+                 auditd's `auditctl -D` the daemon takes over",
             );
             return Ok(());
         }
@@ -167,7 +172,7 @@ impl KernelAudit {
                 .context("cannot load `-a never,task`, which keeps new tasks free of the kernel's syscall auditing")?;
         }
         self.set(KernelAuditSettings {
-            enabled: ON,
+            enabled,
             backlog_limit: status.settings.backlog_limit.max(BACKLOG_LIMIT),
             // No task waits for a reader.
             backlog_wait_time: 0,
@@ -180,6 +185,7 @@ impl KernelAudit {
     /// # Errors
     /// The kernel's audit cannot be changed.
     pub(super) fn enable(&mut self, on: bool) -> anyhow::Result<()> {
+        self.is_wanted = on;
         if !self.registered.as_ref().is_some_and(|to| to.ours) {
             return Ok(());
         }
@@ -209,6 +215,27 @@ impl KernelAudit {
             Err(error) => warn(&format!(
                 "another program has deleted the rule `-a never,task` of the kernel's audit, so new tasks are slower; \
                  cannot load it again: {error}"
+            )),
+        }
+    }
+
+    /// Takes the kernel's audit over once the rules are deleted that another program, such as auditd, had left there.
+    pub(super) fn take_over(&mut self, state: &AuditSummary) {
+        let waits = self.registered.as_ref().is_some_and(|to| !to.ours);
+        let status = || self.control.status();
+        if !waits
+            || state.rules != 0
+            || !status().is_ok_and(|status| status.settings.enabled != LOCKED)
+        {
+            return;
+        }
+        match self.begin() {
+            Ok(()) => info(
+                "the kernel's audit has no rules of other programs any more: this daemon took it over; its syscall \
+                 auditing is off for tasks started from now on",
+            ),
+            Err(error) => warn(&format!(
+                "the kernel's audit has no rules of other programs any more, but cannot be taken over: {error:#}"
             )),
         }
     }

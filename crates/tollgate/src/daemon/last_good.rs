@@ -4,19 +4,17 @@
 //! reload. Rules have users and syscalls as numbers, so a removed user does not matter. The texts of tollgate.toml and
 //! auditd.conf are kept as well. A trial has no such directory: it neither uses nor changes the file.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use audit::plan::rule_list::RuleList;
 use audit::rule::Severity;
-use bstr::BString;
-use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
+use bstr::{BString, ByteSlice as _};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -26,14 +24,14 @@ use crate::control::rule_json::RuleJson;
 use crate::control::rule_store::RuleStore;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{SourceText, warn};
+use crate::rule_files::RuleText;
+use crate::{state_file, unix_time};
 
 /// The state directory of the machine's daemon.
 pub(crate) const DIRECTORY: &str = "/var/lib/tollgate";
 const FILE_NAME: &str = "last-good-rules";
 /// Rules without errors with which the daemon did not start.
 const FAILED_NAME: &str = "failed-rules";
-/// Longer files were not written by tollgate.
-const LIMIT_BYTES: u64 = 256 << 20;
 
 /// Rules and settings that were in force, as files had them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,6 +64,9 @@ struct FailedRules {
     deny: Vec<JsonBytes>,
     rules: Vec<RuleJson>,
 }
+
+/// Subdirectory with the texts of the rule files.
+const TEXTS_NAME: &str = "last-good-files";
 
 /// The file of the last good rules, and the configuration files whose texts it has.
 #[derive(Clone, Debug)]
@@ -100,7 +101,7 @@ impl LastGoodFile {
         let _made = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(directory);
+            .create(directory.join(TEXTS_NAME));
         directory.to_owned()
     }
 
@@ -131,8 +132,41 @@ impl LastGoodFile {
         is_same.then_some(failed.reason)
     }
 
+    /// Path of the text of a rule file: a copy for people, with comments. The daemon does not read it.
+    pub(crate) fn text_path(&self, rule_file: &Path) -> PathBuf {
+        let name = rule_file.as_os_str().as_bytes();
+        let name = name.strip_prefix(b"/").unwrap_or(name).replace("/", "-");
+        let directory = self.path.with_file_name(TEXTS_NAME);
+        directory.join(OsStr::from_bytes(&name))
+    }
+
+    /// Replaces the copies of the rule files.
+    fn save_texts(&self, files: &[RuleText]) -> io::Result<()> {
+        let copies: Vec<PathBuf> = files
+            .iter()
+            .map(|file| self.text_path(&file.path))
+            .collect();
+        for (file, copy) in files.iter().zip(&copies) {
+            state_file::replace(copy, 0o600, &file.bytes)?;
+        }
+        for entry in fs::read_dir(self.path.with_file_name(TEXTS_NAME))? {
+            let path = entry?.path();
+            if !copies.contains(&path) {
+                state_file::remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Replaces the last good rules by those in force, which were loaded from `files`.
-    pub(crate) fn save(&self, files: &[PathBuf], store: &RuleStore) {
+    pub(crate) fn save(&self, files: &[RuleText], store: &RuleStore) {
+        if let Err(error) = self.save_texts(files) {
+            let place = self.path.with_file_name(TEXTS_NAME);
+            warn(&format!(
+                "cannot keep copies of the rule files in `{}`: {error}",
+                place.display()
+            ));
+        }
         let text = |path: &Option<PathBuf>, read: fn(&Path) -> anyhow::Result<SourceText>| {
             let file = read(path.as_deref()?).ok()?;
             (file.count(Severity::Error) == 0).then(|| JsonBytes::new(&file.bytes))
@@ -140,10 +174,10 @@ impl LastGoodFile {
         let toml = |path: &Path| config::read_tollgate_toml(path).map(|read| read.file);
         let conf = |path: &Path| config::read_auditd(path).map(|read| read.file);
         let good = LastGood {
-            loaded: now(),
+            loaded: unix_time::now(),
             files: files
                 .iter()
-                .map(|path| JsonBytes::new(path.as_os_str().as_bytes()))
+                .map(|file| JsonBytes::new(file.path.as_os_str().as_bytes()))
                 .collect(),
             settings: store.stored_settings(),
             deny: keys(store.planner().denies()),
@@ -153,7 +187,7 @@ impl LastGoodFile {
         };
         write(&self.path, &good);
         // A failure of other rules no longer matters.
-        let _removed = remove_file(&self.path.with_file_name(FAILED_NAME));
+        let _removed = state_file::remove(&self.path.with_file_name(FAILED_NAME));
     }
 }
 
@@ -170,55 +204,24 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 }
 
 fn try_read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
-    let shown = path.display();
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot open `{shown}`")),
+    let Some(text) = state_file::read(path)? else {
+        return Ok(None);
     };
-    let about = file
-        .metadata()
-        .with_context(|| format!("cannot inspect `{shown}`"))?;
-    ensure!(
-        about.is_file()
-            && about.uid() == geteuid().as_raw()
-            && about.nlink() == 1
-            && about.mode() & 0o022 == 0,
-        "`{shown}` is not a regular file without hard links that only root can write: it was not written by tollgate; remove it"
-    );
-    let mut text = Vec::new();
-    file.take(LIMIT_BYTES)
-        .read_to_end(&mut text)
-        .with_context(|| format!("cannot read `{shown}`"))?;
-    serde_json::from_slice(&text)
-        .map(Some)
-        .with_context(|| format!("`{shown}` was written by another version of tollgate"))
+    serde_json::from_slice(&text).map(Some).with_context(|| {
+        format!(
+            "`{}` was written by another version of tollgate",
+            path.display()
+        )
+    })
 }
 
 /// Replaces a file of the state directory. A failure is reported: auditing goes on, but the next start cannot fall back
 /// to these rules.
 fn write(path: &Path, content: &impl Serialize) {
-    let new = path.with_extension("new");
     let written = serde_json::to_vec(content)
-        .map_err(std::io::Error::from)
-        .and_then(|text| {
-            remove_file(&new)?;
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, path)
-        });
+        .map_err(io::Error::from)
+        .and_then(|text| state_file::replace(path, 0o600, &text));
     if let Err(error) = written {
-        // The write error is the one to report.
-        let _removed = remove_file(&new);
         warn(&format!(
             "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}",
             path.display()
@@ -243,6 +246,12 @@ impl LastGood {
             rules.push(source, number, rule);
         }
         Ok(rules)
+    }
+
+    /// The rule files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let paths = self.files.iter().filter_map(JsonBytes::bytes);
+        paths.map(|path| OsStr::from_bytes(&path).into())
     }
 
     /// Settings to start with. `-e 2` is not applied: it would lock out the corrected rules.
@@ -275,24 +284,10 @@ impl LastGood {
     }
 }
 
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
-/// Removes a file. A missing file is not an error.
-fn remove_file(path: &Path) -> std::io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
     use super::*;
 
@@ -328,7 +323,30 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&state.join(FILE_NAME)), 0o600);
         assert_eq!(mode(&state), 0o700);
-        assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
+        // And the directory of the texts.
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn rule_files_are_kept_with_their_comments() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LastGoodFile::new(directory.path(), None);
+        file.directory();
+        let text = |path: &str, text: &str| RuleText {
+            path: path.into(),
+            bytes: text.into(),
+        };
+        let (one, other) = ("/etc/audit/audit.rules", "/srv/audit.rules");
+        file.save_texts(&[text(one, "# why\n-w /x\n"), text(other, "")])
+            .unwrap();
+        file.save_texts(&[text(one, "# why not\n-w /y\n")]).unwrap();
+        let kept = directory
+            .path()
+            .join("last-good-files/etc-audit-audit.rules");
+        assert_eq!(file.text_path(one.as_ref()), kept);
+        assert_eq!(fs::read(&kept).unwrap(), b"# why not\n-w /y\n");
+        assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o777, 0o600);
+        assert!(!file.text_path(other.as_ref()).exists());
     }
 
     /// The corrected rules must be loadable.

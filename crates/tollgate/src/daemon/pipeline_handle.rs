@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{bail, ensure};
 use audit::ids::MsgType;
@@ -27,10 +27,11 @@ use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::ring_commands::{
     LOG_TIMEOUT, LockResult, ReplaceOutcome, RingCommands, StatsReader,
 };
-use crate::pipeline::ring_thread::RingStats;
+use crate::pipeline::ring_thread::{NOT_WRITTEN, RingStats};
 use crate::pipeline::{RunningPipeline, StartReport};
 use crate::sinks::audit_log::LockedLogSettings;
 use crate::sinks::queue::{self as queue, QueueStats};
+use crate::unix_time::unix_seconds;
 
 /// How long the main thread waits for the ring thread in a watchdog check; it serves no client meanwhile.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
@@ -110,8 +111,9 @@ impl PipelineHandle {
     /// Checks what other programs have done to the kernel's audit, and repairs what this daemon needs.
     fn check_kernel_audit(&mut self) -> Option<KernelAuditStatus> {
         let state = self.monitor.check()?;
-        if let Some(kernel_audit) = &self.kernel_audit {
+        if let Some(kernel_audit) = &mut self.kernel_audit {
             kernel_audit.repair_never_task(&state);
+            kernel_audit.take_over(&state);
         }
         Some(KernelAuditStatus {
             enabled: state.enabled,
@@ -197,11 +199,10 @@ impl PipelineHandle {
     fn suspension(&self) -> Option<LogSuspension> {
         let shown = self.written.suspension.lock().ok()?;
         let suspension = shown.as_ref()?;
-        let since = suspension.since.duration_since(UNIX_EPOCH).ok()?;
         Some(LogSuspension {
             setting: suspension.setting.to_owned(),
             reason: suspension.reason.clone(),
-            since: since.as_secs(),
+            since: unix_seconds(suspension.since),
             seconds: suspension.since.elapsed().map_or(0, |time| time.as_secs()),
             events: suspension.events,
         })
@@ -213,7 +214,7 @@ impl PipelineHandle {
         } = &*self.written;
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
         let unwritten = unwritten.load(Ordering::Relaxed);
-        let losses = stats.losses().chain([("not written", unwritten)]);
+        let losses = stats.losses().chain([(NOT_WRITTEN, unwritten)]);
         let cut = stats.stats.truncated.iter().zip(Truncation::ALL);
         Counts {
             matched: stats.stats.matched,

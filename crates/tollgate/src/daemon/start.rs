@@ -31,6 +31,7 @@ use crate::daemon::log_controller::{self as log_controller, LogController, LogSo
 use crate::daemon::pipeline_handle::{DaemonPaths, PipelineHandle};
 use crate::daemon::systemd::ServiceManager;
 use crate::helper::HelperClient;
+use crate::host;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
 use crate::pipeline::handover::{PinPolicy, PinSetup};
@@ -39,7 +40,7 @@ use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
-use crate::rule_files::Refused;
+use crate::rule_files::{Refused, RuleText};
 use crate::sinks::audit_log::{AuditLog, LocalSystem, LogConfig};
 use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
@@ -55,6 +56,8 @@ const SLOW_TO_DETACH: usize = 10;
 pub(crate) struct DaemonConfig {
     /// Rule files and their options.
     pub(crate) rules: RuleSource,
+    /// The rule files whose rules are in force.
+    pub(crate) texts: Vec<RuleText>,
     /// Control socket.
     pub(crate) control: ControlSocket,
     /// How syscalls and kernel records are captured.
@@ -73,6 +76,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) terminal: Option<Console>,
     /// JSON log.
     pub(crate) json: Option<JsonLogConfig>,
+    /// Whether the daemon lets go of its standard streams when auditing has started.
+    pub(crate) is_detached: bool,
     /// Called once, when auditing has started.
     pub(crate) on_ready: Box<dyn FnOnce()>,
     /// Called at a reload: reads the rule source again. A refusal has been reported.
@@ -293,14 +298,19 @@ impl PrivilegedResources {
         let json = settings.json.as_ref();
         let opened = Self {
             writable: writable(log_config, json, server, pins, settings.last_good.as_ref())?,
-            json: json.map(JsonLog::open).transpose()?,
+            json: json
+                .map(|json| JsonLog::open(json, log_config.group()))
+                .transpose()?,
             source,
             messages,
             signals: signals()?,
             // Reading tracepoints needs privileges.
-            probe: KernelProbe::read().context("cannot read the features of this kernel")?,
+            probe: host::kernel_probe()?,
             helper: match &log_config.conf {
-                Some(_) => Some(HelperClient::start(settings.log.conf.as_deref())?),
+                Some(_) => {
+                    let conf = settings.log.conf.as_deref();
+                    Some(HelperClient::start(conf, settings.is_detached)?)
+                }
                 None => None,
             },
             metrics: metrics(settings.metrics.as_ref(), server)?,

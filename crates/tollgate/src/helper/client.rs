@@ -36,11 +36,12 @@ pub(crate) struct LaunchedProgram {
 }
 
 impl HelperClient {
-    /// Starts the helper with the privileges of this process. It ends with the last client.
+    /// Starts the helper with the privileges of this process. It ends with the last client. `is_detached`: it does not
+    /// keep the standard error of this process, and so neither do the programs.
     ///
     /// # Errors
     /// It cannot be started.
-    pub(crate) fn start(auditd_conf: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn start(auditd_conf: Option<&Path>, is_detached: bool) -> anyhow::Result<Self> {
         let (ours, theirs) = socketpair(
             AddressFamily::Unix,
             SockType::SeqPacket,
@@ -59,6 +60,9 @@ impl HelperClient {
         }
         for variable in SERVICE_VARIABLES {
             command.env_remove(variable);
+        }
+        if is_detached {
+            command.stderr(Stdio::null());
         }
         // Its own process group: Ctrl-C goes to the daemon, which ends its programs in order.
         command

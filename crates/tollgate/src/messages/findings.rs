@@ -11,7 +11,7 @@ use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
 
-use super::{Priority, emit, escape_control, stderr_is_journal};
+use super::{Priority, emit, escape_control, has_priorities};
 
 /// The text of a file and the findings about it.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub(crate) fn print_findings(file: &SourceText) {
         .iter()
         .filter(|found| found.severity >= Severity::Warning);
     for finding in shown {
-        if stderr_is_journal() {
+        if has_priorities() {
             let priority = match finding.severity {
                 Severity::Error => Priority::Error,
                 Severity::Warning | Severity::Note => Priority::Warning,

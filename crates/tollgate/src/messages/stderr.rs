@@ -3,11 +3,22 @@
 //! # Source
 //! `sd-daemon(3)` for the prefixes, and `systemd.exec(5)` for `JOURNAL_STREAM`.
 
+//! A daemon that has detached itself keeps neither its terminal nor a pipe to it: its lines go to syslog.
+
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::stat::fstat;
+use nix::unistd::{dup2_stderr, dup2_stdout};
+
+/// Socket of syslog.
+const SYSLOG: &str = "/dev/log";
+/// `syslog(3)`: the facility daemon.
+const FACILITY: u8 = 3 << 3;
 
 /// The priority of a line: a level of `syslog(3)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +29,8 @@ pub(crate) enum Priority {
     Error = 3,
     /// Something may be wrong.
     Warning = 4,
+    /// Normal, and worth to be seen.
+    Notice = 5,
     /// State of the daemon.
     Info = 6,
 }
@@ -33,8 +46,61 @@ pub(crate) fn stderr_is_journal() -> bool {
     *TO_JOURNAL
 }
 
+/// Whether lines go to syslog.
+static TO_SYSLOG: AtomicBool = AtomicBool::new(false);
+
+/// Whether lines have a priority: they go to the journal or to syslog.
+pub(crate) fn has_priorities() -> bool {
+    stderr_is_journal() || TO_SYSLOG.load(Ordering::Relaxed)
+}
+
+/// The standard streams of a daemon that detaches itself.
+#[derive(Debug)]
+pub(crate) struct DetachedStreams(File);
+
+impl DetachedStreams {
+    /// Opens what replaces the streams: a confined daemon could not.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn open() -> io::Result<Self> {
+        let null = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?;
+        Ok(Self(null))
+    }
+
+    /// Lets go of standard output and standard error: whoever reads them sees their end. Lines go to syslog from now
+    /// on.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn let_go(self) -> io::Result<()> {
+        // The journal reads both syslog and standard error.
+        TO_SYSLOG.store(!stderr_is_journal(), Ordering::Relaxed);
+        dup2_stdout(&self.0)?;
+        dup2_stderr(&self.0)?;
+        Ok(())
+    }
+}
+
+/// Sends a message to syslog. Without syslog, or if it is full, the message is lost: it must not block the daemon.
+pub(crate) fn send_to_syslog(priority: Priority, text: &str) {
+    let number = FACILITY | priority as u8;
+    let pid = std::process::id();
+    let _result = UnixDatagram::unbound().and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        let message = format!("<{number}>tollgate[{pid}]: {text}");
+        socket.send_to(message.as_bytes(), SYSLOG)
+    });
+}
+
 /// Prints lines. Write errors are ignored: auditing goes on.
 pub(crate) fn emit(priority: Priority, text: &str) {
+    if TO_SYSLOG.load(Ordering::Relaxed) {
+        return text.lines().for_each(|line| send_to_syslog(priority, line));
+    }
     let _closed = io::stderr()
         .lock()
         .write_all(lines(priority, text, stderr_is_journal()).as_bytes());

@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use engine::Truncation;
+
 use crate::control::protocol::{Counts, Run, Status};
+use crate::pipeline::ring_thread::loss_reasons;
 
 /// Encodes all metrics of a daemon.
 pub(super) fn of(status: &Status) -> String {
@@ -102,9 +105,13 @@ impl MetricsText {
             *written,
         );
         let help = "Matched events missing in the log.";
-        self.counters("events_lost_total", help, "reason", lost);
+        // Each series exists before its first loss, so that its increase can be computed.
+        let lost = with_zeros(loss_reasons(), lost);
+        self.counters("events_lost_total", help, "reason", &lost);
         let help = "Events in the log with missing parts.";
-        self.counters("events_incomplete_total", help, "part", incomplete);
+        let parts = Truncation::ALL.into_iter().map(Truncation::as_str);
+        let incomplete = with_zeros(parts, incomplete);
+        self.counters("events_incomplete_total", help, "part", &incomplete);
         if let Some(json) = &status.json {
             let help = "Events written to the JSON log.";
             self.counter("json_events_written_total", help, json.written);
@@ -159,6 +166,16 @@ impl MetricsText {
     }
 }
 
+/// Counts by name, with 0 for those that are missing.
+fn with_zeros(
+    names: impl Iterator<Item = &'static str>,
+    counts: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    let mut all: BTreeMap<String, u64> = names.map(|name| (name.to_owned(), 0)).collect();
+    all.extend(counts.clone());
+    all
+}
+
 /// Prometheus samples are floating-point numbers.
 #[expect(
     clippy::cast_precision_loss,
@@ -185,11 +202,61 @@ fn labels(labels: &[(&str, &String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::{KernelAuditStatus, LogSuspension};
+    use crate::control::protocol::{JsonCounts, KernelAuditStatus, LogSuspension};
 
+    /// Prometheus' `increase()` of a series that begins at 1 is 0: the first loss would raise no alert.
     #[test]
-    fn each_metric_is_declared_once_with_its_type() {
-        let status = Status {
+    fn losses_have_their_series_before_the_first() {
+        let text = of(&Status::default());
+        for series in [
+            "tollgate_events_lost_total{reason=\"ring full\"} 0",
+            "tollgate_events_lost_total{reason=\"rate limit\"} 0",
+            "tollgate_events_lost_total{reason=\"not written\"} 0",
+            "tollgate_events_incomplete_total{part=\"path truncated\"} 0",
+        ] {
+            assert!(text.lines().any(|line| line == series), "{series}: {text}");
+        }
+    }
+
+    /// Names of metrics in a text.
+    fn metrics(text: &str) -> std::collections::BTreeSet<&str> {
+        let is_name = |char: char| char.is_ascii_lowercase() || char == '_';
+        let words = text.split(|char| !is_name(char));
+        words.filter(|word| word.starts_with("tollgate_")).collect()
+    }
+
+    /// The alerts and the dashboard in `examples` use metrics that the daemon has.
+    #[test]
+    fn examples_use_metrics_that_exist() {
+        let (alerts, dashboard) = (
+            include_str!("../../../../examples/prometheus-alerts.yml"),
+            include_str!("../../../../examples/grafana-dashboard.json"),
+        );
+        let text = of(&full());
+        let known = metrics(&text);
+        for (name, example) in [("alerts", alerts), ("dashboard", dashboard)] {
+            let used = metrics(example);
+            let unknown: Vec<_> = used.difference(&known).collect();
+            assert_eq!(unknown, Vec::<&&str>::new(), "{name}");
+            assert!(
+                used.contains("tollgate_events_lost_total"),
+                "{name}: {used:?}"
+            );
+        }
+        let parsed: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        assert!(parsed["panels"].as_array().unwrap().len() >= 6);
+        let count = |word: &str| {
+            alerts
+                .lines()
+                .filter(|line| line.trim_start().starts_with(word))
+                .count()
+        };
+        assert_eq!(count("- alert: "), count("expr: "));
+        assert_eq!(count("- alert: "), count("summary: "));
+    }
+
+    fn full() -> Status {
+        Status {
             version: "0.1.0".into(),
             engine: "fentry".into(),
             skip_risk: Some("preempt=full".into()),
@@ -203,6 +270,7 @@ mod tests {
                 ..KernelAuditStatus::default()
             }),
             plugins: [("a.conf".to_owned(), 3)].into(),
+            json: Some(JsonCounts::default()),
             counts: Counts {
                 matched: 10,
                 delivered: 8,
@@ -216,8 +284,12 @@ mod tests {
                 nanoseconds: 1_500_000_000,
             }],
             ..Status::default()
-        };
-        let text = of(&status);
+        }
+    }
+
+    #[test]
+    fn each_metric_is_declared_once_with_its_type() {
+        let text = of(&full());
         assert!(text.ends_with('\n'));
         for line in [
             "tollgate_info{version=\"0.1.0\",engine=\"fentry\"} 1",

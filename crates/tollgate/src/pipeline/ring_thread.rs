@@ -93,6 +93,18 @@ impl RingStats {
     }
 }
 
+/// Reason of events that the log thread could not write.
+pub(crate) const NOT_WRITTEN: &str = "not written";
+
+/// Every reason for which an event can be missing in the log.
+pub(crate) fn loss_reasons() -> impl Iterator<Item = &'static str> {
+    let names: Vec<&str> = RingStats::default()
+        .losses()
+        .map(|(name, _)| name)
+        .collect();
+    names.into_iter().chain([NOT_WRITTEN])
+}
+
 /// How much of the ring was drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drain {

@@ -44,6 +44,13 @@ fn check_line(line: &RuleLine) -> Option<Diagnostic> {
             "`-e 0` disables auditing: the rules are loaded and record nothing".to_owned(),
             "remove the line, or write `-e 1`",
         ),
+        Command::Enabled(2) => (
+            Severity::Note,
+            "locks",
+            "`-e 2` locks rules, settings and log until the machine restarts".to_owned(),
+            "every later daemon continues with them, also after a trial with --rules or --log, and a new version of \
+             tollgate starts only after a reboot; leave it out until the rules are final",
+        ),
         Command::Failure(2) => (
             Severity::Note,
             "panic-on-loss",
@@ -151,12 +158,13 @@ mod tests {
 
     #[test]
     fn lines_after_the_lock_get_a_warning() {
+        let locks = |line| (line, Severity::Note, "locks");
         let after = |line| (line, Severity::Warning, "after-lock");
         assert_eq!(
             found("-w /x -p w\n-e 2\n# x\n-i\n-w /y -p w\n-r 5\n-D\n-e 2\n"),
-            [after(5), after(6), after(7), after(8)]
+            [after(5), after(6), after(7), locks(8), after(8)]
         );
-        assert_eq!(found("-w /x -p w\n-e 2\n-i\n"), []);
+        assert_eq!(found("-w /x -p w\n-e 2\n-i\n"), [locks(2)]);
         assert_eq!(found("-e 1\n-w /x -p w\n"), []);
     }
 }

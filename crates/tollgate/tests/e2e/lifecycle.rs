@@ -1,11 +1,15 @@
 //! Start, operation and end of the daemon, and state that it must not change.
 
 use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use super::daemon::{Daemon, program};
+use super::daemon::{CommandOutput, Daemon, MachineFiles, program};
 use super::harness::wait_for;
 use super::kernel_audit::{Lock, State};
 use super::raw_syscalls;
@@ -208,4 +212,106 @@ pub(crate) fn kernel_audit_is_unchanged() {
     assert_eq!(stopped.events.len(), 1);
     assert_eq!(during, before);
     assert_eq!(State::ask(), before);
+}
+
+/// Ends a daemon that is no child of the test.
+struct Detached(PathBuf);
+
+impl Detached {
+    fn pid(&self) -> Option<Pid> {
+        let mut command = Command::new(program());
+        command.args(["status", "--json", "--control"]).arg(&self.0);
+        let status = command.stdin(Stdio::null()).output().ok()?;
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
+        let pid = status["settings"]["pid"].as_i64()?;
+        Some(Pid::from_raw(i32::try_from(pid).ok()?))
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _gone = kill(pid, Signal::SIGTERM);
+            wait_for("the daemon to end", || self.pid().is_none().then_some(()));
+        }
+    }
+}
+
+/// `tollgate daemon | cat` and `ssh host tollgate daemon` return when auditing has started: neither the daemon nor its
+/// helper keeps the streams.
+pub(crate) fn detached_daemon_lets_go_of_its_streams() {
+    let test_dir = TestDir::new();
+    let files = MachineFiles::prepare(&test_dir, &rule(&test_dir));
+    let mut arguments = files.arguments();
+    arguments.retain(|argument| argument != "--foreground");
+    let mut starter = Command::new(program())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let daemon = Detached(files.control.clone());
+    let streams: [Box<dyn Read + Send>; 2] = [
+        Box::new(starter.stdout.take().unwrap()),
+        Box::new(starter.stderr.take().unwrap()),
+    ];
+    // A reader that never sees the end must not keep the test from failing.
+    let readers = streams.map(|mut stream| {
+        thread::spawn(move || {
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            text
+        })
+    });
+    wait_for("the end of both streams", || {
+        readers.iter().all(JoinHandle::is_finished).then_some(())
+    });
+    let [stdout, stderr] = readers.map(|reader| reader.join().unwrap());
+    assert_eq!(starter.wait().unwrap().code(), Some(0), "{stderr}");
+    assert_eq!(stdout, "");
+    assert!(stderr.contains("tollgate: auditing"), "{stderr}");
+    test_dir.workload().run(&[rmdir()]);
+    wait_for("the event in the log", || {
+        let log = fs::read(&files.log).unwrap();
+        (super::event::events(&log).len() == 1).then_some(())
+    });
+    assert!(daemon.pid().is_some());
+    drop(daemon);
+}
+
+/// `tollgate explain` promises no engine that the daemon does not take.
+pub(crate) fn explain_names_the_engine_that_the_daemon_takes() {
+    let test_dir = TestDir::new();
+    for rules in [
+        rule(&test_dir),
+        format!("-a always,exit -S all -F uid={} -k all\n", test_dir.id),
+    ] {
+        let file = test_dir.own.join("explained.rules");
+        fs::write(&file, &rules).unwrap();
+        let explain = |engine: &str| -> serde_json::Value {
+            let mut command = Command::new(program());
+            command.args(["explain", "--json", "--engine", engine]);
+            let output = CommandOutput::of(command.arg(&file));
+            assert_eq!(output.code, Some(0), "{output:?}");
+            serde_json::from_str(&output.stdout).unwrap()
+        };
+        let daemon = Daemon::start(&test_dir, &rules);
+        let taken = daemon.status()["engine"].clone();
+        daemon.stop();
+        let auto = explain("auto");
+        assert_eq!((&auto["engine"], &auto["machine_engine"]), (&taken, &taken));
+        let fentry = explain("fentry");
+        assert_eq!(
+            (&fentry["engine"], &fentry["machine_engine"]),
+            (&"fentry".into(), &taken)
+        );
+        let refused = auto["refused_engines"].as_array().unwrap();
+        assert_eq!(refused.is_empty(), taken == "fentry", "{auto}");
+        assert!(
+            refused
+                .iter()
+                .all(|refused| !refused["reason"].as_str().unwrap().is_empty())
+        );
+    }
 }

@@ -52,7 +52,7 @@ fn metric(files: &MachineFiles, name: &str) -> String {
 
 pub(crate) fn last_good_rules_are_used_at_a_start() {
     let test_dir = TestDir::new();
-    let good = rule(&test_dir, "good");
+    let good = "# why\n".to_owned() + &rule(&test_dir, "good");
     let files = MachineFiles::prepare(&test_dir, "-a always,exit -F arch=b64 -S opne\n");
     let first = refused(&files);
     assert_eq!(first.code, Some(1), "{first:?}");
@@ -76,6 +76,20 @@ pub(crate) fn last_good_rules_are_used_at_a_start() {
         fs::remove_file(&files.log).unwrap();
         let daemon = Daemon::start_from_files(&test_dir, "");
         assert!(daemon.has_printed("starting with the last good rules: 1 rules"));
+        // The good text, with its comments, is there to compare with.
+        let name = files
+            .rules
+            .to_str()
+            .unwrap()
+            .trim_start_matches('/')
+            .replace('/', "-");
+        let copy = files.state.join("last-good-files").join(name);
+        assert_eq!(fs::read_to_string(&copy).unwrap(), good);
+        assert!(daemon.has_printed(&format!(
+            "diff {} {}",
+            copy.display(),
+            files.rules.display()
+        )));
         assert!(daemon.has_printed("the rule files are refused"));
         test_dir.workload().run(&[rmdir()]);
         assert_eq!(keys(&daemon), ["good"], "{wrong}");
@@ -369,6 +383,40 @@ pub(crate) fn rules_in_the_kernels_audit_are_reported() {
     assert_eq!(State::ask().rules, ["-a never,task"]);
     wait_for_text("loaded it again");
     assert_eq!(state(&daemon)["slows_syscalls"], false);
+    daemon.stop_with(Signal::SIGTERM);
+    assert_eq!(State::ask(), before);
+}
+
+/// A daemon that replaces auditd takes the kernel's audit over once the rules of auditd are deleted there.
+pub(crate) fn kernels_audit_is_taken_over_after_auditds_rules() {
+    let lock = Lock::take();
+    let before = State::unused(&lock);
+    let test_dir = TestDir::new();
+    auditctl(&[
+        "-a",
+        "always,exit",
+        "-F",
+        "arch=b64",
+        "-S",
+        "rmdir",
+        "-k",
+        "auditd",
+    ]);
+    let log = test_dir.own.join("audit.log");
+    let rules = rule(&test_dir, "beside");
+    let conf = format!("{SPACE}log_format = RAW\n");
+    let daemon = Daemon::start_with_messages(&test_dir, &rules, &log, &conf, "unicast");
+    let status = daemon.status();
+    let left = State::ask().rules;
+    auditctl(&["-D"]);
+    assert_eq!(status["kernel_audit"]["slows_syscalls"], true);
+    assert_eq!(left.len(), 1, "rules of others stay: {left:?}");
+    // The answer has the state before the repair.
+    daemon.status();
+    assert_eq!(State::ask().rules, ["-a never,task"]);
+    assert_eq!(State::ask().number("enabled"), 1);
+    assert!(daemon.has_printed("this daemon took it over"));
+    assert_eq!(daemon.status()["kernel_audit"]["slows_syscalls"], false);
     daemon.stop_with(Signal::SIGTERM);
     assert_eq!(State::ask(), before);
 }

@@ -41,6 +41,57 @@ fn has(text: &str, code: &str) -> bool {
 }
 
 #[test]
+fn conditions_that_exclude_each_other_are_reported() {
+    let message = |conditions: &str| {
+        let text = format!("-a always,exit -F arch=b64 -S acct {conditions} -k x");
+        let (lines, _) = parse_file(text.as_bytes(), &TestHost);
+        let mut list = RuleList::default();
+        list.load(0, lines);
+        let found = lint(list.rules(), Arch::X86_64);
+        let found = found
+            .into_iter()
+            .find(|finding| finding.code == "matches-nothing");
+        found.map(|finding| finding.message)
+    };
+    for (conditions, expected) in [
+        (
+            "-F auid>1000 -F auid<1000",
+            "`auid>1000` and `auid<1000` cannot both hold",
+        ),
+        (
+            "-F auid>=1000 -F pid=1 -F auid<1000",
+            "`auid>=1000` and `auid<1000` cannot both hold",
+        ),
+        (
+            "-F uid=0 -F uid!=0",
+            "`uid=0` and `uid!=0` cannot both hold",
+        ),
+        ("-F a0=1 -F a0=2", "`a0=1` and `a0=2` cannot both hold"),
+        (
+            "-F auid=unset -F auid!=unset",
+            "`auid=unset` and `auid!=unset` cannot both hold",
+        ),
+        (
+            "-F ppid>5 -F ppid<6",
+            "`ppid>5` and `ppid<6` cannot both hold",
+        ),
+    ] {
+        assert_eq!(message(conditions).as_deref(), Some(expected));
+    }
+    for conditions in [
+        "-F auid>=1000 -F auid!=unset",
+        "-F ppid>5 -F ppid<7",
+        "-F ppid>=5 -F ppid<=5",
+        "-F uid!=0 -F uid!=1",
+        // Fields with several values, and bits.
+        "-F gid=1 -F gid=2",
+        "-F a0&1 -F a0=2",
+    ] {
+        assert_eq!(message(conditions), None, "{conditions}");
+    }
+}
+
+#[test]
 fn unmatchable_rules_are_reported() {
     for line in [
         "-a always,exit -F arch=b64 -S stat -F a0=1 -F a0=2",

@@ -281,7 +281,32 @@ fn long_option(name: &Word, findings: &mut Findings<'_>) -> Option<(&'static str
     }
 }
 
+/// Characters that look like a hyphen, with their names. Editors and web pages replace hyphens by them.
+const DASHES: [(char, &str); 6] = [
+    ('\u{2010}', "hyphen U+2010"),
+    ('\u{2011}', "non-breaking hyphen U+2011"),
+    ('\u{2012}', "figure dash U+2012"),
+    ('\u{2013}', "en dash U+2013"),
+    ('\u{2014}', "em dash U+2014"),
+    ('\u{2212}', "minus sign U+2212"),
+];
+
 fn stray(word: &Word, findings: &mut Findings<'_>) {
+    let first = word.text.utf8_chunks().next();
+    let first = first.and_then(|chunk| chunk.valid().chars().next());
+    if let Some((dash, name)) = DASHES.iter().find(|(dash, _)| Some(*dash) == first) {
+        let rest = word.text.get(dash.len_utf8()..).unwrap_or_default();
+        findings.error(
+            "pasted-dash",
+            &word.span,
+            format!("the option begins with another character than `-`: {name}"),
+            format!(
+                "type `-{}`; editors and web pages replace hyphens",
+                escape_text(rest)
+            ),
+        );
+        return;
+    }
     let advice = if word.text.iter().any(|byte| matches!(byte, b'"' | b'\'')) {
         "rules have no quotes: write a space in a value as `\\ `"
     } else if word.text.starts_with(b"#") {

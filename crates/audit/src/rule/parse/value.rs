@@ -148,6 +148,15 @@ fn text(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Value {
                 },
             )
         } else {
+            let is_pattern = word.text.iter().any(|byte| matches!(byte, b'*' | b'?'));
+            if is_pattern && spec.kind != ValueKind::Label {
+                findings.warning(
+                    "wildcard",
+                    &word.span,
+                    format!("wildcards in `{name}` path `{shown}` are taken literally"),
+                    "list the files in rules of their own, or watch the directory with `dir=`",
+                );
+            }
             return value;
         }
     } else {

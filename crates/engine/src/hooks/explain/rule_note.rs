@@ -25,6 +25,8 @@ pub enum RuleNote {
     Compat,
     /// Covers 32-bit syscalls because it names no ABI.
     CompatUnasked,
+    /// Covers 32-bit syscalls because it is a watch, and `-w` takes no ABI.
+    CompatWatch,
     /// Needs name arguments of these syscalls, which are read from the memory of the task.
     NamesFromTask(Vec<&'static str>),
     /// Has a condition on objects, which never holds on these syscalls: their objects are not seen.
@@ -48,6 +50,7 @@ impl RuleNote {
             Self::EveryOperation => "every-operation",
             Self::Compat => "compat",
             Self::CompatUnasked => "compat-unasked",
+            Self::CompatWatch => "compat-watch",
             Self::NamesFromTask(_) => "names-from-task",
             Self::UnseenObjects(_) => "unseen-objects",
             Self::FlagsFromTask => "flags-from-task",
@@ -79,6 +82,10 @@ impl fmt::Display for RuleNote {
             Self::Compat => f.write_str("covers 32-bit syscalls: needs the raw tracepoint"),
             Self::CompatUnasked => f.write_str(
                 "covers 32-bit syscalls: needs the raw tracepoint; add `-F arch=b64` to exclude them",
+            ),
+            Self::CompatWatch => f.write_str(
+                "covers 32-bit syscalls: needs the raw tracepoint; `-w` takes no arch: to exclude them, write \
+                 `-a always,exit -F arch=b64 -F path=FILE -F perm=PERMS -k KEY`, for a directory with `-F dir=`",
             ),
             Self::NamesFromTask(names) => write!(
                 f,

@@ -162,6 +162,34 @@ fn calls_of_32_bits_are_pointed_out() {
     );
 }
 
+/// `auditctl` refuses `-w` with `-F`.
+#[test]
+fn watches_are_not_told_to_name_an_arch() {
+    let watch = |field| {
+        let object = FieldTest {
+            field,
+            op: Op::Equal,
+            value: Value::Text("/etc/x".into()),
+        };
+        Rule {
+            fields: vec![object, test(Field::Perm, 2)],
+            ..rule(None, &[])
+        }
+    };
+    let with_condition = Rule {
+        fields: [watch(Field::Path).fields, vec![test(Field::Uid, 0)]].concat(),
+        ..watch(Field::Path)
+    };
+    let notes = |rule: Rule| explained(&[rule]).rules[0].notes.clone();
+    for field in [Field::Path, Field::Dir] {
+        let notes = notes(watch(field));
+        assert!(notes.contains(&RuleNote::CompatWatch), "{notes:?}");
+        let text = RuleNote::CompatWatch.to_string();
+        assert!(text.contains("`-w` takes no arch") && !text.contains("add `-F arch=b64`"));
+    }
+    assert!(notes(with_condition).contains(&RuleNote::CompatUnasked));
+}
+
 #[test]
 fn rules_that_need_no_hook_say_why() {
     let never = Rule {

@@ -8,15 +8,20 @@ use audit::plan::cost::Cost;
 use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::Action;
 use bstr::ByteSlice as _;
-use engine::{RuleCost, RuleNote};
+use engine::{EngineKind, RuleCost, RuleNote};
 use serde::Serialize;
 
 use super::Explained;
 use super::text::operations;
+use super::this_machine::{RefusedEngine, ThisMachineEngine};
 
 #[derive(Serialize)]
 struct Document {
     engine: &'static str,
+    /// The engine that the daemon would take; `null` if it is not known, or none.
+    machine_engine: Option<&'static str>,
+    /// Engines that the daemon would not take.
+    refused_engines: Vec<RefusedEngineJson>,
     measured_on: &'static str,
     rules: Vec<Rule>,
     unsupported: Vec<Unsupported>,
@@ -32,6 +37,21 @@ struct Document {
     common: BTreeMap<&'static str, bool>,
     /// Whether records of tasks with a seccomp filter or a tracer have `executed=?`.
     unproven: bool,
+}
+
+#[derive(Serialize)]
+struct RefusedEngineJson {
+    engine: &'static str,
+    reason: String,
+}
+
+impl From<&RefusedEngine> for RefusedEngineJson {
+    fn from(refused: &RefusedEngine) -> Self {
+        Self {
+            engine: refused.engine.name(),
+            reason: refused.reason.clone(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -107,8 +127,17 @@ pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
         known: paying.known,
     });
     let rules = plan.rules.iter().zip(&explanation.rules);
+    let this_machine = explained.this_machine.as_ref();
     let document = Document {
         engine: explanation.engine.name(),
+        machine_engine: this_machine
+            .and_then(ThisMachineEngine::engine)
+            .map(EngineKind::name),
+        refused_engines: this_machine
+            .map_or(&[][..], ThisMachineEngine::refused)
+            .iter()
+            .map(RefusedEngineJson::from)
+            .collect(),
         measured_on: "Linux 6.18",
         rules: rules
             .map(|(planned, cost)| rule(explained, planned, cost))

@@ -32,6 +32,10 @@ pub(super) fn render(explained: &Explained) -> String {
     sections.extend(unsupported(explained));
     sections.extend(findings(explained));
     sections.push(totals(explained));
+    sections.extend(explained.this_machine.iter().filter_map(|this_machine| {
+        let lines = this_machine.lines(explained.explanation.engine);
+        section("this machine", lines.into_iter())
+    }));
     sections.join("\n")
 }
 

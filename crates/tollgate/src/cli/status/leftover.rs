@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use nix::sys::stat::{major, minor};
 
@@ -11,6 +11,7 @@ use super::duration;
 use crate::config;
 use crate::messages::{self, warn};
 use crate::rule_files;
+use crate::unix_time::unix_seconds;
 
 /// Prefix of the names of pinned links.
 const LINK_PREFIX: &str = "link-";
@@ -41,13 +42,12 @@ pub(super) fn report(pins: &Path) {
         read_at,
         is_locked,
     } = programs;
-    let seconds = |time: std::time::Duration| time.as_secs();
     warn(&format!(
         "{attached} BPF programs of a daemon that has ended are still attached, pinned in `{}`; no daemon has read \
          their events since {}, for {}; when the ring is full, events are lost",
         directory.display(),
-        messages::utc(read_at.duration_since(UNIX_EPOCH).map_or(0, seconds)),
-        duration(read_at.elapsed().map_or(0, seconds))
+        messages::utc(unix_seconds(read_at)),
+        duration(read_at.elapsed().map_or(0, |time| time.as_secs()))
     ));
     for reason in wrong_files() {
         warn(&format!("a daemon cannot use: {reason}"));

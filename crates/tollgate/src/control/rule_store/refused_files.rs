@@ -1,8 +1,9 @@
 //! Configuration files that were refused: older rules or settings are in force instead.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use crate::control::protocol::RefusedFiles;
+use crate::unix_time;
 
 /// What was refused, and when.
 #[derive(Clone, Debug)]
@@ -29,11 +30,10 @@ impl super::RuleStore {
             .refused
             .take()
             .and_then(|before| before.files.last_good);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         self.refused = Some(RefusedAt {
             files: RefusedFiles {
                 reason,
-                since: since.map_or(0, |since| since.as_secs()),
+                since: unix_time::now(),
                 seconds: 0,
                 last_good: last_good.or(before),
             },

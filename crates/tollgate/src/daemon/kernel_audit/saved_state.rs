@@ -5,17 +5,16 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
-use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use crate::control::lock_file::boot_id;
 use crate::control::server::ensure_private_directory;
 use crate::messages::info;
+use crate::state_file;
 
 /// Longer files were not written by tollgate.
 const LIMIT_BYTES: u64 = 4096;
@@ -62,16 +61,10 @@ impl SavedStateFile {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+            .custom_flags(state_file::OPEN_FLAGS.bits())
             .open(path)
             .with_context(|| format!("cannot open `{shown}`"))?;
-        let about = file
-            .metadata()
-            .with_context(|| format!("cannot inspect `{shown}`"))?;
-        ensure!(
-            about.is_file() && about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0,
-            "`{shown}` is not a regular file that only root can write: it was not written by tollgate; remove it"
-        );
+        state_file::ensure_own(&file, path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),

@@ -1,7 +1,5 @@
 //! A start at which files have errors: the last good rules and settings are used instead, and everybody is told.
 
-use std::path::PathBuf;
-
 use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
 use bstr::BString;
@@ -14,7 +12,7 @@ use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::pipeline_handle::PipelineHandle;
 use crate::host::Planner;
 use crate::messages::{info, utc, warn};
-use crate::rule_files::{self, CompiledRules, Refused};
+use crate::rule_files::{self, CompiledRules, Refused, RuleText};
 use crate::sinks::audit_log::LogConfig;
 
 /// What to do after correcting a file.
@@ -41,8 +39,8 @@ impl RefusedFile {
 
 /// The files of a start.
 pub(super) struct StartFiles {
-    /// Rule files.
-    pub(super) rules: Vec<PathBuf>,
+    /// Rule files, as they were read.
+    pub(super) rules: Vec<RuleText>,
     pub(super) refused: Vec<RefusedFile>,
     /// Where the rules and settings of a successful start are kept.
     pub(super) last_good: Option<LastGoodFile>,
@@ -52,7 +50,7 @@ impl StartFiles {
     /// Those of these settings.
     pub(super) fn of(settings: &DaemonConfig) -> Self {
         Self {
-            rules: settings.rules.files.clone(),
+            rules: settings.texts.clone(),
             refused: settings.refused.clone(),
             last_good: settings.last_good.clone(),
         }
@@ -119,6 +117,13 @@ pub(super) fn rules(
         good.rule_count(),
         utc(good.loaded)
     ));
+    for path in good.files() {
+        info(&format!(
+            "`diff {} {}` shows what has changed since",
+            file.text_path(&path).display(),
+            path.display()
+        ));
+    }
     if good.locks() {
         info("`-e 2` of the last good rules is not applied, so that corrected rules can be loaded");
     }

@@ -1,6 +1,6 @@
 //! Rules at the start of the daemon, and at a reload.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -17,7 +17,7 @@ use crate::daemon::pipeline_handle::PipelineHandle;
 use crate::host::Planner;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
-use crate::rule_files::{self, CompiledRules, Refused};
+use crate::rule_files::{self, CompiledRules, Refused, RuleText};
 use crate::sinks::audit_log::LogConfig;
 
 /// Creates the rule store from the state that `-e 2` locked, or from the rule files, or from the last good rules.
@@ -65,7 +65,11 @@ pub(super) fn open_rule_store(
     match compiled {
         Ok(listing) => {
             let initial = rule_store::initial_settings(&listing.settings, tick_hz);
+            if initial.enabled == rule_store::IMMUTABLE {
+                warn_of_lock(settings.last_good.is_none(), &log_config.path);
+            }
             let store = RuleStore::new(listing.rules, initial, planner, tick_hz, kept);
+            settings.texts = listing.texts;
             Ok(Some(store))
         }
         Err(Refused(reason)) => {
@@ -77,6 +81,22 @@ pub(super) fn open_rule_store(
             let store = RuleStore::new(good.rules, good.settings, planner, tick_hz, kept);
             Ok(Some(store))
         }
+    }
+}
+
+/// Reports what `-e 2` in the rule files will bind, before it does.
+fn warn_of_lock(is_trial: bool, log: &Path) {
+    let log = log.display();
+    if is_trial {
+        warn(&format!(
+            "`-e 2` is in the rules of this trial: until the machine restarts, every later daemon continues with \
+             these rules and writes to `{log}`, whatever its files and options say; remove `-e 2` from rules to try"
+        ));
+    } else {
+        info(&format!(
+            "`-e 2` locks the rules, the settings and the log `{log}` until the machine restarts; a new version of \
+             tollgate starts only after that"
+        ));
     }
 }
 
@@ -132,28 +152,29 @@ pub(in crate::daemon) fn reload(
     author: Requester,
     store: &mut RuleStore,
     pipeline_handle: &mut PipelineHandle,
-) -> Result<Vec<PathBuf>, Refused> {
-    let loaded = source.and_then(|source| load(source, author, store, pipeline_handle));
+) -> Result<Vec<RuleText>, Refused> {
+    let loaded = source.and_then(|source| load(&source, author, store, pipeline_handle));
     if loaded.is_err() {
         store.record_failed_load(&author, pipeline_handle);
     }
     loaded
 }
 
-/// As [`reload`]. Returns the files.
+/// As [`reload`]. Returns the files as they were read.
 fn load(
-    source: RuleSource,
+    source: &RuleSource,
     author: Requester,
     store: &mut RuleStore,
     pipeline_handle: &mut PipelineHandle,
-) -> Result<Vec<PathBuf>, Refused> {
+) -> Result<Vec<RuleText>, Refused> {
     let planner = store.planner().denying(source.deny.clone());
-    let listing = compile_files(&source, &planner, rule_files::RULES_UNCHANGED)?;
+    let mut listing = compile_files(source, &planner, rule_files::RULES_UNCHANGED)?;
+    let texts = std::mem::take(&mut listing.texts);
     apply(listing, planner, author, store, pipeline_handle).map_err(|error| {
         warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
         Refused(format!("{error:#}"))
     })?;
-    Ok(source.files)
+    Ok(texts)
 }
 
 /// Puts compiled rules in force, and reports them.

@@ -84,12 +84,18 @@ impl LogConfig {
         }
     }
 
+    /// Group that may read the logs, 0 for none; `None` if the configuration does not decide it.
+    pub(crate) fn group(&self) -> Option<u32> {
+        let conf = self.conf.as_ref().filter(|_| self.own_path);
+        conf.map(|conf| conf.log_group)
+    }
+
     pub(super) fn access(&self) -> LogAccess {
         let Some(conf) = &self.conf else {
             return LogAccess::PLAIN;
         };
         LogAccess {
-            group: self.own_path.then_some(conf.log_group),
+            group: self.group(),
             flags: match conf.flush {
                 Flush::Data => OFlag::O_DSYNC,
                 Flush::Sync => OFlag::O_SYNC,

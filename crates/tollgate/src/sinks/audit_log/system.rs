@@ -2,17 +2,12 @@
 //!
 //! A trait, so that tests of disk actions have no effect on the machine.
 
-use std::os::unix::net::UnixDatagram;
-
 use bstr::BStr;
 
 use crate::helper::{HelperClient, HelperProgram, LaunchedProgram, Runlevel};
 use crate::host::SENDMAIL;
 use crate::json_bytes::JsonBytes;
-use crate::messages::{Priority, emit, stderr_is_journal};
-
-/// Socket of syslog.
-const SYSLOG: &str = "/dev/log";
+use crate::messages::{Priority, emit, has_priorities, send_to_syslog};
 
 /// Severity of a syslog message.
 ///
@@ -87,23 +82,15 @@ impl LocalSystem {
 
 impl System for LocalSystem {
     fn syslog(&mut self, severity: SyslogSeverity, text: &str) {
-        let (priority, number) = match severity {
-            SyslogSeverity::Alert => (Priority::Alert, 25),
-            SyslogSeverity::Notice => (Priority::Warning, 29),
+        let priority = match severity {
+            SyslogSeverity::Alert => Priority::Alert,
+            SyslogSeverity::Notice => Priority::Notice,
         };
         emit(priority, text);
-        if stderr_is_journal() {
-            return; // the journal also receives syslog: the message would be there twice
+        // The journal also receives syslog: the message would be there twice.
+        if !has_priorities() {
+            send_to_syslog(priority, text);
         }
-        // Without syslog the message was printed above; a blocked syslog must not block the daemon.
-        let _result = UnixDatagram::unbound().and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            let pid = std::process::id();
-            socket.send_to(
-                format!("<{number}>tollgate[{pid}]: {text}").as_bytes(),
-                SYSLOG,
-            )
-        });
     }
 
     fn mail(&mut self, _to: &BStr, subject: &str, text: &str) {

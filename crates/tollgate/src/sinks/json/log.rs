@@ -27,6 +27,7 @@ pub(crate) struct JsonLog {
     size: u64,
     most: u64,
     files: u32,
+    access: LogAccess,
     schema: JsonSchema,
     names: NameCache,
     enriched: Vec<u8>,
@@ -34,17 +35,27 @@ pub(crate) struct JsonLog {
 }
 
 impl JsonLog {
-    /// Opens the log, and creates it and its directory if missing.
+    /// Opens the log, and creates it and its directory if missing. `group` may read it, as the audit log; `None` leaves
+    /// group and mode unchanged.
     ///
     /// # Errors
     /// As [`Log::open`].
-    pub(crate) fn open(settings: &JsonLogConfig) -> anyhow::Result<Self> {
+    pub(crate) fn open(settings: &JsonLogConfig, group: Option<u32>) -> anyhow::Result<Self> {
         let path = &settings.file;
         let name = path
             .file_name()
             .with_context(|| format!("the JSON log path `{}` has no file name", path.display()))?;
         let directory = LogDirectory::of(path)?;
-        let log = Log::open_in(&directory, Path::new(name), &LogAccess::PLAIN)?;
+        let access = LogAccess {
+            group,
+            ..LogAccess::PLAIN
+        };
+        let log = Log::open_in(&directory, Path::new(name), &access)?;
+        if let Some(group) = group {
+            directory
+                .grant_group_if_private(group)
+                .context("cannot give the directory of the JSON log to `log_group`")?;
+        }
         let size = log.size().context("cannot inspect the JSON log")?;
         Ok(Self {
             directory,
@@ -53,6 +64,7 @@ impl JsonLog {
             size,
             most: u64::from(settings.max_mib) << 20,
             files: u32::from(settings.keep) + 1,
+            access,
             schema: settings.schema,
             names: NameCache::new(),
             enriched: Vec::new(),
@@ -82,8 +94,8 @@ impl JsonLog {
         } else {
             rotate::rotate(&self.directory, &self.name, self.files)?;
         }
-        self.log = Log::open_in(&self.directory, &self.name, &LogAccess::PLAIN)
-            .map_err(io::Error::other)?;
+        self.log =
+            Log::open_in(&self.directory, &self.name, &self.access).map_err(io::Error::other)?;
         self.size = 0;
         Ok(())
     }
@@ -124,6 +136,7 @@ impl Sink for JsonLog {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
 
     use serde_json::Value;
 
@@ -147,7 +160,10 @@ mod tests {
     fn event_has_names_paths_and_container() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 1);
-        JsonLog::open(&settings).unwrap().write(EVENT).unwrap();
+        JsonLog::open(&settings, None)
+            .unwrap()
+            .write(EVENT)
+            .unwrap();
         let text = fs::read_to_string(&settings.file).unwrap();
         let event: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(event["path"][0]["path"], "/etc/shadow");
@@ -159,10 +175,33 @@ mod tests {
     }
 
     #[test]
+    fn group_of_the_logs_reads_every_json_log() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = JsonLogConfig {
+            file: place.path().join("json/events.json"),
+            ..settings(place.path(), 1, 1)
+        };
+        let group = nix::unistd::getegid().as_raw();
+        let mut log = JsonLog::open(&settings, Some(group)).unwrap();
+        log.write(EVENT).unwrap();
+        log.rotate(OldLogPolicy::AsConfigured);
+        log.write(EVENT).unwrap();
+        let expected = if group == 0 { 0o600 } else { 0o640 };
+        for name in ["events.json", "events.json.1"] {
+            let about = fs::metadata(settings.file.with_file_name(name)).unwrap();
+            assert_eq!(
+                (about.gid(), about.mode() & 0o777),
+                (group, expected),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn requested_rotation_without_old_logs_keeps_the_log() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 0);
-        let mut log = JsonLog::open(&settings).unwrap();
+        let mut log = JsonLog::open(&settings, None).unwrap();
         for _ in 0..2 {
             log.write(EVENT).unwrap();
             log.rotate(OldLogPolicy::AsConfigured);
@@ -175,7 +214,7 @@ mod tests {
     fn locked_json_log_removes_no_old_log() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 1);
-        let mut log = JsonLog::open(&settings).unwrap();
+        let mut log = JsonLog::open(&settings, None).unwrap();
         for _ in 0..3 {
             log.write(EVENT).unwrap();
             log.rotate(OldLogPolicy::AllKept);
@@ -187,7 +226,7 @@ mod tests {
     fn long_log_is_rotated_and_the_oldest_removed() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 2);
-        let mut log = JsonLog::open(&settings).unwrap();
+        let mut log = JsonLog::open(&settings, None).unwrap();
         let many = EVENT.repeat(500);
         for _ in 0..24 {
             log.write(&many).unwrap();

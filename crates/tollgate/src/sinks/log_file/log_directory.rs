@@ -1,9 +1,9 @@
 //! The directory of a log, held open: it cannot be replaced by a link or another directory while the log is rotated
 //! or reopened.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -13,6 +13,7 @@ use nix::sys::stat::{Mode, fchmod, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
 use super::{LogAccess, ReadOnlyLog};
+use crate::private_directory;
 
 /// Mode bits that allow others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -42,17 +43,14 @@ impl LogDirectory {
         }
     }
 
-    /// Opens the directory of `log`. Creates it with mode 0700 if it is missing.
+    /// Opens the directory of `log`. Creates it with mode 0700 if it is missing, but not the one above it, whose name
+    /// is then mistyped.
     ///
     /// # Errors
     /// Other users could replace files in it, or it is a symbolic link.
     pub(crate) fn of(log: &Path) -> anyhow::Result<Self> {
         let path = &Self::path_of(log)?;
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .with_context(|| format!("cannot create directory `{}`", path.display()))?;
+        private_directory::create(path)?;
         let is_link = path
             .symlink_metadata()
             .is_ok_and(|about| about.is_symlink());
@@ -187,6 +185,18 @@ impl LogDirectory {
             set_group_and_mode(&self.file, 0, 0o700)?;
         }
         Ok(())
+    }
+
+    /// The same for a directory that others cannot enter; another one, such as `/var/log`, stays unchanged.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn grant_group_if_private(&self, group: u32) -> io::Result<()> {
+        if self.file.metadata()?.mode() & 0o007 == 0 {
+            self.grant_group(group)
+        } else {
+            Ok(())
+        }
     }
 
     /// Gives an old log to a group. Returns false if it does not exist. A file that is not a log of the daemon stays

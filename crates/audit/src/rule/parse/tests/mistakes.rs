@@ -140,6 +140,12 @@ const MISTAKES: &[(&str, &str, u32)] = &[
     ("-w /x -k a\u{1}b", "bad-key", 10),
     ("-w /a/../b", "dot-dot", 4),
     ("-w /a*", "wildcard", 4),
+    ("-a always,exit -F path=/usr/bin/su*", "wildcard", 24),
+    ("-a always,exit -F dir=/home/?/.ssh", "wildcard", 23),
+    ("-a always,exit -F exe=/opt/*/run", "wildcard", 23),
+    ("-a always,exit \u{2013}F uid=0", "pasted-dash", 16),
+    ("\u{2014}w /x", "pasted-dash", 1),
+    ("-w /x \u{2212}k y", "pasted-dash", 7),
 ];
 
 #[test]

@@ -1,0 +1,154 @@
+//! Why the kernel refuses programs, as far as this process can find out.
+
+use std::fs;
+
+use crate::engine_kind::EngineKind;
+
+/// Bits of `CapEff` that loading and attaching programs needs, with their names.
+const CAPABILITIES: [(u32, &str); 3] =
+    [(39, "CAP_BPF"), (38, "CAP_PERFMON"), (21, "CAP_SYS_ADMIN")];
+/// `uid_map` of the initial user namespace.
+const INITIAL_USERS: [&str; 3] = ["0", "0", "4294967295"];
+
+/// What decides whether this process may load programs.
+#[derive(Debug, Default)]
+struct Permissions {
+    /// Effective capabilities; `None` if they cannot be read.
+    capabilities: Option<u64>,
+    is_initial_user_namespace: bool,
+    /// The active lockdown mode, if there is one.
+    lockdown: Option<String>,
+}
+
+/// Describes why the kernel refused programs of an engine. `is_denied`: the error is `EPERM` or `EACCES`.
+pub(super) fn reason(kind: EngineKind, is_denied: bool) -> String {
+    if is_denied {
+        Permissions::read().denial()
+    } else {
+        format!("the kernel lacks {}", requirement(kind))
+    }
+}
+
+impl Permissions {
+    fn read() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+        Self {
+            capabilities: status.lines().find_map(|line| {
+                let hex = line.strip_prefix("CapEff:")?.trim();
+                u64::from_str_radix(hex, 16).ok()
+            }),
+            is_initial_user_namespace: users.split_whitespace().eq(INITIAL_USERS),
+            lockdown: active_lockdown(&lockdown).map(str::to_owned),
+        }
+    }
+
+    fn denial(&self) -> String {
+        let lacks = |bit: u32| self.capabilities.is_some_and(|held| held >> bit & 1 == 0);
+        let missing: Vec<&str> = CAPABILITIES
+            .iter()
+            .filter(|(bit, _)| lacks(*bit))
+            .map(|(_, name)| *name)
+            .collect();
+        if !missing.is_empty() {
+            return format!("this process lacks {}", missing.join(", "));
+        }
+        if !self.is_initial_user_namespace {
+            return "this process is in a user namespace, as in an unprivileged container"
+                .to_owned();
+        }
+        match &self.lockdown {
+            Some(mode) if mode == "confidentiality" => {
+                "kernel lockdown is active (`cat /sys/kernel/security/lockdown`: confidentiality)".to_owned()
+            }
+            _ => "a security policy of this host forbids it: the process has the capabilities, and no lockdown \
+                  forbids it"
+                .to_owned(),
+        }
+    }
+}
+
+/// The mode in brackets, unless it is `none`.
+fn active_lockdown(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    let (mode, _) = rest.split_once(']')?;
+    (mode != "none").then_some(mode)
+}
+
+/// Kernel feature that an engine requires.
+const fn requirement(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::Fentry => {
+            "programs on kernel functions (fentry and fexit, v5.5; CONFIG_FUNCTION_TRACER)"
+        }
+        EngineKind::Tracepoint => "programs on tracepoints and raw tracepoints",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> Permissions {
+        Permissions {
+            capabilities: Some(u64::MAX),
+            is_initial_user_namespace: true,
+            lockdown: None,
+        }
+    }
+
+    #[test]
+    fn denial_names_what_is_missing() {
+        let without = |bits: u64| Permissions {
+            capabilities: Some(!bits),
+            ..root()
+        };
+        assert_eq!(without(1 << 38).denial(), "this process lacks CAP_PERFMON");
+        assert_eq!(
+            without(1 << 39 | 1 << 21).denial(),
+            "this process lacks CAP_BPF, CAP_SYS_ADMIN"
+        );
+        let contained = Permissions {
+            is_initial_user_namespace: false,
+            ..root()
+        };
+        assert!(contained.denial().contains("user namespace"));
+        let locked = |mode: &str| Permissions {
+            lockdown: Some(mode.to_owned()),
+            ..root()
+        };
+        assert!(
+            locked("confidentiality")
+                .denial()
+                .contains("lockdown is active")
+        );
+        // Integrity forbids no tracing programs.
+        for permissions in [locked("integrity"), root()] {
+            assert!(
+                permissions
+                    .denial()
+                    .starts_with("a security policy of this host")
+            );
+        }
+    }
+
+    #[test]
+    fn missing_features_are_not_blamed_on_privileges() {
+        let text = reason(EngineKind::Fentry, false);
+        assert!(
+            text.contains("CONFIG_FUNCTION_TRACER") && !text.contains("CAP_"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn lockdown_mode_is_the_one_in_brackets() {
+        assert_eq!(active_lockdown("[none] integrity confidentiality\n"), None);
+        assert_eq!(
+            active_lockdown("none [integrity] confidentiality\n"),
+            Some("integrity")
+        );
+        assert_eq!(active_lockdown(""), None);
+    }
+}
