@@ -23,8 +23,10 @@ const MAX_SILENCE: Duration = Duration::from_secs(300);
 const MAX_RUN: Duration = Duration::from_secs(1500);
 
 /// Prints the kernel's warnings, and exits at a panic without a reboot. CPU mitigations cost time and protect
-/// nothing in a test machine.
-const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off";
+/// nothing in a test machine. `no_timer_check`: on a busy host the emulated timer is late, and the kernel takes
+/// it for broken and panics ("IO-APIC + timer doesn't work").
+const KERNEL_OPTIONS: &str =
+    "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check";
 
 /// `init_on_alloc=0`: the emulator counts each iteration of a repeated string instruction, and clearing a
 /// page for a file name adds 500 of them. `dhash_entries`: the dentry hash table gets 4 Mi buckets (32 MiB)
