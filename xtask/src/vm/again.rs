@@ -29,6 +29,19 @@ enum Boot {
     },
 }
 
+impl Boot {
+    /// Number of failures with a cause of their own: a broken machine is one, and so is a session that did not start.
+    fn failures(&self) -> usize {
+        match self {
+            Self::Whole => 1,
+            Self::Tests { failures, .. } => {
+                let has_run = |failure: &&String| !failure.ends_with(NOT_ENDED);
+                failures.iter().filter(has_run).count().max(1)
+            }
+        }
+    }
+}
+
 /// Boots machines again for failures, one after another. `run` runs a machine. `tests_too` is false if the tests were
 /// selected by a filter: then only machines that failed as a whole are booted again.
 pub(super) fn boot_again<'a>(
@@ -42,7 +55,7 @@ pub(super) fn boot_again<'a>(
         .zip(ended.iter())
         .map(|(machine, ended)| boots(machine, ended, tests_too))
         .collect();
-    let number = boots.iter().map(Vec::len).sum();
+    let number = boots.iter().flatten().map(Boot::failures).sum();
     if number > MAX_RERUNS {
         println!("    {}", too_many(number));
         return;
@@ -264,6 +277,10 @@ mod tests {
         let pass = |_: &str| ended(1, &[], false);
         let (results, booted) = again(Purpose::General, ended(0, &failures, false), true, pass);
         assert_eq!((results.tally.failed, booted.len()), (7, 0));
+        let mut of_session = failures.clone();
+        of_session[0] = "6.1 a::daemon_stops: x";
+        let (_, booted) = again(Purpose::General, ended(0, &of_session, false), true, pass);
+        assert_eq!(booted.len(), 0);
         let (results, booted) = again(
             Purpose::General,
             ended(0, &failures[..1], false),
