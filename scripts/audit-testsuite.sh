@@ -5,8 +5,8 @@
 #
 # As root, on a machine that is otherwise idle. Without TEST all tests run except time_change, which sets the clock.
 # Needs ausearch, gcc and perl; tests need what DIR/README.md lists, and the locale en_DK.UTF-8. The suite runs in a
-# mount name space where sh is bash, with commands of its own for auditctl, ausearch, service and killall; nothing on
-# the machine is replaced.
+# mount name space where sh is bash and in a network name space, with commands of its own for auditctl, ausearch,
+# service and killall; nothing on the machine is replaced.
 #
 # TOLLGATE is the program, ENGINE the engine (default: auto).
 set -eu
@@ -26,7 +26,7 @@ shift
 	exit 2
 }
 tollgate=$(realpath "${TOLLGATE:-$(dirname "$0")/../target/release/tollgate}")
-for tool in ausearch gcc make perl bash script unshare timeout; do
+for tool in ausearch gcc ip make perl bash script unshare timeout; do
 	command -v "$tool" >/dev/null || {
 		echo "audit-testsuite: $tool is missing" >&2
 		exit 2
@@ -101,6 +101,7 @@ fi
 # As in a login of root on a terminal, whose sh is bash.
 cat >"$work/one" <<'END'
 case $2 in */bash) ;; *) mount --bind "$(command -v bash)" "$2" ;; esac
+ip link set lo up
 [ "$(cat /proc/self/loginuid)" != 4294967295 ] || echo 0 >/proc/self/loginuid
 cd "$1/tests" && exec perl "./$3/test" >"$1/out" 2>"$1/err"
 END
@@ -115,7 +116,7 @@ for test in "$@"; do
 	: >"$out"
 	: >"$work/err"
 	PATH="$work/bin:$PATH" DISTRO=Debian MODE=64 timeout 300 script -qec \
-		"unshare --mount bash '$work/one' '$work' '$shell' '$test'" /dev/null </dev/null >/dev/null || :
+		"unshare --mount --net bash '$work/one' '$work' '$shell' '$test'" /dev/null </dev/null >/dev/null || :
 	planned=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "$out" | head -n 1)
 	planned=${planned:-$(sed -n 's/.*plan tests => \([0-9 +*]*\).*/\1/p' "$work/tests/$test/test" | head -n 1)}
 	planned=$((planned))

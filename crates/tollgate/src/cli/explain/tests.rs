@@ -128,6 +128,7 @@ total, engine tracepoint
             about 200 ns more for a syscall that evaluates rules
             (measured on Linux 6.18, see docs/bench.md)
   not seen: io_uring operations equivalent to openat, openat2
+  not known: whether the kernel executed a call of a task with a seccomp filter or a tracer (executed=?)
 ";
     let explained = explained(&[("a.rules", &rules)]);
     let known = explained.explanation.paying[0].known.to_string();
