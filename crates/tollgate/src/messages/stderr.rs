@@ -1,9 +1,9 @@
 //! Lines on standard error. If that is a stream of the systemd journal, each line has its priority.
 //!
-//! # Source
-//! `sd-daemon(3)` for the prefixes, and `systemd.exec(5)` for `JOURNAL_STREAM`.
-
 //! A daemon that has detached itself keeps neither its terminal nor a pipe to it: its lines go to syslog.
+//!
+//! # Source
+//! `sd-daemon(3)` for the prefixes, `systemd.exec(5)` for `JOURNAL_STREAM`, and `syslog(3)`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -77,8 +77,7 @@ impl DetachedStreams {
     /// # Errors
     /// The kernel's error.
     pub(crate) fn let_go(self) -> io::Result<()> {
-        // The journal reads both syslog and standard error.
-        TO_SYSLOG.store(!stderr_is_journal(), Ordering::Relaxed);
+        TO_SYSLOG.store(true, Ordering::Relaxed);
         dup2_stdout(&self.0)?;
         dup2_stderr(&self.0)?;
         Ok(())
