@@ -1,5 +1,6 @@
 //! The measured machine, and the cost of its tasks.
 
+use nix::errno::Errno;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -131,7 +132,12 @@ impl Machine {
 pub(crate) fn cpu_time(pid: u32) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = fs::read_to_string(task?.path().join("schedstat"))?;
+        let text = match fs::read_to_string(task?.path().join("schedstat")) {
+            Ok(text) => text,
+            // The thread has ended since the directory was read.
+            Err(error) if is_gone(&error) => continue,
+            Err(error) => return Err(error),
+        };
         let ns = text
             .split_whitespace()
             .next()
@@ -139,6 +145,11 @@ pub(crate) fn cpu_time(pid: u32) -> io::Result<Duration> {
         sum += Duration::from_nanos(ns.ok_or(io::ErrorKind::InvalidData)?);
     }
     Ok(sum)
+}
+
+/// Whether a file of a thread cannot be read because the thread has ended.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }
 
 /// Peak memory of a process in bytes.

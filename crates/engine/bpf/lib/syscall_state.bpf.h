@@ -16,6 +16,7 @@
 #include "wire.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
+#include "lib/path.bpf.h"
 #include "lib/plan.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"

@@ -18,6 +18,7 @@
 #include "lib/load.bpf.h"
 #include "lib/path.bpf.h"
 #include "lib/scratch.bpf.h"
+#include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/watch.bpf.h"
 #include "lib/watch_hash.bpf.h"

@@ -56,7 +56,8 @@ pub(crate) fn shown_output_is_real() {
     let readme = readme();
     let (before, rest) = readme.split_once("```text\n").unwrap();
     let (shown, _) = rest.split_once("```").unwrap();
-    let block = &before[before.rfind("```sh").unwrap()..];
+    let start = before.rfind("```sh").unwrap();
+    let block = before.get(start..).unwrap();
     let dir = TestDir::new();
     let mut printed = Vec::new();
     for line in commands(block).unwrap() {
