@@ -23,13 +23,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                      \
-	do {                                                                  \
-		if (!(condition)) {                                           \
-			fprintf(stderr, "line %d: %s\n", __LINE__,            \
-				strerror(errno));                             \
-			exit(1);                                              \
-		}                                                             \
+#define CHECK(condition)                                                             \
+	do {                                                                         \
+		if (!(condition)) {                                                  \
+			fprintf(stderr, "line %d: %s\n", __LINE__, strerror(errno)); \
+			exit(1);                                                     \
+		}                                                                    \
 	} while (0)
 
 /* A filter answers mkdir with 0. */
