@@ -4,6 +4,7 @@ mod attach_plan;
 mod avc;
 mod clock;
 mod detach;
+mod follow;
 mod guard;
 mod handover;
 mod heartbeat;
@@ -124,11 +125,15 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let (mut engine, attach_points) = Self::prepare(slots, probe, plan, kind, options)?;
-        engine.start_heartbeat()?;
-        engine.links = engine.attach(&attach_points)?;
-        engine.attached = attach_points.attached;
-        Ok(engine)
+        let (engine, attach_points) = Self::prepare(slots, probe, plan, kind, options)?;
+        engine.attach_all(attach_points)
+    }
+
+    fn attach_all(mut self, attach_points: AttachPoints) -> Result<Self, EngineError> {
+        self.start_heartbeat()?;
+        self.links = self.attach(&attach_points)?;
+        self.attached = attach_points.attached;
+        Ok(self)
     }
 
     /// Checks whether the engine takes a plan: loads the programs and writes the plan, but attaches nothing.
