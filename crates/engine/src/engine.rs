@@ -73,6 +73,8 @@ pub struct Engine<'s> {
     rule_drops: RuleDrops,
     /// Counters when this daemon took over; subtracted from what it reports.
     baseline: EngineStats,
+    /// Events that another build's programs had recorded.
+    followed: u64,
     globals: Globals,
     /// The memory that `globals` points into.
     _bss: MappedMemory,
@@ -271,6 +273,7 @@ impl<'s> Engine<'s> {
             counters,
             rule_drops,
             baseline: EngineStats::default(),
+            followed: 0,
             globals,
             _bss: bss,
             ring: Ring::new(ring, waiting),
@@ -428,7 +431,14 @@ impl<'s> Engine<'s> {
     /// Counters of the programs since the start, without [`crate::LossReason::Skipped`]. Makes no system call.
     #[must_use]
     pub fn program_stats(&self) -> EngineStats {
-        self.counters.sum() - self.baseline
+        self.since_start(self.counters.sum())
+    }
+
+    fn since_start(&self, counted: EngineStats) -> EngineStats {
+        let mut stats = counted - self.baseline;
+        stats.matched += self.followed;
+        stats.delivered += self.followed;
+        stats
     }
 
     /// Events of a rule of the active or the previous plan that were lost because the ring was full.
@@ -452,7 +462,7 @@ impl<'s> Engine<'s> {
                 + self.objects.recursion_misses();
             *skipped += inherited;
         }
-        stats - self.baseline
+        self.since_start(stats)
     }
 
     /// Run counts of each program; empty unless `kernel.bpf_stats_enabled` is 1. Makes a system call for each

@@ -50,4 +50,9 @@ impl<'s> Engine<'s> {
         epoch.store(empty, Ordering::Release);
         Ok(())
     }
+
+    /// Counts events that the previous programs had recorded as matched and delivered.
+    pub const fn add_followed(&mut self, events: u64) {
+        self.followed += events;
+    }
 }

@@ -120,8 +120,11 @@ impl RingThread {
                 return Err(handover::locked_state_error(inherited.pins(), &other));
             }
             Takeover::Events(inherited, plan_switch) => {
-                let (engine, why_not) = self.follow_other_build(slots, &inherited, plan_switch)?;
-                let state = RefCell::new(self.drain_inherited(&engine, &inherited)?);
+                let (mut engine, why_not) =
+                    self.follow_other_build(slots, &inherited, plan_switch)?;
+                let (state, events) = self.drain_inherited(&engine, &inherited)?;
+                engine.add_followed(events);
+                let state = RefCell::new(state);
                 inherited.pins().clear()?;
                 state.borrow_mut().switch_plan(&engine, &self.plan)?;
                 return self.pin(engine, state, why_not, pins.as_ref());
@@ -236,16 +239,23 @@ impl RingThread {
         }
     }
 
-    /// Writes the events of another build's programs. Returns the encoder that continues after them.
+    /// Writes the events of another build's programs. Returns the encoder that continues after them, and
+    /// their number.
     fn drain_inherited(
         &mut self,
         engine: &Engine<'_>,
         inherited: &InheritedState,
-    ) -> anyhow::Result<Encoder> {
+    ) -> anyhow::Result<(Encoder, u64)> {
         let (keys, _counts) = handover::restore_plans(inherited, engine.epoch())?;
         let mut state = self.encoder(engine, keys, serial_of(inherited)?)?;
         let events = inherited.ring_reader().context("cannot read the ring")?;
-        while events.drain(DRAIN, |sample| state.take(sample)) != 0 {
+        let mut number = 0;
+        loop {
+            let drained = events.drain(DRAIN, |sample| state.take(sample));
+            if drained == 0 {
+                break;
+            }
+            number += u64::try_from(drained)?;
             state.batch.commit_token = Some(inherited.commit_token(&events, state.serial));
             self.send(&mut state);
         }
@@ -254,7 +264,7 @@ impl RingThread {
         self.send(&mut state);
         // Write failures are counted with all others.
         let _written = is_written.recv();
-        Ok(state)
+        Ok((state, number))
     }
 
     /// Detaches an engine and writes everything it has recorded.
