@@ -8,8 +8,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
 pub(crate) const VERSION: u16 = 4;
-/// The previous version. Its events have the same layout; names of maps and programs differ.
-pub(crate) const PREVIOUS_VERSION: u16 = 3;
+/// The oldest version whose events have the same layout; names of maps and programs differ.
+pub(crate) const OLDEST_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
 pub(crate) const ABIS: usize = 2;
 pub(crate) const B64: u32 = 0;

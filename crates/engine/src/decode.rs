@@ -153,7 +153,7 @@ impl Decoder {
         context: EventContext<'a>,
     ) -> Result<Event<'a>, DecodeError> {
         let (head, rest) = header(sample)?;
-        if ![abi::VERSION, abi::PREVIOUS_VERSION].contains(&head.version) {
+        if !(abi::OLDEST_VERSION..=abi::VERSION).contains(&head.version) {
             return Err(DecodeError::Version(head.version));
         }
         let stamped = head.flags & abi::EVENT_STAMPED != 0;

@@ -4,6 +4,7 @@ mod attach_plan;
 mod avc;
 mod clock;
 mod detach;
+mod follow;
 mod guard;
 mod handover;
 mod heartbeat;
@@ -72,6 +73,8 @@ pub struct Engine<'s> {
     rule_drops: RuleDrops,
     /// Counters when this daemon took over; subtracted from what it reports.
     baseline: EngineStats,
+    /// Events that another build's programs had recorded.
+    followed: u64,
     globals: Globals,
     /// The memory that `globals` points into.
     _bss: MappedMemory,
@@ -124,11 +127,15 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let (mut engine, attach_points) = Self::prepare(slots, probe, plan, kind, options)?;
-        engine.start_heartbeat()?;
-        engine.links = engine.attach(&attach_points)?;
-        engine.attached = attach_points.attached;
-        Ok(engine)
+        let (engine, attach_points) = Self::prepare(slots, probe, plan, kind, options)?;
+        engine.attach_all(attach_points)
+    }
+
+    fn attach_all(mut self, attach_points: AttachPoints) -> Result<Self, EngineError> {
+        self.start_heartbeat()?;
+        self.links = self.attach(&attach_points)?;
+        self.attached = attach_points.attached;
+        Ok(self)
     }
 
     /// Checks whether the engine takes a plan: loads the programs and writes the plan, but attaches nothing.
@@ -266,6 +273,7 @@ impl<'s> Engine<'s> {
             counters,
             rule_drops,
             baseline: EngineStats::default(),
+            followed: 0,
             globals,
             _bss: bss,
             ring: Ring::new(ring, waiting),
@@ -423,7 +431,14 @@ impl<'s> Engine<'s> {
     /// Counters of the programs since the start, without [`crate::LossReason::Skipped`]. Makes no system call.
     #[must_use]
     pub fn program_stats(&self) -> EngineStats {
-        self.counters.sum() - self.baseline
+        self.since_start(self.counters.sum())
+    }
+
+    fn since_start(&self, counted: EngineStats) -> EngineStats {
+        let mut stats = counted - self.baseline;
+        stats.matched += self.followed;
+        stats.delivered += self.followed;
+        stats
     }
 
     /// Events of a rule of the active or the previous plan that were lost because the ring was full.
@@ -447,7 +462,7 @@ impl<'s> Engine<'s> {
                 + self.objects.recursion_misses();
             *skipped += inherited;
         }
-        stats - self.baseline
+        self.since_start(stats)
     }
 
     /// Run counts of each program; empty unless `kernel.bpf_stats_enabled` is 1. Makes a system call for each

@@ -7,6 +7,9 @@ use crate::abi;
 pub struct Epoch(pub(crate) u16);
 
 impl Epoch {
+    /// The epoch of a plan that records nothing before the first one.
+    pub(crate) const BEFORE_FIRST: Self = Self(abi::EPOCHS - 1);
+
     /// The epoch of the plan that replaces this one.
     #[must_use]
     pub const fn next(self) -> Self {

@@ -4,6 +4,7 @@ pub(crate) mod inherited_programs;
 pub(crate) mod lock_note;
 pub(crate) mod pins;
 pub(crate) mod plan_snapshot;
+pub(crate) mod plan_switch;
 
 use std::cmp::Reverse;
 use std::io;

@@ -49,6 +49,7 @@ pub use epoch::Epoch;
 pub use error::EngineError;
 pub use handover::lock_note::read_lock_note;
 pub use handover::pins::{PinDirectory, PinError};
+pub use handover::plan_switch::PlanSwitch;
 pub use handover::{InheritedState, PinnedState};
 pub use hooks::attach_point::AttachedHooks;
 pub use hooks::denial::{is_deniable, undeniable_syscalls};

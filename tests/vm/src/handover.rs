@@ -49,6 +49,7 @@ const BPF: &str = "/tmp/bpf";
 const PINS: &str = "/tmp/bpf/tollgate";
 /// Prefix of pinned programs.
 const PROGRAM: &str = "prog-";
+const FOLLOWED: &str = "tollgate: took over from another build of tollgate";
 const TOOK_OVER: &str = "tollgate: took over the BPF programs of the previous daemon";
 
 /// Number of pinned programs.
@@ -58,6 +59,29 @@ fn programs() -> anyhow::Result<usize> {
         .iter()
         .filter(|name| name.starts_with(PROGRAM))
         .count())
+}
+
+/// Changes the hash of the pinned programs, in the header.
+fn pretend_other_build() -> anyhow::Result<()> {
+    /// Its offset.
+    const OBJECT: usize = 16;
+    let map = format!("map lookup pinned {PINS}/header key hex 00 00 00 00");
+    let shown = bpftool(&map)?;
+    let (_, value) = shown.split_once("value:").context("no header")?;
+    let mut bytes: Vec<&str> = value.split_whitespace().collect();
+    let object = bytes.get_mut(OBJECT).context("a short header")?;
+    *object = if *object == "00" { "01" } else { "00" };
+    let update = format!(
+        "map update pinned {PINS}/header key hex 00 00 00 00 value hex {}",
+        bytes.join(" ")
+    );
+    bpftool(&update).map(drop)
+}
+
+fn bpftool(arguments: &str) -> anyhow::Result<String> {
+    let output = locked::shell(&format!("bpftool {arguments}"))?;
+    ensure!(output.status.success(), "bpftool {arguments}: {output:?}");
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result<()> {
@@ -102,9 +126,22 @@ fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result
             ensure!(running.has_printed(TOOK_OVER), "not printed: {TOOK_OVER}");
             Ok(())
         });
+        let followed = killed.and_then(|()| {
+            let (number, unread) = (running.pid(), programs()?);
+            running.kill()?;
+            pretend_other_build()?;
+            dead.push(number.as_raw().unsigned_abs());
+            gaps.push(reload::make_calls(&path)?);
+            running = start(KILLED + 1)?;
+            ensure!(
+                unread != 0 && running.has_printed(FOLLOWED),
+                "not printed: {FOLLOWED}"
+            );
+            Ok(())
+        });
         done.store(true, Ordering::Relaxed);
         let processes = load.join().ok().context("the load has panicked")??;
-        killed?;
+        followed?;
         Ok(processes)
     })?;
     processes.extend(gaps);

@@ -471,7 +471,7 @@ pub(crate) fn pinned(pins: &str) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-fn shell(command: &str) -> anyhow::Result<Output> {
+pub(crate) fn shell(command: &str) -> anyhow::Result<Output> {
     let mut shell = Command::new("/bin/busybox");
     shell.args(["sh", "-c", command]);
     shell.output().context("cannot start a shell")

@@ -12,6 +12,7 @@ use crate::attach::heartbeat::Heartbeat;
 use crate::attach::{self, Links};
 use crate::compile;
 use crate::compile::watches::Watches;
+use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::pins::{PinDirectory, PinError};
 use crate::hooks::syscall_set::SyscallSet;
@@ -58,6 +59,15 @@ impl Engine<'_> {
             pin_plan_snapshot(pins, epoch, &[], &[])?;
         }
         self.clear_half(epoch)?;
+        self.write_empty_plan(epoch)?;
+        self.globals
+            .switch_epoch(self.epoch, epoch, self.globals.jiffies());
+        self.epoch = epoch;
+        self.clear_half(epoch.next())
+    }
+
+    /// Writes a plan without rules into the half of an epoch, which must be empty and not active.
+    pub(super) fn write_empty_plan(&mut self, epoch: Epoch) -> Result<(), EngineError> {
         let plan = Plan::default();
         let Ok(selection) = self.selection.for_replacement(
             &plan,
@@ -65,11 +75,7 @@ impl Engine<'_> {
             &SyscallSet::default(),
         );
         let nothing = compile::compile(&plan, selection);
-        self.write(epoch, &nothing, &Watches::default())?;
-        self.globals
-            .switch_epoch(self.epoch, epoch, self.globals.jiffies());
-        self.epoch = epoch;
-        self.clear_half(epoch.next())
+        self.write(epoch, &nothing, &Watches::default())
     }
 }
 

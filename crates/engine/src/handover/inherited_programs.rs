@@ -10,7 +10,7 @@ use crate::handover::pins::PinDirectory;
 use crate::stats::{self, ProgramRuns};
 
 /// Prefix of the pins of programs other than stub copies: `prog-ID-NAME`.
-const PROGRAM_PREFIX: &str = "prog-";
+pub(crate) const PROGRAM_PREFIX: &str = "prog-";
 
 /// Name of the program that records which process is not audited.
 const REGISTER: &str = "daemon_register";

@@ -293,6 +293,12 @@ fn relocate_test(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
     }
 }
 
+/// The entries of `tlg_syscalls` of a plan without rules.
+pub(crate) fn empty_syscalls(epoch: Epoch) -> Vec<WireSyscall> {
+    let all = usize::try_from(abi::PLAN_ENTRIES).unwrap_or_default();
+    vec![relocate_syscall(None, 0, epoch); all]
+}
+
 /// An entry of `tlg_syscalls` as stored in that half; without `syscall`, an entry that no rule names.
 fn relocate_syscall(syscall: Option<WireSyscall>, first: u32, epoch: Epoch) -> WireSyscall {
     let (tests, tests_unwatched) = match syscall {

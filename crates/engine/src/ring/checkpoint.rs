@@ -206,19 +206,15 @@ impl Checkpoint {
         if (header.magic, header.layout) != (MAGIC, LAYOUT_VERSION) {
             return PinnedOrigin::Unreadable("its checkpoint has another layout".to_owned());
         }
-        // Events of the previous version have the same layout; names of maps and programs differ.
-        if header.wire == u32::from(abi::PREVIOUS_VERSION) {
-            return PinnedOrigin::OtherPrograms;
-        }
-        if header.wire != u32::from(abi::VERSION) {
+        if !(abi::OLDEST_VERSION.into()..=abi::VERSION.into()).contains(&header.wire) {
             return PinnedOrigin::Unreadable(format!(
-                "its events are in format {}, and this version reads formats {} and {}",
+                "its events are in format {}, and this version reads formats {} to {}",
                 header.wire,
-                abi::PREVIOUS_VERSION,
+                abi::OLDEST_VERSION,
                 abi::VERSION
             ));
         }
-        if header.object == object_hash() {
+        if header.wire == u32::from(abi::VERSION) && header.object == object_hash() {
             PinnedOrigin::Same
         } else {
             PinnedOrigin::OtherPrograms

@@ -153,8 +153,12 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let (log_thread, log_commands) = log_thread::log_command_channel();
     let log_controller = LogController::new(settings.log, &log_config, log_thread.clone());
     let log_path = log_config.path.clone();
-    let confinement = confine(&engines, &opened.writable)?;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
+    let pins = pins.map(|pins| {
+        let plan_switch = pins.plan_switch();
+        (pins, plan_switch)
+    });
+    let confinement = confine(&engines, &opened.writable)?;
     let pinning = PinSetup::inspect(pins, log_config.writes().then_some(&log_path))?;
     let machine = Box::new(LocalSystem::new(opened.helper.clone()));
     let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.helper)?;

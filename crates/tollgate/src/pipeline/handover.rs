@@ -4,6 +4,7 @@
 //! ([`engine::InheritedState`]). This module adds the log file and the rules of the plans.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -12,7 +13,7 @@ use audit::ids::{Arch, MsgType};
 use audit::plan::Plan;
 use audit::rule::print;
 use bstr::BString;
-use engine::{Epoch, InheritedState, PinDirectory, PinError, PinnedState, RuleKeys};
+use engine::{Epoch, InheritedState, PinDirectory, PinError, PinnedState, PlanSwitch, RuleKeys};
 use serde::{Deserialize, Serialize};
 
 use crate::json_bytes::JsonBytes;
@@ -54,8 +55,8 @@ pub(crate) enum Takeover {
     Nothing,
     /// Programs and events.
     Whole(InheritedState),
-    /// Events of incompatible programs.
-    Events(InheritedState),
+    /// Events of incompatible programs, and what ends their recording.
+    Events(InheritedState, io::Result<PlanSwitch>),
 }
 
 impl PinPolicy {
@@ -88,13 +89,16 @@ impl PinPolicy {
 }
 
 impl PinSetup {
-    /// Reads the state of a previous daemon, and completes the log write in which it was killed. Nothing may have
+    /// Reads the state of a previous daemon, whose plan switch was found with more privileges, and completes the log write in which it was killed. Nothing may have
     /// been written to the log before.
     ///
     /// # Errors
     /// The directory or the log cannot be read, or locked state cannot be read.
-    pub(crate) fn inspect(pins: Option<PinDirectory>, log: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(pins) = pins else {
+    pub(crate) fn inspect(
+        pins: Option<(PinDirectory, io::Result<PlanSwitch>)>,
+        log: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let Some((pins, plan_switch)) = pins else {
             return Ok(Self::default());
         };
         let mut takeover = Self {
@@ -109,7 +113,7 @@ impl PinSetup {
             }
             PinnedState::EventsOnly(inherited) => {
                 resolve_unfinished_write(&inherited, log)?;
-                takeover.takeover = Takeover::Events(inherited);
+                takeover.takeover = Takeover::Events(inherited, plan_switch);
             }
             PinnedState::Unreadable { reason, .. } if takeover.locked => {
                 return Err(locked_state_error(&pins, &anyhow!(reason)));

@@ -401,9 +401,14 @@ pub(crate) fn unknown_ring_format_is_not_decoded() {
     assert!(bytes > 100 * 200, "{told}");
 }
 
-pub(crate) fn other_build_writes_pending_events() {
-    // Offset of the programs' hash in the header.
+/// Changes the hash of the pinned programs.
+fn pretend_other_build(bpf: &Bpf) {
+    // Its offset in the header.
     const OBJECT: usize = 16;
+    raw_syscalls::poke(&bpf.pins().join("header"), OBJECT, 4711);
+}
+
+pub(crate) fn other_build_writes_pending_events() {
     let test_dir = TestDir::new();
     let bpf = Bpf::mount(&test_dir);
     let file = test_dir.file("file", "");
@@ -414,12 +419,39 @@ pub(crate) fn other_build_writes_pending_events() {
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     test_dir.workload().burst(&file, 1000);
-    raw_syscalls::poke(&bpf.pins().join("header"), OBJECT, 4711);
+    pretend_other_build(&bpf);
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
-    assert!(daemon.has_printed("was another build"));
+    assert!(daemon.has_printed("took over from another build"));
     test_dir.workload().burst(&file, 10);
     let Account { log, .. } = daemon.end(Signal::SIGTERM);
     each_once(&log, &file, 1110);
+}
+
+pub(crate) fn other_build_is_followed_without_a_gap() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let rules = opens(&test_dir, "build");
+    let first = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+    let mut ended = None;
+    let made = Load::during(&test_dir, &file, |load| {
+        load.wait_for_programs(4);
+        first.end(Signal::SIGQUIT);
+        pretend_other_build(&bpf);
+        load.wait_for_programs(4);
+        let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+        assert!(daemon.has_printed("took over from another build"));
+        load.wait_for_programs(4);
+        ended = Some(daemon);
+    });
+    let Account { summary, log, .. } = ended.unwrap().end(Signal::SIGTERM);
+    assert_eq!(summary.lost, 0, "{summary:?}");
+    let log = fs::read(&log).unwrap();
+    event::expect_dense(&log);
+    let found = event::opens(&log, &file);
+    // A call that ends while the plan is switched is recorded by both builds.
+    let most = made + thread::available_parallelism().unwrap().get();
+    assert!((made..=most).contains(&found), "{found} of {made} opens");
 }
 
 pub(crate) fn pinned_state_has_one_daemon() {

@@ -1,21 +1,35 @@
 //! Start of the ring thread: with a new engine, or with the state of a previous daemon.
 
 use std::cell::RefCell;
+use std::io;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use audit::ids::Serial;
+use audit::plan::Plan;
 use crossbeam_channel::bounded;
-use engine::{Decoder, Engine, InheritedState, ObjectSlots, PinDirectory, RuleKeys};
+use engine::{
+    Decoder, Engine, EngineError, EngineKind, EngineOptions, InheritedState, KernelProbe,
+    ObjectSlots, PinDirectory, PlanSwitch, RuleKeys,
+};
 
 use super::{DRAIN, Drain, RingStats, RingThread, pass_last_kernel_records};
-use crate::messages::warn;
+use crate::messages::{info, warn};
 use crate::pipeline::StartReport;
 use crate::pipeline::batch::Batch;
 use crate::pipeline::encoder::Encoder;
 use crate::pipeline::handover::{self, PinSetup, Takeover};
 use crate::pipeline::loss_reporter::{LossReporter, RateLimiter};
 use crate::pipeline::rule_stats::RuleStats;
+
+/// [`Engine::start`] or [`Engine::start_silent`].
+type StartEngine<'s> = fn(
+    &mut ObjectSlots<'s>,
+    &KernelProbe,
+    &Plan,
+    EngineKind,
+    EngineOptions,
+) -> Result<Engine<'s>, EngineError>;
 
 /// A running engine and its encoder.
 pub(super) struct StartedEngine<'s> {
@@ -101,26 +115,22 @@ impl RingThread {
                     discarded = Some(handover::discard(inherited.pins(), &reason, unread)?);
                 }
             },
-            Takeover::Events(inherited) if locked => {
+            Takeover::Events(inherited, _) if locked => {
                 let other = anyhow!("another build of tollgate pinned them");
                 return Err(handover::locked_state_error(inherited.pins(), &other));
             }
-            Takeover::Events(inherited) => {
-                warn(
-                    "the previous daemon was another build of tollgate: its recorded events are kept, and \
-                     auditing restarts with a gap",
-                );
-                inherited
-                    .detach()
-                    .context("cannot detach the programs of the previous daemon")?;
-                let (engine, why_not) = self.start(slots)?;
-                let state = RefCell::new(self.drain_inherited(&engine, &inherited)?);
+            Takeover::Events(inherited, plan_switch) => {
+                let (mut engine, why_not) =
+                    self.follow_other_build(slots, &inherited, plan_switch)?;
+                let (state, events) = self.drain_inherited(&engine, &inherited)?;
+                engine.add_followed(events);
+                let state = RefCell::new(state);
                 inherited.pins().clear()?;
                 state.borrow_mut().switch_plan(&engine, &self.plan)?;
                 return self.pin(engine, state, why_not, pins.as_ref());
             }
         }
-        let (engine, why_not) = self.start(slots)?;
+        let (engine, why_not) = self.start(slots, Engine::start)?;
         let keys = RuleKeys::new(engine.epoch(), &self.plan);
         let mut state = self.encoder(&engine, keys, Serial::FIRST)?;
         state.rules.add(engine.epoch(), &self.plan);
@@ -191,21 +201,61 @@ impl RingThread {
              are kept, and auditing restarts",
         ));
         self.end(engine, &state)?;
-        let (engine, why_not) = self.start(slots)?;
+        let (engine, why_not) = self.start(slots, Engine::start)?;
         state.borrow_mut().switch_plan(&engine, &self.plan)?;
         self.pin(engine, state, why_not, pins)
     }
 
-    /// Writes the events of another build's programs. Returns the encoder that continues after them.
+    /// Starts an engine in place of another build's programs, which are detached. Its own programs are attached
+    /// before those stop recording, if their plan can be switched.
+    fn follow_other_build<'s>(
+        &self,
+        slots: &mut ObjectSlots<'s>,
+        inherited: &InheritedState,
+        plan_switch: io::Result<PlanSwitch>,
+    ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
+        let detach = || {
+            let detached = inherited.detach();
+            detached.context("cannot detach the programs of the previous daemon")
+        };
+        match plan_switch {
+            Ok(plan_switch) => {
+                let (engine, why_not) = self.start(slots, Engine::start_silent)?;
+                let prepared = plan_switch.prepare();
+                prepared.context("cannot write a plan of the previous daemon's programs")?;
+                engine.begin_after(&plan_switch)?;
+                detach()?;
+                info("took over from another build of tollgate");
+                Ok((engine, why_not))
+            }
+            Err(error) => {
+                warn(&format!(
+                    "cannot take over from another build of tollgate without a gap: {error}; its recorded \
+                     events are kept, and auditing restarts"
+                ));
+                detach()?;
+                self.start(slots, Engine::start)
+            }
+        }
+    }
+
+    /// Writes the events of another build's programs. Returns the encoder that continues after them, and
+    /// their number.
     fn drain_inherited(
         &mut self,
         engine: &Engine<'_>,
         inherited: &InheritedState,
-    ) -> anyhow::Result<Encoder> {
+    ) -> anyhow::Result<(Encoder, u64)> {
         let (keys, _counts) = handover::restore_plans(inherited, engine.epoch())?;
         let mut state = self.encoder(engine, keys, serial_of(inherited)?)?;
         let events = inherited.ring_reader().context("cannot read the ring")?;
-        while events.drain(DRAIN, |sample| state.take(sample)) != 0 {
+        let mut number = 0;
+        loop {
+            let drained = events.drain(DRAIN, |sample| state.take(sample));
+            if drained == 0 {
+                break;
+            }
+            number += u64::try_from(drained)?;
             state.batch.commit_token = Some(inherited.commit_token(&events, state.serial));
             self.send(&mut state);
         }
@@ -214,7 +264,7 @@ impl RingThread {
         self.send(&mut state);
         // Write failures are counted with all others.
         let _written = is_written.recv();
-        Ok(state)
+        Ok((state, number))
     }
 
     /// Detaches an engine and writes everything it has recorded.
@@ -281,19 +331,20 @@ impl RingThread {
     fn start<'s>(
         &self,
         slots: &mut ObjectSlots<'s>,
+        start: StartEngine<'s>,
     ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
         let [best, rest @ ..] = self.engines.as_slice() else {
             anyhow::bail!("no engine is configured");
         };
         match (
-            Engine::start(slots, &self.probe, &self.plan, *best, self.options),
+            start(slots, &self.probe, &self.plan, *best, self.options),
             rest,
         ) {
             (Ok(engine), _) => Ok((engine, None)),
             (Err(refused), [next, ..]) => {
                 let refused = anyhow::Error::from(refused);
                 let why_not = format!("{}: {refused:#}", best.name());
-                let started = Engine::start(slots, &self.probe, &self.plan, *next, self.options);
+                let started = start(slots, &self.probe, &self.plan, *next, self.options);
                 if started.is_err() {
                     warn(&format!("engine {why_not}"));
                 }

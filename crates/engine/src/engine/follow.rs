@@ -1,0 +1,58 @@
+//! Following another build's programs, which go on recording until this engine is attached.
+
+use std::sync::atomic::Ordering;
+
+use audit::plan::Plan;
+
+use super::Engine;
+use crate::engine_kind::EngineKind;
+use crate::epoch::Epoch;
+use crate::error::EngineError;
+use crate::handover::plan_switch::PlanSwitch;
+use crate::hooks::kernel_probe::KernelProbe;
+use crate::load::ObjectSlots;
+use crate::options::EngineOptions;
+
+impl<'s> Engine<'s> {
+    /// As [`Engine::start`], but the programs record nothing before [`Engine::begin_after`].
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_silent(
+        slots: &mut ObjectSlots<'s>,
+        probe: &KernelProbe,
+        plan: &Plan,
+        kind: EngineKind,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
+        let (mut engine, attach_points) = Self::prepare(slots, probe, plan, kind, options)?;
+        engine.write_empty_plan(Epoch::BEFORE_FIRST)?;
+        engine
+            .globals
+            .switch_epoch(engine.epoch, Epoch::BEFORE_FIRST, engine.globals.jiffies());
+        engine.globals.clear_previous_epoch();
+        engine.attach_all(attach_points)
+    }
+
+    /// Activates the plan of an engine that started silently, and ends the recording of the programs of
+    /// `previous`, which must be prepared. Between the two stores a call that ends is recorded by both. What
+    /// those programs have begun to record, this engine does not.
+    ///
+    /// # Errors
+    /// The clock or the variables cannot be read; then nothing has changed.
+    pub fn begin_after(&self, previous: &PlanSwitch) -> Result<(), EngineError> {
+        let jiffies = self.read_clock()?.jiffies;
+        let (epoch, empty) = previous.last_store(jiffies).map_err(EngineError::system(
+            "end the recording of the previous programs",
+        ))?;
+        self.globals
+            .switch_epoch(Epoch::BEFORE_FIRST, self.epoch, jiffies);
+        epoch.store(empty, Ordering::Release);
+        Ok(())
+    }
+
+    /// Counts events that the previous programs had recorded as matched and delivered.
+    pub const fn add_followed(&mut self, events: u64) {
+        self.followed += events;
+    }
+}
