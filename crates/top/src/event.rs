@@ -120,6 +120,15 @@ impl SeenEvent {
         let lines = self.text.lines().filter(|line| !line.starts_with(CONTEXT));
         lines.filter_map(|line| {
             let record = decode::line(line).ok()?;
+            let mut fields = record.fields().map_while(Result::ok);
+            if record.kind == "PROCTITLE"
+                && let Some(field) = fields.next()
+                && let Ok(Some(title)) = record.text(&field)
+            {
+                // The arguments are separated by NUL.
+                let words = title.replace(b"\0", b" ");
+                return Some(format!("PROCTITLE {}", escaped(&words)));
+            }
             Some(format!(
                 "{} {}",
                 escaped(record.kind),

@@ -41,6 +41,17 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
+/// The end of a text that is too long: the last part of a path tells most.
+pub(crate) fn end_of(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let left_out = length - width.saturating_sub(1);
+    let end = text.chars().skip(left_out);
+    ['…'].into_iter().chain(end).collect()
+}
+
 /// A duration in its two largest units.
 pub(crate) fn duration(seconds: u64) -> String {
     let [days, hours, minutes] = [seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60];
@@ -78,6 +89,8 @@ mod tests {
         ] {
             assert_eq!(rate(number), text);
         }
+        assert_eq!(end_of("/usr/bin/cat", 12), "/usr/bin/cat");
+        assert_eq!(end_of("/usr/bin/cat", 6), "…n/cat");
         assert_eq!(percent(0.123), "12.3%");
         for (seconds, text) in [
             (59, "59s"),

@@ -89,7 +89,7 @@ fn status(seconds: u64, matched: [u64; 6], lost: u64) -> Status {
         "settings": {"enabled": 1, "pid": 812, "backlog": 12},
         "version": "0.1.0", "engine": "fentry", "uptime_seconds": 11_000 + seconds,
         "rules": 6, "calls": 78, "hooks": vec!["hook"; 31],
-        "counts": {"matched": all, "written": all - lost - 12, "lost": {"ring full": lost}},
+        "counts": {"matched": all, "written": all.saturating_sub(lost + 12), "lost": {"ring full": lost}},
         "by_rule": by_rule,
         "kernel_messages": {"lost": 0},
         "json": {"left_out": 0},
@@ -166,7 +166,9 @@ fn model() -> Model {
         }
         lost += if second == 59 { 204 } else { 0 };
         model.update(status(second, matched, lost), SECOND);
-        model.add_sample(sample(400, 1_760), SECOND);
+        if second >= 55 {
+            model.add_sample(sample(400, 1_760), SECOND);
+        }
     }
     model
 }
@@ -384,12 +386,12 @@ fn selection_stays_at_its_event() {
     let mut list = crate::ui::RecordList::default();
     list.add(sample(3, 0));
     list.selected = 1;
-    let event = list.event().cloned();
+    let selected = list.event().cloned();
     list.add(sample(2, 0));
-    assert_eq!(list.event().cloned(), event);
+    assert_eq!(list.event().cloned(), selected);
     list.selected = 0;
     list.add(sample(5, 0));
-    assert_eq!(list.event(), Some(&super::tests::event(4)), "the newest");
+    assert_eq!(list.event(), Some(&event(4)), "the newest");
 }
 
 /// The picture of the README: the large screen with its colours.

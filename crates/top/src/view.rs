@@ -59,9 +59,10 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, ui: &Ui) {
 /// Four lines: the daemon, events, losses, price.
 fn header(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
     let status = &model.status;
-    let curve_width = (area.width / 4).clamp(12, 60);
+    let [title, below] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let curve_width = (area.width / 5).clamp(12, 60);
     let [text, curve] =
-        Layout::horizontal([Constraint::Min(20), Constraint::Length(curve_width)]).areas(area);
+        Layout::horizontal([Constraint::Min(20), Constraint::Length(curve_width)]).areas(below);
     let mut first = vec![Span::styled(" tollgate top", TITLE)];
     if model.error.is_some() {
         first.push(Span::styled("  no daemon", BAD));
@@ -84,7 +85,7 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
         Span::styled(" events", HEAD),
         Span::styled(format!("  {}/s", number::rate(rates.matched)), TITLE),
         Span::raw(format!(
-            "   matched {}   logged {}   backlog {}",
+            "  matched {}  logged {}  backlog {}",
             number::count(status.counts.matched),
             number::count(status.counts.written),
             number::count(status.settings.backlog)
@@ -105,8 +106,13 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
     if !reasons.is_empty() {
         losses.push(Span::raw(format!(": {}", reasons.join(", "))));
     }
+    frame.render_widget(Paragraph::new(Line::from(first)), title);
+    if area.width >= LARGE.0 {
+        let most = model.history.iter().max().copied().unwrap_or_default();
+        let most = Line::styled(format!("most {}/s ", number::count(most)), DIM);
+        frame.render_widget(Paragraph::new(most.right_aligned()), title);
+    }
     let lines = vec![
-        Line::from(first),
         events,
         Line::from(losses),
         Line::from(vec![Span::styled(" price ", HEAD), Span::raw(price(model))]),
@@ -133,16 +139,10 @@ fn price(model: &Model) -> String {
 
 /// The curve of events per second.
 fn draw_curve(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    let [label, curve] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
-    let width = usize::from(curve.width);
+    let width = usize::from(area.width);
     let skipped = model.history.len().saturating_sub(width);
     let points: Vec<u64> = model.history.iter().copied().skip(skipped).collect();
     let most = points.iter().copied().max().unwrap_or_default();
-    let text = format!("most {}/s ", number::count(most));
-    frame.render_widget(
-        Paragraph::new(Line::styled(text, DIM).right_aligned()),
-        label,
-    );
     // Zeros on the left: the newest point is at the right edge.
     let missing = width.saturating_sub(points.len());
     let points = std::iter::repeat_n(0, missing).chain(points);
@@ -150,7 +150,7 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         .data(points.collect::<Vec<_>>())
         .max(most.max(1))
         .style(HEAD);
-    frame.render_widget(curve_widget, curve);
+    frame.render_widget(curve_widget, area);
 }
 
 fn one_table(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
@@ -160,6 +160,9 @@ fn one_table(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
         let style = if panel == ui.focus { SELECTED } else { DIM };
         spans.push(Span::styled(format!(" {number} {} ", panel.title()), style));
         spans.push(Span::raw(" "));
+    }
+    if ui.focus == Panel::Rules {
+        spans.push(Span::styled(format!(" by {}", ui.order.name()), DIM));
     }
     frame.render_widget(Paragraph::new(Line::from(spans)), tabs);
     tables::draw(frame, table, ui.focus, model, ui);
@@ -181,8 +184,12 @@ fn all_tables(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
     {
         let is_focused = panel == ui.focus;
         let style = if is_focused { TITLE } else { DIM };
+        let order = match panel {
+            Panel::Rules => format!("by {} ", ui.order.name()),
+            _ => String::new(),
+        };
         let block = Block::bordered()
-            .title(format!(" {} ", panel.title()))
+            .title(format!(" {} {order}", panel.title()))
             .border_style(style);
         let inner = block.inner(area);
         frame.render_widget(block, area);
@@ -216,9 +223,6 @@ fn keys(ui: &Ui) -> Paragraph<'static> {
     for (key, what) in keys {
         spans.push(Span::styled(format!(" {key}"), TITLE));
         spans.push(Span::styled(format!(" {what} "), DIM));
-    }
-    if ui.records.is_none() {
-        spans.push(Span::styled(format!(" by {}", ui.order.name()), DIM));
     }
     Paragraph::new(Line::from(spans))
 }

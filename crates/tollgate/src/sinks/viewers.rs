@@ -6,7 +6,7 @@
 //!
 //! Without viewers, `tlg-ring` reads one flag per event. With viewers it copies the text of the log into a buffer, and
 //! passes it on when the batch goes to the log. It never waits: if `tlg-watch` is behind, the viewers lack the buffer,
-//! counted. `tlg-watch` has a low priority, so that viewers get only CPU time that nothing else needs.
+//! counted. The priority of `tlg-ring` is raised and that of `tlg-watch` is not, so viewers do not delay recording.
 //!
 //! A viewer gets each event as its records, one a line, and a record `EOE`. A line that begins with `{` is a notice:
 //!
@@ -48,12 +48,14 @@ pub(crate) const MAX_VIEWERS: usize = 8;
 pub(crate) const MAX_VIEWERS_OF_OTHERS: usize = 6;
 /// A viewer that has not read for this long makes room for another one.
 const STALLED: Duration = Duration::from_secs(60);
-/// Buffers in flight to `tlg-watch`.
-const MAX_BUFFERS: usize = 16;
+/// Text in flight to `tlg-watch`.
+const MAX_BYTES: usize = 8 << 20;
+/// Buffers in flight: those of some seconds, because each has at least the events of half the write delay.
+const MAX_BUFFERS: usize = 1024;
+/// Empty buffers that are kept.
+const MAX_EMPTY: usize = 16;
 /// New viewers that wait for `tlg-watch`.
 const MAX_NEW: usize = 8;
-/// Viewers get the CPU time that nothing else needs.
-const NICE: i32 = 10;
 
 /// A client that wants to watch.
 pub(crate) struct NewViewer {
@@ -99,6 +101,8 @@ pub(crate) struct ViewerThread {
 struct Shared {
     /// Number of viewers.
     viewers: AtomicUsize,
+    /// Bytes of text in flight.
+    bytes: AtomicUsize,
     /// Events that no viewer got because `tlg-watch` was behind, until it has told them.
     missed: AtomicU64,
     has_ended: AtomicBool,
@@ -113,13 +117,14 @@ pub(crate) fn start() -> anyhow::Result<(Viewers, ViewerFeed, ViewerThread)> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let shared = Arc::new(Shared {
         viewers: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
         missed: AtomicU64::new(0),
         has_ended: AtomicBool::new(false),
         waker: EventFd::from_flags(flags).context("cannot create an eventfd")?,
     });
     let (to, new) = bounded(MAX_NEW);
     let (full_to, full) = bounded(MAX_BUFFERS);
-    let (empty, empty_from) = bounded(MAX_BUFFERS);
+    let (empty, empty_from) = bounded(MAX_EMPTY);
     let server = ViewerServer {
         shared: Arc::clone(&shared),
         new,
@@ -179,14 +184,16 @@ impl ViewerFeed {
 
     /// Passes events on, or counts them as missed.
     pub(crate) fn pass(&self, records: JsonRecords) {
-        match self.full.try_send(records) {
-            Ok(()) => self.shared.wake(),
-            Err(TrySendError::Full(records)) => {
-                self.shared
-                    .missed
-                    .fetch_add(records.events, Ordering::Relaxed);
-            }
-            Err(TrySendError::Disconnected(_)) => {}
+        let Shared { bytes, missed, .. } = &*self.shared;
+        let (length, events) = (records.text.len(), records.events);
+        // Only this thread adds to it.
+        let has_room = bytes.load(Ordering::Relaxed) + length <= MAX_BYTES;
+        bytes.fetch_add(length, Ordering::Relaxed);
+        if has_room && self.full.try_send(records).is_ok() {
+            self.shared.wake();
+        } else {
+            bytes.fetch_sub(length, Ordering::Relaxed);
+            missed.fetch_add(events, Ordering::Relaxed);
         }
     }
 }
@@ -227,13 +234,14 @@ struct ViewerServer {
 
 impl ViewerServer {
     fn run(mut self) {
-        engine::set_nice(NICE);
         loop {
             self.wait();
             let has_ended = self.shared.has_ended.load(Ordering::Acquire);
             self.admit();
             while let Ok(mut records) = self.full.try_recv() {
                 self.show(&records);
+                let length = records.text.len();
+                self.shared.bytes.fetch_sub(length, Ordering::Relaxed);
                 records.clear();
                 // The ring thread allocates a buffer if none has come back.
                 let _full = self.empty.try_send(records);
@@ -358,11 +366,11 @@ fn events(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Time and serial of a record, as text: `1700000000.007:2147483649`.
 fn stamp(line: &[u8]) -> &[u8] {
-    let start = line
-        .find(b" msg=audit(")
-        .map_or(0, |at| at + b" msg=audit(".len());
+    // The first parentheses of a record are those of its stamp.
+    let start = line.find_byte(b'(').map_or(0, |at| at + 1);
     let stamp = line.get(start..).unwrap_or_default();
-    stamp.split_once_str(b")").map_or(stamp, |(stamp, _)| stamp)
+    let end = stamp.find_byte(b')').unwrap_or(stamp.len());
+    stamp.get(..end).unwrap_or(stamp)
 }
 
 /// Appends the record that ends an event.

@@ -146,32 +146,43 @@ pub(crate) fn slow_viewers_lose_only_their_own_events() {
     let mut slow = connect(&daemon);
     let dead = connect(&daemon);
     let mut stopped = watch(&daemon, &["--json"]);
-    let other = watch(&daemon, &["--key", "gone", "--json", "--count", "1"]);
+    let mut other = watch(&daemon, &["--key", "gone", "--json", "--count", "1"]);
     wait_for_viewers(&daemon, 4);
     let pid = Pid::from_raw(stopped.id().cast_signed());
     kill(pid, Signal::SIGSTOP).unwrap();
     drop(dead);
     test_dir.workload().burst(&file, PAIRS);
-    test_dir.workload().run(&[rmdir()]);
+    // On a busy machine all viewers can lack some events: another one follows.
+    wait_for("the event of the other viewer", || {
+        test_dir.workload().run(&[rmdir()]);
+        other.try_wait().unwrap()
+    });
     assert_eq!(objects(&printed(other))[0]["key"][0], "gone");
     kill(pid, Signal::SIGKILL).unwrap();
     stopped.wait().unwrap();
     wait_for_viewers(&daemon, 1);
 
     // It reads what waits, and is told what it has lost.
+    daemon.flush();
+    let matched = daemon.status()["counts"]["matched"].as_u64().unwrap();
+    assert!(matched > u64::from(PAIRS) * 2);
     let (mut events, mut lost) = (0, 0);
-    while lost == 0 {
+    while events + lost < matched {
         let line = line(&mut slow);
+        assert!(
+            line.ends_with('\n'),
+            "{events} events, {lost} lost of {matched}"
+        );
         if line.starts_with('{') {
             let notice: Value = serde_json::from_str(&line).unwrap();
-            lost = notice["missed"]["lost"].as_u64().unwrap();
+            lost += notice["missed"]["lost"].as_u64().unwrap();
         }
         events += u64::from(line.starts_with("type=EOE "));
     }
+    assert_eq!(events + lost, matched);
+    assert!(lost > 0);
     let summary = daemon.end(Signal::SIGTERM).summary;
     assert_eq!((summary.lost, summary.written), (0, summary.matched));
-    assert!(summary.matched > u64::from(PAIRS) * 2);
-    assert_eq!(events + lost, summary.matched);
     assert_eq!(line(&mut slow), "", "the daemon has ended");
 }
 
@@ -247,6 +258,19 @@ pub(crate) fn only_root_and_the_group_may_watch() {
         );
     }
     assert_eq!(daemon.status()["rules"], 2);
+
+    // Many connections of the group do not replace one of root.
+    let mut idle = UnixStream::connect(&control).unwrap();
+    idle.set_read_timeout(Some(PATIENCE)).unwrap();
+    let many = "import socket,sys\nopen=[]\nfor _ in range(40):\n s=socket.socket(socket.AF_UNIX)\n \
+                s.connect(sys.argv[1])\n s.sendall(b'{')\n open.append(s)\n";
+    let mut python = as_user(Path::new("/usr/bin/python3"), &test_dir, Some(group));
+    let connected = CommandOutput::of(python.args(["-c", many]).arg(&control));
+    assert_eq!(connected.code, Some(0), "{connected:?}");
+    idle.write_all(b"{\"version\":1,\"request\":\"rules\"}\n")
+        .unwrap();
+    let answer = line(&mut BufReader::new(idle));
+    assert!(answer.starts_with("{\"rules\":["), "{answer}");
     daemon.stop();
 
     // Without the setting only root can connect, also where the directory is open to the group.

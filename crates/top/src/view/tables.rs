@@ -117,6 +117,8 @@ fn names(
         Constraint::Length(9),
         Constraint::Length(6),
     ];
+    // The other columns and the blanks between them.
+    let name_width = usize::from(area.width.saturating_sub(17));
     let (taken, all) = model.sampled();
     let title = if taken < all {
         let (taken, all) = (number::count(taken), number::count(all));
@@ -126,7 +128,7 @@ fn names(
     };
     let body = rows.iter().map(|row| {
         Row::new([
-            left(row.name.clone()),
+            left(number::end_of(&row.name, name_width)),
             right(number::rate(row.per_second)),
             right(number::percent(row.share)),
         ])

@@ -174,3 +174,86 @@ impl Display for Line<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use anstream::adapter::strip_str;
+    use audit::record::assemble::EventAssembler;
+
+    use crate::sinks::Accounts;
+    use crate::sinks::console::{Console, Interpret};
+
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn shown(lines: &str) -> String {
+        let screen = Screen::default();
+        let names = Accounts::parse(b"root:x:0:0::/:\nalice:x:1000:1000::/:\n", b"");
+        let mut console = Console::new(Interpret::Names(names), Box::new(screen.clone()));
+        let mut assembler = EventAssembler::default();
+        let mut show = |event| console.records(&event).unwrap();
+        for line in lines.lines() {
+            assembler.take(line.as_bytes(), &mut show).unwrap();
+        }
+        assembler.finish(&mut show);
+        let written = screen.0.lock().unwrap();
+        strip_str(std::str::from_utf8(&written).unwrap()).to_string()
+    }
+
+    #[test]
+    fn login_has_a_header_line() {
+        assert_eq!(
+            shown(
+                "type=USER_LOGIN msg=audit(1700000000.007:9): pid=4322 uid=0 auid=1000 ses=3 subj=unconfined \
+                 msg='op=login id=1000 exe=\"/usr/sbin/sshd\" hostname=gate terminal=ssh res=success'"
+            ),
+            "22:13:20.007Z ok       USER_LOGIN   /usr/sbin/sshd[4322]  root (login alice)  \
+             op=login id=1000 hostname=gate terminal=ssh\n"
+        );
+        assert_eq!(
+            shown(
+                "type=CONFIG_CHANGE msg=audit(1700000000.007:9): auid=1000 op=add_rule key=\"k\" list=4 res=0"
+            ),
+            "22:13:20.007Z failed   CONFIG_CHANGE -  [k]  op=add_rule list=4\n"
+        );
+    }
+
+    #[test]
+    fn names_of_the_task_are_marked_and_denials_are_shown() {
+        let text = shown(
+            "type=UNKNOWN[1499] msg=audit(1700000000.007:9): user_names=0\n\
+             type=AVC msg=audit(1700000000.007:9): apparmor=\"DENIED\" name=\"/x\"\n\
+             type=SYSCALL msg=audit(1700000000.007:9): arch=c000003e syscall=2 success=no exit=-13 a0=0 pid=7 \
+             auid=1000 uid=1000 euid=1000 comm=\"cat\" exe=\"/bin/cat\" key=\"k\"\n\
+             type=CWD msg=audit(1700000000.007:9): cwd=\"/\"\n\
+             type=PATH msg=audit(1700000000.007:9): item=0 name=\"/x\" nametype=UNKNOWN\n\
+             type=PROCTITLE msg=audit(1700000000.007:9): proctitle=\"cat\"",
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "22:13:20.007Z EACCES   open         /bin/cat[7]  alice  [k]"
+        );
+        assert!(lines[1].starts_with("    name~ /x"), "{text}");
+        assert_eq!(lines[2], "    AVC  apparmor=\"DENIED\" name=\"/x\"");
+        assert_eq!(lines.len(), 3, "{text}");
+    }
+
+    #[test]
+    fn records_cannot_control_the_terminal() {
+        let text = shown("type=USER msg=audit(1.000:9): pid=1 msg='text=\u{202e}\u{9b}31m'");
+        assert!(!text.contains(['\u{202e}', '\u{9b}']), "{text:?}");
+    }
+}

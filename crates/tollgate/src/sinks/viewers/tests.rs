@@ -231,22 +231,30 @@ fn number_of_viewers_is_limited_and_places_are_freed() {
 fn events_that_the_thread_cannot_take_are_told_to_all() {
     let (viewers, _feed, thread) = start().unwrap();
     thread.finish().unwrap();
-    let (full, taken) = bounded(1);
+    let (full, taken) = bounded(2);
     let (_to, empty) = bounded(1);
     let feed = ViewerFeed {
         shared: viewers.shared,
         full,
         empty,
     };
-    for events in [2, 3] {
+    let pass = |events: u64, bytes: usize| {
         let mut records = JsonRecords::default();
         for _ in 0..events {
             records.message(b"x\n", true);
         }
+        records.text.resize(bytes, b'x');
         feed.pass(records);
-    }
-    assert_eq!(taken.len(), 1);
-    assert_eq!(feed.shared.missed.load(Ordering::Relaxed), 3);
+        feed.shared.missed.load(Ordering::Relaxed)
+    };
+    assert_eq!(pass(2, 1000), 0);
+    assert_eq!(pass(3, MAX_BYTES), 3, "too many bytes");
+    assert_eq!(pass(4, MAX_BYTES - 1000), 3);
+    taken.recv().unwrap();
+    feed.shared.bytes.store(0, Ordering::Relaxed);
+    assert_eq!(pass(5, 10), 3);
+    assert_eq!(pass(6, 10), 9, "too many buffers");
+    assert_eq!(feed.shared.bytes.load(Ordering::Relaxed), 10);
 }
 
 #[test]
