@@ -96,7 +96,7 @@ mod tests {
                 .unwrap();
         }
         assembler.finish(|event| found.push(OwnedEvent::read(&event)));
-        let [Some(event)] = found.try_into().unwrap() else {
+        let Ok([Some(event)]) = <[Option<OwnedEvent>; 1]>::try_from(found) else {
             panic!("{}", text.as_bstr());
         };
         event

@@ -1,6 +1,7 @@
 //! Output for scripts and reports: the tables as text, or one JSON object per interval.
 
 use std::io::{self, Write as _};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -64,7 +65,7 @@ pub(crate) fn run(
     let mut last = take(&mut poller, &mut model, Duration::ZERO)?;
     let stream = Stream::start(control.clone(), Filter::default(), sample)?;
     for _ in 0..count {
-        std::thread::sleep(interval);
+        wait(interval);
         let passed = last.elapsed();
         last = take(&mut poller, &mut model, passed)?;
         model.add_sample(stream.take(), passed);
@@ -81,6 +82,18 @@ pub(crate) fn run(
         }
     }
     Ok(())
+}
+
+/// Waits for the end of an interval.
+fn wait(interval: Duration) {
+    let until = Instant::now() + interval;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        thread::park_timeout(left);
+    }
 }
 
 /// Takes over the state of the daemon.

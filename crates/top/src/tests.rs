@@ -123,10 +123,12 @@ fn event(number: u64) -> SeenEvent {
         _ => 257,
     };
     let success = if exit < 0 { "no" } else { "yes" };
+    // A daemon has no login user.
+    let auid = if uid == 0 { u32::MAX } else { uid };
     let (sec, milli) = (1_700_000_000 + number / 1000, number % 1000);
     let text = format!(
         "type=SYSCALL msg=audit({sec}.{milli:03}:{number}): arch=c000003e syscall={syscall} success={success} \
-         exit={exit} a0=ffffff9c a1=7ffd12345678 a2=80000 a3=0 items=1 ppid=900 pid={} auid=1000 uid={uid} \
+         exit={exit} a0=ffffff9c a1=7ffd12345678 a2=80000 a3=0 items=1 ppid=900 pid={} auid={auid} uid={uid} \
          gid={uid} euid={uid} comm=\"x\" exe=\"{program}\" key=\"{key}\"\n\
          type=CWD msg=audit({sec}.{milli:03}:{number}): cwd=\"/home/alice\"\n\
          type=PATH msg=audit({sec}.{milli:03}:{number}): item=0 name=\"/etc/shadow\" inode=131074 dev=08:01 \
@@ -332,11 +334,7 @@ fn sample_stands_for_all_events() {
     );
     assert!((programs[0].share - 0.625).abs() < 1e-9, "{programs:?}");
     let users = model.users();
-    assert_eq!(
-        (users[0].name.as_str(), users.len()),
-        ("uid 1000", 1),
-        "the login user counts"
-    );
+    assert_eq!((users[0].name.as_str(), users.len()), ("uid 1000", 3));
 }
 
 #[test]

@@ -124,17 +124,17 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
 /// What the rules cost, as `tollgate explain` says.
 fn price(model: &Model) -> String {
     let costs = &model.costs;
-    let mut text = match costs.paying_syscall_ns {
+    let price = match costs.paying_syscall_ns {
         Some(paying) => format!(
             "  {} ns a syscall, {paying} ns more if a rule names it",
             costs.every_syscall_ns
         ),
         None => "  nothing for syscalls that no rule names".to_owned(),
     };
-    if let Some(share) = model.rates.programs {
-        text += &format!(", programs {} of a CPU", number::percent(share));
+    match model.rates.programs {
+        Some(share) => format!("{price}, programs {} of a CPU", number::percent(share)),
+        None => price,
     }
-    text
 }
 
 /// The curve of events per second.

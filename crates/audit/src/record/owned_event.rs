@@ -288,5 +288,5 @@ fn device(value: &[u8]) -> Dev {
 /// Bytes in hex, without quotes.
 fn hex(value: &[u8]) -> Option<Vec<u8>> {
     let pairs = value.chunks(2);
-    pairs.map(|pair| hex_number::<u8>(pair)).collect()
+    pairs.map(hex_number::<u8>).collect()
 }

@@ -302,3 +302,88 @@ pub(crate) fn number_of_viewers_is_limited() {
     drop(connect(&daemon));
     daemon.stop();
 }
+
+/// `tollgate-top`, with the socket of the daemon.
+fn top(daemon: &Daemon) -> String {
+    let top = program().with_file_name("tollgate-top");
+    format!(
+        "'{}' --control '{}'",
+        top.display(),
+        daemon.control.display()
+    )
+}
+
+pub(crate) fn top_reports_rules_and_losses() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rules(&test_dir));
+    test_dir.workload().run(&vec![rmdir(); 40]);
+    daemon.flush();
+    let run = |form: &str| {
+        let line = format!("exec {} {form}", top(&daemon));
+        let output = CommandOutput::of(Command::new("sh").args(["-c", &line]));
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+        output.stdout
+    };
+    let report = objects(&run("--json")).remove(0);
+    assert_eq!(
+        (&report["matched"], &report["lost"]),
+        (&40.into(), &0.into())
+    );
+    let rules = report["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), 2);
+    assert_eq!(rules[0]["keys"][0], "gone");
+    assert_eq!(
+        (&rules[0]["matched"], &rules[0]["cost"]),
+        (&40.into(), &"low".into())
+    );
+    assert_eq!(report["losses"][0]["reason"], "ring full");
+    let text = run("--batch");
+    let row = text.lines().find(|line| line.contains("gone")).unwrap();
+    assert!(row.contains(" 40 "), "{text}");
+    daemon.stop();
+}
+
+/// The terminal of a program that is killed by a signal, of one that loses its daemon, and of one that the user ends,
+/// is as before.
+pub(crate) fn top_restores_the_terminal() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rules(&test_dir));
+    for end in ["TERM", "HUP", "q"] {
+        let screen = test_dir.own.join(format!("screen-{end}"));
+        // `script` gives it a terminal of its own.
+        let line = format!(
+            "stty rows 24 cols 80; sh -c 'echo $$ >pid; exec {}'; stty -a",
+            top(&daemon).replace('\'', "")
+        );
+        let mut script = Command::new("script")
+            .args(["-qfec", &line])
+            .arg(&screen)
+            .current_dir(&test_dir.own)
+            .env("TERM", "xterm")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let shown = || fs::read(&screen).unwrap_or_default();
+        wait_for("the screen", || {
+            let shown = String::from_utf8_lossy(&shown()).into_owned();
+            shown.contains("EVENTS/S").then_some(())
+        });
+        if end == "q" {
+            script.stdin.as_mut().unwrap().write_all(b"q").unwrap();
+        } else {
+            let pid = fs::read_to_string(test_dir.own.join("pid")).unwrap();
+            let signal: Signal = format!("SIG{end}").parse().unwrap();
+            kill(Pid::from_raw(pid.trim().parse().unwrap()), signal).unwrap();
+        }
+        let status = wait_for("the end", || script.try_wait().unwrap());
+        assert!(status.success(), "{end}: {status}");
+        let shown = String::from_utf8_lossy(&shown()).into_owned();
+        let (_, after) = shown.rsplit_once("\x1b[?1049l").expect("alternate screen");
+        let words: Vec<&str> = after.split([' ', ';', '\r', '\n']).collect();
+        for word in ["icanon", "echo", "isig"] {
+            assert!(words.contains(&word), "{end}: {after}");
+        }
+    }
+    daemon.stop();
+}

@@ -44,7 +44,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, list: &RecordList, model: 
     let mut state = TableState::new().with_selected(Some(list.selected));
     frame.render_stateful_widget(table, events, &mut state);
     let lines: Vec<Line<'_>> = match list.event() {
-        Some(event) => event.records().map(record).collect(),
+        Some(event) => event.records().map(|text| record(&text)).collect(),
         None => vec![Line::styled("waiting for events", DIM)],
     };
     let block = Block::bordered().title(" Records ").border_style(DIM);
@@ -88,8 +88,8 @@ fn user(event: &SeenEvent, model: &Model) -> String {
     }
 }
 
-fn record(text: String) -> Line<'static> {
-    let (kind, body) = text.split_once(' ').unwrap_or((&text, ""));
+fn record(text: &str) -> Line<'static> {
+    let (kind, body) = text.split_once(' ').unwrap_or((text, ""));
     Line::from(vec![
         Span::styled(kind.to_owned(), HEAD),
         Span::raw(format!(" {body}")),

@@ -33,7 +33,7 @@ fn rules(
     model: &Model,
 ) {
     let is_wide = area.width >= WIDE;
-    let detail_height = u16::from(!is_wide && area.height > 4);
+    let detail_height = u16::from(area.height > 4);
     let [table, detail] =
         Layout::vertical([Constraint::Min(1), Constraint::Length(detail_height)]).areas(area);
     let mut widths = vec![
@@ -99,7 +99,7 @@ fn rules(
     );
     let shown = selected.and_then(|selected| rows.get(selected));
     if let Some(row) = shown {
-        let text = Line::styled(format!(" rule {}", row.rule), DIM);
+        let text = Line::raw(format!(" rule {}", row.rule));
         frame.render_widget(Paragraph::new(text), detail);
     }
 }
