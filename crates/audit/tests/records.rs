@@ -281,7 +281,8 @@ mod tests {
             prop_assert_eq!(arguments.args, &strings.argv[..]);
 
             let owned = read_back(&text);
-            prop_assert_eq!(encoded(&owned.event()).as_bstr(), text.as_bstr());
+            let again = encoded(&owned.event());
+            prop_assert_eq!(again.as_bstr(), text.as_bstr());
 
             let title = value(records.last().unwrap(), "proctitle");
             let seen = &strings.proctitle[..strings.proctitle.len().min(128)];

@@ -40,8 +40,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "KEY")]
     key: Vec<String>,
     /// Show events of this login, real or effective user, a name or number; may be repeated
-    #[arg(short, long, value_name = "USER", value_parser = user)]
-    user: Vec<u32>,
+    #[arg(short, long, value_name = "USER")]
+    user: Vec<String>,
     /// Show events of this program, a path or the name of its file; may be repeated
     #[arg(short, long, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -103,15 +103,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn user(text: &str) -> Result<u32, String> {
-    if let Ok(uid) = text.parse() {
+/// The number of a user.
+fn uid(user: &str) -> anyhow::Result<u32> {
+    if let Ok(uid) = user.parse() {
         return Ok(uid);
     }
-    match User::from_name(text) {
-        Ok(Some(user)) => Ok(user.uid.as_raw()),
-        Ok(None) => Err("there is no such user".to_owned()),
-        Err(errno) => Err(errno.desc().to_owned()),
-    }
+    let found = User::from_name(user).with_context(|| format!("cannot look up user `{user}`"))?;
+    let found = found.with_context(|| format!("there is no user `{user}`"))?;
+    Ok(found.uid.as_raw())
 }
 
 /// Connects and starts to watch.
@@ -122,9 +121,10 @@ fn connect(args: &Args) -> anyhow::Result<BufReader<UnixStream>> {
             .map(|value| JsonBytes::new(value.as_bytes()))
             .collect()
     };
+    let users: anyhow::Result<Vec<u32>> = args.user.iter().map(|user| uid(user)).collect();
     let request = WatchRequest {
         keys: bytes(&args.key),
-        users: args.user.clone(),
+        users: users?,
         programs: bytes(&args.program),
         result: args.result,
         sample: None,
