@@ -1,8 +1,8 @@
 //! The control socket: requests of commands to a running daemon, and its answers.
 //!
-//! A unix stream socket for root, and for reading for one group. A request is one line of JSON, and so is its answer; see
-//! `docs/control.md`. [`protocol`], [`rule_json`], [`rule_costs`] and [`watch`] have the types, [`server`] is the daemon's end, [`client`] the
-//! commands' end, and [`rule_store`] handles requests.
+//! A unix stream socket for root, and for reading for one group. A request is one line of JSON, and so is its answer;
+//! see `docs/control.md`. [`protocol`], [`rule_json`], [`rule_costs`] and [`watch`] have the types, [`server`] is the
+//! daemon's end, [`client`] the commands' end, and [`rule_store`] handles requests.
 
 pub(crate) mod change_records;
 pub(crate) mod client;

@@ -72,7 +72,8 @@ pub(crate) fn watch_group(name: &str) -> Option<Gid> {
         Ok(Some(group)) => Some(group.gid),
         Ok(None) => {
             warn(&format!(
-                "the group `{name}` of `watch_group` does not exist: only root can watch; create it with `groupadd {name}`, then restart the daemon"
+                "the group `{name}` of `watch_group` does not exist: only root can watch; create it with \
+                 `groupadd {name}`, then restart the daemon"
             ));
             None
         }

@@ -6,8 +6,8 @@
 //!                                  keys ------> ui -------^
 //! ```
 //!
-//! It is a program of its own because the daemon, which root runs, must not link a terminal library. It reads the control
-//! socket only. The threads of [`poller`] and [`stream`] wait for the daemon; the screen never does.
+//! It is a program of its own because the daemon, which root runs, must not link a terminal library. It reads the
+//! control socket only. The threads of [`poller`] and [`stream`] wait for the daemon; the screen never does.
 
 #![forbid(unsafe_code)]
 

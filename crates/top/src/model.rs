@@ -1,7 +1,7 @@
 //! What is shown: rates and tables, computed from two states of the daemon and the events in between.
 //!
-//! Counts of rules and losses are those of the daemon, and exact. Programs, users and keys are counted in the events that
-//! arrive; if those are a sample, each stands for as many as were skipped.
+//! Counts of rules and losses are those of the daemon, and exact. Programs, users and keys are counted in the events
+//! that arrive; if those are a sample, each stands for as many as were skipped.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, VecDeque};

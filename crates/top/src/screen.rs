@@ -1,7 +1,8 @@
 //! The terminal: the loop of keys and intervals. The terminal is restored however the program ends.
 //!
-//! Panics restore it by the hook of [`ratatui::init`]. Signals that end programs are blocked, and a thread that waits for
-//! them sets a flag: the loop sees it within [`LATENCY`], or at the next key. A closed terminal ends the loop by an error.
+//! Panics restore it by the hook of [`ratatui::init`]. Signals that end programs are blocked, and a thread that waits
+//! for them sets a flag: the loop sees it within [`LATENCY`], or at the next key. A closed terminal ends the loop by an
+//! error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -53,8 +53,8 @@ pub(crate) struct Args {
     count: Option<u64>,
     /// Print one JSON object per event, on one line
     ///
-    /// The object has the form of the JSON log. A line {"missed":{"lost":N,"skipped":0}} tells that N events are missing
-    /// there, because they were not read in time.
+    /// The object has the form of the JSON log. A line {"missed":{"lost":N,"skipped":0}} tells that N events are
+    /// missing there, because they were not read in time.
     #[arg(long)]
     json: bool,
     /// With --json, write objects of this schema
