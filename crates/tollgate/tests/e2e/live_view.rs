@@ -278,12 +278,13 @@ pub(crate) fn only_root_and_the_group_may_watch() {
     assert_eq!(mode(&control), 0o600);
     let refused = ask("watch", Some(group), &[]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    daemon.stop();
+    // The log has the events of the first daemon.
+    daemon.end(Signal::SIGTERM);
     // A group that does not exist is reported, and the daemon audits.
     let daemon = start("watch_group = \"nosuchgroup\"\n");
     assert!(daemon.has_printed("`nosuchgroup` of `watch_group` does not exist"));
     assert_eq!(mode(&control), 0o600);
-    daemon.stop();
+    daemon.end(Signal::SIGTERM);
 }
 
 pub(crate) fn number_of_viewers_is_limited() {

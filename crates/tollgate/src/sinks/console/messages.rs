@@ -226,7 +226,7 @@ mod tests {
             shown(
                 "type=CONFIG_CHANGE msg=audit(1700000000.007:9): auid=1000 op=add_rule key=\"k\" list=4 res=0"
             ),
-            "22:13:20.007Z failed   CONFIG_CHANGE -  [k]  op=add_rule list=4\n"
+            "22:13:20.007Z failed   CONFIG_CHANGE - (login alice)  [k]  op=add_rule list=4\n"
         );
     }
 
