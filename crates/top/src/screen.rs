@@ -2,14 +2,18 @@
 //!
 //! Panics restore it by the hook of [`ratatui::init`]. Signals that end programs are blocked, and a thread that waits
 //! for them sets a flag: the loop sees it within [`LATENCY`], or at the next key. A closed terminal ends the loop by an
-//! error.
+//! error. This program waits for input itself, because crossterm waits in vain, and busily, if the terminal is closed.
 
+use std::io;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, raise};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -24,6 +28,9 @@ use crate::view;
 
 /// Longest wait for a key before signals and answers are looked at.
 const LATENCY: Duration = Duration::from_millis(200);
+
+/// How long the loop may take to end after a signal.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Shows the daemon until the user or a signal ends the program.
 ///
@@ -65,10 +72,34 @@ fn end_flag() -> anyhow::Result<Arc<AtomicBool>> {
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            let _signal = signals.wait();
+            let signal = signals.wait();
             of_thread.store(true, Ordering::Release);
+            // The loop ends the program, unless it is stuck in a terminal that has been closed.
+            thread::park_timeout(PATIENCE);
+            if let Ok(signal) = signal {
+                let _unblocked = signals.thread_unblock();
+                let _raised = raise(signal);
+            }
         })?;
     Ok(flag)
+}
+
+/// Waits for a key.
+fn wait_for_input(longest: Duration) -> anyhow::Result<()> {
+    let stdin = io::stdin();
+    let mut input = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(longest).unwrap_or(PollTimeout::MAX);
+    match poll(&mut input, timeout) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    let found = input.iter().filter_map(PollFd::revents);
+    ensure!(
+        !found.into_iter().any(|found| found.intersects(gone)),
+        "it has been closed"
+    );
+    Ok(())
 }
 
 struct Screen {
@@ -101,7 +132,9 @@ impl Screen {
                 self.draw(terminal)?;
             }
             let left = due.saturating_duration_since(Instant::now());
-            if event::poll(left.min(LATENCY))? && !self.handle(terminal)? {
+            wait_for_input(left.min(LATENCY))?;
+            // Also sees a change of the size.
+            if event::poll(Duration::ZERO)? && !self.handle(terminal)? {
                 break;
             }
         }

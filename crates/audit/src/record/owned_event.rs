@@ -99,7 +99,7 @@ impl OwnedEvent {
             }
         }
         if let Ok(found) = execve::arguments(&records)
-            && (found.argc != 0 || !found.args.is_empty())
+            && records.iter().any(|record| record.kind == "EXECVE")
         {
             let bytes = found
                 .args

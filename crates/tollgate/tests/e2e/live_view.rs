@@ -346,12 +346,12 @@ pub(crate) fn top_reports_rules_and_losses() {
     daemon.stop();
 }
 
-/// The terminal of a program that is killed by a signal, of one that loses its daemon, and of one that the user ends,
-/// is as before.
+/// The terminal of a program that is killed by a signal, and of one that the user ends, is as before; a program whose
+/// terminal is closed ends.
 pub(crate) fn top_restores_the_terminal() {
     let test_dir = TestDir::new();
     let daemon = Daemon::start(&test_dir, &rules(&test_dir));
-    for end in ["TERM", "HUP", "q"] {
+    for end in ["TERM", "HUP", "q", "closed"] {
         let screen = test_dir.own.join(format!("screen-{end}"));
         // `script` gives it a terminal of its own.
         let line = format!(
@@ -372,12 +372,22 @@ pub(crate) fn top_restores_the_terminal() {
             let shown = String::from_utf8_lossy(&shown()).into_owned();
             shown.contains("EVENTS/S").then_some(())
         });
+        let pid = fs::read_to_string(test_dir.own.join("pid")).unwrap();
+        let pid: i32 = pid.trim().parse().unwrap();
+        if end == "closed" {
+            script.kill().unwrap();
+            script.wait().unwrap();
+            let process = format!("/proc/{pid}");
+            wait_for("the end of top", || {
+                (!Path::new(&process).exists()).then_some(())
+            });
+            continue;
+        }
         if end == "q" {
             script.stdin.as_mut().unwrap().write_all(b"q").unwrap();
         } else {
-            let pid = fs::read_to_string(test_dir.own.join("pid")).unwrap();
             let signal: Signal = format!("SIG{end}").parse().unwrap();
-            kill(Pid::from_raw(pid.trim().parse().unwrap()), signal).unwrap();
+            kill(Pid::from_raw(pid), signal).unwrap();
         }
         let status = wait_for("the end", || script.try_wait().unwrap());
         assert!(status.success(), "{end}: {status}");
