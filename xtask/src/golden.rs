@@ -47,9 +47,14 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
             "--locked",
             "--package=tollgate",
             "--package=bench",
+            "--package=top",
             "--bins",
             "manual",
         ];
+        write(&mut repository.cargo(&arguments), tests)
+    });
+    report.step("tests/golden/top, docs/top.svg", |tests| {
+        let arguments = ["test", "--locked", "--package=top", "--bins", "tests::"];
         write(&mut repository.cargo(&arguments), tests)
     });
     report.step("tests/golden/auditctl/rules", |tests| {

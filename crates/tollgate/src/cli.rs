@@ -14,6 +14,7 @@ mod manual;
 mod run;
 mod status;
 mod unpin;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -49,6 +50,9 @@ enum Command {
     /// Show the state and counters of the running daemon
     #[command(after_help = status::EXAMPLES)]
     Status(status::Args),
+    /// Print the events of the running daemon as they occur
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(watch::Args),
     /// Remove BPF objects left by a stopped daemon
     Unpin(unpin::Args),
     /// Check configuration files
@@ -120,6 +124,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Unpin(args) => unpin::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Convert(args) => convert::run(&args),

@@ -1,16 +1,18 @@
 //! The control socket: requests of commands to a running daemon, and its answers.
 //!
-//! A unix stream socket that only root can open. A request is one line of JSON, and so is its answer; see
-//! `docs/control.md`. [`protocol`] and [`rule_json`] have the types, [`server`] is the daemon's end, [`client`] the
-//! commands' end, and [`rule_store`] handles requests.
+//! A unix stream socket for root, and for reading for one group. A request is one line of JSON, and so is its answer;
+//! see `docs/control.md`. [`protocol`], [`rule_json`], [`rule_costs`] and [`watch`] have the types, [`server`] is the
+//! daemon's end, [`client`] the commands' end, and [`rule_store`] handles requests.
 
 pub(crate) mod change_records;
 pub(crate) mod client;
 pub(crate) mod lock_file;
 pub(crate) mod protocol;
+pub(crate) mod rule_costs;
 pub(crate) mod rule_json;
 pub(crate) mod rule_store;
 pub(crate) mod server;
+pub(crate) mod watch;
 
 /// Default path of the control socket.
 pub(crate) const SOCKET: &str = "/run/tollgate/control";

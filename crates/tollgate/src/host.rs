@@ -12,7 +12,9 @@ use audit::plan::rule_list::RuleEntry;
 use audit::rule::RuleHost;
 use bstr::{BStr, BString, ByteSlice as _};
 use engine::KernelProbe;
-use nix::unistd::{AccessFlags, Group, User, access};
+use nix::unistd::{AccessFlags, Gid, Group, User, access};
+
+use crate::messages::warn;
 
 /// The program that sends mail.
 pub(crate) const SENDMAIL: &str = "/usr/lib/sendmail";
@@ -61,6 +63,27 @@ impl Planner {
         }
         plan.deny(&self.deny, engine::is_deniable);
         plan
+    }
+}
+
+/// The group whose members may watch. Without it only root may, and a warning says so.
+pub(crate) fn watch_group(name: &str) -> Option<Gid> {
+    match Group::from_name(name) {
+        Ok(Some(group)) => Some(group.gid),
+        Ok(None) => {
+            warn(&format!(
+                "the group `{name}` of `watch_group` does not exist: only root can watch; create it with \
+                 `groupadd {name}`, then restart the daemon"
+            ));
+            None
+        }
+        Err(errno) => {
+            warn(&format!(
+                "cannot look up the group `{name}` of `watch_group`, so only root can watch: {}",
+                errno.desc()
+            ));
+            None
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `tlg-log` | log file | counts batches that cannot be written |
 //! | `tlg-print` | console | skips events and counts them |
 //! | `tlg-json` | JSON log, if there is one | skips events and counts them |
+//! | `tlg-watch` | viewers | viewers lack events, counted |
 //!
 //! Batches are buffers of whole events as text. They move forward on one bounded channel and return empty on another.
 
@@ -51,6 +52,7 @@ use crate::sinks::audit_log::{AuditLog, SignalSender};
 use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::queue::{QueueStats, SinkQueue};
+use crate::sinks::viewers::{self, ViewerThread, Viewers};
 
 /// Batches in flight to the log thread.
 const MAX_BATCHES: usize = 16;
@@ -110,6 +112,8 @@ pub(crate) struct RunningPipeline {
     log: JoinHandle<UnwrittenEvents>,
     print: Option<JoinHandle<()>>,
     json: Option<Arc<SinkQueue>>,
+    viewers: Viewers,
+    watch: ViewerThread,
 }
 
 /// An event for the console, as ring bytes.
@@ -166,6 +170,7 @@ impl Pipeline {
         };
         let log = spawn("tlg-log", move || writer.run(&full_from, &empty_to))?;
         let (commands, taken) = ring_command_channel()?;
+        let (viewers, feed, watch) = viewers::start()?;
         let reader = RingThread {
             plan: self.plan,
             engines: self.engines,
@@ -177,6 +182,7 @@ impl Pipeline {
             empty: empty_from,
             console: shown_to,
             json: json.clone(),
+            viewers: Arc::new(feed),
             kernel_records: self.kernel_records.map(KernelRecords::new),
             limits: self.limits,
             pinning: self.pinning,
@@ -196,6 +202,8 @@ impl Pipeline {
             log,
             print,
             json,
+            viewers,
+            watch,
         };
         match ready_from.recv() {
             Ok(started) => Ok((running, started)),
@@ -223,6 +231,11 @@ impl RunningPipeline {
         self.json.as_ref().map(|json| json.stats())
     }
 
+    /// Adds viewers.
+    pub(crate) fn viewers(&self) -> Viewers {
+        self.viewers.clone()
+    }
+
     /// Waits for the threads, which end after [`RingCommands::stop`] or when the engine fails. Returns the detach
     /// that is still in progress.
     ///
@@ -234,6 +247,7 @@ impl RunningPipeline {
         if let Some(print) = self.print {
             join_result(print.join())?;
         }
+        join_result(self.watch.finish())?;
         // The other threads that held it have ended.
         let json = self.json.and_then(Arc::into_inner);
         let json = json.map(SinkQueue::finish).unwrap_or_default();

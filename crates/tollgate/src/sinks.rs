@@ -1,4 +1,4 @@
-//! Outputs: the audit log, the JSON log, plugins and the console.
+//! Outputs: the audit log, the JSON log, plugins, the console and viewers.
 
 mod accounts;
 pub(crate) mod audit_log;
@@ -8,5 +8,6 @@ pub(crate) mod json;
 pub(crate) mod log_file;
 pub(crate) mod plugins;
 pub(crate) mod queue;
+pub(crate) mod viewers;
 
 pub(crate) use accounts::Accounts;

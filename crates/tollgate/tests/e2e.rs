@@ -29,6 +29,7 @@ mod e2e {
     mod kernel_audit;
     mod kernel_records;
     mod lifecycle;
+    mod live_view;
     mod load;
     mod locked;
     mod log_settings;
@@ -175,6 +176,12 @@ mod e2e {
         control::rule_file_is_loaded_atomically,
         control::lock_outlives_the_daemon,
         control::only_root_may_connect,
+        live_view::events_are_shown_and_filtered,
+        live_view::slow_viewers_lose_only_their_own_events,
+        live_view::only_root_and_the_group_may_watch,
+        live_view::number_of_viewers_is_limited,
+        live_view::top_reports_rules_and_losses,
+        live_view::top_restores_the_terminal,
         control::hostile_clients_do_not_disturb_others,
         control::messages_and_flushes_reach_the_log,
         stock_auditctl::auditctl_output_matches_stock,

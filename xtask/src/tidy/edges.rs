@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use super::Finding;
 
 /// The crates that each crate may depend on, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("audit", &[]),
     ("engine", &["audit"]),
     ("netlink", &["audit"]),
     ("trace", &["audit"]),
     ("tollgate", &["audit", "engine", "netlink", "trace"]),
     ("bench", &["audit", "engine", "netlink"]),
+    ("top", &["audit"]),
     ("inputs", &["audit"]),
     ("manual", &[]),
     ("support", &["audit"]),
@@ -24,11 +25,12 @@ const ALLOWED: [(&str, &[&str]); 11] = [
 ];
 
 /// The crates that the tests of each crate may also depend on.
-const FOR_TESTS: [(&str, &[&str]); 5] = [
+const FOR_TESTS: [(&str, &[&str]); 6] = [
     ("audit", &["inputs"]),
     ("bench", &["inputs", "manual"]),
     ("engine", &["inputs"]),
     ("tollgate", &["inputs", "manual", "support"]),
+    ("top", &["manual"]),
     ("trace", &["inputs"]),
 ];
 

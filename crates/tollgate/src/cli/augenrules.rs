@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Has the daemon read its rule files again.
 fn load(control: &Path) -> anyhow::Result<()> {
     let mut client =
-        Client::connect(control).map_err(|error| status::connect_error(control, error))?;
+        Client::connect(control).map_err(|error| status::connect_error(control, error, "root"))?;
     match client.ask(Request::Reload)? {
         Answer::Done => {
             info("the rules are in force");

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Listen for commands at SOCKET [default: /run/tollgate/control, if free]
     ///
     /// `tollgate auditctl` and `tollgate status` connect to it. The directory is created with mode 0700, the
-    /// socket with mode 0600.
+    /// socket with mode 0600, or 0660 with `watch_group` in tollgate.toml(5).
     #[arg(long, value_name = "SOCKET", conflicts_with = "no_control")]
     control: Option<PathBuf>,
     /// Do not listen for commands
@@ -222,6 +222,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
             Duration::from_millis(ms.unwrap_or(DELAY_MS))
         },
         metrics: file.metrics,
+        watch_group: file.watch_group,
         json: file.json,
         terminal,
         is_detached,

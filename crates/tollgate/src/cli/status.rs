@@ -87,7 +87,7 @@ fn request_status(args: &Args) -> anyhow::Result<Box<Status>> {
         if is_absent(&error) {
             leftover::report(&args.pins);
         }
-        connect_error(control, error)
+        connect_error(control, error, VIEWERS)
     })?;
     match client.ask(Request::Status)? {
         Answer::Status(status) => Ok(status),
@@ -104,15 +104,18 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Returns the error of a connection, with advice.
-pub(super) fn connect_error(control: &Path, error: io::Error) -> anyhow::Error {
+/// Who may send requests that change nothing.
+pub(super) const VIEWERS: &str = "root and the group `watch_group` of tollgate.toml";
+
+/// Returns the error of a connection, with advice. `who` may connect.
+pub(super) fn connect_error(control: &Path, error: io::Error, who: &str) -> anyhow::Error {
     let shown = control.display();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => anyhow!(
             "no daemon listens at `{shown}`: start `tollgate daemon`, or name its socket with --control"
         ),
         io::ErrorKind::PermissionDenied => {
-            anyhow!("cannot connect to the daemon at `{shown}`: only root can")
+            anyhow!("cannot connect to the daemon at `{shown}`: only {who} can")
         }
         _ => {
             anyhow::Error::from(error).context(format!("cannot connect to the daemon at `{shown}`"))
@@ -153,6 +156,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         kernel_audit,
         json,
         plugins,
+        viewers,
         runs,
     } = status;
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}");
@@ -238,6 +242,9 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     for (plugin, lost) in plugins.iter().filter(|(_, lost)| **lost != 0) {
         line("plugin", format!("{lost} lost by {plugin}"))?;
+    }
+    if *viewers != 0 {
+        line("viewers", viewers.to_string())?;
     }
     for Run {
         hook,
@@ -433,6 +440,7 @@ mod tests {
                 left_out: 1,
             }),
             plugins: [("a.conf".to_owned(), 3), ("b.conf".to_owned(), 0)].into(),
+            viewers: 2,
             runs: vec![Run {
                 hook: "sys_exit_tp".into(),
                 runs: 10,
@@ -468,6 +476,7 @@ mod tests {
              load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`\n\
              JSON        2 written, 1 left out\n\
              plugin      3 lost by a.conf\n\
+             viewers     2\n\
              runs        10 of 420 ns: sys_exit_tp\n"
         );
     }

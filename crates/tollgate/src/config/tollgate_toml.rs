@@ -11,6 +11,7 @@
 //! kernel_messages = "auto"        # or "unicast", "multicast", "off"
 //! pins = "/sys/fs/bpf/tollgate"   # or false
 //! metrics = "127.0.0.1:9465"      # or the path of a Unix socket; off by default
+//! watch_group = "adm"             # may watch; by default only root may
 //!
 //! [on_loss]
 //! deny = ["shadow"]               # rule keys: syscalls that these rules cannot record are denied
@@ -58,6 +59,8 @@ pub(crate) struct TollgateToml {
     pub(crate) pins: Option<PinsSetting>,
     /// Address at which metrics are served.
     pub(crate) metrics: Option<MetricsAddress>,
+    /// Group whose members may watch events and ask for the status.
+    pub(crate) watch_group: Option<String>,
     /// Action when an event would be lost.
     #[serde(default)]
     pub(crate) on_loss: OnLoss,
@@ -258,7 +261,7 @@ mod tests {
     fn every_setting_is_parsed() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\nallow_loss = true\ndelay_ms = 2\npartial = true\n\
                     io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n\
-                    pins = \"/p\"\nmetrics = \"/m\"\n[on_loss]\ndeny = [\"k\"]\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
+                    pins = \"/p\"\nmetrics = \"/m\"\nwatch_group = \"g\"\n[on_loss]\ndeny = [\"k\"]\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
         let expected = TollgateToml {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(EngineChoice::Fentry),
@@ -270,6 +273,7 @@ mod tests {
             kernel_messages: Some(KernelRecordsMode::Multicast),
             pins: Some(PinsSetting::Directory("/p".into())),
             metrics: Some(MetricsAddress::Unix("/m".into())),
+            watch_group: Some("g".to_owned()),
             on_loss: OnLoss {
                 deny: vec!["k".to_owned()],
             },

@@ -26,7 +26,7 @@ impl Client {
     /// Connects to the daemon that listens at `path`.
     ///
     /// # Errors
-    /// `NotFound` and `ConnectionRefused` if no daemon listens, `PermissionDenied` if the caller is not root.
+    /// `NotFound` and `ConnectionRefused` if no daemon listens, `PermissionDenied` if the caller may not connect.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(CHECK_INTERVAL))?;
@@ -88,6 +88,15 @@ impl Client {
                 Err(error) => wait.after(error)?,
             }
         }
+    }
+
+    /// The connection, after an answer that lets records follow. Reading waits without limit.
+    ///
+    /// # Errors
+    /// The time limit cannot be removed.
+    pub(crate) fn into_stream(self) -> io::Result<BufReader<UnixStream>> {
+        self.stream.get_ref().set_read_timeout(None)?;
+        Ok(self.stream)
     }
 
     /// Waits until the daemon has ended.

@@ -13,7 +13,9 @@ use audit::rule::{Command, Insertion};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::rule_costs::RuleCosts;
 use super::rule_json::RuleJson;
+use super::watch::WatchRequest;
 use crate::json_bytes::JsonBytes;
 
 /// Protocol version. It changes when the meaning of a request or an answer changes.
@@ -36,6 +38,10 @@ pub(crate) enum Request {
     Rules,
     /// Report settings and counters.
     Status,
+    /// Report what each rule costs.
+    RuleCosts,
+    /// Send events from now on.
+    Watch(WatchRequest),
     /// Change rules and settings in this order, atomically.
     Change {
         steps: Vec<Step>,
@@ -60,6 +66,16 @@ pub(crate) enum Request {
     Flush,
     /// Read auditd.conf, the plugins and the rule files again, as `SIGHUP` does, and answer when they are in force.
     Reload,
+}
+
+impl Request {
+    /// Whether members of the group `watch_group` may send it: it changes nothing.
+    pub(crate) const fn is_read_only(&self) -> bool {
+        matches!(
+            self,
+            Self::Rules | Self::Status | Self::RuleCosts | Self::Watch(_)
+        )
+    }
 }
 
 /// One step of a change.
@@ -114,6 +130,10 @@ pub(crate) enum Answer {
     Rules(Vec<RuleJson>),
     /// Settings and counters.
     Status(Box<Status>),
+    /// What each rule costs.
+    RuleCosts(Box<RuleCosts>),
+    /// Records follow until the connection ends.
+    Watching,
     /// One outcome per step, up to the step at which the change ended.
     Changed(Vec<StepOutcome>),
     /// Value of the counter before it was set to zero.
@@ -218,6 +238,8 @@ pub(crate) struct Status {
     pub(crate) json: Option<JsonCounts>,
     /// Events lost per plugin, by the name of its file in `plugins.d`.
     pub(crate) plugins: BTreeMap<String, u64>,
+    /// Number of clients that watch events.
+    pub(crate) viewers: u64,
     /// Run counts of BPF programs; empty unless `kernel.bpf_stats_enabled` is 1.
     pub(crate) runs: Vec<Run>,
 }
@@ -425,6 +447,8 @@ mod tests {
         for request in [
             Request::Rules,
             Request::Status,
+            Request::RuleCosts,
+            Request::Watch(WatchRequest::default()),
             Request::Change {
                 steps: vec![
                     Step::DeleteAll(None),

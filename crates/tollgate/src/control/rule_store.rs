@@ -26,6 +26,7 @@ use crate::control::lock_file::{LockFile, LockedState};
 use crate::control::protocol::{
     Answer, AuditSettings, Feature, Refusal, Request, Status, Step, StepOutcome,
 };
+use crate::control::rule_costs::RuleCosts;
 use crate::control::rule_json::RuleJson;
 use crate::control::server::Peer;
 use crate::host::Planner;
@@ -105,6 +106,9 @@ pub(crate) trait PipelineControl {
     /// The log is too slow, or the pipeline has ended.
     fn flush(&mut self) -> anyhow::Result<()>;
 
+    /// What the rules of a plan cost on the engine in use.
+    fn rule_costs(&self, plan: &Plan) -> RuleCosts;
+
     /// Fills in engine, hooks, counters and backlog.
     ///
     /// # Errors
@@ -126,6 +130,8 @@ struct State {
 pub(crate) struct RuleStore {
     state: State,
     plan_size: PlanSize,
+    /// Costs of the rules in force, once they have been asked for.
+    costs: Option<RuleCosts>,
     /// Capture options, constant while the daemon runs.
     capture: CaptureOptions,
     lock: LockFile,
@@ -155,6 +161,7 @@ impl RuleStore {
                 planner,
             },
             plan_size: PlanSize::default(),
+            costs: None,
             capture,
             lock,
             refused: None,
@@ -231,6 +238,7 @@ impl RuleStore {
         match request {
             Request::Rules => Answer::Rules(self.state.rules.listed().map(RuleJson::new).collect()),
             Request::Status => done(self.status(pipeline).map(Box::new).map(Answer::Status)),
+            Request::RuleCosts => Answer::RuleCosts(Box::new(self.rule_costs(pipeline))),
             Request::Change {
                 steps,
                 forgive_from,
@@ -249,8 +257,10 @@ impl RuleStore {
             Request::Trim => done(self.reapply(change_records::trim(&author()), pipeline)),
             Request::ResetLost => done(self.reset_lost(&author(), pipeline)),
             Request::ResetBacklogWait => done(self.reset_backlog_wait(&author(), pipeline)),
-            // The event loop has the files.
-            Request::Reload => Answer::Refused(Refusal::errno(Errno::EOPNOTSUPP)),
+            // The event loop has the files and the connections.
+            Request::Reload | Request::Watch(_) => {
+                Answer::Refused(Refusal::errno(Errno::EOPNOTSUPP))
+            }
             Request::Flush => done(pipeline.flush().map(|()| Answer::Done)),
         }
     }
@@ -297,6 +307,14 @@ impl RuleStore {
                 ),
             )),
         }
+    }
+
+    /// Costs of the rules in force. They are computed once: compiling many rules takes long.
+    fn rule_costs(&mut self, pipeline: &dyn PipelineControl) -> RuleCosts {
+        let state = &self.state;
+        self.costs
+            .get_or_insert_with(|| pipeline.rule_costs(&plan(state)))
+            .clone()
     }
 
     fn status(&self, pipeline: &mut dyn PipelineControl) -> anyhow::Result<Status> {

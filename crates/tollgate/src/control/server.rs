@@ -3,11 +3,14 @@
 //! No client can block the daemon: all sockets are non-blocking, and a client that does not complete its request or
 //! read its answer within [`CLIENT_TIMEOUT`] is disconnected. There are at most [`MAX_CONNECTIONS`]; a new connection
 //! replaces the one that has been idle longest.
+//!
+//! Root may send any request. Members of the group that may watch have requests that change nothing, shorter ones, and
+//! fewer connections: they replace only their own.
 
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,14 +20,19 @@ use bstr::ByteSlice as _;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{getsockopt, sockopt};
-use nix::unistd::geteuid;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, geteuid};
 
 use super::LINE_LIMIT_BYTES;
-use super::protocol::{self, Answer, Request};
+use super::protocol::{self, Answer, Refusal, Request};
 use crate::private_directory;
 
 /// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 16;
+/// Of those, connections that are not root's.
+const MAX_READERS: usize = 8;
+/// Longest request of a client that is not root.
+const READER_LINE_LIMIT_BYTES: usize = 512 << 10;
 /// Time limit for a whole request, and for reading an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of connections accepted before existing ones are served.
@@ -43,10 +51,27 @@ pub(crate) struct Peer {
     pub(crate) uid: u32,
 }
 
+impl Peer {
+    /// Whether the client may send any request. In tests the daemon is not root.
+    pub(crate) fn is_root(self) -> bool {
+        self.uid == 0 || self.uid == geteuid().as_raw()
+    }
+}
+
+/// What becomes of a request.
+pub(crate) enum Reply {
+    /// It is answered.
+    Answer(Answer),
+    /// The connection is given away.
+    HandOver(Box<dyn FnOnce(UnixStream)>),
+}
+
 /// The listening socket and its connections.
 #[derive(Debug)]
 pub(crate) struct Server {
     path: PathBuf,
+    /// The group whose members may connect.
+    group: Option<Gid>,
     listener: UnixListener,
     epoll: Epoll,
     connections: Vec<Connection>,
@@ -77,11 +102,12 @@ enum ConnectionState {
 }
 
 impl Server {
-    /// Listens at `path`, in a directory that only root can write. The directory is created if it is missing.
+    /// Listens at `path`, in a directory that only root can write. The directory is created if it is missing. Members
+    /// of `group` may connect for requests that change nothing.
     ///
     /// # Errors
     /// Other users can write the directory, another file is at the path, or another daemon listens there.
-    pub(crate) fn listen(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn listen(path: &Path, group: Option<Gid>) -> anyhow::Result<Self> {
         let shown = path.display();
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -89,11 +115,15 @@ impl Server {
         };
         ensure_private_directory(directory)?;
         remove_stale_socket(path)?;
-        let listener =
-            UnixListener::bind(path).with_context(|| format!("cannot listen at `{shown}`"))?;
-        // A client that connects before the mode is set is still checked by its credentials.
-        std::fs::set_permissions(path, Permissions::from_mode(0o600))
-            .with_context(|| format!("cannot set mode 0600 of `{shown}`"))?;
+        // The kernel lets only those connect who may write to the socket: nobody else may from the beginning.
+        let mask = umask(Mode::from_bits_truncate(0o177));
+        let bound = UnixListener::bind(path);
+        umask(mask);
+        let listener = bound.with_context(|| format!("cannot listen at `{shown}`"))?;
+        if let Some(group) = group {
+            admit_group(directory, path, group)
+                .with_context(|| format!("cannot give `{shown}` to group {group}"))?;
+        }
         listener
             .set_nonblocking(true)
             .context("cannot set the control socket non-blocking")?;
@@ -104,6 +134,7 @@ impl Server {
             .context("cannot poll the control socket")?;
         Ok(Self {
             path: path.to_owned(),
+            group,
             listener,
             epoll,
             connections: Vec::new(),
@@ -131,7 +162,7 @@ impl Server {
     }
 
     /// Reads requests, answers them with `handle`, and disconnects clients that are too slow.
-    pub(crate) fn serve(&mut self, handle: &mut dyn FnMut(Peer, Request) -> Answer) {
+    pub(crate) fn serve(&mut self, handle: &mut dyn FnMut(Peer, Request) -> Reply) {
         let mut events = [EpollEvent::empty(); MAX_CONNECTIONS + 1];
         // An interrupted wait is retried by the caller.
         let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO);
@@ -155,15 +186,15 @@ impl Server {
 
     /// Accepts connections. A request that has already arrived is answered at once, before another connection can
     /// evict it.
-    fn accept(&mut self, handle: &mut dyn FnMut(Peer, Request) -> Answer) {
+    fn accept(&mut self, handle: &mut dyn FnMut(Peer, Request) -> Reply) {
         for _ in 0..MAX_ACCEPTS {
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
             };
             let token = self.next;
             self.next += 1;
-            if let Some(connection) = Connection::new(stream, token) {
-                self.evict_idlest();
+            if let Some(connection) = Connection::new(stream, token, self.group) {
+                self.evict_idlest(connection.peer);
                 let interest = EpollEvent::new(EpollFlags::EPOLLIN, token);
                 if self.epoll.add(&connection.stream, interest).is_ok() {
                     self.connections.push(connection);
@@ -173,18 +204,25 @@ impl Server {
         }
     }
 
-    /// Closes the connection that has been idle longest if all places are taken.
-    fn evict_idlest(&mut self) {
-        if self.connections.len() < MAX_CONNECTIONS {
+    /// Closes the connection that has been idle longest if all places for this client are taken.
+    fn evict_idlest(&mut self, new: Peer) {
+        let is_candidate = |connection: &&Connection| new.is_root() || !connection.peer.is_root();
+        let limit = if new.is_root() {
+            MAX_CONNECTIONS
+        } else {
+            MAX_READERS
+        };
+        let candidates = self.connections.iter().filter(is_candidate);
+        if candidates.clone().count() < limit && self.connections.len() < MAX_CONNECTIONS {
             return;
         }
-        let since = self.connections.iter().map(|connection| connection.since);
-        if let Some((oldest, _)) = since.enumerate().min_by_key(|&(_, since)| since) {
-            self.connections.swap_remove(oldest);
-        }
+        let oldest = candidates.min_by_key(|connection| connection.since);
+        let oldest = oldest.map(|connection| connection.token);
+        self.connections
+            .retain(|connection| Some(connection.token) != oldest);
     }
 
-    fn serve_connection(&mut self, token: u64, handle: &mut dyn FnMut(Peer, Request) -> Answer) {
+    fn serve_connection(&mut self, token: u64, handle: &mut dyn FnMut(Peer, Request) -> Reply) {
         let waiting: usize = self.connections.iter().map(|other| other.input.len()).sum();
         let room = INPUT_LIMIT_BYTES.saturating_sub(waiting);
         let Some(at) = self
@@ -226,8 +264,9 @@ impl Drop for Server {
 }
 
 impl Connection {
-    /// `None` if the client may not send requests; it is told so.
-    fn new(stream: UnixStream, token: u64) -> Option<Self> {
+    /// `None` if the client may not send requests; it is told so. With a group, the mode of the socket has let only
+    /// its members connect.
+    fn new(stream: UnixStream, token: u64, group: Option<Gid>) -> Option<Self> {
         stream.set_nonblocking(true).ok()?;
         let credentials = getsockopt(&stream, sockopt::PeerCredentials).ok()?;
         let peer = Peer {
@@ -244,8 +283,7 @@ impl Connection {
             since: Instant::now(),
             last: false,
         };
-        // In tests the daemon is not root.
-        if peer.uid != 0 && peer.uid != geteuid().as_raw() {
+        if !peer.is_root() && group.is_none() {
             connection.answer(&Answer::Unanswered("only root may send requests".into()));
             connection.write();
             return None;
@@ -257,14 +295,14 @@ impl Connection {
     fn serve(
         &mut self,
         room: usize,
-        handle: &mut dyn FnMut(Peer, Request) -> Answer,
+        handle: &mut dyn FnMut(Peer, Request) -> Reply,
     ) -> ConnectionState {
         let written = self.write();
         if written != ConnectionState::Open || !self.output.is_empty() {
             return written;
         }
         if !self.has_line() {
-            let room = room.min(LINE_LIMIT_BYTES - self.input.len());
+            let room = room.min(self.line_limit() - self.input.len());
             match self.read(room) {
                 Ok(0) => return ConnectionState::Closed,
                 Ok(_) => {}
@@ -274,7 +312,20 @@ impl Connection {
         }
         if let Some(line) = self.take_line() {
             let answer = match protocol::request(&line) {
-                Ok(request) => handle(self.peer, request),
+                Ok(request) if !self.peer.is_root() && !request.is_read_only() => {
+                    let reason = "only root may change anything";
+                    Answer::Refused(Refusal::with_reason(Errno::EPERM, reason))
+                }
+                Ok(request) => match handle(self.peer, request) {
+                    Reply::Answer(answer) => answer,
+                    Reply::HandOver(take) => {
+                        // Without a descriptor the client sees the end of the connection.
+                        if let Ok(stream) = self.stream.try_clone() {
+                            take(stream);
+                        }
+                        return ConnectionState::Closed;
+                    }
+                },
                 Err(error) => {
                     // The rest of the input may not consist of lines.
                     self.last = true;
@@ -282,13 +333,23 @@ impl Connection {
                 }
             };
             self.answer(&answer);
-        } else if self.input.len() >= LINE_LIMIT_BYTES || room <= self.input.len() {
+        } else if self.input.len() >= self.line_limit() || room <= self.input.len() {
             self.last = true;
+            let limit = self.line_limit();
             self.answer(&Answer::Unanswered(format!(
-                "the request is too long: the limit is {LINE_LIMIT_BYTES} bytes"
+                "the request is too long: the limit is {limit} bytes"
             )));
         }
         self.write()
+    }
+
+    /// Longest request of this client.
+    fn line_limit(&self) -> usize {
+        if self.peer.is_root() {
+            LINE_LIMIT_BYTES
+        } else {
+            READER_LINE_LIMIT_BYTES
+        }
     }
 
     fn read(&mut self, room: usize) -> io::Result<usize> {
@@ -347,6 +408,20 @@ impl Connection {
 /// Whether the operation can succeed when the socket is ready again.
 fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// Lets a group enter the directory, unless everybody can, and connect to the socket.
+fn admit_group(directory: &Path, socket: &Path, group: Gid) -> anyhow::Result<()> {
+    let about = std::fs::metadata(directory)?;
+    let enters = about.gid() == group.as_raw() && about.mode() & 0o010 != 0;
+    if about.mode() & 0o001 == 0 && !enters {
+        chown(directory, None, Some(group.as_raw()))?;
+        let mode = about.mode() & 0o7707 | 0o010;
+        std::fs::set_permissions(directory, Permissions::from_mode(mode))?;
+    }
+    chown(socket, None, Some(group.as_raw()))?;
+    std::fs::set_permissions(socket, Permissions::from_mode(0o660))?;
+    Ok(())
 }
 
 /// Creates the directory with mode 0700, or checks that no other user can write to it.

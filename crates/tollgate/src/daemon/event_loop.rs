@@ -14,7 +14,8 @@ use nix::sys::signalfd::SignalFd;
 use crate::control::change_records::Requester;
 use crate::control::protocol::{Answer, Refusal, Request};
 use crate::control::rule_store::RuleStore;
-use crate::control::server::{Peer, Server};
+use crate::control::server::{Peer, Reply, Server};
+use crate::control::watch::{self, WatchRequest};
 use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::log_controller::LogController;
 use crate::daemon::pipeline_handle::PipelineHandle;
@@ -22,10 +23,14 @@ use crate::daemon::start::{ReloadRules, fallback, rules};
 use crate::daemon::systemd::ServiceManager;
 use crate::rule_files::Refused;
 use crate::sinks::audit_log::SignalSender;
+use crate::sinks::viewers::NewViewer;
 
 /// Signal numbers, as `ssi_signo` of `signalfd_siginfo` has them.
 const HANGUP: u32 = Signal::SIGHUP as u32;
 const QUIT: u32 = Signal::SIGQUIT as u32;
+
+/// Time between two collections of the status for clients that are not root.
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// State of the main thread while the pipeline runs.
 pub(super) struct EventLoop {
@@ -42,6 +47,8 @@ pub(super) struct EventLoop {
     pub(super) status: String,
     /// The last good rules of this daemon; `None` for a trial.
     pub(super) last_good: Option<LastGoodFile>,
+    /// The last status that a client other than root got.
+    pub(super) last_status: Option<(Instant, Answer)>,
 }
 
 impl EventLoop {
@@ -76,17 +83,59 @@ impl EventLoop {
             }
             self.pipeline.set_log_path(self.log_controller.log());
             if let Some(mut server) = self.server.take() {
-                server.serve(&mut |peer, request| self.answer(peer, request));
+                server.serve(&mut |peer, request| self.reply(peer, request));
                 self.server = Some(server);
             }
         }
     }
 
     /// Handles a request.
-    fn answer(&mut self, peer: Peer, request: Request) -> Answer {
-        if request != Request::Reload {
-            return self.store.handle(peer, request, &mut self.pipeline);
+    fn reply(&mut self, peer: Peer, request: Request) -> Reply {
+        match request {
+            Request::Watch(wanted) => self.watch(peer, &wanted),
+            Request::Reload => Reply::Answer(self.answer_reload(peer)),
+            Request::Status if !peer.is_root() => Reply::Answer(self.shared_status(peer)),
+            request => Reply::Answer(self.store.handle(peer, request, &mut self.pipeline)),
         }
+    }
+
+    /// Gives the connection to the thread that serves viewers.
+    fn watch(&self, peer: Peer, wanted: &WatchRequest) -> Reply {
+        let filter = match wanted.filter() {
+            Ok(filter) => filter,
+            Err(error) => {
+                let refusal = Refusal::with_reason(Errno::EINVAL, format!("{error:#}"));
+                return Reply::Answer(Answer::Refused(refusal));
+            }
+        };
+        let (viewers, sample) = (self.pipeline.viewers.clone(), wanted.sample);
+        Reply::HandOver(Box::new(move |stream| {
+            viewers.add(NewViewer {
+                stream,
+                pid: peer.pid,
+                is_root: peer.is_root(),
+                filter,
+                sample,
+                welcome: watch::welcome(),
+                refusal: watch::refusal,
+            });
+        }))
+    }
+
+    /// The status for a client that is not root: such clients cannot make the daemon collect it more often than
+    /// [`STATUS_INTERVAL`].
+    fn shared_status(&mut self, peer: Peer) -> Answer {
+        let recent = self.last_status.take();
+        let recent = recent.filter(|(time, _)| time.elapsed() < STATUS_INTERVAL);
+        let (_, answer) = self.last_status.insert(recent.unwrap_or_else(|| {
+            let answer = self.store.handle(peer, Request::Status, &mut self.pipeline);
+            (Instant::now(), answer)
+        }));
+        answer.clone()
+    }
+
+    /// Handles the request to reload.
+    fn answer_reload(&mut self, peer: Peer) -> Answer {
         match self.reload(Requester::from_peer(peer)) {
             Ok(()) => Answer::Done,
             Err(Refused(reason)) => Answer::Refused(Refusal::with_reason(Errno::EINVAL, reason)),

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{bail, ensure};
 use audit::ids::MsgType;
 use audit::plan::Plan;
-use engine::{AttachedHooks, EngineKind, ProgramRuns, Truncation};
+use engine::{AttachedHooks, EngineKind, KernelFeatures, ProgramRuns, Truncation, explain};
 
 use crate::control::protocol::{
     AuditSettings, Confinement, Counts, JsonCounts, KernelAuditStatus, KernelRecordStatus,
     LogSuspension, RuleCounts, Run, Status,
 };
+use crate::control::rule_costs::RuleCosts;
 use crate::control::rule_store::PipelineControl;
 use crate::daemon::kernel_audit::{KernelAudit, KernelAuditMonitor};
 use crate::json_bytes::JsonBytes;
@@ -31,6 +32,7 @@ use crate::pipeline::ring_thread::{NOT_WRITTEN, RingStats};
 use crate::pipeline::{RunningPipeline, StartReport};
 use crate::sinks::audit_log::LockedLogSettings;
 use crate::sinks::queue::{self as queue, QueueStats};
+use crate::sinks::viewers::Viewers;
 use crate::unix_time::unix_seconds;
 
 /// How long the main thread waits for the ring thread in a watchdog check; it serves no client meanwhile.
@@ -43,6 +45,7 @@ pub(super) struct PipelineHandle {
     stats: StatsReader,
     written: Arc<LogCounters>,
     engine: EngineKind,
+    kernel: KernelFeatures,
     /// Hooks attached now.
     pub(super) attached: AttachedHooks,
     paths: DaemonPaths,
@@ -51,6 +54,8 @@ pub(super) struct PipelineHandle {
     monitor: KernelAuditMonitor,
     limits: Arc<Limits>,
     json: Option<QueueStats>,
+    /// Adds viewers.
+    pub(super) viewers: Viewers,
 }
 
 /// Paths of the daemon's output.
@@ -70,7 +75,7 @@ impl PipelineHandle {
     /// read.
     pub(super) fn new(
         running: &RunningPipeline,
-        started: StartReport,
+        (started, kernel): (StartReport, KernelFeatures),
         paths: DaemonPaths,
         confinement: Confinement,
         (kernel_audit, monitor): (Option<KernelAudit>, KernelAuditMonitor),
@@ -81,6 +86,7 @@ impl PipelineHandle {
             stats: StatsReader::new(running.commands()),
             written: running.written(),
             engine: started.engine,
+            kernel,
             attached: started.attached,
             paths,
             confinement,
@@ -88,6 +94,7 @@ impl PipelineHandle {
             monitor,
             limits,
             json: running.json(),
+            viewers: running.viewers(),
         }
     }
 
@@ -281,6 +288,10 @@ impl PipelineControl for PipelineHandle {
         }
     }
 
+    fn rule_costs(&self, plan: &Plan) -> RuleCosts {
+        RuleCosts::of(plan, &explain(plan, self.engine, self.kernel))
+    }
+
     fn fill_status(&mut self, status: &mut Status) -> anyhow::Result<()> {
         use std::os::unix::ffi::OsStrExt as _;
         status.engine = self.engine.name().to_owned();
@@ -308,6 +319,7 @@ impl PipelineControl for PipelineHandle {
         status.by_rule = rule_counts(&stats);
         status.kernel_messages = self.kernel_record_status(&stats);
         status.kernel_audit = self.check_kernel_audit();
+        status.viewers = u64::try_from(self.viewers.count()).unwrap_or(u64::MAX);
         status.plugins = self.written.plugins.lost();
         status.json = self.json.as_ref().map(|json| {
             let queue::SinkStats {

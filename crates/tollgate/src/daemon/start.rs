@@ -60,6 +60,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) texts: Vec<RuleText>,
     /// Control socket.
     pub(crate) control: ControlSocket,
+    /// The group whose members may watch.
+    pub(crate) watch_group: Option<String>,
     /// How syscalls and kernel records are captured.
     pub(crate) capture: CaptureOptions,
     /// Start although the kernel can skip BPF programs.
@@ -119,7 +121,7 @@ pub(crate) enum ControlSocket {
 /// # Errors
 /// The daemon cannot start, or the engine has failed.
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
-    let server = listen(&settings.control)?;
+    let server = listen(&settings.control, settings.watch_group.as_deref())?;
     let Some(mut log_config) = fallback::log_config(&mut settings)? else {
         warn("nothing is attached: correct the errors above in auditd.conf");
         return Ok(Exit::Config.into());
@@ -198,6 +200,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     };
     let adopted = started.adopted;
     let audit = (source, KernelAuditMonitor::start());
+    let started = (started, kernel);
     let mut handle = PipelineHandle::new(&running, started, paths, confinement, audit, limits);
     if let Err(error) = store.begin(&mut handle) {
         // Keep what was attached before.
@@ -227,6 +230,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         manager,
         status,
         last_good: files.last_good,
+        last_status: None,
     };
     let leaves = event_loop.run()?;
     event_loop.manager.stopping();
@@ -456,10 +460,11 @@ fn start_kernel_audit(source: Option<KernelAudit>) -> anyhow::Result<Option<Kern
         .transpose()
 }
 
-fn listen(control: &ControlSocket) -> anyhow::Result<Option<Server>> {
+fn listen(control: &ControlSocket, group: Option<&str>) -> anyhow::Result<Option<Server>> {
+    let group = group.and_then(host::watch_group);
     match control {
         ControlSocket::No => Ok(None),
-        ControlSocket::At(path) => Server::listen(path).map(Some),
+        ControlSocket::At(path) => Server::listen(path, group).map(Some),
         ControlSocket::IfFree(path) if server::is_listening(path) => {
             info(&format!(
                 "another daemon listens at `{}`: this one has no control socket",
@@ -467,7 +472,7 @@ fn listen(control: &ControlSocket) -> anyhow::Result<Option<Server>> {
             ));
             Ok(None)
         }
-        ControlSocket::IfFree(path) => Server::listen(path).map(Some),
+        ControlSocket::IfFree(path) => Server::listen(path, group).map(Some),
     }
 }
 

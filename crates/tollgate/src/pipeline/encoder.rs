@@ -17,6 +17,7 @@ use crate::pipeline::loss_reporter::{Limits, LossReporter, RateLimiter};
 use crate::pipeline::ring_commands::RecordBody;
 use crate::pipeline::ring_thread::RingStats;
 use crate::pipeline::rule_stats::RuleStats;
+use crate::sinks::viewers::ViewerFeed;
 
 /// Plans whose keys are kept: the active one and its predecessor.
 const RETAINED_PLANS: usize = 2;
@@ -36,6 +37,7 @@ pub(crate) struct Encoder {
     pub(crate) empty_at: Option<u64>,
     pub(crate) batch: Batch,
     pub(crate) console: Option<Sender<ConsoleEvent>>,
+    pub(crate) viewers: Arc<ViewerFeed>,
     pub(crate) stats: RingStats,
     pub(crate) kernel_records: Option<KernelRecords>,
     pub(crate) limits: Arc<Limits>,
@@ -45,6 +47,11 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
+    /// From the next event on, collects events for viewers if there are any.
+    pub(crate) fn serve_viewers(&mut self) {
+        self.batch.serve_viewers(&self.viewers);
+    }
+
     /// Receives kernel records. Returns whether there were any.
     pub(crate) fn receive_kernel_records(&mut self) -> anyhow::Result<bool> {
         match &mut self.kernel_records {
@@ -93,6 +100,7 @@ impl Encoder {
         let time = self.clock.time_at(now.jiffies);
         let mut line = Vec::new();
         encode::message(record.kind, time, self.serial, &record.body, &mut line);
+        self.serve_viewers();
         self.batch.message(&line, (time, self.serial));
         self.serial = self.serial.next();
     }
@@ -185,6 +193,7 @@ impl Encoder {
             count.limited += 1;
             return;
         }
+        self.batch.serve_viewers(&self.viewers);
         self.batch.event(&event, rule, start);
         if let Some(console) = &self.console {
             let words = words(sample);

@@ -33,6 +33,7 @@ use crate::pipeline::ring_commands::{
 use crate::pipeline::rule_stats::RuleCounters;
 use crate::pipeline::{ConsoleEvent, StartReport};
 use crate::sinks::queue::SinkQueue;
+use crate::sinks::viewers::ViewerFeed;
 use start::StartedEngine;
 
 /// A batch is sent to the log when it has this size, or when the ring is empty.
@@ -130,6 +131,7 @@ pub(crate) struct RingThread {
     pub(crate) empty: Receiver<Batch>,
     pub(crate) console: Option<Sender<ConsoleEvent>>,
     pub(crate) json: Option<Arc<SinkQueue>>,
+    pub(crate) viewers: Arc<ViewerFeed>,
     /// Records of the kernel's audit, if they are read.
     pub(crate) kernel_records: Option<KernelRecords>,
     /// Rate limit and failure mode (`-r`, `-f`).
@@ -375,6 +377,7 @@ impl RingThread {
         for _ in 0..DRAINS_PER_BATCH {
             {
                 let mut state = state.borrow_mut();
+                state.serve_viewers();
                 // Events older than these records are in the ring by now.
                 state.receive_kernel_records()?;
                 state.clock.sync(engine.read_clock()?);
@@ -422,6 +425,11 @@ impl RingThread {
         if let (Some(json), Some(json_records)) = (&self.json, &mut next.json) {
             json.append_all(json_records.events, &json_records.text);
             json_records.clear();
+        }
+        if let Some(live) = state.batch.live.take()
+            && !live.text.is_empty()
+        {
+            self.viewers.pass(live);
         }
         let batch = std::mem::replace(&mut state.batch, next);
         // The log thread ends only when this channel closes.

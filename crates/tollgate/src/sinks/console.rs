@@ -9,6 +9,8 @@
 //! marks a name read from the memory of the task, which another thread may have changed. No byte chosen by a task
 //! reaches the terminal as a control character.
 
+mod messages;
+
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 
@@ -19,10 +21,14 @@ use audit::event::{
 };
 use audit::ids::{Auid, Syscall};
 use audit::plan::uring::UringOp;
+use audit::record::assemble::EventRecords;
 use audit::record::interpret;
+use audit::record::owned_event::OwnedEvent;
 
 use super::accounts::Accounts;
 use super::escaped::Escaped;
+use super::json::user_names;
+use messages::{Denials, Message};
 
 /// How numbers are shown.
 #[derive(Debug)]
@@ -69,6 +75,31 @@ impl Console {
                 interpret: &self.interpret
             }
         )?;
+        self.out.write_all(&self.block)?;
+        self.out.flush()
+    }
+
+    /// Prints an event from its records. One without a syscall, such as a login, has a header line as well.
+    ///
+    /// # Errors
+    /// The write error; `BrokenPipe` for a closed pipe.
+    pub(crate) fn records(&mut self, records: &EventRecords) -> io::Result<()> {
+        let interpret = &self.interpret;
+        self.block.clear();
+        match OwnedEvent::read(records) {
+            Some(mut event) => {
+                for item in user_names(records) {
+                    event.mark_user_name(item);
+                }
+                let event = &event.event();
+                write!(self.block, "{}", Block { event, interpret })?;
+                write!(self.block, "{}", Denials(records))?;
+            }
+            None => {
+                let event = records;
+                write!(self.block, "{}", Message { event, interpret })?;
+            }
+        }
         self.out.write_all(&self.block)?;
         self.out.flush()
     }

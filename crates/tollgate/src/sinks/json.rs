@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::JsonSchema;
 
-pub(crate) use context::JsonRecords;
+pub(crate) use context::{JsonRecords, user_names};
 
 impl JsonSchema {
     /// Converts an object of [`records::object`] to an event of this schema.

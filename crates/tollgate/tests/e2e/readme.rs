@@ -260,6 +260,7 @@ fn check(line: &str, dir: &TestDir) -> Result<(), String> {
             let line = "tollgate status --control /nonexistent/control 2>&1 || test $? = 1";
             run(line, dir, "/nonexistent/control")
         }
+        ["tollgate", "watch" | "top", ..] => run(&format!("{line} --help"), dir, "Usage"),
         ["tollgate", "bench"] => run("tollgate bench --list", dir, "syscalls"),
         ["tollgate", "run" | "explain" | "check" | "convert"] => {
             run(&format!("{line} --help"), dir, "Usage")

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use audit::ids::{Arch, Syscall};
-use audit::plan::cost::Cost;
 use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::Action;
 use bstr::ByteSlice as _;
@@ -14,6 +13,7 @@ use serde::Serialize;
 use super::Explained;
 use super::text::operations;
 use super::this_machine::{RefusedEngine, ThisMachineEngine};
+use crate::control::rule_costs::cost_name;
 
 #[derive(Serialize)]
 struct Document {
@@ -201,17 +201,6 @@ fn note(note: &RuleNote) -> RuleNoteJson {
         code: note.code(),
         text: note.to_string(),
         syscalls,
-    }
-}
-
-/// Name of a cost, also used in text.
-pub(super) const fn cost_name(cost: Cost) -> &'static str {
-    match cost {
-        Cost::Nothing => "none",
-        Cost::Low => "low",
-        Cost::Medium => "medium",
-        Cost::High => "high",
-        Cost::Everything => "everything",
     }
 }
 

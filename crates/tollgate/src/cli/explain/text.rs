@@ -14,7 +14,8 @@ use bstr::ByteSlice as _;
 use engine::{Hook, InternalHook, RuleCost, RuleNote};
 
 use super::Explained;
-use super::json::{abi, cost_name};
+use super::json::abi;
+use crate::control::rule_costs::cost_name;
 
 /// Renders the explanation.
 pub(super) fn render(explained: &Explained) -> String {

@@ -29,7 +29,7 @@ const fn setting(section: &'static str, name: &'static str, takes: &'static str)
 }
 
 /// All settings.
-pub(super) const SETTINGS: [Setting; 15] = [
+pub(super) const SETTINGS: [Setting; 16] = [
     setting(
         "",
         "rules",
@@ -52,6 +52,7 @@ pub(super) const SETTINGS: [Setting; 15] = [
         "metrics",
         "a loopback address with a port, such as \"127.0.0.1:9465\", or the path of a Unix socket",
     ),
+    setting("", "watch_group", "the name of a group in quotes"),
     setting(
         "on_loss",
         "deny",

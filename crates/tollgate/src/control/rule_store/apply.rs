@@ -9,6 +9,7 @@ impl RuleStore {
         state: State,
         pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
+        self.costs = None;
         pipeline.apply_settings(&state.settings)?;
         let before = self.plan_size;
         if let Err(error) = self.apply_plan(&state, pipeline) {

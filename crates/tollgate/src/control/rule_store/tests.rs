@@ -39,6 +39,14 @@ struct FakePipeline {
 }
 
 impl PipelineControl for FakePipeline {
+    fn rule_costs(&self, plan: &Plan) -> RuleCosts {
+        let kernel = engine::KernelFeatures::V5_15;
+        RuleCosts::of(
+            plan,
+            &engine::explain(plan, engine::EngineKind::Tracepoint, kernel),
+        )
+    }
+
     fn replace_plan(&mut self, plan: Plan) -> anyhow::Result<()> {
         if let Some(why) = self.refuses {
             anyhow::bail!(why);

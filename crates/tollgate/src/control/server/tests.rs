@@ -22,7 +22,7 @@ struct TestServer {
 impl TestServer {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut server = Server::listen(&directory.path().join("a/control")).unwrap();
+        let mut server = Server::listen(&directory.path().join("a/control"), None).unwrap();
         let stop = std::sync::Arc::new(EventFd::new().unwrap());
         let stopped = std::sync::Arc::clone(&stop);
         let thread = thread::spawn(move || {
@@ -42,7 +42,7 @@ impl TestServer {
                 }
                 server.serve(&mut |_, _| {
                     count += 1;
-                    Answer::Was(count)
+                    Reply::Answer(Answer::Was(count))
                 });
                 assert!(server.connections.len() <= MAX_CONNECTIONS);
             }
@@ -185,7 +185,7 @@ fn client_that_reads_no_answer_blocks_nobody() {
 fn listen_requires_a_private_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    let refusal = |path: &Path| format!("{:#}", Server::listen(path).unwrap_err());
+    let refusal = |path: &Path| format!("{:#}", Server::listen(path, None).unwrap_err());
 
     std::fs::create_dir(path("open")).unwrap();
     std::fs::set_permissions(path("open"), Permissions::from_mode(0o777)).unwrap();
@@ -198,7 +198,7 @@ fn listen_requires_a_private_directory() {
     assert!(refusal(&path("link")).contains("not a socket"));
     assert!(path("file").exists());
 
-    let server = Server::listen(&path("private/control")).unwrap();
+    let server = Server::listen(&path("private/control"), None).unwrap();
     let mode = |name: &str| std::fs::metadata(path(name)).unwrap().mode() & 0o777;
     assert_eq!((mode("private"), mode("private/control")), (0o700, 0o600));
     assert!(refusal(&path("private/control")).contains("another daemon"));
@@ -206,5 +206,5 @@ fn listen_requires_a_private_directory() {
     assert!(!path("private/control").exists());
     // The stale socket of a killed daemon is replaced.
     drop(UnixListener::bind(path("private/control")).unwrap());
-    drop(Server::listen(&path("private/control")).unwrap());
+    drop(Server::listen(&path("private/control"), None).unwrap());
 }

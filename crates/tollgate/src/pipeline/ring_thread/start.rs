@@ -318,6 +318,7 @@ impl RingThread {
             empty_at: None,
             batch: Batch::new(self.json.is_some()),
             console: self.console.clone(),
+            viewers: Arc::clone(&self.viewers),
             stats: RingStats::default(),
             kernel_records: self.kernel_records.take(),
             limits: Arc::clone(&self.limits),

@@ -1,9 +1,10 @@
 //! Context of an event beyond its records: paths of objects, parent and container of the task.
 //!
-//! It travels to the JSON log as a record in front of those of its event. No other log has it.
+//! It travels to the JSON log and to viewers as a record in front of those of its event. No other log has it.
 
-use audit::event::{Event, TaskContext};
+use audit::event::{Event, NameSource, TaskContext};
 use audit::ids::MsgType;
+use audit::record::assemble::EventRecords;
 use audit::record::decode::Record;
 use audit::record::{encode, quote};
 use bstr::ByteSlice as _;
@@ -15,10 +16,12 @@ use super::text;
 const KIND: MsgType = MsgType(1499);
 /// The same type as text.
 pub(super) const KIND_TEXT: &[u8] = b"UNKNOWN[1499]";
+/// Field with the numbers of the objects whose names were read from the memory of the task.
+const USER_NAMES: &[u8] = b"user_names";
 /// Length of identifiers of container runtimes.
 const ID_DIGITS: usize = 64;
 
-/// Records for the JSON log.
+/// Records for the JSON log, or for viewers.
 #[derive(Debug, Default)]
 pub(crate) struct JsonRecords {
     pub(crate) text: Vec<u8>,
@@ -30,6 +33,36 @@ pub(crate) struct JsonRecords {
 impl JsonRecords {
     /// Appends an event: the context, then its records.
     pub(crate) fn event(&mut self, event: &Event<'_>, records: &[u8]) {
+        self.begin_context(event);
+        self.end_event(event, records);
+    }
+
+    /// Appends an event for viewers, which also get the origin of its names.
+    pub(crate) fn event_for_viewers(&mut self, event: &Event<'_>, records: &[u8]) {
+        self.begin_context(event);
+        let mut separator = None;
+        for (number, item) in event.items.iter().enumerate() {
+            if item.source == NameSource::User {
+                match separator {
+                    Some(separator) => self.body.push(separator),
+                    None => {
+                        let blank = if self.body.is_empty() { "" } else { " " };
+                        self.body.extend_from_slice(blank.as_bytes());
+                        self.body.extend_from_slice(USER_NAMES);
+                        self.body.push(b'=');
+                    }
+                }
+                separator = Some(b',');
+                let mut digits = itoa::Buffer::new();
+                self.body
+                    .extend_from_slice(digits.format(number).as_bytes());
+            }
+        }
+        self.end_event(event, records);
+    }
+
+    /// Starts the context record.
+    fn begin_context(&mut self, event: &Event<'_>) {
         self.body.clear();
         let mut put = |name: &[u8], value: &[u8]| {
             if !self.body.is_empty() {
@@ -52,6 +85,9 @@ impl JsonRecords {
                 put(itoa::Buffer::new().format(number).as_bytes(), path);
             }
         }
+    }
+
+    fn end_event(&mut self, event: &Event<'_>, records: &[u8]) {
         if !self.body.is_empty() {
             encode::message(KIND, event.time, event.serial, &self.body, &mut self.text);
         }
@@ -75,6 +111,14 @@ impl JsonRecords {
 /// Adds the context to the object of its event, and to its PATH objects.
 pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &mut [Value]) {
     for field in record.fields().flatten() {
+        if field.name == USER_NAMES {
+            for number in numbers(field.value) {
+                if let Some(path) = paths.get_mut(number).and_then(Value::as_object_mut) {
+                    path.insert("source".to_owned(), json!("user"));
+                }
+            }
+            continue;
+        }
         let Ok(value) = quote::unquote(field.value) else {
             continue;
         };
@@ -90,6 +134,22 @@ pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &
             }
         }
     }
+}
+
+/// Numbers of the objects whose names were read from the memory of the task.
+pub(crate) fn user_names(event: &EventRecords) -> Vec<usize> {
+    let mut records = event.records();
+    let Some(record) = records.find(|record| record.kind == KIND_TEXT) else {
+        return Vec::new();
+    };
+    let mut fields = record.fields().map_while(Result::ok);
+    let field = fields.find(|field| field.name == USER_NAMES);
+    field.map_or_else(Vec::new, |field| numbers(field.value).collect())
+}
+
+fn numbers(list: &[u8]) -> impl Iterator<Item = usize> {
+    let numbers = list.split_str(",");
+    numbers.filter_map(|number| number.to_str().ok()?.parse().ok())
 }
 
 /// The same for an event in memory.
