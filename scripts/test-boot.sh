@@ -108,7 +108,7 @@ timeout "$timeout_s" qemu-system-x86_64 -accel tcg,thread=single \
 	-kernel "$kernel" -initrd "$work/initramfs.gz" -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off \
 	no_timer_check systemd.show_status=0 systemd.unit=graphical.target test.only=${ONLY:-} ${KERNEL_ARGS:-}" \
 	</dev/null >"$work/serial" 2>&1 &
-tr -d '\r' <"$work/serial" | tee "$work/output" | sed -u -n "s/^\(ok\|FAILED\|  \)/$version: &/p"
+sed -u 's/\r$//' <"$work/serial" | tee "$work/output" | sed -u -n "s/^\(ok\|FAILED\|  \)/$version: &/p"
 wait $! || die 'QEMU failed or timed out'
 grep -q '^tests: done$' "$work/output" || {
 	tail -n 30 "$work/output"

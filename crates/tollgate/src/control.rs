@@ -15,5 +15,9 @@ pub(crate) mod server;
 /// Default path of the control socket.
 pub(crate) const SOCKET: &str = "/run/tollgate/control";
 
+/// Describes an answer that this program does not know.
+pub(crate) const INVALID_REPLY: &str =
+    "invalid reply from the daemon: compare its version in `tollgate status` with `tollgate --version`, and restart it";
+
 /// Longest request including its newline: room for more than ten thousand rules.
 pub(crate) const LINE_LIMIT_BYTES: usize = 8 << 20;

@@ -93,6 +93,11 @@ pub(crate) fn utc(seconds: u64) -> String {
     time.unwrap_or(Timestamp::MAX).to_string()
 }
 
+/// A number of things, such as `1 rule` and `2 rules`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Treats a closed pipe as success: the reader has seen enough.
 ///
 /// # Errors

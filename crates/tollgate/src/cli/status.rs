@@ -92,7 +92,7 @@ fn request_status(args: &Args) -> anyhow::Result<Box<Status>> {
     match client.ask(Request::Status)? {
         Answer::Status(status) => Ok(status),
         Answer::Refused(refusal) => bail!("the daemon refused the request: {}", refusal.reason),
-        _ => bail!("invalid reply from the daemon"),
+        _ => bail!(control::INVALID_REPLY),
     }
 }
 
@@ -109,10 +109,10 @@ pub(super) fn connect_error(control: &Path, error: io::Error) -> anyhow::Error {
     let shown = control.display();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => anyhow!(
-            "no daemon listens at `{shown}`: start `tollgate daemon`, or name its socket with --control"
+            "no daemon listens at `{shown}`: run `systemctl start tollgate`, or name the socket of a daemon with --control"
         ),
         io::ErrorKind::PermissionDenied => {
-            anyhow!("cannot connect to the daemon at `{shown}`: only root can")
+            anyhow!("cannot connect to the daemon at `{shown}`: run the command as root")
         }
         _ => {
             anyhow::Error::from(error).context(format!("cannot connect to the daemon at `{shown}`"))

@@ -163,7 +163,7 @@ impl LastGoodFile {
         if let Err(error) = self.save_texts(files) {
             let place = self.path.with_file_name(TEXTS_NAME);
             warn(&format!(
-                "cannot keep copies of the rule files in `{}`: {error}",
+                "cannot keep copies of the rule files in `{}`: {error}; after correcting it, run `systemctl reload tollgate`",
                 place.display()
             ));
         }
@@ -223,7 +223,8 @@ fn write(path: &Path, content: &impl Serialize) {
         .and_then(|text| state_file::replace(path, 0o600, &text));
     if let Err(error) = written {
         warn(&format!(
-            "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}",
+            "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}; after \
+             correcting it, run `systemctl reload tollgate`",
             path.display()
         ));
     }

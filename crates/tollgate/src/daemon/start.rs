@@ -121,7 +121,7 @@ pub(crate) enum ControlSocket {
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let server = listen(&settings.control)?;
     let Some(mut log_config) = fallback::log_config(&mut settings)? else {
-        warn("nothing is attached: correct the errors above in auditd.conf");
+        warn("nothing is attached: correct the errors above in auditd.conf; `tollgate config check` shows them again");
         return Ok(Exit::Config.into());
     };
     settings.log.ensure_no_other_writer(&log_config)?;
@@ -372,7 +372,9 @@ fn metrics(
     let Some(address) = to else {
         return Ok(None);
     };
-    let server = server.context("metrics require the control socket")?;
+    let server = server.context(
+        "metrics require the control socket: remove `metrics` from tollgate.toml, or omit --no-control",
+    )?;
     Metrics::listen(address, server.path()).map(Some)
 }
 
@@ -458,7 +460,7 @@ fn listen(control: &ControlSocket) -> anyhow::Result<Option<Server>> {
         ControlSocket::At(path) => Server::listen(path).map(Some),
         ControlSocket::IfFree(path) if server::is_listening(path) => {
             info(&format!(
-                "another daemon listens at `{}`: this one has no control socket",
+                "another daemon listens at `{}`: this one has no control socket; --control names another one",
                 path.display()
             ));
             Ok(None)
