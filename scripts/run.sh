@@ -14,12 +14,6 @@ say() {
 	printf 'run: %s\n' "$*" >&2
 }
 
-# Only what this script runs: `make build` also builds tollgate-bench, and takes longer.
-build_tollgate() {
-	say 'building tollgate; the first time takes some minutes'
-	cargo build --release --locked --package tollgate
-}
-
 # Background commands of a shell ignore SIGINT, so Ctrl-C does not reach the daemon.
 end_daemon() {
 	kill -TERM "$daemon" 2>/dev/null || true
@@ -68,7 +62,7 @@ count_events() {
 
 # Without root: a command that creates, changes, moves and removes files, and one denied open.
 example_command() {
-	build_tollgate || {
+	"${MAKE:-make}" tollgate || {
 		say 'run `make setup` for what the build needs'
 		return 1
 	}
@@ -90,8 +84,7 @@ if [ "$(id -u)" -ne 0 ]; then
 	example_command
 	exit
 fi
-"${MAKE:-make}" setup
-build_tollgate
+"${MAKE:-make}" setup tollgate
 
 target=${CARGO_TARGET_DIR:-target}
 umask 077
