@@ -191,6 +191,10 @@ impl LastGoodFile {
     }
 }
 
+fn text_or_empty(text: Option<&JsonBytes>) -> Option<BString> {
+    text.map_or_else(|| Some(BString::default()), JsonBytes::bytes)
+}
+
 fn keys(deny: &[BString]) -> Vec<JsonBytes> {
     deny.iter().map(|key| JsonBytes::new(key)).collect()
 }
@@ -274,14 +278,14 @@ impl LastGood {
         self.deny.iter().filter_map(JsonBytes::bytes).collect()
     }
 
-    /// Text of tollgate.toml.
+    /// Text of tollgate.toml; empty, which means the defaults, if there was none.
     pub(crate) fn tollgate_toml(&self) -> Option<BString> {
-        self.tollgate_toml.as_ref()?.bytes()
+        text_or_empty(self.tollgate_toml.as_ref())
     }
 
-    /// Text of auditd.conf.
+    /// Text of auditd.conf; empty, which means the defaults, if there was none.
     pub(crate) fn auditd_conf(&self) -> Option<BString> {
-        self.auditd_conf.as_ref()?.bytes()
+        text_or_empty(self.auditd_conf.as_ref())
     }
 }
 
@@ -319,7 +323,9 @@ mod tests {
         let read = file.read().unwrap();
         assert_eq!(read, good());
         assert_eq!(read.tollgate_toml().unwrap(), "delay_ms = 20\n");
-        assert_eq!((read.auditd_conf(), read.rule_count()), (None, 0));
+        // There was none: a new file with errors does not end auditing.
+        assert_eq!(read.auditd_conf().unwrap(), "");
+        assert_eq!(read.rule_count(), 0);
         assert_eq!(read.deny(), ["key"]);
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&state.join(FILE_NAME)), 0o600);
