@@ -1,14 +1,15 @@
 #!/bin/sh
 # test-boot.sh ROOT KERNEL: boots the Debian in the directory ROOT, with the packages tollgate and auditd, and the kernel
-# of the package KERNEL, in QEMU with systemd and a disk, and runs scripts/guest/run.sh in it. The machine reboots some times; all of it takes about ten
-# minutes of an idle processor. Called by test-deb.sh.
+# of the package KERNEL, in QEMU with systemd and a disk, and runs scripts/guest/run.sh in it. The machine reboots some
+# times; all of it takes about 15 minutes of an idle processor. Called by test-deb.sh.
 #
 # ONLY=NAME,NAME runs these states of scripts/guest/states.sh only.
+# CPUS=1 is faster on a busy machine.
 set -eu
 root=$(realpath "$1")
 here=$(dirname "$0")
 timeout_s=${TIMEOUT:-3600}
-test=/usr/local/lib/tollgate-test
+test=/usr/local/lib/audit-test
 
 say() {
 	printf 'test-boot: %s\n' "$*"
@@ -70,7 +71,7 @@ type = always
 format = string
 PLUGIN
 install -D -m 0755 -t "$root$test" "$here"/guest/*.sh
-cat >"$root/etc/systemd/system/tollgate-test.service" <<UNIT
+cat >"$root/etc/systemd/system/audit-test.service" <<UNIT
 [Unit]
 Description=Test of tollgate
 After=multi-user.target
@@ -81,12 +82,12 @@ Type=oneshot
 ExecStart=$test/run.sh
 StandardOutput=tty
 StandardError=tty
-TTYPath=/dev/ttyS0
+TTYPath=/dev/ttyS1
 
 [Install]
 WantedBy=graphical.target
 UNIT
-chroot "$root" systemctl --quiet enable tollgate-test.service
+chroot "$root" systemctl --quiet enable audit-test.service
 # The kernel is not installed, so it has no other modules.
 chroot "$root" systemctl --quiet mask serial-getty@ttyS0.service getty@tty1.service \
 	systemd-networkd-wait-online.service systemd-modules-load.service
@@ -101,18 +102,18 @@ mke2fs -q -t ext4 -d "$root" "$work/disk" "${size}M"
 
 say "booting Linux $version"
 # One thread of the host emulates all processors in turn, and without features that are slow to emulate: see
-# xtask/src/vm/boot.rs. The output is that of the guest, as it comes.
+# xtask/src/vm/boot.rs. The first serial port is the console, also of rescue mode; the tests print on the second.
 mkfifo "$work/serial"
 timeout "$timeout_s" qemu-system-x86_64 -accel tcg,thread=single \
-	-cpu max,la57=off,smap=off,smep=off,erms=off,avx=off,avx2=off -smp 2 -machine q35 -m 1536 -nodefaults \
-	-display none -serial stdio -drive "file=$work/disk,format=raw,if=virtio,snapshot=on,cache=unsafe" \
+	-cpu max,la57=off,smap=off,smep=off,erms=off,avx=off,avx2=off -smp "${CPUS:-2}" -machine q35 -m 1536 -nodefaults \
+	-display none -serial "file:$work/console" -serial stdio -drive "file=$work/disk,format=raw,if=virtio,snapshot=on,cache=unsafe" \
 	-kernel "$kernel" -initrd "$work/initramfs.gz" -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off \
 	no_timer_check systemd.show_status=0 systemd.unit=graphical.target test.only=${ONLY:-} ${KERNEL_ARGS:-}" \
 	</dev/null >"$work/serial" 2>&1 &
 sed -u 's/\r$//' <"$work/serial" | tee "$work/output" | sed -u -n "s/^\(ok\|FAILED\|  \)/$version: &/p"
 wait $! || die 'QEMU failed or timed out'
 grep -q '^tests: done$' "$work/output" || {
-	tail -n 30 "$work/output"
+	tail -n 30 "$work/console" "$work/output"
 	die 'the tests did not finish'
 }
 ! grep -q '^FAILED' "$work/output" || die 'checks failed'

@@ -5,7 +5,7 @@
 # The kernel option test.only=NAME,NAME selects states; the name of service.sh is `service`.
 set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-cd /usr/local/lib/tollgate-test || exit
+cd /usr/local/lib/audit-test || exit
 . ./checks.sh
 . ./states.sh
 only=$(sed -n 's/.*test\.only=\([^ ]*\).*/\1/p' /proc/cmdline)

@@ -24,7 +24,8 @@ states() {
 		purged-failed             fail_with_wrong_rule programs_are_told wrong_rule_is_told purge purged_all
 		purged-killed             install_alternatives configure_journald kill_for_good programs_are_told purge purged_all
 		                          journald_enables_audit
-		purged-locked             lock audits purge says_programs_stay programs_stay auditd_works reboot purged_all
+		purged-locked             disable_audit_rules lock audits purge says_programs_stay programs_stay auditd_cannot_start
+		                          reboot purged_all auditd_works
 
 		upgrade                   load upgrade runs_new whole_but_for_one_gap audits is_good
 		downgrade                 upgrade load downgrade runs_old whole_but_for_one_gap audits is_good
@@ -46,6 +47,7 @@ begin_state() {
 	rm -f /etc/audit/rules.d/[67]*.rules /var/ballast /etc/tollgate/tollgate.toml /etc/systemd/journald.conf
 	sed -i '/^wrong/d' /etc/audit/auditd.conf
 	systemctl --quiet disable --now auditd 2>&1
+	systemctl --quiet enable audit-rules 2>/dev/null
 	auditctl -D >/dev/null 2>&1
 	[ "$(dpkg-query -W -f '${Version}' tollgate 2>&1)" = "$(package_version /root/tollgate.deb)" ] ||
 		dpkg --install /root/tollgate.deb >/dev/null 2>&1
@@ -193,8 +195,9 @@ configure_journald() {
 	printf '[Journal]\nAudit=yes\n' >/etc/systemd/journald.conf
 }
 
-# journald_enables_audit: the drop-in that keeps journald from it has gone.
+# journald_enables_audit: the drop-in that keeps journald from it has gone. Debian 13's journald reads no audit records.
 journald_enables_audit() {
+	systemctl is-active systemd-journald-audit.socket || return 0
 	systemctl restart systemd-journald && prints 'enabled 1' auditctl -s && auditctl -e 0
 }
 
@@ -293,6 +296,16 @@ says_programs_stay() {
 programs_stay() {
 	ls $pins
 	[ -n "$(ls $pins)" ] && fails has_no_hooks && kernel_audit_is_off
+}
+
+# auditd_cannot_start: `-e 2` protects the log until the next boot, from auditd too.
+auditd_cannot_start() {
+	fails systemctl start auditd && systemctl reset-failed auditd
+}
+
+# disable_audit_rules: otherwise auditd 4 loads its rules at boot, even if auditd is disabled.
+disable_audit_rules() {
+	systemctl disable audit-rules || true
 }
 
 auditd_works() {
