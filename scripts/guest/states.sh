@@ -336,6 +336,8 @@ downgrade() {
 # runs VERSION: whether the daemon's program is the installed one, and that is this version.
 runs_version() {
 	soon is_active
+	# Of `load`.
+	detail="$(find $watched -type f | wc -l) files so far"
 	[ "$(dpkg-query -W -f '${Version}' tollgate)" = "$1" ] && ls -l "/proc/$(show MainPID)/exe" &&
 		[ "$(readlink "/proc/$(show MainPID)/exe")" = /usr/sbin/tollgate ]
 }
