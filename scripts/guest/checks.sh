@@ -73,10 +73,11 @@ found() {
 	ausearch --input-logs -k "$1" --raw </dev/null | grep -F -e "$2"
 }
 
-# audits [KEY [DIRECTORY]]: whether a new file in the directory becomes an event with the key.
+# audits [KEY [DIRECTORY]]: whether a new file in the directory becomes an event with the key. A new process makes it:
+# auditd does not audit those that were started while tollgate kept them out of the kernel's audit (-a never,task).
 audits() {
 	probe=${2:-$watched}/probe-$(date +%s%N)
-	echo x >"$probe"
+	touch "$probe"
 	soon found "${1:-watched}" "name=\"$probe\""
 	status=$?
 	rm -f "$probe"

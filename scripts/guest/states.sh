@@ -166,7 +166,7 @@ is_rescue() {
 }
 
 leave_rescue() {
-	systemctl default
+	systemctl --no-block default
 	soon is_active
 }
 
