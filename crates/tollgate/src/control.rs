@@ -16,8 +16,8 @@ pub(crate) mod server;
 pub(crate) const SOCKET: &str = "/run/tollgate/control";
 
 /// Describes an answer that this program does not know.
-pub(crate) const INVALID_REPLY: &str =
-    "invalid reply from the daemon: compare its version in `tollgate status` with `tollgate --version`, and restart it";
+pub(crate) const INVALID_REPLY: &str = "invalid reply from the daemon, which may be another version: compare \
+     `tollgate --version` with the journal, and restart the daemon";
 
 /// Longest request including its newline: room for more than ten thousand rules.
 pub(crate) const LINE_LIMIT_BYTES: usize = 8 << 20;

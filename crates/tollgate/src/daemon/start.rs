@@ -121,7 +121,9 @@ pub(crate) enum ControlSocket {
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let server = listen(&settings.control)?;
     let Some(mut log_config) = fallback::log_config(&mut settings)? else {
-        warn("nothing is attached: correct the errors above in auditd.conf; `tollgate config check` shows them again");
+        warn(
+            "nothing is attached: correct the errors above in auditd.conf; `tollgate config check` shows them again",
+        );
         return Ok(Exit::Config.into());
     };
     settings.log.ensure_no_other_writer(&log_config)?;

@@ -99,7 +99,10 @@ fn plugin(
         && args == read.settings.args
         && read.settings.active
         && read.is_valid();
-    ensure!(same, "its file has changed: run `systemctl reload tollgate`");
+    ensure!(
+        same,
+        "its file has changed: run `systemctl reload tollgate`"
+    );
     let path = bytes(path)?.to_path().context("the path")?.to_owned();
     let about =
         std::fs::metadata(&path).with_context(|| format!("cannot inspect `{}`", path.display()))?;

@@ -347,7 +347,9 @@ impl AuditLog {
             OverflowAction::Ignore => {}
             OverflowAction::Syslog => self.alarm(&text),
             OverflowAction::Suspend => {
-                self.alarm(&format!("plugins are suspended: {text}; afterwards {RESUME}"));
+                self.alarm(&format!(
+                    "plugins are suspended: {text}; afterwards {RESUME}"
+                ));
                 self.dispatcher.suspend();
             }
             OverflowAction::Single => {
