@@ -18,9 +18,9 @@ check() {
 	fi
 }
 
-# soon COMMAND...: waits up to a minute (this is an emulator) until the command succeeds.
+# soon COMMAND...: waits up to three minutes (this is an emulator, and its host may be busy) until the command succeeds.
 soon() {
-	end=$(($(date +%s) + 60))
+	end=$(($(date +%s) + 180))
 	until "$@"; do
 		[ "$(date +%s)" -lt "$end" ] || return 1
 		sleep 0.5
