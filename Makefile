@@ -1,6 +1,6 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
-.PHONY: menu setup build run test bench check vm lists fuzz golden fmt install deb testdeb
+.PHONY: menu setup tollgate build run test bench check vm lists fuzz golden fmt install deb testdeb
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -14,6 +14,10 @@ menu: ## print this menu
 
 setup: ## install the Debian packages that build and run need; tell how to get Rust
 	@sh scripts/setup.sh
+
+# What `make run` needs. The first build takes some minutes.
+tollgate:
+	@cargo build --release --locked --package tollgate
 
 build: ## build target/release/tollgate, tollgate-bench and tollgate-top
 	@cargo build --release --locked --package tollgate --package bench --package top

@@ -32,7 +32,7 @@ sh scripts/install.sh "$binaries" "$stage" /usr
 strip --strip-unneeded "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench" "$stage/usr/sbin/tollgate-top"
 find "$stage/usr/share/man" -type f -exec gzip -9n {} +
 install -D -m 0644 -t "$docs" README.md
-install -D -m 0644 -t "$docs/examples" examples/first.rules
+install -D -m 0644 -t "$docs/examples" examples/*
 gzip -9nc CHANGELOG.md >"$docs/changelog.gz"
 gzip -9n >"$docs/changelog.Debian.gz" <<END
 tollgate ($version) unstable; urgency=medium

@@ -62,7 +62,7 @@ count_events() {
 
 # Without root: a command that creates, changes, moves and removes files, and one denied open.
 example_command() {
-	"${MAKE:-make}" build || {
+	"${MAKE:-make}" tollgate || {
 		say 'run `make setup` for what the build needs'
 		return 1
 	}
@@ -84,7 +84,7 @@ if [ "$(id -u)" -ne 0 ]; then
 	example_command
 	exit
 fi
-"${MAKE:-make}" setup build
+"${MAKE:-make}" setup tollgate
 
 target=${CARGO_TARGET_DIR:-target}
 umask 077

@@ -34,9 +34,10 @@ packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 for_tests='clang-format-19 groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs checkpolicy bpftool'
 for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra"
 
-# dpkg-dev lintian debootstrap cpio   build and check the package, install it in a separate Debian, and pack
-#                    that for a test machine
-for_packaging='dpkg-dev lintian debootstrap cpio'
+# dpkg-dev lintian debootstrap   build and check the package, and install it in a separate Debian
+# qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs   boot that Debian: its disk, and a first file system
+#                    with the modules that the disk needs
+for_packaging='dpkg-dev lintian debootstrap qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs'
 
 case ${1:-} in
 '' | packages) ;;
@@ -221,7 +222,8 @@ need_rust() {
 		fi
 		return 1
 	fi
-	if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
+	# Building needs neither.
+	if [ "${1:-}" = tests ] && { ! cargo fmt --version || ! cargo clippy --version; } >/dev/null 2>&1; then
 		complain 'rustfmt or clippy is missing; run: rustup component add rustfmt clippy'
 		return 1
 	fi
@@ -232,6 +234,6 @@ cd "$(dirname "$0")/.."
 ready=0
 need_packages "${1:-}" || ready=1
 if [ "${1:-}" != packages ]; then
-	need_rust || ready=1
+	need_rust "${1:-}" || ready=1
 fi
 exit "$ready"

@@ -91,11 +91,13 @@ pub enum EngineError {
     #[error("the kernel's BTF has no `__x64_sys_close` or no `__do_sys_getpid`")]
     NoSyscallFunctions,
     /// `[on_loss] deny` on an engine that cannot deny syscalls.
-    #[error("rules of `[on_loss] deny` need the engine fentry")]
+    #[error(
+        "rules of `[on_loss] deny` need the engine fentry: remove `deny`, or use a kernel on which that engine works"
+    )]
     DenyNeedsFentry,
     /// The kernel lacks the function that a deny program attaches to.
     #[error(
-        "a rule of `[on_loss] deny` needs the function `{function}`, which this kernel does not have"
+        "a rule of `[on_loss] deny` needs the function `{function}`, which this kernel does not have: remove its key from `deny`"
     )]
     NoDenyFunction {
         /// The function.

@@ -17,5 +17,9 @@ pub(crate) mod watch;
 /// Default path of the control socket.
 pub(crate) const SOCKET: &str = "/run/tollgate/control";
 
+/// Describes an answer that this program does not know.
+pub(crate) const INVALID_REPLY: &str = "invalid reply from the daemon, which may be another version: compare \
+     `tollgate --version` with the journal, and restart the daemon";
+
 /// Longest request including its newline: room for more than ten thousand rules.
 pub(crate) const LINE_LIMIT_BYTES: usize = 8 << 20;

@@ -47,27 +47,35 @@ impl From<Exit> for ExitCode {
 
 /// Prints an informational line on standard error. Write errors are ignored: auditing goes on.
 pub(crate) fn info(line: &str) {
-    emit(Priority::Info, line);
+    emit(Priority::Info, &without_errno(line));
 }
 
 /// Prints a warning.
 pub(crate) fn warn(line: &str) {
-    emit(Priority::Warning, line);
+    emit(Priority::Warning, &without_errno(line));
 }
 
 /// Prints the error that ended the program, on one line.
 pub(crate) fn print_error(error: &anyhow::Error) -> ExitCode {
     let text = format!("{error:#}");
-    emit(Priority::Error, &escape_control(without_errno(&text)));
+    emit(Priority::Error, &escape_control(&without_errno(&text)));
     Exit::Failure.into()
 }
 
-/// Removes ` (os error N)`, which the standard library appends to the text of the C library.
-pub(crate) fn without_errno(text: &str) -> &str {
-    match text.rsplit_once(" (os error ") {
-        Some((text, number)) if number.ends_with(')') => text,
-        _ => text,
+/// Removes each ` (os error N)`, which the standard library appends to the text of the C library.
+pub(crate) fn without_errno(text: &str) -> Cow<'_, str> {
+    const START: &str = " (os error ";
+    let mut parts = text.split(START);
+    let mut shown = Cow::Borrowed(parts.next().unwrap_or_default());
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                shown.to_mut().push_str(rest);
+            }
+            _ => shown.to_mut().extend([START, part]),
+        }
     }
+    shown
 }
 
 /// Returns a hint to append where Landlock denied a write: a running daemon can write only below the
@@ -91,6 +99,11 @@ pub(crate) fn utc(seconds: u64) -> String {
         .ok()
         .and_then(|seconds| Timestamp::from_second(seconds).ok());
     time.unwrap_or(Timestamp::MAX).to_string()
+}
+
+/// A number of things, such as `1 rule` and `2 rules`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Treats a closed pipe as success: the reader has seen enough.
@@ -128,7 +141,8 @@ mod tests {
     fn error_number_is_left_out() {
         let error = io::Error::from_raw_os_error(2).to_string();
         assert_eq!(without_errno(&error), "No such file or directory");
-        assert_eq!(without_errno("a (os error 2) b"), "a (os error 2) b");
+        assert_eq!(without_errno("a (os error 2); b (os error 13)"), "a; b");
+        assert_eq!(without_errno("a (os error x) b"), "a (os error x) b");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use connection::{Connection, Stream};
 
 use crate::config::MetricsAddress;
+use crate::control;
 use crate::control::client::Client;
 use crate::control::protocol::{Answer, Request, Status};
 use crate::messages::warn;
@@ -151,7 +152,7 @@ impl Metrics {
         match Client::connect(&self.control)?.ask(Request::Status)? {
             Answer::Status(status) => Ok(*status),
             Answer::Refused(refusal) => bail!(refusal.reason),
-            _ => bail!("invalid reply from the daemon"),
+            _ => bail!(control::INVALID_REPLY),
         }
     }
 }

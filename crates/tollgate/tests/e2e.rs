@@ -19,6 +19,7 @@ mod e2e {
     mod differential;
     mod endure;
     mod event;
+    mod examples;
     mod exec;
     mod field;
     mod full_disk;
@@ -135,6 +136,8 @@ mod e2e {
         json::json_log_has_more_than_records,
         status_metrics::metrics_are_served,
         status_metrics::status_watch_shows_program_runs,
+        examples::rules_have_current_prices,
+        examples::commands_exist,
         packaging::unit_file_is_valid,
         packaging::setup_installs_what_is_needed,
         packaging::upgrade_does_not_restart_a_locked_daemon,

@@ -38,13 +38,13 @@ pub enum PinError {
         path: PathBuf,
     },
     /// The directory has another owner, or grants permissions to group or others.
-    #[error("`{}` must be owned by root with mode 0700", path.display())]
+    #[error("`{}` must be owned by root with mode 0700: run `chown root:root` and `chmod 0700` on it, or set another directory with `pins` in tollgate.toml", path.display())]
     Unsafe {
         /// The directory.
         path: PathBuf,
     },
     /// Another daemon has locked the directory.
-    #[error("another daemon uses `{}`", path.display())]
+    #[error("another daemon uses `{}`: stop it, or set another directory with `pins` in tollgate.toml", path.display())]
     Busy {
         /// The directory.
         path: PathBuf,

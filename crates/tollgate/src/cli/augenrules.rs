@@ -103,7 +103,7 @@ fn load(control: &Path) -> anyhow::Result<()> {
              configuration files with `tollgate config check`",
             refusal.reason
         ),
-        _ => bail!("invalid reply from the daemon"),
+        _ => bail!(control::INVALID_REPLY),
     }
 }
 

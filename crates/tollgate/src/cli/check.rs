@@ -14,7 +14,7 @@ use audit::rule::{Diagnostic, RuleHost as _, Severity, diagnostic_codes};
 use serde::Serialize;
 
 use crate::host::ThisMachine;
-use crate::messages::{self, Exit};
+use crate::messages::{self, Exit, count};
 use crate::rule_files::{self, RuleFile, RuleFiles};
 
 /// Examples of the help and the manual page.
@@ -129,9 +129,6 @@ fn text(loaded: &RuleFiles) -> io::Result<()> {
 }
 
 fn summary(loaded: &RuleFiles) -> String {
-    let count = |number: usize, what: &str| {
-        format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-    };
     format!(
         "{}, {}, {}",
         count(loaded.rule_count(), "rule"),

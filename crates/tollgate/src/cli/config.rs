@@ -217,7 +217,12 @@ fn print(file: &SourceText, settings: &str) -> anyhow::Result<()> {
 fn counts(path: &Path, file: &SourceText) -> String {
     let [errors, warnings] =
         [Severity::Error, Severity::Warning].map(|severity| file.count(severity));
-    format!("{}: {errors} errors, {warnings} warnings", path.display())
+    format!(
+        "{}: {}, {}",
+        path.display(),
+        messages::count(errors, "error"),
+        messages::count(warnings, "warning")
+    )
 }
 
 fn write_stdout(text: &[u8]) -> anyhow::Result<()> {

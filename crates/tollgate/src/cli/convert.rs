@@ -64,16 +64,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     for path in files {
         let done = if path.as_os_str() == "-" {
-            converter.file(
-                Path::new("standard input"),
-                io::stdin().lock(),
-                &mut assembler,
-            )?
+            let mut input = io::stdin().lock();
+            refuse_compressed(None, input.fill_buf().unwrap_or_default())?;
+            converter.file(Path::new("standard input"), input, &mut assembler)?
         } else {
             let file =
                 File::open(path).with_context(|| format!("cannot open `{}`", path.display()))?;
             let mut file = BufReader::new(file);
-            refuse_compressed(path, file.fill_buf().unwrap_or_default())?;
+            refuse_compressed(Some(path), file.fill_buf().unwrap_or_default())?;
             converter.file(path, file, &mut assembler)?
         };
         if done == Output::Closed {
@@ -91,8 +89,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// Refuses a compressed log, by its first bytes.
-fn refuse_compressed(path: &Path, start: &[u8]) -> anyhow::Result<()> {
+/// Refuses a compressed log, or standard input, by its first bytes.
+fn refuse_compressed(path: Option<&Path>, start: &[u8]) -> anyhow::Result<()> {
     const FORMATS: [(&[u8], &str, &str); 4] = [
         (b"\x1f\x8b", "gzip", "zcat"),
         (b"\xfd7zXZ\0", "xz", "xzcat"),
@@ -100,11 +98,15 @@ fn refuse_compressed(path: &Path, start: &[u8]) -> anyhow::Result<()> {
         (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
     ];
     let found = FORMATS.iter().find(|(magic, ..)| start.starts_with(magic));
-    match found {
-        None => Ok(()),
-        Some((_, name, program)) => {
-            let path = path.display();
+    match (found, path.map(Path::display)) {
+        (None, _) => Ok(()),
+        (Some((_, name, program)), Some(path)) => {
             bail!("`{path}` is compressed with {name}: run `{program} {path} | tollgate convert`")
+        }
+        (Some((_, name, program)), None) => {
+            bail!(
+                "standard input is compressed with {name}: run `{program} | tollgate convert` on it"
+            )
         }
     }
 }
@@ -241,15 +243,21 @@ mod tests {
     #[test]
     fn compressed_logs_are_named() {
         let path = Path::new("/var/log/audit/audit.log.1.gz");
-        let refused = |start: &[u8]| refuse_compressed(path, start).unwrap_err().to_string();
+        let refused = |start: &[u8]| {
+            refuse_compressed(Some(path), start)
+                .unwrap_err()
+                .to_string()
+        };
         let text = refused(b"\x1f\x8b\x08\x00");
         assert!(
             text.contains("gzip: run `zcat /var/log/audit/audit.log.1.gz | tollgate convert`"),
             "{text}"
         );
         assert!(refused(b"\xfd7zXZ\0\0").contains("`xzcat "));
+        let piped = refuse_compressed(None, b"\x1f\x8b\x08").unwrap_err();
+        assert!(piped.to_string().contains("`zcat | tollgate"), "{piped}");
         for text in [&b""[..], b"type=SYSCALL", b"\x1f"] {
-            refuse_compressed(path, text).unwrap();
+            refuse_compressed(Some(path), text).unwrap();
         }
     }
 

@@ -92,7 +92,7 @@ fn request_status(args: &Args) -> anyhow::Result<Box<Status>> {
     match client.ask(Request::Status)? {
         Answer::Status(status) => Ok(status),
         Answer::Refused(refusal) => bail!("the daemon refused the request: {}", refusal.reason),
-        _ => bail!("invalid reply from the daemon"),
+        _ => bail!(control::INVALID_REPLY),
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) fn connect_error(control: &Path, error: io::Error, who: &str) -> anyh
     let shown = control.display();
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => anyhow!(
-            "no daemon listens at `{shown}`: start `tollgate daemon`, or name its socket with --control"
+            "no daemon listens at `{shown}`: run `systemctl start tollgate`, or name the socket of a daemon with --control"
         ),
         io::ErrorKind::PermissionDenied => {
             anyhow!("cannot connect to the daemon at `{shown}`: only {who} can")

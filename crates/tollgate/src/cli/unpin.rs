@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let locked = read_lock_note(&args.directory);
     ensure!(
         matches!(locked, Ok(None)),
-        "`{shown}` is locked until reboot by `-e 2`"
+        "`{shown}` is locked until reboot by `-e 2`: reboot to detach its programs"
     );
     let unread = match PinnedState::open(&pins)? {
         PinnedState::Empty => {

@@ -163,7 +163,7 @@ impl LastGoodFile {
         if let Err(error) = self.save_texts(files) {
             let place = self.path.with_file_name(TEXTS_NAME);
             warn(&format!(
-                "cannot keep copies of the rule files in `{}`: {error}",
+                "cannot keep copies of the rule files in `{}`: {error}; after correcting it, run `systemctl reload tollgate`",
                 place.display()
             ));
         }
@@ -189,6 +189,10 @@ impl LastGoodFile {
         // A failure of other rules no longer matters.
         let _removed = state_file::remove(&self.path.with_file_name(FAILED_NAME));
     }
+}
+
+fn text_or_empty(text: Option<&JsonBytes>) -> Option<BString> {
+    text.map_or_else(|| Some(BString::default()), JsonBytes::bytes)
 }
 
 fn keys(deny: &[BString]) -> Vec<JsonBytes> {
@@ -223,7 +227,8 @@ fn write(path: &Path, content: &impl Serialize) {
         .and_then(|text| state_file::replace(path, 0o600, &text));
     if let Err(error) = written {
         warn(&format!(
-            "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}",
+            "cannot write `{}`, so the next start cannot fall back to these rules if the rule files have errors: {error}; after \
+             correcting it, run `systemctl reload tollgate`",
             path.display()
         ));
     }
@@ -273,14 +278,14 @@ impl LastGood {
         self.deny.iter().filter_map(JsonBytes::bytes).collect()
     }
 
-    /// Text of tollgate.toml.
+    /// Text of tollgate.toml; empty, which means the defaults, if there was none.
     pub(crate) fn tollgate_toml(&self) -> Option<BString> {
-        self.tollgate_toml.as_ref()?.bytes()
+        text_or_empty(self.tollgate_toml.as_ref())
     }
 
-    /// Text of auditd.conf.
+    /// Text of auditd.conf; empty, which means the defaults, if there was none.
     pub(crate) fn auditd_conf(&self) -> Option<BString> {
-        self.auditd_conf.as_ref()?.bytes()
+        text_or_empty(self.auditd_conf.as_ref())
     }
 }
 
@@ -318,7 +323,9 @@ mod tests {
         let read = file.read().unwrap();
         assert_eq!(read, good());
         assert_eq!(read.tollgate_toml().unwrap(), "delay_ms = 20\n");
-        assert_eq!((read.auditd_conf(), read.rule_count()), (None, 0));
+        // There was none: a new file with errors does not end auditing.
+        assert_eq!(read.auditd_conf().unwrap(), "");
+        assert_eq!(read.rule_count(), 0);
         assert_eq!(read.deny(), ["key"]);
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&state.join(FILE_NAME)), 0o600);

@@ -123,7 +123,9 @@ pub(crate) enum ControlSocket {
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let server = listen(&settings.control, settings.watch_group.as_deref())?;
     let Some(mut log_config) = fallback::log_config(&mut settings)? else {
-        warn("nothing is attached: correct the errors above in auditd.conf");
+        warn(
+            "nothing is attached: correct the errors above in auditd.conf; `tollgate config check` shows them again",
+        );
         return Ok(Exit::Config.into());
     };
     settings.log.ensure_no_other_writer(&log_config)?;
@@ -380,7 +382,9 @@ fn metrics(
     let Some(address) = to else {
         return Ok(None);
     };
-    let server = server.context("metrics require the control socket")?;
+    let server = server.context(
+        "metrics require the control socket: remove `metrics` from tollgate.toml, or omit --no-control",
+    )?;
     Metrics::listen(address, server.path()).map(Some)
 }
 
@@ -467,7 +471,7 @@ fn listen(control: &ControlSocket, group: Option<&str>) -> anyhow::Result<Option
         ControlSocket::At(path) => Server::listen(path, group).map(Some),
         ControlSocket::IfFree(path) if server::is_listening(path) => {
             info(&format!(
-                "another daemon listens at `{}`: this one has no control socket",
+                "another daemon listens at `{}`: this one has no control socket; --control names another one",
                 path.display()
             ));
             Ok(None)

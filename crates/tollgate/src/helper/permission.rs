@@ -40,7 +40,7 @@ pub(super) fn permit(
             let program = bytes(program)?;
             ensure!(
                 programs(settings).any(|named| *named == program),
-                "no action of auditd.conf runs `{program}`; send SIGHUP to the daemon after changing auditd.conf"
+                "no action of auditd.conf runs `{program}`; run `systemctl reload tollgate` after changing auditd.conf"
             );
             Ok(PermittedCommand {
                 path: program.to_path().context("the path")?.to_owned(),
@@ -51,7 +51,7 @@ pub(super) fn permit(
         HelperProgram::Mail { subject, text } => {
             ensure!(
                 actions(settings).contains(&&Action::Email),
-                "no action of auditd.conf is `email`; send SIGHUP to the daemon after changing auditd.conf"
+                "no action of auditd.conf is `email`; run `systemctl reload tollgate` after changing auditd.conf"
             );
             let to = &settings.action_mail_acct;
             Ok(PermittedCommand {
@@ -70,7 +70,7 @@ pub(super) fn permit(
             };
             ensure!(
                 actions(settings).contains(&&action) || settings.overflow_action == overflow,
-                "no action of auditd.conf requests this runlevel; send SIGHUP to the daemon after changing auditd.conf"
+                "no action of auditd.conf requests this runlevel; run `systemctl reload tollgate` after changing auditd.conf"
             );
             Ok(PermittedCommand {
                 path: INIT.into(),
@@ -99,7 +99,10 @@ fn plugin(
         && args == read.settings.args
         && read.settings.active
         && read.is_valid();
-    ensure!(same, "its file has changed: send SIGHUP to the daemon");
+    ensure!(
+        same,
+        "its file has changed: run `systemctl reload tollgate`"
+    );
     let path = bytes(path)?.to_path().context("the path")?.to_owned();
     let about =
         std::fs::metadata(&path).with_context(|| format!("cannot inspect `{}`", path.display()))?;

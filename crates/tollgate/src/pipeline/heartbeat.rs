@@ -76,7 +76,8 @@ impl Display for HeartbeatChange {
         match self {
             Self::Disabled => f.write_str(
                 "hooks disabled: BPF programs on kernel functions do not run \
-                 (kernel.ftrace_enabled=0 does this); syscalls are not recorded until they run again",
+                 (kernel.ftrace_enabled=0 does this); syscalls are not recorded until they run again; \
+                 `sysctl kernel.ftrace_enabled=1` enables them",
             ),
             Self::Runs(disabled_time) => write!(
                 f,

@@ -16,6 +16,7 @@ use engine::{Hook, InternalHook, RuleCost, RuleNote};
 use super::Explained;
 use super::json::abi;
 use crate::control::rule_costs::cost_name;
+use crate::messages::count;
 
 /// Renders the explanation.
 pub(super) fn render(explained: &Explained) -> String {
@@ -332,14 +333,6 @@ fn locations(explained: &Explained, rules: &[&PlannedRule]) -> String {
     match lines.len() {
         2.. if explained.files.len() == 1 => format!("lines {}", shortened(&lines)),
         _ => shortened(&locations.collect::<Vec<_>>()),
-    }
-}
-
-fn count(number: usize, what: &str) -> String {
-    if number == 1 {
-        format!("1 {what}")
-    } else {
-        format!("{number} {what}s")
     }
 }
 

@@ -49,7 +49,7 @@ impl ThisMachineEngine {
             };
             Engine::check(&mut storage.slots(), probe, plan, engine, options).map_err(|error| {
                 let text = format!("{:#}", anyhow::Error::from(error));
-                messages::without_errno(&text).to_owned()
+                messages::without_errno(&text).into_owned()
             })
         })
     }

@@ -119,12 +119,12 @@ impl DaemonRecords {
                 format!("op=reconfigure state=no-change auid={auid} pid={pid} subj=? res=failed"),
             ),
             DaemonRecord::Lost(events, reason) => {
-                let reason = quoted(reason);
+                let reason = quoted(&without_blanks(reason));
                 let text = format!("op=lost-events lost={events} reason={reason} res=failed");
                 ("DAEMON_ERR", text)
             }
             DaemonRecord::LostToJson(events, reason) => {
-                let reason = quoted(&reason.replace(' ', "-"));
+                let reason = quoted(&without_blanks(reason));
                 let text = format!("op=lost-json-events lost={events} reason={reason} res=failed");
                 ("DAEMON_ERR", text)
             }
@@ -139,6 +139,11 @@ impl DaemonRecords {
         let Timestamp { sec, milli } = time;
         format!("type={kind} msg=audit({sec}.{milli:03}:{serial}): {text}").into_bytes()
     }
+}
+
+/// Replaces blanks: `ausearch -i` shows a string with blanks in hexadecimal.
+fn without_blanks(text: &str) -> String {
+    text.replace(' ', "-")
 }
 
 /// Quotes a string as records quote untrusted ones.
@@ -212,7 +217,7 @@ mod tests {
             (
                 DaemonRecord::Lost(3, "no space"),
                 "DAEMON_ERR",
-                "op=lost-events lost=3 reason=6E6F207370616365 res=failed",
+                "op=lost-events lost=3 reason=\"no-space\" res=failed",
             ),
             (
                 DaemonRecord::LostToJson(4, "no space"),

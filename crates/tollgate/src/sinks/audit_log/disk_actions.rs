@@ -138,7 +138,7 @@ impl AuditLog {
         };
         let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
         if !keeps_all && conf.num_logs < 2 {
-            let text = "the log is not rotated: num_logs is less than 2";
+            let text = "the log is not rotated: num_logs in auditd.conf is less than 2";
             return self.system.syslog(SyslogSeverity::Notice, text);
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
@@ -347,7 +347,9 @@ impl AuditLog {
             OverflowAction::Ignore => {}
             OverflowAction::Syslog => self.alarm(&text),
             OverflowAction::Suspend => {
-                self.alarm(&format!("plugins are suspended until SIGUSR2: {text}"));
+                self.alarm(&format!(
+                    "plugins are suspended: {text}; afterwards {RESUME}"
+                ));
                 self.dispatcher.suspend();
             }
             OverflowAction::Single => {

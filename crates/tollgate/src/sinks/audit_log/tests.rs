@@ -463,7 +463,7 @@ fn full_plugin_queue_runs_overflow_action() {
         (
             OverflowAction::Suspend,
             vec![format!(
-                "Alert: plugins are suspended until SIGUSR2: {alert}"
+                "Alert: plugins are suspended: {alert}; afterwards run `tollgate auditctl --signal resume`"
             )],
         ),
         (

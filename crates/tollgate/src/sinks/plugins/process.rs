@@ -175,7 +175,8 @@ impl Process {
         if self.starts > state.max_restarts {
             self.given_up = true;
             warn(&format!(
-                "plugin {name} ended too often (max_restarts in auditd.conf): it is stopped until SIGHUP"
+                "plugin {name} ended too often (max_restarts in auditd.conf): it is stopped; to start it again, run \
+                 `systemctl reload tollgate`"
             ));
             return false;
         }

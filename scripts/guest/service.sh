@@ -1,123 +1,9 @@
-#!/bin/sh
-# test-service.sh: tests tollgate.service under systemd, from the boot beside auditd to the removal of the
-# package. Runs in the machine that test-boot.sh boots. Prints `ok` or `FAILED` for each check, and
-# `test-service: done` at the end.
-set -u
-export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-
-log=/var/log/audit/machine.log
-watched=/srv/watched
-tmp=$(mktemp -d)
-
-# check WHAT COMMAND...: prints whether the command succeeds; if not, also its output.
-check() {
-	what=$1
-	shift
-	if "$@" >"$tmp/out" 2>&1 </dev/null; then
-		echo "ok $what"
-	else
-		echo "FAILED $what"
-		tail -n 25 "$tmp/out" | sed 's/^/  /'
-	fi
-}
-
-# soon COMMAND...: waits up to a minute (this is an emulator) until the command succeeds.
-soon() {
-	end=$(($(date +%s) + 60))
-	until "$@"; do
-		[ "$(date +%s)" -lt "$end" ] || return 1
-		sleep 0.5
-	done
-}
-
-fails() {
-	! "$@"
-}
-
-# logged TEXT: whether the daemon has written TEXT to the journal since the mark.
-logged() {
-	journalctl --sync
-	journalctl -q -u tollgate --after-cursor="$mark" -o cat >"$tmp/journal"
-	cat "$tmp/journal"
-	grep -q -F -e "$1" "$tmp/journal"
-}
-
-set_mark() {
-	mark=$(journalctl -q -n 0 --show-cursor | sed -n 's/^-- cursor: //p')
-}
-
-show() {
-	systemctl show --value -p "$1" "${2:-tollgate}"
-}
-
-# found KEY TEXT: whether ausearch finds TEXT in an event with this key in the log of auditd.conf.
-found() {
-	ausearch --input-logs -k "$1" --raw </dev/null | grep -F -e "$2"
-}
-
-# begin NAME: starts to create files in the background; each is an event.
-begin() {
-	rm -f "$tmp/stop" "$watched"/*
-	generation=$1
-	(
-		number=0
-		while [ ! -e "$tmp/stop" ]; do
-			for _in_a_row in 1 2 3 4 5 6 7 8 9 10; do
-				number=$((number + 1))
-				: >"$watched/$generation-$number"
-			done
-			sleep 0.1
-		done
-		echo "$number" >"$tmp/created"
-	) &
-}
-
-# whole: whether each created file is in the log exactly once, and no other file.
-whole() {
-	touch "$tmp/stop"
-	wait
-	tollgate auditctl -m "end of $generation"
-	created=$(cat "$tmp/created")
-	cat $log.[1-9] $log 2>/dev/null | sed -n "s/.*name=\"$(echo $watched | sed 's,/,\\/,g')\/\($generation-[0-9]*\)\".*nametype=CREATE.*/\1/p" |
-		sort >"$tmp/logged"
-	seq -f "$generation-%.0f" "$created" | sort >"$tmp/expected"
-	echo "$created files were created, $(wc -l <"$tmp/logged") are in the log"
-	tollgate status
-	[ "$created" -gt 20 ] && cmp "$tmp/expected" "$tmp/logged"
-}
-
-# dense: whether the daemon's serial numbers in the log have no gap. They are above 2^31, too large for
-# mawk's integers.
-dense() {
-	cat $log.[1-9] $log 2>/dev/null | sed -n 's/.*msg=audit([0-9.]*:\([0-9]*\)).*/\1/p' |
-		awk '{ at = $1 - 2147483648 }
-			at > 0 { seen[at] = 1; if (!least || at < least) least = at; if (at > most) most = at }
-			END { for (at = least; at <= most; at++) if (!(at in seen)) { print "no", at; missing++ }
-				print least, most; exit(missing != 0 || most - least < 100) }'
-}
+# service.sh: tests tollgate.service under systemd, from the boot beside auditd to the alternatives of auditctl.
+# Sourced by run.sh, at the first boot.
+# shellcheck shell=sh
 
 restarts() {
 	[ "$(show NRestarts)" -ge "$1" ] && [ "$(show ActiveState)" = active ]
-}
-
-new_main() {
-	pid=$(show MainPID)
-	[ "$pid" != 0 ] && [ "$pid" != "$1" ] && [ "$(show ActiveState)" = active ]
-}
-
-nothing_left() {
-	ls -lR /sys/fs/bpf
-	[ ! -e /sys/fs/bpf/tollgate ] || [ -z "$(ls -A /sys/fs/bpf/tollgate)" ] || return 1
-	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
-	cat /sys/kernel/tracing/enabled_functions
-	[ -z "$(cat /sys/kernel/tracing/enabled_functions)" ] || return 1
-	! grep '^tollgate$\|^tlg-' /proc/[0-9]*/comm
-}
-
-kernel_audit_is_off() {
-	auditctl -s
-	auditctl -l
-	auditctl -s | grep -x 'enabled 0' && auditctl -l | grep -x 'No rules'
 }
 
 before_sysinit() {
@@ -137,11 +23,7 @@ priorities() {
 	grep '"PRIORITY":"[34]"' "$tmp/lines" | grep -q 'the old rules stay in force'
 }
 
-uptime=$(cut -d ' ' -f 1 /proc/uptime)
-echo "ok booted in $uptime s: $(uname -r), $(systemctl --version | head -n 1)"
-
 # -- the boot, with both enabled
-mark=$(journalctl -q -n 1 -b -o export --no-pager | sed -n 's/^__CURSOR=//p')
 check 'boot: both were enabled' systemctl is-enabled auditd tollgate
 check 'boot: tollgate is active' systemctl is-active tollgate
 check 'boot: auditd is not active' fails systemctl is-active auditd
@@ -152,7 +34,7 @@ systemctl disable auditd >/dev/null 2>&1
 
 # -- enable --now
 check 'disable --now' systemctl disable --now tollgate
-check 'disable: no pins, hooks or processes left' nothing_left
+check 'disable: no pins, hooks or processes left' no_programs
 check 'disable: kernel audit is off' kernel_audit_is_off
 set_mark
 check 'enable --now' systemctl enable --now tollgate
@@ -253,7 +135,7 @@ systemd-analyze --no-pager security tollgate | tail -n 1 | sed 's/^/ok systemd-a
 # -- stop
 check 'stop' systemctl stop tollgate
 check 'stop: no failure' [ "$(show Result)" = success ]
-check 'stop: no pins, hooks or processes left' nothing_left
+check 'stop: no pins, hooks or processes left' no_programs
 check 'stop: kernel audit is off' kernel_audit_is_off
 
 # -- journald, which enables the kernel's audit when it starts (Debian's only if configured)
@@ -283,26 +165,6 @@ check 'alternatives: auditctl lists its rules' sh -c 'auditctl -l | grep -e "-k 
 echo '-w /srv/third -p wa -k third' >/etc/audit/rules.d/70-third.rules
 check 'alternatives: augenrules --load' augenrules --load
 check 'alternatives: augenrules loads into tollgate' sh -c 'auditctl -l | grep -e "-k third"'
-
-# -- remove, in the worst state: killed, with programs attached and the kernel's audit enabled
-mkdir -p /run/systemd/system/tollgate.service.d
-printf '[Service]\nRestart=no\n' >/run/systemd/system/tollgate.service.d/restart.conf
-systemctl daemon-reload
-systemctl kill --kill-whom=all -s KILL tollgate
-check 'remove: the service has failed' soon systemctl is-failed tollgate
-check 'remove: a killed daemon has left pins' fails nothing_left
-check 'remove: status names them' sh -c 'tollgate status 2>&1 | grep "are still attached"'
-rm -r /run/systemd/system/tollgate.service.d
-systemctl daemon-reload
-check 'purge' apt-get -q -y --no-download purge tollgate
-check 'purge: no pins, hooks or processes left' nothing_left
-check 'purge: unit is gone' [ "$(show LoadState)" = not-found ]
-check 'purge: auditctl is auditd'"'"'s' sh -c '[ ! -L /sbin/auditctl ] && dpkg -S /sbin/auditctl | grep auditd'
-check 'purge: kernel audit is off' kernel_audit_is_off
-systemctl restart systemd-journald
-check 'purge: journald enables the kernel audit again' sh -c 'auditctl -s | grep -x "enabled 1"'
-check 'purge: no file left' sh -c '! find / -xdev \( -path /proc -o -path /sys -o -path /var/log -o -path /root -o -path /var/lib/dpkg -o -path /usr/local \) -prune -o -name "*tollgate*" -print | grep .'
-check 'purge: /run/tollgate is gone' [ ! -e /run/tollgate ]
-check 'purge: /var/lib/tollgate is gone' [ ! -e /var/lib/tollgate ]
-
-echo 'test-service: done'
+check 'alternatives: remove' tollgate-alternatives remove
+check 'alternatives: auditctl is that of auditd' auditctl_is_stock
+rm /etc/audit/rules.d/60-other.rules /etc/audit/rules.d/70-third.rules
