@@ -9,12 +9,14 @@ use std::collections::BTreeMap;
 use super::Finding;
 
 /// The crates that each crate may depend on, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("audit", &[]),
     ("engine", &["audit"]),
+    ("logs", &["audit"]),
     ("netlink", &["audit"]),
+    ("search", &["audit", "logs"]),
     ("trace", &["audit"]),
-    ("tollgate", &["audit", "engine", "netlink", "trace"]),
+    ("tollgate", &["audit", "engine", "logs", "netlink", "trace"]),
     ("bench", &["audit", "engine", "netlink"]),
     ("inputs", &["audit"]),
     ("manual", &[]),
@@ -24,10 +26,12 @@ const ALLOWED: [(&str, &[&str]); 11] = [
 ];
 
 /// The crates that the tests of each crate may also depend on.
-const FOR_TESTS: [(&str, &[&str]); 5] = [
+const FOR_TESTS: [(&str, &[&str]); 7] = [
     ("audit", &["inputs"]),
     ("bench", &["inputs", "manual"]),
     ("engine", &["inputs"]),
+    ("logs", &["inputs"]),
+    ("search", &["inputs", "manual", "support"]),
     ("tollgate", &["inputs", "manual", "support"]),
     ("trace", &["inputs"]),
 ];

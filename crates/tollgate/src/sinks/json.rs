@@ -267,14 +267,15 @@ mod tests {
         encode::event(&whole(), &mut text);
         let mut assembler = EventAssembler::default();
         let mut converted = Vec::new();
-        let mut keep = |event: EventRecords| {
-            let object = records::object(&event, |error| panic!("{error}"));
+        let mut keep = |event: &EventRecords| {
+            let object = records::object(event, |error| panic!("{error}"));
             converted.push(Value::Object(object));
         };
         for line in text.split_inclusive(|&byte| byte == b'\n') {
-            assembler.take(line, &mut keep).unwrap();
+            assembler.take(line, 0).unwrap();
         }
-        assembler.finish(&mut keep);
+        assembler.end_all();
+        assembler.drain_ended(&mut keep);
         let [converted] = converted.try_into().unwrap();
         // Records do not tell where a name was read.
         direct["path"][0].as_object_mut().unwrap().remove("source");

@@ -262,13 +262,14 @@ mod tests {
     fn converted(lines: &str) -> (Value, Vec<String>) {
         let mut assembler = EventAssembler::default();
         let (mut objects, mut errors) = (Vec::new(), Vec::new());
-        let mut keep = |event: EventRecords| {
-            objects.push(object(&event, |error| errors.push(error.to_string())));
+        let mut keep = |event: &EventRecords| {
+            objects.push(object(event, |error| errors.push(error.to_string())));
         };
         for line in lines.lines() {
-            assembler.take(line.as_bytes(), &mut keep).unwrap();
+            assembler.take(line.as_bytes(), 0).unwrap();
         }
-        assembler.finish(&mut keep);
+        assembler.end_all();
+        assembler.drain_ended(&mut keep);
         let [object] = objects.try_into().unwrap();
         (Value::Object(object), errors)
     }
