@@ -15,6 +15,8 @@
 
 pub mod cursor;
 pub mod event_reader;
+pub mod event_values;
 mod follow;
+pub mod index;
 mod line_buffer;
 pub mod log_set;
