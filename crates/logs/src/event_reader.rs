@@ -30,6 +30,22 @@ pub struct EventReader {
     follow: Option<Follow>,
     /// All input was read, and the open events were ended.
     ended: bool,
+    /// Only events that begin here are returned.
+    window: Option<TextRange>,
+}
+
+/// A position in the files of a reader: number of the file, and offset in it.
+type FilePosition = (usize, u64);
+
+/// A range of text whose events are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TextRange {
+    /// Where reading begins, so that earlier events that are still open are recognised.
+    pub(crate) lead: FilePosition,
+    /// The first event begins here or later.
+    pub(crate) from: FilePosition,
+    /// The last event begins before this.
+    pub(crate) until: FilePosition,
 }
 
 #[derive(Debug)]
@@ -99,7 +115,27 @@ impl EventReader {
             last_serial: Serial(0),
             follow: None,
             ended: false,
+            window: None,
         }
+    }
+
+    /// Continues with the events of a range, and then ends. What is open is dropped.
+    pub(crate) fn jump(&mut self, range: TextRange) {
+        self.assembler.end_all();
+        self.assembler.drain_ended(|_| ());
+        self.assembler.forget_time();
+        (self.at, _) = range.lead;
+        if let Some(open) = self.files.get_mut(self.at) {
+            open.base = 0;
+        }
+        self.buffer.restart(range.lead.1);
+        self.ended = false;
+        self.window = Some(range);
+    }
+
+    /// File of a number.
+    pub(crate) fn file_mut(&mut self, number: usize) -> Option<&mut LogFile> {
+        self.files.get_mut(number).map(|open| &mut open.file)
     }
 
     /// A reader that continues at a cursor.
@@ -151,11 +187,18 @@ impl EventReader {
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, LogError> {
         loop {
             if let Some(event) = self.assembler.next_ended() {
+                if !self.is_in_window(event.start()) {
+                    self.assembler.recycle(event);
+                    continue;
+                }
                 self.last_serial = event.serial();
                 if let Some(previous) = self.current.replace(event) {
                     self.assembler.recycle(previous);
                 }
                 return Ok(self.current.as_ref().map(Item::Event));
+            }
+            if self.ended {
+                return Ok(None);
             }
             let error = match self.step()? {
                 Step::Line(Line::TooLong) => {
@@ -164,6 +207,10 @@ impl EventReader {
                 }
                 Step::Line(Line::Text { start, end, offset }) => {
                     self.line_number += 1;
+                    if self.is_past_window(offset) {
+                        self.ended = true;
+                        return Ok(None);
+                    }
                     let line = self.buffer.text(start, end);
                     let base = self.files.get(self.at).map_or(0, |open| open.base);
                     match self.assembler.take(line, base + offset) {
@@ -178,7 +225,6 @@ impl EventReader {
                     true => continue,
                     false => return Ok(Some(Item::Idle)),
                 },
-                Step::End if self.ended => return Ok(None),
                 Step::End => {
                     self.ended = true;
                     self.assembler.end_all();
@@ -194,14 +240,29 @@ impl EventReader {
     /// # Errors
     /// [`LogError::Read`].
     pub fn next_event(&mut self) -> Result<Option<&EventRecords>, LogError> {
+        Ok(match self.advance()? {
+            true => self.event(),
+            false => None,
+        })
+    }
+
+    /// Goes to the next event; returns false at the end of the log.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub(crate) fn advance(&mut self) -> Result<bool, LogError> {
         loop {
             match self.next_item()? {
-                None => return Ok(None),
-                Some(Item::Event(_)) => break,
+                None => return Ok(false),
+                Some(Item::Event(_)) => return Ok(true),
                 Some(Item::Malformed { .. } | Item::Idle) => {}
             }
         }
-        Ok(self.current.as_ref())
+    }
+
+    /// The last event that was returned.
+    pub(crate) const fn event(&self) -> Option<&EventRecords> {
+        self.current.as_ref()
     }
 
     /// Position to continue from, after the events that were returned; `None` in a stream.
@@ -225,6 +286,32 @@ impl EventReader {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.files.get(self.at).map(|open| open.file.path())
+    }
+
+    /// Position of an offset in a file, if the reader has come to the file.
+    fn position(&self, (file, offset): FilePosition) -> Option<u64> {
+        let open = self.files.get(file).filter(|_| file <= self.at)?;
+        Some(open.base.saturating_add(offset))
+    }
+
+    /// Whether the event that begins at a position is to be returned.
+    fn is_in_window(&self, start: u64) -> bool {
+        self.window.is_none_or(|window| {
+            self.position(window.from).is_some_and(|from| start >= from)
+                && self
+                    .position(window.until)
+                    .is_none_or(|until| start < until)
+        })
+    }
+
+    /// Whether the window has ended before `offset` of the file, and no event of it is open.
+    fn is_past_window(&self, offset: u64) -> bool {
+        self.window.is_some_and(|TextRange { until, .. }| {
+            (self.at, offset) >= until
+                && self.position(until).is_some_and(|until| {
+                    self.assembler.first_open().is_none_or(|open| open >= until)
+                })
+        })
     }
 
     fn malformed(&self, error: LineError) -> Option<Item<'_>> {

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod candidates;
 pub mod cursor;
 pub mod event_reader;
 pub mod event_values;

@@ -167,6 +167,14 @@ impl LogSet {
         &self.files
     }
 
+    /// Files that are open, in this order.
+    pub(crate) const fn of_files(files: Vec<LogFile>) -> Self {
+        Self {
+            files,
+            current: None,
+        }
+    }
+
     /// The files, oldest first.
     #[must_use]
     pub fn into_files(self) -> Vec<LogFile> {

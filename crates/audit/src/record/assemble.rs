@@ -186,6 +186,11 @@ impl EventAssembler {
         }
     }
 
+    /// Continues with lines of another place in the log.
+    pub fn forget_time(&mut self) {
+        self.checked = None;
+    }
+
     /// Reuses the buffer of an event.
     pub fn recycle(&mut self, event: EventRecords) {
         const KEPT: usize = 64;
