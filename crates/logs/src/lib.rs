@@ -13,11 +13,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod candidates;
+pub mod console;
 pub mod cursor;
+pub mod escaped;
 pub mod event_reader;
 pub mod event_values;
 mod follow;
 pub mod index;
+pub mod json;
 mod line_buffer;
 pub mod log_set;
+pub mod syscall_event;

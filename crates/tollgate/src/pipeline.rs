@@ -48,9 +48,9 @@ use crate::pipeline::ring_commands::{RingCommands, ring_command_channel};
 use crate::pipeline::ring_thread::{RingStats, RingThread};
 use crate::pipeline::summary::{PipelineTotals, UnwrittenEvents};
 use crate::sinks::audit_log::{AuditLog, SignalSender};
-use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::queue::{QueueStats, SinkQueue};
+use logs::console::Console;
 
 /// Batches in flight to the log thread.
 const MAX_BATCHES: usize = 16;

@@ -1,12 +1,7 @@
 //! Outputs: the audit log, the JSON log, plugins and the console.
 
-mod accounts;
 pub(crate) mod audit_log;
-pub(crate) mod console;
-mod escaped;
 pub(crate) mod json;
 pub(crate) mod log_file;
 pub(crate) mod plugins;
 pub(crate) mod queue;
-
-pub(crate) use accounts::Accounts;

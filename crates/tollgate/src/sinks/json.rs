@@ -24,6 +24,7 @@ use audit::event::{Event, Inode, NameSource, NameType, PathItem, Task, reported_
 use audit::ids::{Dev, Syscall};
 use audit::table;
 use bstr::ByteSlice as _;
+use logs::json::text;
 use serde_json::{Map, Value, json};
 
 use crate::config::JsonSchema;
@@ -151,13 +152,6 @@ fn item(item: &PathItem<'_>) -> Value {
 
 fn device(dev: Dev) -> String {
     format!("{:02x}:{:02x}", dev.major(), dev.minor())
-}
-
-fn text(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!({ "hex": hex(bytes) }),
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -9,12 +9,10 @@ use audit::record::{encode, quote};
 use bstr::ByteSlice as _;
 use serde_json::{Map, Value, json};
 
-use super::text;
+use logs::json::text;
 
 /// The last record type of a syscall event: the kernel has no record of this type, and relays none from programs.
 const KIND: MsgType = MsgType(1499);
-/// The same type as text.
-pub(super) const KIND_TEXT: &[u8] = b"UNKNOWN[1499]";
 /// Length of identifiers of container runtimes.
 const ID_DIGITS: usize = 64;
 
@@ -73,7 +71,7 @@ impl JsonRecords {
 }
 
 /// Adds the context to the object of its event, and to its PATH objects.
-pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &mut [Value]) {
+pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>) {
     for field in record.fields().flatten() {
         let Ok(value) = quote::unquote(field.value) else {
             continue;
@@ -83,7 +81,9 @@ pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &
             b"cgroup" => group(&value, object),
             number => {
                 let number = number.to_str().ok().and_then(|text| text.parse().ok());
-                let path = number.and_then(|number: usize| paths.get_mut(number));
+                let paths = object.get_mut("path").and_then(Value::as_array_mut);
+                let path = number.zip(paths);
+                let path = path.and_then(|(number, paths): (usize, _)| paths.get_mut(number));
                 if let Some(path) = path.and_then(Value::as_object_mut) {
                     path.insert("path".to_owned(), text(&value));
                 }

@@ -21,12 +21,12 @@ use audit::ids::{Auid, Syscall};
 use audit::plan::uring::UringOp;
 use audit::record::interpret;
 
-use super::accounts::Accounts;
-use super::escaped::Escaped;
+use crate::accounts::Accounts;
+use crate::escaped::Escaped;
 
 /// How numbers are shown.
 #[derive(Debug)]
-pub(crate) enum Interpret {
+pub enum Interpret {
     /// As numbers.
     Raw,
     /// As names of users, groups, errors, flags and modes.
@@ -34,7 +34,7 @@ pub(crate) enum Interpret {
 }
 
 /// Prints events on a terminal.
-pub(crate) struct Console {
+pub struct Console {
     interpret: Interpret,
     out: Box<dyn Write + Send>,
     block: Vec<u8>,
@@ -42,12 +42,14 @@ pub(crate) struct Console {
 
 impl Console {
     /// Prints to standard output, coloured according to `choice`.
-    pub(crate) fn stdout(interpret: Interpret, choice: ColorChoice) -> Self {
+    #[must_use]
+    pub fn stdout(interpret: Interpret, choice: ColorChoice) -> Self {
         Self::new(interpret, Box::new(AutoStream::new(io::stdout(), choice)))
     }
 
     /// Prints to `out` with colours; [`AutoStream`] strips them if needed.
-    pub(crate) fn new(interpret: Interpret, out: Box<dyn Write + Send>) -> Self {
+    #[must_use]
+    pub fn new(interpret: Interpret, out: Box<dyn Write + Send>) -> Self {
         Self {
             interpret,
             out,
@@ -59,7 +61,7 @@ impl Console {
     ///
     /// # Errors
     /// The write error; `BrokenPipe` for a closed pipe.
-    pub(crate) fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+    pub fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.block.clear();
         write!(
             self.block,
