@@ -172,6 +172,10 @@ fn field_values(record: &Record<'_>, field: &Field<'_>, found: &mut impl FnMut(C
                 found(column, field.value.trim_with(|byte| byte == '"'));
             }
         }
+        // Some records write an unset id as -1.
+        Column::Auid | Column::Uid | Column::Euid | Column::Ses if field.value == "-1" => {
+            found(column, b"4294967295");
+        }
         _ => found(column, canonical(field.value)),
     }
 }

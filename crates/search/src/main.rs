@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+mod expression;
+mod mistake;
 mod search;
 
 use std::ffi::{OsStr, OsString};
