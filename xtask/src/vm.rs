@@ -181,7 +181,7 @@ impl BackgroundBuild {
 }
 
 fn build_command(repository: &Repository) -> Command {
-    let packages = ["bench", "tollgate", "vm"].map(|name| format!("--package={name}"));
+    let packages = ["bench", "search", "tollgate", "vm"].map(|name| format!("--package={name}"));
     let mut command = repository.cargo(&["build", "--release", "--locked"]);
     command.args(packages);
     command

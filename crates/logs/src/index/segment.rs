@@ -308,3 +308,36 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at + 8)?;
     bytes.try_into().ok().map(u64::from_le_bytes)
 }
+
+/// Bytes of a segment whose checksums are made right, as a forger would.
+#[cfg(test)]
+pub(super) fn with_valid_checksums(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let len = u32_at(&bytes, 8).and_then(|len| usize::try_from(len).ok());
+    let Some(end) = len.and_then(|len| len.checked_sub(8)) else {
+        return bytes;
+    };
+    let count = u32_at(&bytes, 12).unwrap_or(0).min(64);
+    let columns = 48 + usize::try_from(count).unwrap() * 40 + 4;
+    let mut start = end + 8;
+    for number in 0..Column::COUNT {
+        let at = columns + number * 16;
+        let Some(len) = u32_at(&bytes, at + 4).and_then(|len| usize::try_from(len).ok()) else {
+            break;
+        };
+        if let Some(column) = bytes.get(start..start.saturating_add(len)) {
+            let sum = checksum(column).to_le_bytes();
+            if let Some(room) = bytes.get_mut(at + 8..at + 16) {
+                room.copy_from_slice(&sum);
+            }
+        }
+        start = start.saturating_add(len);
+    }
+    if let Some(header) = bytes.get(..end) {
+        let sum = checksum(header).to_le_bytes();
+        if let Some(room) = bytes.get_mut(end..end + 8) {
+            room.copy_from_slice(&sum);
+        }
+    }
+    bytes
+}

@@ -214,3 +214,30 @@ fn interleaved_events_belong_to_the_block_where_they_begin() {
     let second = index.blocks().nth(1).unwrap();
     assert_eq!(second.lead, 0);
 }
+
+/// Any bytes are a segment or refused, and its columns are read without a panic.
+#[test]
+fn fuzz_index() {
+    let log = Log::new(&text(1000));
+    log.open();
+    let file = fs::read(log.index_file()).unwrap();
+    let segment = file[48..].to_vec();
+    inputs::fuzz::fuzz("fuzz_index", &[segment], &["TLGSEG01"], 500, |bytes| {
+        // A forger can fix the checksums, so what they protect must hold without them.
+        let bytes = segment::with_valid_checksums(bytes);
+        let Some(header) = Header::parse(&bytes) else {
+            return;
+        };
+        let blocks = header.blocks.len();
+        let source = Source::Memory(bytes);
+        let index = LogIndex {
+            segments: vec![Segment { header, source }],
+        };
+        for column in [Column::Key, Column::Pid, Column::Path, Column::Exe] {
+            let value = Condition::Value(column, b"x".to_vec());
+            assert!(index.candidates(&value).len() <= blocks);
+            let matching = Condition::Matching(column, Box::new(|value| value.is_empty()));
+            assert!(index.candidates(&matching).len() <= blocks);
+        }
+    });
+}

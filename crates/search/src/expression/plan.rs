@@ -147,13 +147,14 @@ impl Test {
     }
 
     fn number_pattern(&self) -> TextPattern {
-        let name = match self.field.source {
-            Source::Column(_) => self.field.name,
-            _ => return TextPattern::Anything,
-        };
+        let name = self.field.name;
+        if matches!(self.field.source, Source::Serial) || self.field.kind == Kind::Hex {
+            return TextPattern::Anything;
+        }
         match (&self.value, self.operator) {
-            (Value::Number(number), Operator::Equal) if *number >= 0 || name == "exit" => {
-                one_of([format!("{name}={number}")])
+            (Value::Number(number), Operator::Equal) => {
+                let unset = (*number == i64::from(u32::MAX)).then(|| format!("{name}=-1"));
+                one_of([format!("{name}={number}")].into_iter().chain(unset))
             }
             (Value::Account { name: account, ids }, Operator::Equal) => {
                 let ids = ids.iter().map(|id| format!("{name}={id}"));
