@@ -28,17 +28,17 @@ mod tests {
 
     fn fields(syscall: u32, exit: i32, pid: u32, ppid: u32, exe: &str, key: &str) -> String {
         let success = if exit < 0 { "no" } else { "yes" };
+        let comm = exe.rsplit('/').next().unwrap();
         format!(
             "syscall={syscall} success={success} exit={exit} a0=0 a1=0 a2=0 a3=0 items=1 ppid={ppid} pid={pid} \
-             auid=1000 uid=1000 gid=0 euid=0 suid=0 fsuid=0 egid=0 sgid=0 fsgid=0 comm=\"x\" exe=\"{exe}\" key=\"{key}\""
+             auid=1000 uid=1000 gid=0 euid=0 suid=0 fsuid=0 egid=0 sgid=0 fsgid=0 comm=\"{comm}\" exe=\"{exe}\" key=\"{key}\""
         )
     }
 
     fn log() -> Log {
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap()
-            .as_secs();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        // Still today if midnight is near.
+        let now = now.unwrap().as_secs() + 60;
         // The hour of the incident in the manual: 2026-11-24 03:30.
         let incident = 1_795_491_000;
         let saddr = |address: &str, serial: u32| {
@@ -205,7 +205,7 @@ mod tests {
         let log = log();
         assert_eq!(run(&log, &["key=exec"]).status.code(), Some(0));
         assert_eq!(run(&log, &["key=none"]).status.code(), Some(1));
-        let wrong = run(&log, &["kye=exec"]);
+        let wrong = run(&log, &["keyy=exec"]);
         assert_eq!(wrong.status.code(), Some(2));
         let message = String::from_utf8(wrong.stderr).unwrap();
         assert!(
