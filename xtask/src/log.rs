@@ -66,9 +66,12 @@ enum Part {
     Key,
 }
 
+/// A word that varies, and what it becomes.
+type Varying = (&'static str, fn() -> Part);
+
 /// Splits an event.
 fn parts(text: &str) -> Vec<Part> {
-    const VARYING: [(&str, fn() -> Part); 8] = [
+    const VARYING: [Varying; 8] = [
         ("ppid=4321", || Part::Parent),
         ("pid=4322", || Part::Process),
         ("auid=1000", || Part::Login),
@@ -119,7 +122,7 @@ fn event(parts: &[Part], number: u64, random: &mut Random, out: &mut String) {
     let milli = number % PER_SECOND * 1000 / PER_SECOND;
     let user = random.below(20);
     for part in parts {
-        out.push_str(&match part {
+        let text = match part {
             Part::Text(text) => text.clone(),
             Part::Stamp => format!("{sec}.{milli:03}:{}", (1 << 31) + number % (1 << 31)),
             Part::Process => format!("pid={process}"),
@@ -142,7 +145,8 @@ fn event(parts: &[Part], number: u64, random: &mut Random, out: &mut String) {
                 "\"{}\"",
                 KEYS.get(random.below(6)).copied().unwrap_or_default()
             ),
-        });
+        };
+        out.push_str(&text);
     }
 }
 
@@ -169,12 +173,12 @@ mod tests {
             "type=SYSCALL msg=audit(1700000000.007:1): ppid=4321 pid=4322 exe=\"/usr/bin/cat\"\n";
         let template = parts(text);
         let mut random = Random(1);
-        let mut event = |number| {
+        let mut written = |number| {
             let mut out = String::new();
-            super::event(&template, number, &mut random, &mut out);
+            event(&template, number, &mut random, &mut out);
             out
         };
-        let (first, second) = (event(0), event(40));
+        let (first, second) = (written(0), written(40));
         assert!(first.starts_with(
             "type=SYSCALL msg=audit(1790000000.000:2147483648): ppid=1100 pid=1000 exe=\"/usr/bin/"
         ));

@@ -219,7 +219,9 @@ impl Pieces {
         let mut candidates = index.candidates(condition).into_iter().peekable();
         let mut blocks = index.blocks().peekable();
         while let Some(block) = blocks.next() {
-            let next_lead = blocks.peek().map_or(index.next_lead(), |next| next.lead);
+            let next_lead = blocks
+                .peek()
+                .map_or_else(|| index.next_lead(), |next| next.lead);
             let is_first = block.start == 0;
             let continues = is_first && lead.is_some();
             let is_last_open = blocks.peek().is_none() && index.is_open_at_end();

@@ -43,6 +43,9 @@ enum Source {
     File(Arc<File>, u64),
 }
 
+/// Tells whether a value is accepted.
+pub type ValueTest<'a> = Box<dyn Fn(&[u8]) -> bool + 'a>;
+
 /// A condition on events that the index can answer for blocks. A block that may have an event that meets the
 /// condition is a candidate.
 pub enum Condition<'a> {
@@ -51,15 +54,15 @@ pub enum Condition<'a> {
     /// The event has this value.
     Value(Column, Vec<u8>),
     /// The event has a value that the function accepts.
-    Matching(Column, Box<dyn Fn(&[u8]) -> bool + 'a>),
+    Matching(Column, ValueTest<'a>),
     /// The time of the event, in milliseconds since the epoch.
     TimeMs(RangeInclusive<u64>),
     /// The serial of the event.
     Serial(u32),
     /// All conditions are met by the same event.
-    All(Vec<Condition<'a>>),
+    All(Vec<Self>),
     /// At least one of the conditions is met.
-    AnyOf(Vec<Condition<'a>>),
+    AnyOf(Vec<Self>),
 }
 
 impl LogIndex {

@@ -22,11 +22,11 @@ pub(crate) enum Expression {
     /// A test of a field.
     Test(Test),
     /// Not this.
-    Not(Box<Expression>),
+    Not(Box<Self>),
     /// All of these.
-    And(Vec<Expression>),
+    And(Vec<Self>),
     /// At least one of these.
-    Or(Vec<Expression>),
+    Or(Vec<Self>),
 }
 
 /// A test of a field: true if a value of the event passes.

@@ -59,8 +59,8 @@ Examples:
 /// Find events in the audit log
 ///
 /// EXPRESSION joins tests of fields with `and`, `or`, `not` and parentheses. It may be several words.
-/// A test is FIELD=VALUE, FIELD!=VALUE, FIELD~TEXT (contains), FIELD!~TEXT, or a comparison of numbers with <, <=,
-/// > or >=. Users, groups, syscalls, errors and record types are written by name or number.
+/// A test is FIELD=VALUE, FIELD!=VALUE, FIELD~TEXT (contains), FIELD!~TEXT, or compares numbers with <, <=, > or >=.
+/// Users, groups, syscalls, errors and record types are written by name or number.
 /// The exit status is 0 if an event was found, 1 if not, and 2 after an error.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tollgate-search", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -214,10 +214,7 @@ impl Query {
         let mut bar = Bar::new();
         let building = |progress| bar.show("indexing", progress);
         let mut candidates = Candidates::new(logs, &condition, Box::new(filter), building)?;
-        loop {
-            let Some(event) = candidates.next_event()? else {
-                break;
-            };
+        while let Some(event) = candidates.next_event()? {
             if pattern.may_match(event.text()) && self.matches(event) {
                 bar.hidden(|| found(event))?;
             }

@@ -238,11 +238,10 @@ mod tests {
             "",
         );
         // The reader may not have reached the end yet: write until it has seen an event.
-        let path = log.path.clone();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let writer = std::thread::spawn(move || {
             while stopped.recv_timeout(Duration::from_millis(100)).is_err() {
-                let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+                let mut file = OpenOptions::new().append(true).open(&log.path).unwrap();
                 file.write_all(event.as_bytes()).unwrap();
             }
         });

@@ -45,7 +45,7 @@ fn text(seed: u64, events: u32) -> String {
 fn has(event: &EventRecords, column: Column, wanted: &str) -> bool {
     let mut found = false;
     values(event, |of, value| {
-        found |= of == column && value == wanted.as_bytes()
+        found |= of == column && value == wanted.as_bytes();
     });
     found
 }
@@ -94,7 +94,7 @@ fn indexed_search_finds_what_a_scan_finds() {
             .windows(2)
             .zip(["audit.log.2", "audit.log.1", "audit.log"])
         {
-            fs::write(place.path().join(name), &text[cut[0]..cut[1]]).unwrap();
+            fs::write(place.path().join(name), &text.as_bytes()[cut[0]..cut[1]]).unwrap();
         }
         let events = scanned(place.path());
         let mut found = 0;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::RangeInclusive;
 
 use audit::record::assemble::{EventAssembler, EventRecords};
 
@@ -189,8 +190,9 @@ impl Builder {
             start,
             end: start,
             lead,
-            time_ms: u64::MAX..=0,
-            serial: u32::MAX..=0,
+            // Nothing, until there is an event.
+            time_ms: RangeInclusive::new(u64::MAX, 0),
+            serial: RangeInclusive::new(u32::MAX, 0),
         });
     }
 

@@ -37,9 +37,9 @@ pub(crate) enum TextPattern {
     /// One of these strings.
     OneOf(Vec<BString>),
     /// All of these.
-    All(Vec<TextPattern>),
+    All(Vec<Self>),
     /// At least one of these.
-    AnyOf(Vec<TextPattern>),
+    AnyOf(Vec<Self>),
 }
 
 impl TextPattern {

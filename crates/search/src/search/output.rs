@@ -175,9 +175,9 @@ fn other_event(event: &EventRecords, accounts: &Accounts) -> String {
     let program = get(Column::Exe).or_else(|| get(Column::Comm));
     line += &program.unwrap_or_default();
     if let Some(pid) = get(Column::Pid) {
-        line += &format!("[{pid}]");
+        line.extend(["[", &pid, "]"]);
     }
-    line += &format!("  {}", user(Column::Uid).unwrap_or_default());
+    line.extend(["  ", &user(Column::Uid).unwrap_or_default()]);
     for (name, value) in [
         ("login", user(Column::Auid)),
         ("account", get(Column::Account)),
@@ -185,7 +185,7 @@ fn other_event(event: &EventRecords, accounts: &Accounts) -> String {
         ("file", get(Column::Path)),
     ] {
         if let Some(value) = value {
-            line += &format!("  ({name} {value})");
+            line.extend(["  (", name, " ", &value, ")"]);
         }
     }
     line
