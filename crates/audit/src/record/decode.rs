@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bstr::{BStr, ByteSlice as _};
 
 pub use field::Field;
-use field::{Fields, LineSlice};
+use field::{Fields, LineSlice, UNTRUSTED_FIELDS};
 
 use super::{execve, quote};
 use crate::event::Timestamp;
@@ -215,34 +215,6 @@ impl<'a> Record<'a> {
             || self.kind == "EXECVE" && execve::is_argument(name)
     }
 }
-
-/// Fields that are encoded by [`quote`] in all records.
-///
-/// # Source
-/// Fields of type `AUPARSE_TYPE_ESCAPED` in `auparse/typetab.h`, audit-userspace 4.2.
-const UNTRUSTED_FIELDS: [&str; 21] = [
-    "name",
-    "comm",
-    "exe",
-    "cwd",
-    "key",
-    "proctitle",
-    "path",
-    "ocomm",
-    "file",
-    "watch",
-    "cmd",
-    "acct",
-    "dir",
-    "vm",
-    "device",
-    "cgroup",
-    "data",
-    "old-disk",
-    "new-disk",
-    "old-fs",
-    "new-fs",
-];
 
 /// Parses the record header.
 struct Cursor<'a> {

@@ -256,7 +256,7 @@ pub(crate) fn shells_complete_the_commands() {
     };
     let mut commands = shown_by_help("Commands:");
     let companions = shown_by_help("Installed companions:");
-    assert_eq!(companions, ["bench", "search"]);
+    assert_eq!(companions, ["bench", "replay", "search"]);
     commands.extend(companions);
     commands.sort_unstable();
     let first = complete(&["tollgate", ""]);
