@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::dir::Dir;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, mkdirat};
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::LogIndex;
@@ -68,7 +68,7 @@ pub fn open(
         return Ok(LogIndex::default());
     };
     let whole_only = extent == Extent::FullSegments;
-    let places = [Place::beside(log.path()), Place::cache()];
+    let places = [Place::beside(log.path(), identity.file), Place::cache()];
     let mut places: Vec<Place> = places.into_iter().flatten().collect();
     for place in &places {
         if let Some(index) = place.load(&identity, size)
@@ -149,28 +149,37 @@ struct Place {
     kind: PlaceKind,
 }
 
+/// Where a directory of index files is, or is to be made.
 enum PlaceKind {
-    /// Beside the logs in this directory; `None` if `directory` is that of the logs, and its index does not exist.
-    Beside(Option<File>),
+    /// Beside the logs in this directory.
+    Beside(File),
+    /// In the user's cache.
     Cache,
+    /// `directory` is to have one of this name, beside logs or in a cache.
+    Missing(&'static str),
 }
 
 impl Place {
     /// The directory beside a log.
-    fn beside(log: &Path) -> Option<Self> {
+    fn beside(log: &Path, id: FileId) -> Option<Self> {
         let parent = match log.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
         let logs = trusted_directory(parent)?;
+        // The path may have led elsewhere meanwhile: nothing is written to a directory without the log.
+        let named = fstatat(&logs, log.file_name()?, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        if (named.st_dev, named.st_ino) != (id.device, id.inode) {
+            return None;
+        }
         Some(match open_directory(&logs, DIRECTORY) {
             Some(directory) => Self {
                 directory,
-                kind: PlaceKind::Beside(Some(logs)),
+                kind: PlaceKind::Beside(logs),
             },
             None => Self {
                 directory: logs,
-                kind: PlaceKind::Beside(None),
+                kind: PlaceKind::Missing(DIRECTORY),
             },
         })
     }
@@ -184,16 +193,21 @@ impl Place {
         };
         let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
         let base = trusted_directory(&base)?;
-        let made = make_directory(&base, CACHE_DIRECTORY);
-        Some(Self {
-            directory: made?,
-            kind: PlaceKind::Cache,
+        Some(match open_directory(&base, CACHE_DIRECTORY) {
+            Some(directory) => Self {
+                directory,
+                kind: PlaceKind::Cache,
+            },
+            None => Self {
+                directory: base,
+                kind: PlaceKind::Missing(CACHE_DIRECTORY),
+            },
         })
     }
 
     /// Reads an index; `None` if there is none for this text.
     fn load(&self, identity: &Identity, size: u64) -> Option<LogIndex> {
-        if matches!(self.kind, PlaceKind::Beside(None)) {
+        if matches!(self.kind, PlaceKind::Missing(_)) {
             return None;
         }
         let file = open_file(&self.directory, &identity.file_name(), OFlag::O_RDONLY)?;
@@ -205,10 +219,11 @@ impl Place {
     fn writable(self, identity: &Identity) -> Option<Store> {
         let (directory, logs) = match self.kind {
             PlaceKind::Cache => (self.directory, None),
-            PlaceKind::Beside(Some(logs)) => (self.directory, Some(logs)),
-            PlaceKind::Beside(None) => {
-                let made = make_directory(&self.directory, DIRECTORY)?;
-                (made, Some(self.directory))
+            PlaceKind::Beside(logs) => (self.directory, Some(logs)),
+            PlaceKind::Missing(name) => {
+                let made = make_directory(&self.directory, name)?;
+                let logs = (name == DIRECTORY).then_some(self.directory);
+                (made, logs)
             }
         };
         let name = identity.file_name();
