@@ -19,8 +19,8 @@ setup: ## install the Debian packages that build and run need; tell how to get R
 tollgate:
 	@cargo build --release --locked --package tollgate
 
-build: ## build target/release/tollgate, tollgate-bench and tollgate-top
-	@cargo build --release --locked --package tollgate --package bench --package top
+build: ## build target/release/tollgate and its companions
+	@cargo build --release --locked --package tollgate --package bench --package search --package top
 
 run: ## audit this machine with examples/first.rules until Ctrl-C; without root, one command
 	@sh scripts/run.sh

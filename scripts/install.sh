@@ -8,7 +8,9 @@ prefix=${3%/}
 root=${2%/}$prefix
 cd "$(dirname "$0")/.."
 
-install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench" "$binaries/tollgate-top"
+install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench" "$binaries/tollgate-search" \
+	"$binaries/tollgate-top"
+ln -sf tollgate-search "$root/sbin/tollgate-replay"
 install -D -m 0755 -t "$root/sbin" packaging/tollgate-alternatives
 install -D -m 0644 -t "$root/share/man/man8" man/*.8
 install -D -m 0644 -t "$root/share/man/man5" man/*.5

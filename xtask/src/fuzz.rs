@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: feeds mutated input to the parsers for a given time.
 //!
-//! The targets are tests of the crates `audit` and `tollgate`; a plain `cargo test` runs each for a short time.
+//! The targets are tests of the crates in [`TARGETS`]; a plain `cargo test` runs each for a short time.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,12 @@ const SECONDS: u64 = 60;
 /// Prefix of the targets' names.
 const ALL: &str = "fuzz_";
 /// Packages with targets, and the cargo options that select their test binaries.
-const TARGETS: [(&str, &[&str]); 2] = [("audit", &["--test", "fuzz"]), ("tollgate", &["--bins"])];
+const TARGETS: [(&str, &[&str]); 4] = [
+    ("audit", &["--test", "fuzz"]),
+    ("logs", &["--lib"]),
+    ("search", &["--bins"]),
+    ("tollgate", &["--bins"]),
+];
 
 struct Options {
     seconds: u64,

@@ -47,6 +47,7 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
             "--locked",
             "--package=tollgate",
             "--package=bench",
+            "--package=search",
             "--package=top",
             "--bins",
             "manual",

@@ -19,6 +19,7 @@ mod endure;
 mod fuzz;
 mod golden;
 mod lists;
+mod log;
 mod repository;
 mod rerun;
 mod step;
@@ -68,6 +69,11 @@ const COMMANDS: &[Command] = &[
         "lists",
         "compare random rule lists with the kernel's audit (root): [SEED:FIRST:COUNT]",
         lists::run,
+    ),
+    (
+        "log",
+        "write a large log for measurements: FILE MIB",
+        log::run,
     ),
     (
         "endure",

@@ -181,7 +181,8 @@ impl BackgroundBuild {
 }
 
 fn build_command(repository: &Repository) -> Command {
-    let packages = ["bench", "tollgate", "top", "vm"].map(|name| format!("--package={name}"));
+    let packages =
+        ["bench", "search", "tollgate", "top", "vm"].map(|name| format!("--package={name}"));
     let mut command = repository.cargo(&["build", "--release", "--locked"]);
     command.args(packages);
     command

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`encode`] writes the line from `type=` to the newline; sinks add the node name and the enrichment.
-//! [`decode`] parses lines, [`assemble`] groups the lines of an event, [`owned_event`] reads the event back from them,
-//! [`quote`] encodes untrusted strings, and [`interpret`] formats numeric fields for people.
+//! [`decode`] parses lines, [`assemble`] groups the lines of an event, [`quote`] encodes untrusted strings, and
+//! [`interpret`] formats numeric fields for people.
 
 pub mod assemble;
 mod aux_records;
@@ -18,7 +18,6 @@ pub mod encode;
 pub mod enrich;
 pub mod execve;
 pub mod interpret;
-pub mod owned_event;
 pub mod quote;
 
 /// Maximum length of a line, newline included, that readers of audit logs do not split.

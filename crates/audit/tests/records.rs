@@ -10,8 +10,6 @@ mod tests {
     use std::path::Path;
 
     use audit::event::{Argv, Event, NameSource, NameType, PathItem, Task};
-    use audit::record::assemble::EventAssembler;
-    use audit::record::owned_event::OwnedEvent;
     use audit::record::{MAX_LINE_BYTES, decode, encode, execve};
     use bstr::{BStr, BString, ByteSlice as _};
     use proptest::collection::vec;
@@ -84,50 +82,6 @@ mod tests {
                 "{error}"
             );
         }
-    }
-
-    /// Reads an event back from its records.
-    fn read_back(text: &[u8]) -> OwnedEvent {
-        let mut assembler = EventAssembler::default();
-        let mut found = Vec::new();
-        for line in text.lines() {
-            assembler
-                .take(line, |event| found.push(OwnedEvent::read(&event)))
-                .unwrap();
-        }
-        assembler.finish(|event| found.push(OwnedEvent::read(&event)));
-        let Ok([Some(event)]) = <[Option<OwnedEvent>; 1]>::try_from(found) else {
-            panic!("{}", text.as_bstr());
-        };
-        event
-    }
-
-    #[test]
-    fn events_are_read_back_from_their_records() {
-        for (name, event) in events::all() {
-            // Neither auxiliary records nor labels are read.
-            let event = Event {
-                aux_records: [].into_iter().collect(),
-                task: Task {
-                    subj: None,
-                    ..event.task
-                },
-                ..event
-            };
-            let text = encoded(&event);
-            let owned = read_back(&text);
-            let again = encoded(&owned.event());
-            assert_eq!(again.as_bstr(), text.as_bstr(), "{name}");
-        }
-    }
-
-    #[test]
-    fn user_names_are_marked() {
-        let mut owned = read_back(&encoded(&events::openat()));
-        assert_eq!(owned.event().items[0].source, NameSource::Kernel);
-        owned.mark_user_name(0);
-        owned.mark_user_name(1);
-        assert_eq!(owned.event().items[0].source, NameSource::User);
     }
 
     /// Strings that a task chose.
@@ -279,10 +233,6 @@ mod tests {
 
             let arguments = execve::arguments(&records).unwrap();
             prop_assert_eq!(arguments.args, &strings.argv[..]);
-
-            let owned = read_back(&text);
-            let again = encoded(&owned.event());
-            prop_assert_eq!(again.as_bstr(), text.as_bstr());
 
             let title = value(records.last().unwrap(), "proctitle");
             let seen = &strings.proctitle[..strings.proctitle.len().min(128)];

@@ -37,6 +37,7 @@ use engine::{
     AttachedHooks, Decoder, EngineKind, EngineOptions, EventContext, KernelProbe, PendingDetach,
     RuleKeys, SkipRisk,
 };
+use logs::console::Console;
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
@@ -49,7 +50,6 @@ use crate::pipeline::ring_commands::{RingCommands, ring_command_channel};
 use crate::pipeline::ring_thread::{RingStats, RingThread};
 use crate::pipeline::summary::{PipelineTotals, UnwrittenEvents};
 use crate::sinks::audit_log::{AuditLog, SignalSender};
-use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::queue::{QueueStats, SinkQueue};
 use crate::sinks::viewers::{self, ViewerThread, Viewers};

@@ -1,13 +1,8 @@
 //! Outputs: the audit log, the JSON log, plugins, the console and viewers.
 
-mod accounts;
 pub(crate) mod audit_log;
-pub(crate) mod console;
-mod escaped;
 pub(crate) mod json;
 pub(crate) mod log_file;
 pub(crate) mod plugins;
 pub(crate) mod queue;
 pub(crate) mod viewers;
-
-pub(crate) use accounts::Accounts;

@@ -9,12 +9,14 @@ use std::collections::BTreeMap;
 use super::Finding;
 
 /// The crates that each crate may depend on, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("audit", &[]),
     ("engine", &["audit"]),
+    ("logs", &["audit"]),
     ("netlink", &["audit"]),
+    ("search", &["audit", "logs"]),
     ("trace", &["audit"]),
-    ("tollgate", &["audit", "engine", "netlink", "trace"]),
+    ("tollgate", &["audit", "engine", "logs", "netlink", "trace"]),
     ("bench", &["audit", "engine", "netlink"]),
     ("top", &["audit"]),
     ("inputs", &["audit"]),
@@ -25,10 +27,12 @@ const ALLOWED: [(&str, &[&str]); 12] = [
 ];
 
 /// The crates that the tests of each crate may also depend on.
-const FOR_TESTS: [(&str, &[&str]); 6] = [
+const FOR_TESTS: [(&str, &[&str]); 8] = [
     ("audit", &["inputs"]),
     ("bench", &["inputs", "manual"]),
     ("engine", &["inputs"]),
+    ("logs", &["inputs"]),
+    ("search", &["inputs", "manual", "support"]),
     ("tollgate", &["inputs", "manual", "support"]),
     ("top", &["manual"]),
     ("trace", &["inputs"]),

@@ -5,13 +5,15 @@
 //! Otherwise it ends when a record is two seconds newer, or after [`MAX_OPEN_EVENTS`] other events. A later record
 //! starts a new event.
 //!
+//! Buffers are reused: after the first events, nothing is allocated per event or record.
+//!
 //! # Source
 //! `au_check_events` and `auparse_feed` in `auparse/auparse.c`, audit-userspace 4.2: the two seconds,
 //! and the types of single-record events.
 
 use std::collections::VecDeque;
 
-use bstr::BString;
+use bstr::{BStr, ByteSlice as _};
 
 use super::decode::{self, DecodeError, Record};
 use crate::event::Timestamp;
@@ -19,103 +21,220 @@ use crate::ids::{MsgType, Serial};
 use crate::table;
 
 /// Maximum number of open events. One more ends the oldest.
-pub const MAX_OPEN_EVENTS: usize = 64;
+pub const MAX_OPEN_EVENTS: usize = 1024;
+/// Maximum size of all open events. More ends the oldest.
+const MAX_OPEN_BYTES: usize = 16 << 20;
 /// Maximum size of an event. Further records start a new event.
 const MAX_EVENT_BYTES: usize = 1 << 20;
-/// Age in seconds, by the log's time, at which an open event ends.
-const OPEN_EVENT_TIMEOUT_SECS: u64 = 2;
+/// Default of `end_of_event_timeout`: age in seconds, by the log's time, at which an open event ends.
+pub const END_OF_EVENT_TIMEOUT_SECS: u64 = 2;
 
 /// Lines of one event, in log order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRecords {
     /// Bytes of all lines, each with its newline.
     text: Vec<u8>,
+    /// Length of the node name in the first line; 0 without one.
+    node_len: usize,
+    time: Timestamp,
+    serial: Serial,
+    start: u64,
 }
 
 impl EventRecords {
-    /// The records. Their lines were decoded before, so none fails.
+    const EMPTY: Self = Self {
+        text: Vec::new(),
+        node_len: 0,
+        time: Timestamp { sec: 0, milli: 0 },
+        serial: Serial(0),
+        start: 0,
+    };
+
+    /// The lines, each with its newline.
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The records. Their headers were decoded before, so none fails.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.text
-            .split(|&byte| byte == b'\n')
-            .filter_map(|line| decode::line(line).ok())
+            .split_inclusive(|&byte| byte == b'\n')
+            .filter_map(|line| decode::header(line).ok())
+    }
+
+    /// Node that wrote the event, if the log names it.
+    #[must_use]
+    pub fn node(&self) -> Option<&BStr> {
+        let prefix = b"node=".len();
+        let name = self.text.get(prefix..prefix + self.node_len)?;
+        (!name.is_empty()).then(|| BStr::new(name))
+    }
+
+    /// Time of the event.
+    #[must_use]
+    pub const fn time(&self) -> Timestamp {
+        self.time
+    }
+
+    /// Serial number of the event.
+    #[must_use]
+    pub const fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// Position of the first line, as passed to [`EventAssembler::take`].
+    #[must_use]
+    pub const fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn contains(&self, record: &Record<'_>) -> bool {
+        self.serial == record.serial
+            && self.time == record.time
+            && self.node() == record.node.filter(|node| !node.is_empty())
     }
 }
 
 /// Groups lines into events.
-#[derive(Debug, Default)]
-pub struct EventAssembler {
-    open: VecDeque<OpenEvent>,
-}
-
-/// An event that has not ended.
 #[derive(Debug)]
-struct OpenEvent {
-    node: Option<BString>,
-    time: Timestamp,
-    serial: Serial,
-    event: EventRecords,
+pub struct EventAssembler {
+    open: VecDeque<EventRecords>,
+    open_bytes: usize,
+    ended: VecDeque<EventRecords>,
+    free: Vec<EventRecords>,
+    timeout_secs: u64,
+    /// Second of the last record: open events are checked when it changes.
+    checked: Option<u64>,
 }
 
-impl OpenEvent {
-    fn contains(&self, record: &Record<'_>) -> bool {
-        let node = self.node.as_ref().map(|node| node.as_slice());
-        self.serial == record.serial
-            && self.time == record.time
-            && node == record.node.map(|node| &**node)
+impl Default for EventAssembler {
+    fn default() -> Self {
+        Self::with_timeout(END_OF_EVENT_TIMEOUT_SECS)
     }
 }
 
 impl EventAssembler {
-    /// Adds a line, with or without its newline, and passes ended events to `ended`.
+    /// An assembler that ends an event when a record is `timeout_secs` newer.
+    #[must_use]
+    pub const fn with_timeout(timeout_secs: u64) -> Self {
+        Self {
+            open: VecDeque::new(),
+            open_bytes: 0,
+            ended: VecDeque::new(),
+            free: Vec::new(),
+            timeout_secs,
+            checked: None,
+        }
+    }
+
+    /// Adds a line, with or without its newline, which begins at `position` of the log. Afterwards, call
+    /// [`EventAssembler::drain_ended`], or [`EventAssembler::next_ended`] until it returns `None`.
     ///
     /// # Errors
-    /// [`DecodeError`] if the line is not a record. The line is dropped.
-    pub fn take(
-        &mut self,
-        line: &[u8],
-        mut ended: impl FnMut(EventRecords),
-    ) -> Result<(), DecodeError> {
-        let record = decode::line(line)?;
-        let is_recent =
-            |open: &OpenEvent| open.time.sec + OPEN_EVENT_TIMEOUT_SECS > record.time.sec;
-        while let Some(open) = self.open.pop_front_if(|open| !is_recent(open)) {
-            ended(open.event);
-        }
-        let at = self.open.iter().position(|open| open.contains(&record));
-        let mut open = match at.and_then(|at| self.open.remove(at)) {
-            Some(open) if open.event.text.len() + line.len() < MAX_EVENT_BYTES => open,
-            full => {
-                if let Some(full) = full {
-                    ended(full.event);
-                }
-                OpenEvent {
-                    node: record.node.map(ToOwned::to_owned),
-                    time: record.time,
-                    serial: record.serial,
-                    event: EventRecords::default(),
+    /// [`DecodeError`] if the line has no record header. The line is dropped.
+    pub fn take(&mut self, line: &[u8], position: u64) -> Result<(), DecodeError> {
+        let record = decode::header(line)?;
+        self.end_older_than(record.time.sec);
+        // The records of most events are adjacent.
+        let at = self.open.iter().rposition(|open| open.contains(&record));
+        let mut event = match at.and_then(|at| self.open.remove(at)) {
+            Some(open) => {
+                self.open_bytes -= open.text.len();
+                if open.text.len() + line.len() < MAX_EVENT_BYTES {
+                    open
+                } else {
+                    self.ended.push_back(open);
+                    self.new_event(&record, position)
                 }
             }
+            None => self.new_event(&record, position),
         };
-        open.event
+        event
             .text
             .extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
-        open.event.text.push(b'\n');
+        event.text.push(b'\n');
         if ends_event(&record) {
-            ended(open.event);
+            self.ended.push_back(event);
             return Ok(());
         }
-        self.open.push_back(open);
-        if self.open.len() > MAX_OPEN_EVENTS
-            && let Some(oldest) = self.open.pop_front()
-        {
-            ended(oldest.event);
+        self.open_bytes += event.text.len();
+        self.open.push_back(event);
+        while self.open.len() > MAX_OPEN_EVENTS || self.open_bytes > MAX_OPEN_BYTES {
+            self.end_at(0);
         }
         Ok(())
     }
 
-    /// Passes all open events to `ended` at the end of the log.
-    pub fn finish(self, ended: impl FnMut(EventRecords)) {
-        self.open.into_iter().map(|open| open.event).for_each(ended);
+    /// Ends all open events, at the end of the log.
+    pub fn end_all(&mut self) {
+        while !self.open.is_empty() {
+            self.end_at(0);
+        }
+    }
+
+    /// The next event that has ended. Return it with [`EventAssembler::recycle`] to reuse its buffer.
+    pub fn next_ended(&mut self) -> Option<EventRecords> {
+        self.ended.pop_front()
+    }
+
+    /// Passes the events that have ended to `ended`.
+    pub fn drain_ended(&mut self, mut ended: impl FnMut(&EventRecords)) {
+        while let Some(event) = self.next_ended() {
+            ended(&event);
+            self.recycle(event);
+        }
+    }
+
+    /// Continues with lines of another place in the log.
+    pub fn forget_time(&mut self) {
+        self.checked = None;
+    }
+
+    /// Reuses the buffer of an event.
+    pub fn recycle(&mut self, event: EventRecords) {
+        const KEPT: usize = 64;
+        const KEPT_BYTES: usize = 64 << 10;
+        if self.free.len() < KEPT && event.text.capacity() <= KEPT_BYTES {
+            self.free.push(event);
+        }
+    }
+
+    /// Position of the first line of the open event that began first; `None` if no event is open.
+    #[must_use]
+    pub fn first_open(&self) -> Option<u64> {
+        self.open.iter().map(|open| open.start).min()
+    }
+
+    fn new_event(&mut self, record: &Record<'_>, position: u64) -> EventRecords {
+        let mut event = self.free.pop().unwrap_or(EventRecords::EMPTY);
+        event.text.clear();
+        event.node_len = record.node.map_or(0, |node| node.len());
+        event.time = record.time;
+        event.serial = record.serial;
+        event.start = position;
+        event
+    }
+
+    fn end_older_than(&mut self, sec: u64) {
+        if self.checked.replace(sec) == Some(sec) {
+            return;
+        }
+        let mut at = 0;
+        while let Some(open) = self.open.get(at) {
+            if open.time.sec.saturating_add(self.timeout_secs) <= sec {
+                self.end_at(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn end_at(&mut self, at: usize) {
+        if let Some(event) = self.open.remove(at) {
+            self.open_bytes -= event.text.len();
+            self.ended.push_back(event);
+        }
     }
 }
 
@@ -126,8 +245,11 @@ impl EventAssembler {
 /// outside `AUDIT_FIRST_EVENT` to `AUDIT_LAST_EVENT` and outside the security modules' range are single-record
 /// events, except LOGIN, which the kernel may write within a syscall.
 fn ends_event(record: &Record<'_>) -> bool {
-    if record.kind == "EOE" || record.kind == "PROCTITLE" {
-        return true;
+    match record.kind.as_bytes() {
+        b"EOE" | b"PROCTITLE" => return true,
+        // The most frequent ones, without a search in the table.
+        b"SYSCALL" | b"PATH" | b"CWD" | b"EXECVE" | b"SOCKADDR" => return false,
+        _ => {}
     }
     let number = table::msg_type_number(record.kind);
     number.is_some_and(|MsgType(number)| !matches!(number, 1006 | 1300..=1499 | 1700..=1799))
@@ -137,22 +259,30 @@ fn ends_event(record: &Record<'_>) -> bool {
 mod tests {
     use super::*;
 
+    fn take(assembler: &mut EventAssembler, line: &str) -> Vec<EventRecords> {
+        assembler.take(line.as_bytes(), 0).unwrap();
+        std::iter::from_fn(|| assembler.next_ended()).collect()
+    }
+
     fn assemble(lines: &[&str]) -> Vec<Vec<String>> {
         let mut assembler = EventAssembler::default();
         let mut events = Vec::new();
-        let mut keep = |event: EventRecords| {
-            events.push(
-                event
-                    .records()
-                    .map(|record| format!("{} {}", record.kind, record.serial.0))
-                    .collect(),
-            );
-        };
         for line in lines {
-            assembler.take(line.as_bytes(), &mut keep).unwrap();
+            for event in take(&mut assembler, line) {
+                events.push(names(&event));
+                assembler.recycle(event);
+            }
         }
-        assembler.finish(&mut keep);
+        assembler.end_all();
+        events.extend(std::iter::from_fn(|| assembler.next_ended()).map(|event| names(&event)));
         events
+    }
+
+    fn names(event: &EventRecords) -> Vec<String> {
+        event
+            .records()
+            .map(|record| format!("{} {}", record.kind, record.serial.0))
+            .collect()
     }
 
     #[test]
@@ -185,15 +315,45 @@ mod tests {
             .map(|serial| format!("type=CWD msg=audit(1.000:{serial}): cwd=\"/\""))
             .collect();
         let mut assembler = EventAssembler::default();
-        let mut ended = 0;
-        for line in &many {
-            assembler
-                .take(line.as_bytes(), |_event| ended += 1)
-                .unwrap();
-        }
+        let ended: usize = many
+            .iter()
+            .map(|line| take(&mut assembler, line).len())
+            .sum();
         assert_eq!(ended, 1);
-        assembler.finish(|_event| ended += 1);
-        assert_eq!(ended, many.len());
+        assembler.end_all();
+        let rest = std::iter::from_fn(|| assembler.next_ended()).count();
+        assert_eq!(ended + rest, many.len());
+    }
+
+    #[test]
+    fn event_behind_a_newer_one_ends_by_timeout() {
+        let lines = [
+            "type=SYSCALL msg=audit(9.000:1): a=1",
+            "type=SYSCALL msg=audit(7.000:2): a=1",
+            "type=CWD msg=audit(9.000:3): cwd=\"/\"",
+            "type=PROCTITLE msg=audit(9.000:1): proctitle=\"x\"",
+        ];
+        assert_eq!(
+            assemble(&lines),
+            [
+                vec!["SYSCALL 2"],
+                vec!["SYSCALL 1", "PROCTITLE 1"],
+                vec!["CWD 3"]
+            ]
+        );
+    }
+
+    #[test]
+    fn first_open_is_the_position_of_the_oldest_open_event() {
+        let mut assembler = EventAssembler::default();
+        assert_eq!(assembler.first_open(), None);
+        for (position, serial) in [(10, 1), (20, 2), (30, 1)] {
+            let line = format!("type=SYSCALL msg=audit(1.000:{serial}): a=1");
+            assembler.take(line.as_bytes(), position).unwrap();
+        }
+        assert_eq!(assembler.first_open(), Some(10));
+        take(&mut assembler, "type=EOE msg=audit(1.000:1): ");
+        assert_eq!(assembler.first_open(), Some(20));
     }
 
     #[test]
@@ -210,7 +370,7 @@ mod tests {
     #[test]
     fn malformed_lines_are_refused() {
         let mut assembler = EventAssembler::default();
-        let error = assembler.take(b"garbage", |_event| ()).unwrap_err();
+        let error = assembler.take(b"garbage", 0).unwrap_err();
         assert_eq!(error.to_string(), "column 1: expected `type=`");
         assert!(assembler.open.is_empty());
     }
@@ -219,12 +379,7 @@ mod tests {
     fn oversized_events_are_split() {
         let line = format!("type=CWD msg=audit(1.000:1): cwd=\"{}\"", "x".repeat(8000));
         let mut assembler = EventAssembler::default();
-        let mut ended = 0;
-        for _ in 0..1000 {
-            assembler
-                .take(line.as_bytes(), |_event| ended += 1)
-                .unwrap();
-        }
+        let ended: usize = (0..1000).map(|_| take(&mut assembler, &line).len()).sum();
         assert_eq!(ended, 7);
     }
 }

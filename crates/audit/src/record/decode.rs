@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bstr::{BStr, ByteSlice as _};
 
 pub use field::Field;
-use field::{Fields, LineSlice};
+use field::{Fields, LineSlice, UNTRUSTED_FIELDS};
 
 use super::{execve, quote};
 use crate::event::Timestamp;
@@ -91,6 +91,16 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
             column: at + 1,
         });
     }
+    header(line)
+}
+
+/// Parses a line as [`line`] does, but accepts control bytes, which other writers of logs may emit. It reads only
+/// the header.
+///
+/// # Errors
+/// [`DecodeError::Expected`] if the header is malformed.
+pub fn header(line: &[u8]) -> Result<Record<'_>, DecodeError> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut cursor = Cursor { line, at: 0 };
     let node = match cursor.literal(b"node=", "`node=`") {
         Ok(()) => Some(cursor.word("a blank after the node")?),
@@ -103,7 +113,13 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
 
     let start = cursor.at;
     let text = cursor.rest();
-    let (body, enrichment) = text.split_once_str(&[ENRICHMENT]).unwrap_or((text, b""));
+    let (body, enrichment) = match text.find_byte(ENRICHMENT) {
+        Some(at) => (
+            text.get(..at).unwrap_or_default(),
+            text.get(at + 1..).unwrap_or_default(),
+        ),
+        None => (text, &b""[..]),
+    };
     Ok(Record {
         node,
         kind,
@@ -140,6 +156,14 @@ impl<'a> Record<'a> {
     /// Fields of the kernel's text, in order. The iterator ends after an error.
     pub fn fields(&self) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> + use<'a> {
         Fields::of(self.body)
+    }
+
+    /// First field of the kernel's text with this name. Fields after a malformed one are not found.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<Field<'a>> {
+        self.fields()
+            .map_while(Result::ok)
+            .find(|field| field.name == name)
     }
 
     /// Fields that `auditd` added in the enriched format, in order. The iterator ends after an error.
@@ -192,34 +216,6 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Fields that are encoded by [`quote`] in all records.
-///
-/// # Source
-/// Fields of type `AUPARSE_TYPE_ESCAPED` in `auparse/typetab.h`, audit-userspace 4.2.
-const UNTRUSTED_FIELDS: [&str; 21] = [
-    "name",
-    "comm",
-    "exe",
-    "cwd",
-    "key",
-    "proctitle",
-    "path",
-    "ocomm",
-    "file",
-    "watch",
-    "cmd",
-    "acct",
-    "dir",
-    "vm",
-    "device",
-    "cgroup",
-    "data",
-    "old-disk",
-    "new-disk",
-    "old-fs",
-    "new-fs",
-];
-
 /// Parses the record header.
 struct Cursor<'a> {
     line: &'a [u8],
@@ -264,7 +260,7 @@ impl<'a> Cursor<'a> {
         rest.get(..end).unwrap_or_default()
     }
 
-    fn number<T: std::str::FromStr>(&mut self, what: &'static str) -> Result<T, DecodeError> {
+    fn number<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, DecodeError> {
         let error = self.expected(what);
         parse(self.digits()).ok_or(error)
     }
@@ -290,8 +286,16 @@ impl<'a> Cursor<'a> {
 }
 
 /// Parses digits; `None` if there are none, or too many for `T`.
-pub(super) fn parse<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
-    digits.to_str().ok()?.parse().ok()
+pub(super) fn parse<T: TryFrom<u64>>(digits: &[u8]) -> Option<T> {
+    if digits.is_empty() {
+        return None;
+    }
+    let mut number = 0_u64;
+    for byte in digits {
+        let digit = byte.is_ascii_digit().then(|| byte - b'0')?;
+        number = number.checked_mul(10)?.checked_add(digit.into())?;
+    }
+    number.try_into().ok()
 }
 
 #[cfg(test)]

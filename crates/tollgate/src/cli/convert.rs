@@ -1,13 +1,14 @@
 //! `tollgate convert`: converts logs to JSON, one line per event.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
-use audit::record::assemble::{EventAssembler, EventRecords};
+use anyhow::Context as _;
+use audit::record::assemble::EventRecords;
 use audit::record::decode::DecodeError;
+use logs::event_reader::{EventReader, Item};
+use logs::log_set::LogSet;
 
 use crate::config::JsonSchema;
 use crate::control;
@@ -16,8 +17,6 @@ use crate::control::protocol::{Answer, Request};
 use crate::messages::{self, Exit, info, warn};
 use crate::sinks::json::records;
 
-/// Longest line that is read; a longer one is not a record.
-const LINE_BYTES: u64 = 64 << 10;
 /// Number of errors that are printed; further ones are counted.
 const PRINTED_ERRORS: u64 = 10;
 
@@ -54,7 +53,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         schema: args.schema,
         errors: 0,
     };
-    let mut assembler = EventAssembler::default();
     let input = [PathBuf::from("-")];
     let files = if args.files.is_empty() {
         &input[..]
@@ -62,23 +60,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         flush(&args.control);
         &args.files
     };
-    for path in files {
-        let done = if path.as_os_str() == "-" {
-            let mut input = io::stdin().lock();
-            refuse_compressed(None, input.fill_buf().unwrap_or_default())?;
-            converter.file(Path::new("standard input"), input, &mut assembler)?
-        } else {
-            let file =
-                File::open(path).with_context(|| format!("cannot open `{}`", path.display()))?;
-            let mut file = BufReader::new(file);
-            refuse_compressed(Some(path), file.fill_buf().unwrap_or_default())?;
-            converter.file(path, file, &mut assembler)?
-        };
-        if done == Output::Closed {
-            return Ok(Exit::Success.into());
-        }
+    if converter.logs(LogSet::files(files)?)? == Output::Closed {
+        return Ok(Exit::Success.into());
     }
-    converter.rest(assembler)?;
     if converter.errors > PRINTED_ERRORS {
         info(&format!("{} errors in total", converter.errors));
     }
@@ -87,28 +71,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ => Exit::Failure,
     }
     .into())
-}
-
-/// Refuses a compressed log, or standard input, by its first bytes.
-fn refuse_compressed(path: Option<&Path>, start: &[u8]) -> anyhow::Result<()> {
-    const FORMATS: [(&[u8], &str, &str); 4] = [
-        (b"\x1f\x8b", "gzip", "zcat"),
-        (b"\xfd7zXZ\0", "xz", "xzcat"),
-        (b"BZh", "bzip2", "bzcat"),
-        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
-    ];
-    let found = FORMATS.iter().find(|(magic, ..)| start.starts_with(magic));
-    match (found, path.map(Path::display)) {
-        (None, _) => Ok(()),
-        (Some((_, name, program)), Some(path)) => {
-            bail!("`{path}` is compressed with {name}: run `{program} {path} | tollgate convert`")
-        }
-        (Some((_, name, program)), None) => {
-            bail!(
-                "standard input is compressed with {name}: run `{program} | tollgate convert` on it"
-            )
-        }
-    }
 }
 
 /// Asks the daemon, if one answers, to write pending events: its log may be converted.
@@ -144,48 +106,22 @@ struct Converter<W: Write, S: FnMut(&str)> {
 }
 
 impl<W: Write, S: FnMut(&str)> Converter<W, S> {
-    fn file(
-        &mut self,
-        path: &Path,
-        mut input: impl BufRead,
-        assembler: &mut EventAssembler,
-    ) -> anyhow::Result<Output> {
-        let mut line = Vec::new();
-        let mut number = 0_u64;
-        loop {
-            line.clear();
-            let read = io::Read::take(&mut input, LINE_BYTES)
-                .read_until(b'\n', &mut line)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            if read == 0 {
-                return Ok(Output::Open);
-            }
-            number += 1;
-            let mut written = Ok(());
-            let result = assembler.take(&line, |event| {
-                if written.is_ok() {
-                    written = self.event(&event);
+    fn logs(&mut self, logs: LogSet) -> anyhow::Result<Output> {
+        let mut reader = EventReader::new(logs);
+        while let Some(item) = reader.next_item()? {
+            let written = match item {
+                Item::Event(event) => self.event(event),
+                Item::Malformed { path, line, error } => {
+                    self.report_error(&format!("{}:{line}: {error}", path.display()));
+                    Ok(())
                 }
-            });
-            if let Err(error) = result {
-                self.report_error(&format!("{}:{number}: {error}", path.display()));
-            }
+                Item::Idle => Ok(()),
+            };
             if check_output(written)? == Output::Closed {
                 return Ok(Output::Closed);
             }
         }
-    }
-
-    /// Writes the events that are complete at the end of the logs.
-    fn rest(&mut self, assembler: EventAssembler) -> anyhow::Result<()> {
-        let mut written = Ok(());
-        assembler.finish(|event| {
-            if written.is_ok() {
-                written = self.event(&event);
-            }
-        });
-        let written = written.and_then(|()| self.out.flush());
-        check_output(written).map(|_| ())
+        check_output(self.out.flush())
     }
 
     fn event(&mut self, event: &EventRecords) -> io::Result<()> {
@@ -228,37 +164,14 @@ mod tests {
             schema: JsonSchema::Records,
             errors: 0,
         };
-        let mut assembler = EventAssembler::default();
-        converter
-            .file(Path::new("x"), input, &mut assembler)
-            .unwrap();
-        converter.rest(assembler).unwrap();
+        let input = Box::new(io::Cursor::new(input.to_vec()));
+        let logs = LogSet::stream(Path::new("x"), input);
+        assert_eq!(converter.logs(logs).unwrap(), Output::Open);
         let lines = converter.out.split(|&byte| byte == b'\n');
         let objects = lines
             .filter(|line| !line.is_empty())
             .map(|line| serde_json::from_slice(line).unwrap());
         (objects.collect(), converter.errors)
-    }
-
-    #[test]
-    fn compressed_logs_are_named() {
-        let path = Path::new("/var/log/audit/audit.log.1.gz");
-        let refused = |start: &[u8]| {
-            refuse_compressed(Some(path), start)
-                .unwrap_err()
-                .to_string()
-        };
-        let text = refused(b"\x1f\x8b\x08\x00");
-        assert!(
-            text.contains("gzip: run `zcat /var/log/audit/audit.log.1.gz | tollgate convert`"),
-            "{text}"
-        );
-        assert!(refused(b"\xfd7zXZ\0\0").contains("`xzcat "));
-        let piped = refuse_compressed(None, b"\x1f\x8b\x08").unwrap_err();
-        assert!(piped.to_string().contains("`zcat | tollgate"), "{piped}");
-        for text in [&b""[..], b"type=SYSCALL", b"\x1f"] {
-            refuse_compressed(Some(path), text).unwrap();
-        }
     }
 
     #[test]
@@ -279,6 +192,6 @@ mod tests {
     fn endless_line_is_an_error_and_uses_bounded_memory() {
         let endless = vec![b'a'; 1 << 20];
         let (events, errors) = converted(&endless);
-        assert_eq!((events.len(), errors), (0, 16));
+        assert_eq!((events.len(), errors), (0, 1));
     }
 }

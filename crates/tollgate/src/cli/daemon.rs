@@ -20,8 +20,8 @@ use crate::daemon::{self, ControlSocket, DaemonConfig, LogSource, RefusedFile, R
 use crate::messages::{self, DetachedStreams, Exit, info, warn};
 use crate::pipeline::handover::{DEFAULT_PIN_DIRECTORY, PinPolicy};
 use crate::rule_files::{self, Refused};
-use crate::sinks::Accounts;
-use crate::sinks::console::{Console, Interpret};
+use logs::accounts::Accounts;
+use logs::console::{Console, Interpret};
 
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\

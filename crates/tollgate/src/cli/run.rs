@@ -31,11 +31,11 @@ use trace::{
 use self::summary::SinkCounters;
 use crate::messages::{self, info};
 use crate::rule_files::{self, RuleFile, RuleFiles};
-use crate::sinks::Accounts;
-use crate::sinks::console::{Console, Interpret};
 use crate::sinks::json;
 use crate::sinks::log_file::Log;
 use crate::sinks::queue::SinkQueue;
+use logs::accounts::Accounts;
+use logs::console::{Console, Interpret};
 
 /// Default of `--rules`.
 const FIRST_RULES: &str = include_str!("../../../../examples/first.rules");

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use anstream::ColorChoice;
 use anyhow::{Context as _, bail};
 use audit::record::assemble::{EventAssembler, EventRecords};
+use logs::accounts::Accounts;
+use logs::console::{Console, Interpret};
 use nix::unistd::User;
 
 use crate::cli::status::{VIEWERS, connect_error};
@@ -18,8 +20,6 @@ use crate::control::protocol::{Answer, Request};
 use crate::control::watch::{Notice, WatchRequest, WatchedResult};
 use crate::json_bytes::JsonBytes;
 use crate::messages::{self, warn};
-use crate::sinks::Accounts;
-use crate::sinks::console::{Console, Interpret};
 use crate::sinks::json::records;
 
 /// Examples of the help and the manual page.
@@ -196,12 +196,12 @@ impl Printer {
     fn event(&mut self, lines: &[u8]) -> anyhow::Result<()> {
         let mut assembler = EventAssembler::default();
         let mut written = Ok(());
-        let mut print = |event: EventRecords| {
+        let mut print = |event: &EventRecords| {
             if written.is_ok() {
                 written = match &mut self.form {
-                    Form::Text(console) => console.records(&event),
+                    Form::Text(console) => console.records(event),
                     Form::Json(out, schema) => {
-                        let object = records::object(&event, |_error| ());
+                        let object = records::object(event, |_error| ());
                         writeln!(out, "{}", schema.event(object))
                     }
                 };
@@ -209,9 +209,10 @@ impl Printer {
         };
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
             // A line that is not a record is left out.
-            let _malformed = assembler.take(line, &mut print);
+            let _malformed = assembler.take(line, 0);
         }
-        assembler.finish(print);
+        assembler.end_all();
+        assembler.drain_ended(&mut print);
         self.check(written)
     }
 

@@ -42,11 +42,11 @@ use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
 use crate::rule_files::{Refused, RuleText};
 use crate::sinks::audit_log::{AuditLog, LocalSystem, LogConfig};
-use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::plugins;
 use fallback::{RefusedFile, StartFiles};
+use logs::console::Console;
 use ready_message::{ReadyMessage, overhead};
 
 /// Detaching takes some 70 ms per hook: above this number it is reported.

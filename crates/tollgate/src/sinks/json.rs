@@ -24,6 +24,7 @@ use audit::event::{Event, Inode, NameSource, NameType, PathItem, Task, reported_
 use audit::ids::{Dev, Syscall};
 use audit::table;
 use bstr::ByteSlice as _;
+use logs::json::text;
 use serde_json::{Map, Value, json};
 
 use crate::config::JsonSchema;
@@ -153,13 +154,6 @@ fn device(dev: Dev) -> String {
     format!("{:02x}:{:02x}", dev.major(), dev.minor())
 }
 
-fn text(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!({ "hex": hex(bytes) }),
-    }
-}
-
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -267,14 +261,15 @@ mod tests {
         encode::event(&whole(), &mut text);
         let mut assembler = EventAssembler::default();
         let mut converted = Vec::new();
-        let mut keep = |event: EventRecords| {
-            let object = records::object(&event, |error| panic!("{error}"));
+        let mut keep = |event: &EventRecords| {
+            let object = records::object(event, |error| panic!("{error}"));
             converted.push(Value::Object(object));
         };
         for line in text.split_inclusive(|&byte| byte == b'\n') {
-            assembler.take(line, &mut keep).unwrap();
+            assembler.take(line, 0).unwrap();
         }
-        assembler.finish(&mut keep);
+        assembler.end_all();
+        assembler.drain_ended(&mut keep);
         let [converted] = converted.try_into().unwrap();
         // Records do not tell where a name was read.
         direct["path"][0].as_object_mut().unwrap().remove("source");

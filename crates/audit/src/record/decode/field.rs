@@ -15,6 +15,34 @@ pub struct Field<'a> {
     pub column: usize,
 }
 
+/// Fields that are encoded by [`crate::record::quote`] in all records.
+///
+/// # Source
+/// Fields of type `AUPARSE_TYPE_ESCAPED` in `auparse/typetab.h`, audit-userspace 4.2.
+pub(super) const UNTRUSTED_FIELDS: [&str; 21] = [
+    "name",
+    "comm",
+    "exe",
+    "cwd",
+    "key",
+    "proctitle",
+    "path",
+    "ocomm",
+    "file",
+    "watch",
+    "cmd",
+    "acct",
+    "dir",
+    "vm",
+    "device",
+    "cgroup",
+    "data",
+    "old-disk",
+    "new-disk",
+    "old-fs",
+    "new-fs",
+];
+
 /// A part of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineSlice<'a> {

@@ -4,20 +4,16 @@
 
 use audit::event::{Event, NameSource, TaskContext};
 use audit::ids::MsgType;
-use audit::record::assemble::EventRecords;
 use audit::record::decode::Record;
 use audit::record::{encode, quote};
 use bstr::ByteSlice as _;
 use serde_json::{Map, Value, json};
 
-use super::text;
+use logs::event_context::{USER_NAMES, numbers};
+use logs::json::text;
 
 /// The last record type of a syscall event: the kernel has no record of this type, and relays none from programs.
 const KIND: MsgType = MsgType(1499);
-/// The same type as text.
-pub(super) const KIND_TEXT: &[u8] = b"UNKNOWN[1499]";
-/// Field with the numbers of the objects whose names were read from the memory of the task.
-const USER_NAMES: &[u8] = b"user_names";
 /// Length of identifiers of container runtimes.
 const ID_DIGITS: usize = 64;
 
@@ -109,11 +105,11 @@ impl JsonRecords {
 }
 
 /// Adds the context to the object of its event, and to its PATH objects.
-pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &mut [Value]) {
+pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>) {
     for field in record.fields().flatten() {
         if field.name == USER_NAMES {
             for number in numbers(field.value) {
-                if let Some(path) = paths.get_mut(number).and_then(Value::as_object_mut) {
+                if let Some(path) = path_object(object, number) {
                     path.insert("source".to_owned(), json!("user"));
                 }
             }
@@ -127,8 +123,7 @@ pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &
             b"cgroup" => group(&value, object),
             number => {
                 let number = number.to_str().ok().and_then(|text| text.parse().ok());
-                let path = number.and_then(|number: usize| paths.get_mut(number));
-                if let Some(path) = path.and_then(Value::as_object_mut) {
+                if let Some(path) = number.and_then(|number| path_object(object, number)) {
                     path.insert("path".to_owned(), text(&value));
                 }
             }
@@ -136,20 +131,10 @@ pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &
     }
 }
 
-/// Numbers of the objects whose names were read from the memory of the task.
-pub(crate) fn user_names(event: &EventRecords) -> Vec<usize> {
-    let mut records = event.records();
-    let Some(record) = records.find(|record| record.kind == KIND_TEXT) else {
-        return Vec::new();
-    };
-    let mut fields = record.fields().map_while(Result::ok);
-    let field = fields.find(|field| field.name == USER_NAMES);
-    field.map_or_else(Vec::new, |field| numbers(field.value).collect())
-}
-
-fn numbers(list: &[u8]) -> impl Iterator<Item = usize> {
-    let numbers = list.split_str(",");
-    numbers.filter_map(|number| number.to_str().ok()?.parse().ok())
+/// The PATH object with this number.
+fn path_object(object: &mut Map<String, Value>, number: usize) -> Option<&mut Map<String, Value>> {
+    let paths = object.get_mut("path")?.as_array_mut()?;
+    paths.get_mut(number)?.as_object_mut()
 }
 
 /// The same for an event in memory.

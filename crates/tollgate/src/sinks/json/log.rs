@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use audit::record::assemble::EventAssembler;
+use audit::record::assemble::{EventAssembler, EventRecords};
 use audit::record::enrich;
 
 use super::records;
@@ -108,18 +108,20 @@ impl Sink for JsonLog {
         self.text.clear();
         let mut assembler = EventAssembler::default();
         let (schema, text) = (self.schema, &mut self.text);
-        let mut ended = |event| {
+        let mut ended = |event: &EventRecords| {
             // The daemon wrote these records itself, so they are valid.
-            let object = records::object(&event, |_error| ());
+            let object = records::object(event, |_error| ());
             text.extend_from_slice(schema.event(object).to_string().as_bytes());
             text.push(b'\n');
         };
         for line in records.split(|&byte| byte == b'\n') {
             self.enriched.clear();
             enrich::line(line, usize::MAX, &mut self.names, &mut self.enriched);
-            let _taken = assembler.take(&self.enriched, &mut ended);
+            let _taken = assembler.take(&self.enriched, 0);
+            assembler.drain_ended(&mut ended);
         }
-        assembler.finish(ended);
+        assembler.end_all();
+        assembler.drain_ended(ended);
         self.append()
     }
 

@@ -79,12 +79,13 @@ pub(super) fn exec() -> Map<String, Value> {
 fn objects(log: &str) -> Vec<Map<String, Value>> {
     let mut assembler = EventAssembler::default();
     let mut objects = Vec::new();
-    let mut keep = |event: EventRecords| {
-        objects.push(records::object(&event, |error| panic!("{error}")));
+    let mut keep = |event: &EventRecords| {
+        objects.push(records::object(event, |error| panic!("{error}")));
     };
     for line in log.split_inclusive('\n') {
-        assembler.take(line.as_bytes(), &mut keep).unwrap();
+        assembler.take(line.as_bytes(), 0).unwrap();
     }
-    assembler.finish(&mut keep);
+    assembler.end_all();
+    assembler.drain_ended(&mut keep);
     objects
 }

@@ -11,7 +11,7 @@ use bstr::ByteSlice as _;
 
 /// Users and groups of this machine.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Accounts {
+pub struct Accounts {
     users: HashMap<u32, String>,
     groups: HashMap<u32, String>,
 }
@@ -21,19 +21,38 @@ impl Accounts {
     ///
     /// # Errors
     /// `/etc/passwd` or `/etc/group` cannot be read.
-    pub(crate) fn read() -> io::Result<Self> {
+    pub fn read() -> io::Result<Self> {
         Ok(Self::parse(
             &fs::read("/etc/passwd")?,
             &fs::read("/etc/group")?,
         ))
     }
 
-    pub(super) fn parse(passwd: &[u8], group: &[u8]) -> Self {
+    /// Accounts in the text of `/etc/passwd` and `/etc/group`.
+    #[must_use]
+    pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
         Self {
             users: names(passwd),
             groups: names(group),
         }
     }
+}
+
+impl Accounts {
+    /// Numbers of the users with a name.
+    pub fn uids<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
+        numbers(&self.users, name)
+    }
+
+    /// Numbers of the groups with a name.
+    pub fn gids<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
+        numbers(&self.groups, name)
+    }
+}
+
+fn numbers<'a>(names: &'a HashMap<u32, String>, name: &'a str) -> impl Iterator<Item = u32> + 'a {
+    let matching = names.iter().filter(move |(_, other)| *other == name);
+    matching.map(|(number, _)| *number)
 }
 
 impl AccountNames for Accounts {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write as _};
 /// A string chosen by a task, as one word: quoted if it is empty or has blanks or quotes, and truncated if it is very
 /// long. Unprintable characters are escaped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Escaped<'a>(pub(super) &'a [u8]);
+pub struct Escaped<'a>(pub &'a [u8]);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

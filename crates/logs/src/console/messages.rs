@@ -15,7 +15,7 @@ use audit::table;
 use bstr::ByteSlice as _;
 
 use super::{BAD, BOLD, DIM, GOOD, Interpret, KEY, ODD, clock};
-use crate::sinks::escaped::Escaped;
+use crate::escaped::Escaped;
 
 /// First record type of security modules, anomalies and integrity checks. Those below belong to syscalls.
 ///
@@ -182,8 +182,8 @@ mod tests {
     use anstream::adapter::strip_str;
     use audit::record::assemble::EventAssembler;
 
-    use crate::sinks::Accounts;
-    use crate::sinks::console::{Console, Interpret};
+    use crate::accounts::Accounts;
+    use crate::console::{Console, Interpret};
 
     #[derive(Clone, Default)]
     struct Screen(Arc<Mutex<Vec<u8>>>);
@@ -203,11 +203,13 @@ mod tests {
         let names = Accounts::parse(b"root:x:0:0::/:\nalice:x:1000:1000::/:\n", b"");
         let mut console = Console::new(Interpret::Names(names), Box::new(screen.clone()));
         let mut assembler = EventAssembler::default();
-        let mut show = |event| console.records(&event).unwrap();
         for line in lines.lines() {
-            assembler.take(line.as_bytes(), &mut show).unwrap();
+            assembler.take(line.as_bytes(), 0).unwrap();
         }
-        assembler.finish(&mut show);
+        assembler.end_all();
+        while let Some(event) = assembler.next_ended() {
+            console.records(&event).unwrap();
+        }
         let written = screen.0.lock().unwrap();
         strip_str(std::str::from_utf8(&written).unwrap()).to_string()
     }

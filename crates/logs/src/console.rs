@@ -23,16 +23,16 @@ use audit::ids::{Auid, Syscall};
 use audit::plan::uring::UringOp;
 use audit::record::assemble::EventRecords;
 use audit::record::interpret;
-use audit::record::owned_event::OwnedEvent;
 
-use super::accounts::Accounts;
-use super::escaped::Escaped;
-use super::json::user_names;
+use crate::accounts::Accounts;
+use crate::escaped::Escaped;
+use crate::event_context::user_names;
+use crate::syscall_event::SyscallEvent;
 use messages::{Denials, Message};
 
 /// How numbers are shown.
 #[derive(Debug)]
-pub(crate) enum Interpret {
+pub enum Interpret {
     /// As numbers.
     Raw,
     /// As names of users, groups, errors, flags and modes.
@@ -40,7 +40,7 @@ pub(crate) enum Interpret {
 }
 
 /// Prints events on a terminal.
-pub(crate) struct Console {
+pub struct Console {
     interpret: Interpret,
     out: Box<dyn Write + Send>,
     block: Vec<u8>,
@@ -48,12 +48,14 @@ pub(crate) struct Console {
 
 impl Console {
     /// Prints to standard output, coloured according to `choice`.
-    pub(crate) fn stdout(interpret: Interpret, choice: ColorChoice) -> Self {
+    #[must_use]
+    pub fn stdout(interpret: Interpret, choice: ColorChoice) -> Self {
         Self::new(interpret, Box::new(AutoStream::new(io::stdout(), choice)))
     }
 
     /// Prints to `out` with colours; [`AutoStream`] strips them if needed.
-    pub(crate) fn new(interpret: Interpret, out: Box<dyn Write + Send>) -> Self {
+    #[must_use]
+    pub fn new(interpret: Interpret, out: Box<dyn Write + Send>) -> Self {
         Self {
             interpret,
             out,
@@ -65,7 +67,7 @@ impl Console {
     ///
     /// # Errors
     /// The write error; `BrokenPipe` for a closed pipe.
-    pub(crate) fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+    pub fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.block.clear();
         write!(
             self.block,
@@ -83,10 +85,10 @@ impl Console {
     ///
     /// # Errors
     /// The write error; `BrokenPipe` for a closed pipe.
-    pub(crate) fn records(&mut self, records: &EventRecords) -> io::Result<()> {
+    pub fn records(&mut self, records: &EventRecords) -> io::Result<()> {
         let interpret = &self.interpret;
         self.block.clear();
-        match OwnedEvent::read(records) {
+        match SyscallEvent::of(records) {
             Some(mut event) => {
                 for item in user_names(records) {
                     event.mark_user_name(item);

@@ -1,0 +1,397 @@
+//! Reads the events of a log in order.
+
+use std::path::Path;
+use std::time::Duration;
+
+use audit::ids::Serial;
+use audit::record::assemble::{END_OF_EVENT_TIMEOUT_SECS, EventAssembler, EventRecords};
+use audit::record::decode::DecodeError;
+
+use crate::cursor::Cursor;
+use crate::follow::Follow;
+use crate::line_buffer::{Line, LineBuffer};
+use crate::log_set::{LogError, LogFile, LogSet};
+
+/// Reads the events of a log, in the order in which they end.
+///
+/// Files are read in order, and an event may begin in one file and end in the next. Nothing is allocated per event.
+#[derive(Debug)]
+pub struct EventReader {
+    files: Vec<OpenFile>,
+    /// File that is read.
+    at: usize,
+    buffer: LineBuffer,
+    assembler: EventAssembler,
+    /// The event that the caller has.
+    current: Option<EventRecords>,
+    /// Lines of the file that were read.
+    line_number: u64,
+    last_serial: Serial,
+    follow: Option<Follow>,
+    /// All input was read, and the open events were ended.
+    ended: bool,
+    /// Only events that begin here are returned.
+    window: Option<TextRange>,
+}
+
+/// A position in the files of a reader: number of the file, and offset in it.
+type FilePosition = (usize, u64);
+
+/// A range of text whose events are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TextRange {
+    /// Where reading begins, so that earlier events that are still open are recognised.
+    pub(crate) lead: FilePosition,
+    /// The first event begins here or later.
+    pub(crate) from: FilePosition,
+    /// The last event begins before this.
+    pub(crate) until: FilePosition,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: LogFile,
+    /// Position of its first byte among the bytes of all files.
+    base: u64,
+}
+
+/// What [`EventReader::next_item`] returns.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// An event.
+    Event(&'a EventRecords),
+    /// A line that is not a record, and was skipped.
+    Malformed {
+        /// File of the line.
+        path: &'a Path,
+        /// Number of the line among those that were read of the file, from 1.
+        line: u64,
+        /// The error in the line.
+        error: LineError,
+    },
+    /// Nothing was written for a while to the log that is followed.
+    Idle,
+}
+
+/// Error in a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// The line is longer than a record can be.
+    #[error("the line is too long for a record")]
+    TooLong,
+    /// The line has no record header.
+    #[error(transparent)]
+    Decode(DecodeError),
+}
+
+/// What to read next.
+enum Step {
+    Line(Line),
+    More,
+    NextFile,
+    Wait,
+    End,
+}
+
+impl EventReader {
+    /// A reader of all events of a log.
+    #[must_use]
+    pub fn new(logs: LogSet) -> Self {
+        Self::with_timeout(logs, END_OF_EVENT_TIMEOUT_SECS)
+    }
+
+    /// A reader that ends an event when a record is `timeout_secs` newer, as `end_of_event_timeout` does.
+    #[must_use]
+    pub fn with_timeout(logs: LogSet, timeout_secs: u64) -> Self {
+        let files = logs.into_files().into_iter();
+        Self {
+            files: files.map(|file| OpenFile { file, base: 0 }).collect(),
+            at: 0,
+            buffer: LineBuffer::default(),
+            assembler: EventAssembler::with_timeout(timeout_secs),
+            current: None,
+            line_number: 0,
+            last_serial: Serial(0),
+            follow: None,
+            ended: false,
+            window: None,
+        }
+    }
+
+    /// Continues with the events of a range, and then ends. What is open is dropped.
+    pub(crate) fn jump(&mut self, range: TextRange) {
+        self.assembler.end_all();
+        self.assembler.drain_ended(|_| ());
+        self.assembler.forget_time();
+        (self.at, _) = range.lead;
+        if let Some(open) = self.files.get_mut(self.at) {
+            open.base = 0;
+        }
+        self.buffer.restart(range.lead.1);
+        self.ended = false;
+        self.window = Some(range);
+    }
+
+    /// File of a number.
+    pub(crate) fn file_mut(&mut self, number: usize) -> Option<&mut LogFile> {
+        self.files.get_mut(number).map(|open| &mut open.file)
+    }
+
+    /// A reader that continues at a cursor.
+    ///
+    /// # Errors
+    /// [`LogError::CursorLost`] if the file is not among the logs, or has become shorter.
+    pub fn at_cursor(logs: LogSet, cursor: &Cursor) -> Result<Self, LogError> {
+        let mut reader = Self::new(logs);
+        let is_named = |open: &OpenFile| open.file.id() == Some(cursor.file);
+        let at = reader.files.iter().position(is_named);
+        let (at, open) = at
+            .and_then(|at| Some((at, reader.files.get(at)?)))
+            .ok_or(LogError::CursorLost)?;
+        if open.file.size()?.is_some_and(|size| size < cursor.offset) {
+            return Err(LogError::CursorLost);
+        }
+        reader.at = at;
+        reader.buffer.restart(cursor.offset);
+        reader.last_serial = cursor.serial;
+        Ok(reader)
+    }
+
+    /// Continues after the end of the log: waits for more text, and follows the log when it is rotated.
+    ///
+    /// # Errors
+    /// The log is not a single one, or it cannot be watched.
+    pub fn follow(mut self, log: &Path) -> Result<Self, LogError> {
+        self.follow = Some(Follow::start(log)?);
+        Ok(self)
+    }
+
+    /// Skips what the log has now; a reader that follows returns only newer events.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn skip_to_end(&mut self) -> Result<(), LogError> {
+        self.at = self.files.len().saturating_sub(1);
+        if let Some(last) = self.files.get(self.at) {
+            self.buffer.restart(last.file.size()?.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    /// Returns the next event, or what else there is to report; `None` at the end of the log. A reader that follows
+    /// does not end.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, LogError> {
+        loop {
+            if let Some(event) = self.assembler.next_ended() {
+                if !self.is_in_window(event.start()) {
+                    self.assembler.recycle(event);
+                    continue;
+                }
+                self.last_serial = event.serial();
+                if let Some(previous) = self.current.replace(event) {
+                    self.assembler.recycle(previous);
+                }
+                return Ok(self.current.as_ref().map(Item::Event));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let error = match self.step()? {
+                Step::Line(Line::TooLong) => {
+                    self.line_number += 1;
+                    LineError::TooLong
+                }
+                Step::Line(Line::Text { start, end, offset }) => {
+                    self.line_number += 1;
+                    if self.is_past_window(offset) {
+                        self.ended = true;
+                        return Ok(None);
+                    }
+                    let line = self.buffer.text(start, end);
+                    let base = self.files.get(self.at).map_or(0, |open| open.base);
+                    match self.assembler.take(line, base + offset) {
+                        Ok(()) => continue,
+                        // A blank line hides nothing.
+                        Err(_) if line.is_empty() => continue,
+                        Err(error) => LineError::Decode(error),
+                    }
+                }
+                Step::More | Step::NextFile => continue,
+                Step::Wait => match self.wait()? {
+                    true => continue,
+                    false => return Ok(Some(Item::Idle)),
+                },
+                Step::End => {
+                    self.ended = true;
+                    self.assembler.end_all();
+                    continue;
+                }
+            };
+            return Ok(self.malformed(error));
+        }
+    }
+
+    /// Returns the next event and skips malformed lines; `None` at the end of the log.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn next_event(&mut self) -> Result<Option<&EventRecords>, LogError> {
+        Ok(match self.advance()? {
+            true => self.event(),
+            false => None,
+        })
+    }
+
+    /// Goes to the next event; returns false at the end of the log.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub(crate) fn advance(&mut self) -> Result<bool, LogError> {
+        loop {
+            match self.next_item()? {
+                None => return Ok(false),
+                Some(Item::Event(_)) => return Ok(true),
+                Some(Item::Malformed { .. } | Item::Idle) => {}
+            }
+        }
+    }
+
+    /// The last event that was returned.
+    pub(crate) const fn event(&self) -> Option<&EventRecords> {
+        self.current.as_ref()
+    }
+
+    /// Position to continue from, after the events that were returned; `None` in a stream.
+    #[must_use]
+    pub fn cursor(&self) -> Option<Cursor> {
+        let here = self.files.get(self.at)?;
+        let position = self
+            .assembler
+            .first_open()
+            .unwrap_or_else(|| here.base + self.buffer.offset());
+        let open = self.files.iter().rev().find(|open| open.base <= position);
+        let open = open.unwrap_or(here);
+        Some(Cursor {
+            file: open.file.id()?,
+            offset: position.saturating_sub(open.base),
+            serial: self.last_serial,
+        })
+    }
+
+    /// Path of the file that is read.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.files.get(self.at).map(|open| open.file.path())
+    }
+
+    /// Position of an offset in a file, if the reader has come to the file.
+    fn position(&self, (file, offset): FilePosition) -> Option<u64> {
+        let open = self.files.get(file).filter(|_| file <= self.at)?;
+        Some(open.base.saturating_add(offset))
+    }
+
+    /// Whether the event that begins at a position is to be returned.
+    fn is_in_window(&self, start: u64) -> bool {
+        self.window.is_none_or(|window| {
+            self.position(window.from).is_some_and(|from| start >= from)
+                && self
+                    .position(window.until)
+                    .is_none_or(|until| start < until)
+        })
+    }
+
+    /// Whether the window has ended before `offset` of the file, and no event of it is open.
+    fn is_past_window(&self, offset: u64) -> bool {
+        self.window.is_some_and(|TextRange { until, .. }| {
+            (self.at, offset) >= until
+                && self.position(until).is_some_and(|until| {
+                    self.assembler.first_open().is_none_or(|open| open >= until)
+                })
+        })
+    }
+
+    fn malformed(&self, error: LineError) -> Option<Item<'_>> {
+        Some(Item::Malformed {
+            path: self.path()?,
+            line: self.line_number,
+            error,
+        })
+    }
+
+    fn step(&mut self) -> Result<Step, LogError> {
+        if let Some(line) = self.buffer.next_line() {
+            return Ok(Step::Line(line));
+        }
+        let offset = self.buffer.read_offset();
+        let is_last = self.at + 1 >= self.files.len();
+        let Some(open) = self.files.get_mut(self.at) else {
+            return Ok(Step::End);
+        };
+        if self.buffer.fill(|room| open.file.read_at(room, offset))? > 0 {
+            return Ok(Step::More);
+        }
+        if is_last && let Some(follow) = &mut self.follow {
+            // The last line may be written in two parts, unless another file has taken the log's name.
+            let newer = follow.newer_files(open.file.id())?;
+            if newer.is_empty() {
+                return Ok(Step::Wait);
+            }
+            // Text that was written between the read and the rotation.
+            if self.buffer.fill(|room| open.file.read_at(room, offset))? > 0 {
+                return Ok(Step::More);
+            }
+            let opened = newer.into_iter().map(|file| OpenFile { file, base: 0 });
+            self.files.extend(opened);
+        }
+        if let Some(line) = self.buffer.last_line() {
+            return Ok(Step::Line(line));
+        }
+        Ok(self.next_file())
+    }
+
+    fn next_file(&mut self) -> Step {
+        let Some(open) = self.files.get(self.at) else {
+            return Step::End;
+        };
+        let base = open.base + self.buffer.offset();
+        let Some(next) = self.files.get_mut(self.at + 1) else {
+            return Step::End;
+        };
+        next.base = base;
+        self.at += 1;
+        self.buffer.restart(0);
+        self.line_number = 0;
+        if self.follow.is_some() {
+            self.close_read_files();
+        }
+        Step::NextFile
+    }
+
+    /// Closes files that no open event began in, so that a reader that follows for a year keeps few.
+    fn close_read_files(&mut self) {
+        const KEPT: usize = 4;
+        let excess = self.at.saturating_sub(KEPT);
+        self.files.drain(..excess);
+        self.at -= excess;
+    }
+
+    /// Waits for more text; returns false if none was written for the time in which events end.
+    fn wait(&mut self) -> Result<bool, LogError> {
+        let timeout = Duration::from_secs(END_OF_EVENT_TIMEOUT_SECS);
+        let Some(follow) = &mut self.follow else {
+            return Ok(false);
+        };
+        if follow.wait(timeout)? {
+            return Ok(true);
+        }
+        self.assembler.end_all();
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Tests of reading, rotation, cursors and following.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use super::*;
+
+fn record(serial: u32, text: &str) -> String {
+    format!("type=SYSCALL msg=audit(1.000:{serial}): {text}\n")
+}
+
+fn end(serial: u32) -> String {
+    format!("type=PROCTITLE msg=audit(1.000:{serial}): proctitle=\"x\"\n")
+}
+
+fn event(serial: u32) -> String {
+    record(serial, "a=1") + &end(serial)
+}
+
+fn append(path: &Path, text: &str) {
+    let mut options = OpenOptions::new();
+    let mut file = options.append(true).create(true).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+fn serials(reader: &mut EventReader) -> Vec<u32> {
+    let mut serials = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        serials.push(event.serial().0);
+    }
+    serials
+}
+
+/// A directory with a log.
+struct Logs {
+    _directory: tempfile::TempDir,
+    log: PathBuf,
+}
+
+impl Logs {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.log");
+        Self {
+            _directory: directory,
+            log,
+        }
+    }
+
+    fn old(&self, number: u32) -> PathBuf {
+        self.log.with_extension(format!("log.{number}"))
+    }
+
+    fn rotate(&self) {
+        if self.old(1).exists() {
+            fs::rename(self.old(1), self.old(2)).unwrap();
+        }
+        fs::rename(&self.log, self.old(1)).unwrap();
+    }
+
+    fn set(&self) -> LogSet {
+        LogSet::rotated(&self.log).unwrap()
+    }
+}
+
+#[test]
+fn events_span_files_and_lines_without_records_are_reported() {
+    let logs = Logs::new();
+    append(
+        &logs.old(1),
+        &(event(1) + "what is this\n\n" + &record(2, "a=1")),
+    );
+    append(&logs.log, &(end(2) + &record(3, "a=1")));
+    let mut reader = EventReader::new(logs.set());
+    let mut found = Vec::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        found.push(match item {
+            Item::Event(event) => format!("{} {}", event.serial().0, event.records().count()),
+            Item::Malformed { line, error, .. } => format!("line {line}: {error}"),
+            Item::Idle => "idle".to_owned(),
+        });
+    }
+    assert_eq!(
+        found,
+        ["1 2", "line 3: column 1: expected `type=`", "2 2", "3 1"]
+    );
+}
+
+#[test]
+fn cursor_continues_after_the_returned_events_over_rotation() {
+    let logs = Logs::new();
+    append(&logs.log, &(event(1) + &event(2) + &record(3, "a=1")));
+    let mut reader = EventReader::new(logs.set());
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+    let first = reader.cursor().unwrap();
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 2);
+    let second = reader.cursor().unwrap();
+    logs.rotate();
+    append(&logs.log, &(end(3) + &event(4)));
+    for (cursor, expected) in [(first, vec![2, 3, 4]), (second, vec![3, 4])] {
+        let cursor: Cursor = cursor.to_string().parse().unwrap();
+        let mut reader = EventReader::at_cursor(logs.set(), &cursor).unwrap();
+        assert_eq!(serials(&mut reader), expected);
+    }
+    fs::remove_file(logs.old(1)).unwrap();
+    let lost = EventReader::at_cursor(logs.set(), &first).unwrap_err();
+    assert!(matches!(lost, LogError::CursorLost));
+}
+
+#[test]
+fn cursor_at_an_open_event_is_its_first_line() {
+    let logs = Logs::new();
+    append(&logs.log, &(record(1, "a=1") + &event(2) + &end(1)));
+    let mut reader = EventReader::new(logs.set());
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 2);
+    assert_eq!(reader.cursor().unwrap().offset, 0);
+}
+
+#[test]
+fn reader_that_follows_survives_rotation_and_partial_lines() {
+    let logs = Logs::new();
+    append(&logs.log, &event(1));
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    let mut next = || reader.next_event().unwrap().unwrap().serial().0;
+    assert_eq!(next(), 1);
+    let text = event(2);
+    let (head, tail) = text.split_at(text.len() - 5);
+    append(&logs.log, head);
+    let log = logs.log.clone();
+    let tail = tail.to_owned();
+    let writer = std::thread::spawn(move || append(&log, &tail));
+    assert_eq!(next(), 2);
+    writer.join().unwrap();
+    // Two rotations while the reader does not look.
+    append(&logs.log, &event(3));
+    logs.rotate();
+    append(&logs.log, &event(4));
+    logs.rotate();
+    append(&logs.log, &event(5));
+    assert_eq!([next(), next(), next()], [3, 4, 5]);
+}
+
+#[test]
+fn reader_that_follows_ends_open_events_when_nothing_is_written() {
+    let logs = Logs::new();
+    append(&logs.log, &record(1, "a=1"));
+    let reader = EventReader::new(logs.set()).follow(&logs.log);
+    let mut reader = reader.unwrap();
+    assert!(matches!(reader.next_item().unwrap(), Some(Item::Idle)));
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+}
+
+#[test]
+fn skipping_to_the_end_returns_only_newer_events() {
+    let logs = Logs::new();
+    append(&logs.log, &event(1));
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    reader.skip_to_end().unwrap();
+    append(&logs.log, &event(2));
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 2);
+}
+
+#[test]
+fn stream_is_read_once() {
+    let text = event(1) + &event(2);
+    let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
+    let mut reader = EventReader::new(LogSet::stream(Path::new("x"), stream));
+    assert_eq!(serials(&mut reader), [1, 2]);
+    assert_eq!(reader.cursor(), None);
+}

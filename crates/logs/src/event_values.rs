@@ -1,0 +1,371 @@
+//! What events are found by: the values of their records, decoded, joined and normalised.
+//!
+//! The index is built from these values and searches compare them, so that both agree on what an event contains.
+
+use std::borrow::Cow;
+
+use audit::record::assemble::EventRecords;
+use audit::record::decode::{Field, Record};
+use bstr::ByteSlice as _;
+
+/// Kind of a value. The numbers are part of the index format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Column {
+    /// Record type, such as `SYSCALL`.
+    Type = 0,
+    /// Key of a rule; each of several keys is a value.
+    Key,
+    /// Syscall number, in decimal.
+    Syscall,
+    /// Login uid.
+    Auid,
+    /// Real uid.
+    Uid,
+    /// Effective uid.
+    Euid,
+    /// Path of the program.
+    Exe,
+    /// Command name.
+    Comm,
+    /// Login session.
+    Ses,
+    /// `yes` or `no`, from `success=` and `res=`.
+    Success,
+    /// Return value.
+    Exit,
+    /// Process id.
+    Pid,
+    /// Process id of the parent.
+    Ppid,
+    /// Name of a file as recorded, and joined with the working directory.
+    Path,
+    /// A directory above a [`Column::Path`], without `/` itself.
+    Directory,
+    /// Last component of a [`Column::Path`].
+    FileName,
+    /// Address or name of a host.
+    Address,
+    /// Account name in records of programs.
+    Account,
+}
+
+impl Column {
+    /// Number of columns.
+    pub const COUNT: usize = 18;
+
+    /// Number of the column in the index format.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Column of a field that is one, by the field's name in records.
+    #[must_use]
+    pub fn of_field(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"key" => Self::Key,
+            b"syscall" => Self::Syscall,
+            b"auid" => Self::Auid,
+            b"uid" => Self::Uid,
+            b"euid" => Self::Euid,
+            b"exe" => Self::Exe,
+            b"comm" => Self::Comm,
+            b"ses" => Self::Ses,
+            b"success" | b"res" => Self::Success,
+            b"exit" => Self::Exit,
+            b"pid" => Self::Pid,
+            b"ppid" => Self::Ppid,
+            b"acct" => Self::Account,
+            b"addr" | b"hostname" | b"laddr" | b"saddr" => Self::Address,
+            _ => return None,
+        })
+    }
+}
+
+/// Prefix of a value that is the name of a user, from the enriched part of a record.
+pub const ENRICHED: u8 = 0x1d;
+
+/// Passes every value of an event to `found`, some of them several times.
+pub fn values(event: &EventRecords, mut found: impl FnMut(Column, &[u8])) {
+    let mut cwd = None;
+    for record in event.records() {
+        found(Column::Type, record.kind);
+        match record.kind.as_bytes() {
+            b"PROCTITLE" | b"EOE" | b"EXECVE" => {}
+            b"CWD" => cwd = cwd.or_else(|| decoded(&record, &record.field("cwd")?)),
+            b"PATH" => {
+                if let Some(name) = record
+                    .field("name")
+                    .and_then(|name| decoded(&record, &name))
+                {
+                    file_values(&name, cwd.as_deref(), &mut found);
+                }
+            }
+            _ => record_values(&record, &mut found),
+        }
+    }
+}
+
+/// Passes every name of a file in an event to `found`: as recorded, and joined with the working directory.
+pub fn paths(event: &EventRecords, mut found: impl FnMut(&[u8])) {
+    values(event, |column, value| {
+        if column == Column::Path {
+            found(value);
+        }
+    });
+}
+
+fn record_values(record: &Record<'_>, found: &mut impl FnMut(Column, &[u8])) {
+    for field in record.fields().map_while(Result::ok) {
+        if field.name == "msg" {
+            for nested in record.nested_fields(&field).map_while(Result::ok) {
+                field_values(record, &nested, found);
+            }
+        } else {
+            field_values(record, &field, found);
+        }
+    }
+    for field in record.enrichment().map_while(Result::ok) {
+        let column = match field.name.as_bytes() {
+            b"AUID" => Column::Auid,
+            b"UID" => Column::Uid,
+            b"EUID" => Column::Euid,
+            _ => continue,
+        };
+        let mut value = [ENRICHED; 64];
+        let name = field.value.trim_with(|byte| byte == '"');
+        if let Some(room) = value.get_mut(1..=name.len()) {
+            room.copy_from_slice(name);
+            found(column, value.get(..=name.len()).unwrap_or_default());
+        }
+    }
+}
+
+fn field_values(record: &Record<'_>, field: &Field<'_>, found: &mut impl FnMut(Column, &[u8])) {
+    let Some(column) = Column::of_field(field.name) else {
+        // Security modules name files in other records.
+        if matches!(field.name.as_bytes(), b"path" | b"name" | b"cwd" | b"file")
+            && let Some(name) = decoded(record, field)
+        {
+            file_values(&name, None, found);
+        }
+        return;
+    };
+    match column {
+        Column::Key | Column::Exe | Column::Comm | Column::Account => {
+            let Some(value) = decoded(record, field) else {
+                return;
+            };
+            for value in value.split(|&byte| byte == 1 && column == Column::Key) {
+                found(column, value);
+            }
+        }
+        Column::Success => {
+            if let Some(success) = success(field) {
+                found(column, if success { b"yes" } else { b"no" });
+            }
+        }
+        Column::Address if field.name == "saddr" => socket_values(field.value, found),
+        Column::Address => {
+            if !matches!(field.value.as_bytes(), b"?" | b"") {
+                found(column, field.value.trim_with(|byte| byte == '"'));
+            }
+        }
+        // Some records write an unset id as -1.
+        Column::Auid | Column::Uid | Column::Euid | Column::Ses if field.value == "-1" => {
+            found(column, b"4294967295");
+        }
+        _ => found(column, canonical(field.value)),
+    }
+}
+
+/// Whether a field says that something succeeded.
+///
+/// # Source
+/// `res=` of programs is `success` or `failed`, of the kernel 1 or 0.
+#[must_use]
+pub fn success(field: &Field<'_>) -> Option<bool> {
+    match field.value.as_bytes() {
+        b"yes" | b"success" | b"1" => Some(true),
+        b"no" | b"failed" | b"0" => Some(false),
+        _ => None,
+    }
+}
+
+/// A decimal number without leading zeros.
+fn canonical(value: &[u8]) -> &[u8] {
+    let digits = value.trim_start_with(|digit| digit == '0');
+    match (digits.len(), value.len()) {
+        (same, len) if same == len => value,
+        (0, _) => b"0",
+        _ => digits,
+    }
+}
+
+fn file_values(name: &[u8], cwd: Option<&[u8]>, found: &mut impl FnMut(Column, &[u8])) {
+    if name.is_empty() {
+        return;
+    }
+    found(Column::Path, name);
+    let path = resolved(name, cwd);
+    if *path != *name {
+        found(Column::Path, &path);
+    }
+    let mut path = &*path;
+    if let Some(slash) = path.rfind_byte(b'/') {
+        found(Column::FileName, path.get(slash + 1..).unwrap_or_default());
+    } else {
+        found(Column::FileName, path);
+    }
+    while let Some(slash) = path.rfind_byte(b'/').filter(|&slash| slash > 0) {
+        path = path.get(..slash).unwrap_or_default();
+        found(Column::Directory, path);
+    }
+}
+
+/// Joins a name with the working directory, without `.`, `..` and repeated slashes. Links are not followed. A name
+/// that is relative to nothing known stays as it is.
+#[must_use]
+pub fn resolved<'a>(name: &'a [u8], cwd: Option<&[u8]>) -> Cow<'a, [u8]> {
+    let is_plain = name.starts_with(b"/")
+        && name.find(b"//").is_none()
+        && name.find(b"/.").is_none()
+        && (!name.ends_with(b"/") || name.len() == 1);
+    if is_plain {
+        return Cow::Borrowed(name);
+    }
+    let directory = match cwd {
+        _ if name.starts_with(b"/") => &b""[..],
+        Some(cwd) => cwd,
+        None => return Cow::Borrowed(name),
+    };
+    let mut path = Vec::with_capacity(directory.len() + name.len() + 1);
+    let parts = directory.split_str("/").chain(name.split_str("/"));
+    for part in parts {
+        match part {
+            b"" | b"." => {}
+            b".." => path.truncate(path.rfind_byte(b'/').unwrap_or(0)),
+            _ => {
+                path.push(b'/');
+                path.extend_from_slice(part);
+            }
+        }
+    }
+    if path.is_empty() {
+        path.push(b'/');
+    }
+    Cow::Owned(path)
+}
+
+/// Values of a socket address in hex: the address of a host, or the path of a local socket.
+///
+/// # Source
+/// `struct sockaddr_in`, `sockaddr_in6` and `sockaddr_un`.
+fn socket_values(hex: &[u8], found: &mut impl FnMut(Column, &[u8])) {
+    let mut bytes = [0; 128];
+    let mut len = 0;
+    for (to, pair) in bytes.iter_mut().zip(hex.chunks_exact(2)) {
+        let digits = pair.to_str().ok();
+        let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
+            return;
+        };
+        *to = byte;
+        len += 1;
+    }
+    match bytes.get(..len).unwrap_or_default() {
+        [1, 0, path @ ..] => {
+            let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
+            file_values(path, None, found);
+        }
+        [2, 0, _, _, a, b, c, d, ..] => {
+            let text = std::net::Ipv4Addr::new(*a, *b, *c, *d).to_string();
+            found(Column::Address, text.as_bytes());
+        }
+        [10, 0, _, _, _, _, _, _, address @ ..] => {
+            if let Some(address) = address.first_chunk::<16>() {
+                let text = std::net::Ipv6Addr::from(*address).to_string();
+                found(Column::Address, text.as_bytes());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Value of a field, decoded; `None` for `(null)`. A value that is not encoded stays as it is.
+#[must_use]
+pub fn decoded<'a>(record: &Record<'a>, field: &Field<'a>) -> Option<Cow<'a, [u8]>> {
+    record.text(field).unwrap_or_else(|_| {
+        let value: &'a [u8] = field.value;
+        Some(Cow::Borrowed(value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::record::assemble::EventAssembler;
+
+    use super::*;
+
+    /// Values of one column.
+    fn found(text: &str, column: Column) -> Vec<String> {
+        let mut assembler = EventAssembler::default();
+        for line in text.lines() {
+            let line = line
+                .replace("type=", "")
+                .replacen(' ', " msg=audit(1.000:1): ", 1);
+            assembler
+                .take(format!("type={line}").as_bytes(), 0)
+                .unwrap();
+        }
+        assembler.end_all();
+        let event = assembler.next_ended().unwrap();
+        let mut values = Vec::new();
+        super::values(&event, |of, value| {
+            if of == column {
+                values.push(value.to_str_lossy().into_owned());
+            }
+        });
+        values
+    }
+
+    #[test]
+    fn names_are_joined_with_the_working_directory() {
+        let text = "CWD cwd=\"/usr/lib\"\nPATH name=\"../share/./x\"\nPATH name=(null)\nPATH name=2F612062";
+        assert_eq!(
+            found(text, Column::Path),
+            ["../share/./x", "/usr/share/x", "/a b"]
+        );
+        assert_eq!(found(text, Column::Directory), ["/usr/share", "/usr"]);
+        assert_eq!(found(text, Column::FileName), ["x", "a b"]);
+    }
+
+    #[test]
+    fn keys_results_and_numbers_are_normalised() {
+        let text = "SYSCALL pid=007 uid=0 success=no key=610162\x1dUID=\"root\"";
+        assert_eq!(found(text, Column::Key), ["a", "b"]);
+        assert_eq!(found(text, Column::Pid), ["7"]);
+        assert_eq!(found(text, Column::Uid), ["0", "\x1droot"]);
+        assert_eq!(found(text, Column::Success), ["no"]);
+    }
+
+    #[test]
+    fn records_of_programs_have_nested_values() {
+        let text = "USER_LOGIN pid=1 msg='op=login acct=\"bob\" exe=\"/usr/sbin/sshd\" addr=192.0.2.7 res=success'";
+        assert_eq!(found(text, Column::Account), ["bob"]);
+        assert_eq!(found(text, Column::Exe), ["/usr/sbin/sshd"]);
+        assert_eq!(found(text, Column::Address), ["192.0.2.7"]);
+        assert_eq!(found(text, Column::Success), ["yes"]);
+    }
+
+    #[test]
+    fn socket_addresses_are_decoded() {
+        let saddr = |hex: &str, column| found(&format!("SOCKADDR saddr={hex}"), column);
+        assert_eq!(saddr("020000500A000001", Column::Address), ["10.0.0.1"]);
+        let six = "0A00005000000000000000000000000000000000000000010000";
+        assert_eq!(saddr(six, Column::Address), ["::1"]);
+        assert_eq!(saddr("01002F72756E2F7300", Column::Path), ["/run/s"]);
+        assert_eq!(saddr("02", Column::Address), [""; 0]);
+        assert_eq!(saddr("zz", Column::Address), [""; 0]);
+    }
+}

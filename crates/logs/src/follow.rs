@@ -1,0 +1,129 @@
+//! Watches a log that grows and is rotated.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+use crate::cursor::FileId;
+use crate::log_set::{LogError, LogFile, LogSet};
+
+/// Most files that are remembered as read.
+const MAX_READ: usize = 4096;
+
+/// A watch on the directory of a log.
+pub(crate) struct Follow {
+    log: PathBuf,
+    inotify: Inotify,
+    /// Files that were returned or read.
+    read: Vec<FileId>,
+}
+
+impl Follow {
+    /// Watches the directory of `log`.
+    ///
+    /// # Errors
+    /// The directory cannot be watched.
+    pub(crate) fn start(log: &Path) -> Result<Self, LogError> {
+        let failed = |errno: Errno| LogError::Open {
+            path: log.to_owned(),
+            cause: errno.into(),
+        };
+        let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
+        let inotify = Inotify::init(flags).map_err(failed)?;
+        let directory = match log.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let events = AddWatchFlags::IN_MODIFY
+            | AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_ONLYDIR;
+        inotify.add_watch(directory, events).map_err(failed)?;
+        Ok(Self {
+            log: log.to_owned(),
+            inotify,
+            read: Vec::new(),
+        })
+    }
+
+    /// Returns the files that are newer than `current`, oldest first; empty while `current` is the log.
+    ///
+    /// # Errors
+    /// A file cannot be opened.
+    pub(crate) fn newer_files(
+        &mut self,
+        current: Option<FileId>,
+    ) -> Result<Vec<LogFile>, LogError> {
+        let named = std::fs::metadata(&self.log).map(|about| {
+            use std::os::unix::fs::MetadataExt as _;
+            FileId {
+                device: about.dev(),
+                inode: about.ino(),
+            }
+        });
+        match named {
+            Ok(named) if Some(named) == current => return Ok(Vec::new()),
+            // Between the steps of a rotation.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            _ => {}
+        }
+        if let Some(current) = current {
+            self.remember(current);
+        }
+        let mut files = LogSet::rotated(&self.log)?.into_files();
+        if let Some(at) = files.iter().position(|file| file.id() == current) {
+            files.drain(..=at);
+        }
+        files.retain(|file| file.id().is_some_and(|id| !self.read.contains(&id)));
+        for file in &files {
+            file.id().into_iter().for_each(|id| self.remember(id));
+        }
+        Ok(files)
+    }
+
+    /// Waits until something happens in the directory; returns false after `timeout`.
+    ///
+    /// # Errors
+    /// The error of `poll(2)` or `read(2)`.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, LogError> {
+        let milliseconds = u16::try_from(timeout.as_millis()).unwrap_or(u16::MAX);
+        let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
+        let failed = |errno: Errno| LogError::Read {
+            path: self.log.clone(),
+            cause: errno.into(),
+        };
+        match poll(&mut fds, PollTimeout::from(milliseconds)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(true),
+            Err(errno) => return Err(failed(errno)),
+        }
+        match self.inotify.read_events() {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(true),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    fn remember(&mut self, file: FileId) {
+        if self.read.contains(&file) {
+            return;
+        }
+        if self.read.len() >= MAX_READ {
+            self.read.remove(0);
+        }
+        self.read.push(file);
+    }
+}
+
+impl std::fmt::Debug for Follow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follow")
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,284 @@
+//! The index of a log: which blocks of its text may contain an event.
+//!
+//! A log is divided into blocks of about 1 MiB, and up to 64 blocks share a segment. For each column of
+//! [`crate::event_values`] a segment has either a dictionary of the values with the blocks that have them, or a
+//! filter for each block. The index is advisory: a reader checks each hit in the text, and reads everything that no
+//! valid segment covers. A segment that is damaged, or that another user could have written, is not used.
+//!
+//! [`store`] has the files.
+
+mod builder;
+mod filter;
+mod segment;
+pub mod store;
+
+use std::fs::File;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use crate::event_values::Column;
+use crate::line_buffer::{Line, LineBuffer};
+use crate::log_set::{LogError, LogFile};
+use builder::Builder;
+pub use segment::Block;
+use segment::{ColumnBytes, Header};
+
+/// The index of one file of a log.
+#[derive(Debug, Default)]
+pub struct LogIndex {
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    header: Header,
+    source: Source,
+}
+
+/// Where the bytes of a segment are.
+#[derive(Debug)]
+enum Source {
+    Memory(Vec<u8>),
+    File(Arc<File>, u64),
+}
+
+/// Tells whether a value is accepted.
+pub type ValueTest<'a> = Box<dyn Fn(&[u8]) -> bool + 'a>;
+
+/// A condition on events that the index can answer for blocks. A block that may have an event that meets the
+/// condition is a candidate.
+pub enum Condition<'a> {
+    /// Anything.
+    Any,
+    /// The event has this value.
+    Value(Column, Vec<u8>),
+    /// The event has a value that the function accepts.
+    Matching(Column, ValueTest<'a>),
+    /// The time of the event, in milliseconds since the epoch.
+    TimeMs(RangeInclusive<u64>),
+    /// The serial of the event.
+    Serial(u32),
+    /// All conditions are met by the same event.
+    All(Vec<Self>),
+    /// At least one of the conditions is met.
+    AnyOf(Vec<Self>),
+}
+
+impl LogIndex {
+    /// Whether nothing is indexed.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// End of the text that is covered.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.last().map_or(0, |header| {
+            header.blocks.last().map_or(0, |block| block.end)
+        })
+    }
+
+    /// Where a reader of the text after [`LogIndex::end`] must begin.
+    #[must_use]
+    pub fn next_lead(&self) -> u64 {
+        self.last().map_or(0, |header| header.next_lead)
+    }
+
+    /// Whether events were open at the end of the text: their later records are in the next file.
+    #[must_use]
+    pub fn is_open_at_end(&self) -> bool {
+        self.last().is_some_and(|header| header.open_at_end)
+    }
+
+    /// All blocks, in order.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.segments
+            .iter()
+            .flat_map(|segment| &segment.header.blocks)
+    }
+
+    /// Blocks in which an event that meets a condition may begin, in order.
+    #[must_use]
+    pub fn candidates(&self, condition: &Condition<'_>) -> Vec<&Block> {
+        let mut found = Vec::new();
+        for segment in &self.segments {
+            let mut columns = [const { None }; Column::COUNT];
+            let bitmap = segment.candidates(condition, &mut columns);
+            let blocks = segment.header.blocks.iter().enumerate();
+            found.extend(
+                blocks
+                    .filter(|(number, _)| bitmap >> number & 1 != 0)
+                    .map(|(_, block)| block),
+            );
+        }
+        found
+    }
+
+    /// Extends the index to the end of the text of `file`, and passes the bytes of each new segment to `built`.
+    /// With `whole_only`, text that fills no segment is left out: the log still grows.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn extend(
+        &mut self,
+        file: &mut LogFile,
+        whole_only: bool,
+        mut built: impl FnMut(&[u8], u64),
+    ) -> Result<(), LogError> {
+        let mut lines = LineBuffer::default();
+        loop {
+            let start = self.end();
+            let lead = self.next_lead().min(start);
+            lines.restart(lead);
+            let mut builder = Builder::new(start, lead);
+            let is_complete = feed(&mut builder, &mut lines, file)?;
+            if !is_complete && whole_only {
+                return Ok(());
+            }
+            let Some(bytes) = builder.finish(lines.offset()) else {
+                return Ok(());
+            };
+            let Some(header) = Header::parse(&bytes) else {
+                return Ok(());
+            };
+            let end = header.blocks.last().map_or(0, |block| block.end);
+            self.segments.push(Segment {
+                header,
+                source: Source::Memory(Vec::new()),
+            });
+            built(&bytes, end);
+            if let Some(last) = self.segments.last_mut() {
+                last.source = Source::Memory(bytes);
+            }
+            if !is_complete {
+                return Ok(());
+            }
+        }
+    }
+
+    fn last(&self) -> Option<&Header> {
+        self.segments.last().map(|segment| &segment.header)
+    }
+
+    /// Adds a segment of an index file, if it continues the index.
+    fn push(&mut self, header: Header, file: &Arc<File>, offset: u64) -> bool {
+        let starts = header.blocks.first().map(|block| (block.start, block.lead));
+        let follows = starts == Some((self.end(), self.next_lead()));
+        if follows {
+            let source = Source::File(Arc::clone(file), offset);
+            self.segments.push(Segment { header, source });
+        }
+        follows
+    }
+}
+
+/// Passes lines to a builder until its segment is complete; returns false if the text ends before.
+fn feed(
+    builder: &mut Builder,
+    lines: &mut LineBuffer,
+    file: &mut LogFile,
+) -> Result<bool, LogError> {
+    loop {
+        match lines.next_line() {
+            Some(Line::TooLong) => {}
+            Some(Line::Text { start, end, offset }) => {
+                if builder.line(lines.text(start, end), offset) {
+                    return Ok(true);
+                }
+            }
+            None => {
+                let offset = lines.read_offset();
+                // A line without its newline is not indexed: it may be incomplete.
+                if lines.fill(|room| file.read_at(room, offset))? == 0 {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Bitmap of the blocks that meet a condition. `columns` holds those that were read.
+    fn candidates(
+        &self,
+        condition: &Condition<'_>,
+        columns: &mut [Option<Option<ColumnBytes>>; Column::COUNT],
+    ) -> u64 {
+        let all = self.header.all();
+        let bitmap = match condition {
+            Condition::Any => all,
+            Condition::Value(column, value) => self
+                .column(*column, columns)
+                .map_or(all, |bytes| bytes.with_value(*column, value)),
+            Condition::Matching(column, matches) => self
+                .column(*column, columns)
+                .map_or(all, |bytes| bytes.matching(matches)),
+            Condition::TimeMs(range) => self.having(|block| {
+                block.time_ms.start() <= range.end() && range.start() <= block.time_ms.end()
+            }),
+            Condition::Serial(serial) => self.having(|block| block.serial.contains(serial)),
+            Condition::All(conditions) => {
+                let mut bitmap = all;
+                for condition in conditions {
+                    // Columns that cannot change the answer are not read.
+                    if bitmap == 0 {
+                        break;
+                    }
+                    bitmap &= self.candidates(condition, columns);
+                }
+                bitmap
+            }
+            Condition::AnyOf(conditions) => conditions.iter().fold(0, |bitmap, condition| {
+                bitmap | self.candidates(condition, columns)
+            }),
+        };
+        bitmap & all
+    }
+
+    fn having(&self, has: impl Fn(&Block) -> bool) -> u64 {
+        let blocks = self.header.blocks.iter().enumerate();
+        blocks.fold(0, |bitmap, (number, block)| {
+            bitmap | u64::from(has(block)) << number
+        })
+    }
+
+    fn column<'c>(
+        &self,
+        column: Column,
+        columns: &'c mut [Option<Option<ColumnBytes>>; Column::COUNT],
+    ) -> Option<&'c ColumnBytes> {
+        let read = columns.get_mut(usize::from(column.number()))?;
+        read.get_or_insert_with(|| {
+            self.header.column(column, |room, at| match &self.source {
+                Source::Memory(bytes) => {
+                    let from = bytes.get(at..at + room.len());
+                    from.map(|from| room.copy_from_slice(from)).is_some()
+                }
+                Source::File(file, offset) => {
+                    let offset = offset + crate::line_buffer::len(at);
+                    file.read_exact_at(room, offset).is_ok()
+                }
+            })
+        })
+        .as_ref()
+    }
+}
+
+impl std::fmt::Debug for Condition<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Any => f.write_str("Any"),
+            Self::Value(column, value) => write!(f, "{column:?}={}", value.escape_ascii()),
+            Self::Matching(column, _) => write!(f, "{column:?}~"),
+            Self::TimeMs(range) => write!(f, "time in {range:?}"),
+            Self::Serial(serial) => write!(f, "serial={serial}"),
+            Self::All(conditions) => f.debug_tuple("All").field(conditions).finish(),
+            Self::AnyOf(conditions) => f.debug_tuple("AnyOf").field(conditions).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! Audit logs on disk.
+//!
+//! Everything that reads logs stands on this crate: a [`log_set::LogSet`] is a log with its rotated predecessors, a
+//! single file, or a stream; an [`event_reader::EventReader`] yields its events, also while it grows and is rotated;
+//! a [`cursor::Cursor`] is a position to continue from.
+//!
+//! ```text
+//! LogSet: audit.log.2, audit.log.1, audit.log --> lines --> audit::record::assemble --> events
+//! ```
+//!
+//! Logs are untrusted: a malformed line is reported and skipped, and memory is bounded. Logs are never mapped into
+//! memory: a log that shrinks while it is read would end the reader with SIGBUS.
+
+#![forbid(unsafe_code)]
+
+pub mod accounts;
+pub mod candidates;
+pub mod console;
+pub mod cursor;
+pub mod escaped;
+pub mod event_context;
+pub mod event_reader;
+pub mod event_values;
+mod follow;
+pub mod index;
+pub mod json;
+mod line_buffer;
+pub mod log_set;
+pub mod syscall_event;

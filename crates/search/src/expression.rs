@@ -1,0 +1,75 @@
+//! The language of `tollgate search`: tests of fields, joined by `and`, `or`, `not` and parentheses.
+//!
+//! ```text
+//! key=passwd and exe~/tmp/ and not auid=unset
+//! ```
+//!
+//! [`parse`] parses, [`field`] lists the fields with their types, [`evaluate`] compares an event, and [`plan`] tells
+//! the index and the text filter what every matching event contains.
+
+pub(crate) mod evaluate;
+pub(crate) mod field;
+pub(crate) mod parse;
+pub(crate) mod plan;
+
+use field::Field;
+
+/// An expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expression {
+    /// Every event.
+    Everything,
+    /// A test of a field.
+    Test(Test),
+    /// Not this.
+    Not(Box<Self>),
+    /// All of these.
+    And(Vec<Self>),
+    /// At least one of these.
+    Or(Vec<Self>),
+}
+
+/// A test of a field: true if a value of the event passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Test {
+    pub(crate) field: Field,
+    pub(crate) operator: Operator,
+    pub(crate) value: Value,
+}
+
+/// How a field is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    /// `=`
+    Equal,
+    /// `!=`: the event has the field, and no value is equal.
+    NotEqual,
+    /// `~`: a value contains the text.
+    Contains,
+    /// `!~`: the event has the field, and no value contains the text.
+    ContainsNot,
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+}
+
+/// What a field is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Text as written.
+    Text(Vec<u8>),
+    /// A number.
+    Number(i64),
+    /// A user or group: its name, if it was written, and the numbers that this host gives it.
+    Account { name: Option<String>, ids: Vec<u32> },
+    /// A syscall by its name.
+    Syscall(String),
+}
+
+#[cfg(test)]
+mod tests;

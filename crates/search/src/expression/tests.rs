@@ -1,0 +1,246 @@
+//! Tests of parsing, comparing and planning.
+
+use audit::record::assemble::{EventAssembler, EventRecords};
+use inputs::fuzz::fuzz;
+use logs::accounts::Accounts;
+
+use super::parse::parse;
+
+use crate::mistake;
+
+const EVENT: &str = "\
+    node=web type=SYSCALL msg=audit(1.000:77): arch=c000003e syscall=257 success=no exit=-13 a0=ffffff9c a1=7f00 a2=241 \
+    a3=1b6 items=2 ppid=900 pid=901 auid=4294967295 uid=0 gid=0 euid=1000 ses=3 tty=pts0 comm=\"x y\" exe=2F746D702F6120 \
+    key=610162\x1dARCH=x86_64 SYSCALL=openat AUID=\"unset\" UID=\"root\" GID=\"root\" EUID=\"webadmin\"\n\
+    node=web type=CWD msg=audit(1.000:77): cwd=\"/srv/www\"\n\
+    node=web type=PATH msg=audit(1.000:77): item=0 name=\"../data/x.db\" inode=55 ouid=33 ogid=4 nametype=NORMAL\x1dOUID=\"www\" OGID=\"adm\"\n\
+    node=web type=SOCKADDR msg=audit(1.000:77): saddr=020000500A000001\n\
+    node=web type=PROCTITLE msg=audit(1.000:77): proctitle=\"x\"\n";
+
+const LOGIN: &str = "type=USER_LOGIN msg=audit(2.000:78): pid=5 uid=0 auid=1000 ses=4 msg='op=login acct=\"bob\" \
+    exe=\"/usr/sbin/sshd\" hostname=? addr=192.0.2.7 terminal=ssh res=failed'\n";
+
+fn accounts() -> Accounts {
+    let passwd = b"root:x:0:0::/:\nalice:x:1000:1000::/:\n";
+    Accounts::parse(passwd, b"root:x:0:\nadm:x:4:\n")
+}
+
+fn event(text: &str) -> EventRecords {
+    let mut assembler = EventAssembler::default();
+    for line in text.lines() {
+        assembler.take(line.as_bytes(), 0).unwrap();
+    }
+    assembler.end_all();
+    assembler.next_ended().unwrap()
+}
+
+/// Whether an event matches; also asserts that the plan does not exclude what matches.
+fn matches(text: &str, of: &str) -> bool {
+    let expression = parse(text, &accounts()).unwrap();
+    let event = event(of);
+    let matches = expression.matches(&event);
+    if matches {
+        assert!(expression.text_pattern().may_match(event.text()), "{text}");
+    }
+    matches
+}
+
+#[test]
+fn values_are_written_by_name_or_number() {
+    for text in [
+        "",
+        "uid=root",
+        "uid=0",
+        "auid=unset",
+        "auid=-1",
+        "euid=webadmin",
+        "euid=1000",
+        "ouid=www",
+        "ogid=adm",
+        "syscall=openat",
+        "syscall=257",
+        "exit=EACCES",
+        "exit=-13",
+        "exit<0",
+        "success=no",
+        "key=a and key=b",
+        "exe='/tmp/a '",
+        "exe~/tmp/",
+        "comm=\"x y\"",
+        "path=/srv/data/x.db",
+        "path=../data/x.db",
+        "dir=/srv/data",
+        "dir=/srv/",
+        "file=x.db",
+        "addr=10.0.0.1",
+        "type=syscall",
+        "type=1302",
+        "a2=241",
+        "a2=0x241",
+        "inode=55",
+        "inode>=55 and inode<=55",
+        "pid=901 and ppid=900",
+        "serial=77",
+        "serial>70",
+        "node=web",
+        "text~OUID",
+        "not pid=5",
+        "! ( pid=5 or pid=6 )",
+        "pid=5 or pid=901",
+        "pid=5 || pid=901 && uid=root",
+        "pid!=5",
+        "exe!~/usr",
+        "NOT pid=5 AND uid=root",
+        "ses=3",
+    ] {
+        assert!(matches(text, EVENT), "{text}");
+    }
+    for text in [
+        "uid=alice",
+        // The record says that this host's alice has another name there.
+        "euid=alice",
+        "path=/srv/data",
+        "dir=/srv/data/x.db",
+        "dir=/sr",
+        "file=data",
+        "exe=/tmp",
+        "success=yes",
+        "syscall=open",
+        "pid!=901",
+        "exe!~/tmp",
+        // The event lacks the field.
+        "acct!=bob",
+        "acct=bob",
+        "pid=901 and uid=1",
+        "not (pid=901 or pid=5)",
+        "type=PATH and type=USER_LOGIN",
+    ] {
+        assert!(!matches(text, EVENT), "{text}");
+    }
+    for text in [
+        "acct=bob and addr=192.0.2.7",
+        "success=no",
+        "exe~sshd",
+        "auid=alice",
+        "res=failed",
+        "terminal=ssh",
+        "op=login",
+    ] {
+        assert!(matches(text, LOGIN), "{text}");
+    }
+    assert!(!matches("success=yes", LOGIN));
+}
+
+#[test]
+fn mistakes_show_the_place_and_advice() {
+    let drawn =
+        |text: &str| mistake::draw("expression", text, &parse(text, &accounts()).unwrap_err());
+    assert_eq!(
+        drawn("key=a and exee~/tmp/"),
+        "error: unknown field `exee`\n \
+         --> expression:1:11\n  \
+           |\n\
+         1 | key=a and exee~/tmp/\n  \
+           |           ^^^^\n  \
+           |\n  \
+           = help: did you mean `exe`?"
+    );
+    for (text, message) in [
+        ("key", "expected an operator after `key`"),
+        ("key=", "expected a value"),
+        ("key=a b", "expected `and` or `or` between two tests"),
+        ("(key=a", "this parenthesis is not closed"),
+        ("key=a)", "no parenthesis is open here"),
+        ("key='a", "this quote is not closed"),
+        ("pid=x", "`pid` is a number, not `x`"),
+        ("pid~1", "`pid` is not text"),
+        ("key<a", "`key` is not a number"),
+        ("exit=EFOO", "`EFOO` is neither a number nor an error"),
+        ("syscall=opn", "no syscall is called `opn`"),
+        ("type=FOO", "no record type is called `FOO`"),
+        ("success=maybe", "`success` is yes or no, not `maybe`"),
+        ("a1=xyz", "`a1` is hexadecimal, not `xyz`"),
+        ("and", "expected an operator after"),
+        ("key=a and", "expected a test"),
+        ("\u{e9}=1", "expected a test"),
+    ] {
+        let found = drawn(text);
+        let message = message.replace("expected an operator after`", "");
+        let is_expected =
+            found.contains(&message) || text == "and" && found.contains("unknown field");
+        assert!(is_expected, "{text}: {found}");
+        assert!(found.contains("= help: "), "{found}");
+    }
+}
+
+#[test]
+fn deep_and_long_expressions_are_refused() {
+    let deep = "(".repeat(100_000);
+    assert_eq!(
+        parse(&deep, &accounts()).unwrap_err().message,
+        "the expression is too long"
+    );
+    let deep = "(".repeat(1000) + "pid=1";
+    assert_eq!(
+        parse(&deep, &accounts()).unwrap_err().message,
+        "too many parentheses"
+    );
+    let not = "! ".repeat(1000) + "pid=1";
+    assert_eq!(
+        parse(&not, &accounts()).unwrap_err().message,
+        "too many parentheses"
+    );
+}
+
+/// Any text is parsed or refused with a place in it; what matches an event is not excluded by the plan.
+#[test]
+fn fuzz_expression() {
+    const WORDS: &[&str] = &[
+        "and",
+        "or",
+        "not",
+        "(",
+        ")",
+        "!",
+        "=",
+        "!=",
+        "~",
+        "!~",
+        "<=",
+        "pid",
+        "uid=root",
+        "key=a",
+        "exe~/tmp",
+        "path=/srv/data/x.db",
+        "dir=/srv",
+        "'",
+        "\"",
+        " ",
+        "\t",
+        "syscall=openat",
+        "exit=EACCES",
+        "\u{e9}",
+        "unset",
+        "99999999999999999999",
+        "0x",
+        "type=",
+        "serial>1",
+    ];
+    let corpus: Vec<Vec<u8>> = WORDS.iter().map(|word| word.as_bytes().to_vec()).collect();
+    fuzz("fuzz_expression", &corpus, WORDS, 2000, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        match parse(&text, &accounts()) {
+            Ok(expression) => {
+                let event = event(EVENT);
+                if expression.matches(&event) {
+                    assert!(expression.text_pattern().may_match(event.text()));
+                }
+                let _condition = expression.condition();
+            }
+            Err(error) => {
+                assert!(text.get(error.span.clone()).is_some(), "{error:?}");
+                mistake::draw("expression", &text, &error);
+            }
+        }
+    });
+}

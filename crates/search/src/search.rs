@@ -1,0 +1,329 @@
+//! `tollgate search`: finds events in logs.
+
+mod output;
+mod time;
+mod tree;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use audit::record::assemble::EventRecords;
+use clap::Parser as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use logs::accounts::Accounts;
+use logs::candidates::{Candidates, Progress};
+use logs::event_reader::{EventReader, Item};
+use logs::index::Condition;
+use logs::log_set::LogSet;
+
+use crate::expression::{Expression, field, parse};
+use crate::mistake;
+use output::{Form, Output};
+use time::TimeRange;
+
+/// Exit statuses, as of `grep`: something was found, or nothing.
+const FOUND: u8 = 0;
+const NOT_FOUND: u8 = 1;
+
+/// The log without `--log`.
+pub(crate) const DEFAULT_LOG: &str = "/var/log/audit/audit.log";
+
+/// Examples of the help and the manual page: the questions that an investigator asks.
+const EXAMPLES: &str = "\
+Examples:
+  Who changed the password file?
+    tollgate search 'path=/etc/passwd and success=yes'
+  What did a user do as root since this morning?
+    tollgate search 'auid=alice and euid=0' --since today
+  Which programs ran from a directory that everybody can write?
+    tollgate search 'syscall=execve and exe~/tmp/' --top exe
+  What was denied, and to whom?
+    tollgate search 'exit=EACCES or exit=EPERM' --top auid
+  Where did connections go?
+    tollgate search 'syscall=connect and not addr=127.0.0.1' --top addr
+  Who failed to log in, and from where?
+    tollgate search 'type=USER_LOGIN and success=no' --top addr
+  What touched a directory in the hour of the incident?
+    tollgate search dir=/srv/www --since '2026-11-24 03:00' --until '2026-11-24 04:00'
+  Where did this process come from, and what did it do?
+    tollgate search --tree 4321
+  How many events has each rule recorded?
+    tollgate search --top key
+  Show new events of a rule as they happen:
+    tollgate search key=identity --follow";
+
+/// Find events in the audit log
+///
+/// EXPRESSION joins tests of fields with `and`, `or`, `not` and parentheses. It may be several words.
+/// A test is FIELD=VALUE, FIELD!=VALUE, FIELD~TEXT (contains), FIELD!~TEXT, or compares numbers with <, <=, > or >=.
+/// Users, groups, syscalls, errors and record types are written by name or number.
+/// The exit status is 0 if an event was found, 1 if not, and 2 after an error.
+#[derive(Debug, clap::Parser)]
+#[command(name = "tollgate-search", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Events to find [default: all]
+    #[arg(value_name = "EXPRESSION")]
+    words: Vec<String>,
+    /// Search FILE or its directory with rotated predecessors; `-` is standard input [default: /var/log/audit/audit.log]
+    ///
+    /// Given several times, the files are read in this order, without predecessors.
+    #[arg(long, value_name = "FILE")]
+    log: Vec<PathBuf>,
+    /// Ignore events before TIME, in UTC
+    ///
+    /// TIME is an age such as 90s, 10m, 2h or 3d, a date such as 2026-11-24, a date with a time such as
+    /// '2026-11-24 10:30:00', a time of today such as 10:30, `today`, `yesterday`, or seconds since the epoch
+    /// as @1700000000.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Ignore events at or after TIME
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Show the ancestors of a process and what it and its descendants did
+    ///
+    /// N is a process id, or the serial of an event of the process. Process ids are used again: limit the time with
+    /// --since.
+    #[arg(long, value_name = "N", conflicts_with_all = ["follow", "count", "top", "words"])]
+    tree: Option<u32>,
+    /// Print events as JSON objects, one on a line
+    #[arg(long, conflicts_with_all = ["raw", "count", "top"])]
+    json: bool,
+    /// Print the records as they are in the log, for ausearch and aureport
+    #[arg(long, conflicts_with_all = ["count", "top"])]
+    raw: bool,
+    /// Wait for new events
+    #[arg(long, conflicts_with_all = ["count", "top", "until"])]
+    follow: bool,
+    /// Print only the number of events
+    #[arg(long)]
+    count: bool,
+    /// Print the most frequent values of FIELD
+    #[arg(long, value_name = "FIELD", conflicts_with = "count")]
+    top: Option<String>,
+    /// Print at most N values with --top
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "top")]
+    limit: usize,
+    /// Show numbers instead of names
+    #[arg(long)]
+    numeric: bool,
+    /// Colour the output
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
+    color: String,
+    /// List the fields of expressions
+    #[arg(long, exclusive = true)]
+    fields: bool,
+}
+
+/// Prints the events that match.
+///
+/// # Errors
+/// When a log cannot be read, the output cannot be written, or an argument is invalid.
+pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
+    let args = Args::parse_from(words);
+    let found = match search(&args) {
+        Ok(found) => found,
+        // The reader of the output has seen enough.
+        Err(error) if is_closed_pipe(&error) => true,
+        Err(error) => return Err(error),
+    };
+    Ok(ExitCode::from(if found { FOUND } else { NOT_FOUND }))
+}
+
+fn search(args: &Args) -> anyhow::Result<bool> {
+    if args.fields {
+        return output::print_fields(field::names()).map(|()| true);
+    }
+    let accounts = Accounts::read().unwrap_or_default();
+    let text = args.words.join(" ");
+    let expression = parse::parse(&text, &accounts)
+        .map_err(|mistake| anyhow::anyhow!(mistake::draw("expression", &text, &mistake)))?;
+    let range = TimeRange::parse(args.since.as_deref(), args.until.as_deref())?;
+    let form = match (args.json, args.raw) {
+        (true, _) => Form::Json,
+        (_, true) => Form::Raw,
+        _ => Form::Columns(args.numeric),
+    };
+    let mut output = Output::new(form, &args.color, accounts);
+    if let Some(number) = args.tree {
+        return tree::print(number, &range, &|| open(&args.log), &mut output);
+    }
+    let query = Query { expression, range };
+    if args.follow {
+        follow(args, &query, &mut output)?;
+        return Ok(true);
+    }
+    let logs = open(&args.log)?;
+    let mut count = 0_u64;
+    let mut top = match &args.top {
+        Some(name) => Some(output::Top::new(name)?),
+        None => None,
+    };
+    query.for_each(logs, |event| {
+        count += 1;
+        match &mut top {
+            Some(top) => top.add(event),
+            None if args.count => {}
+            None => output.event(event)?,
+        }
+        Ok(())
+    })?;
+    match top {
+        Some(top) => output.top(&top, args.limit)?,
+        None if args.count => output.line(&count.to_string())?,
+        None => {}
+    }
+    output.end()?;
+    Ok(count > 0)
+}
+
+/// Opens the logs of `--log`.
+///
+/// # Errors
+/// A log cannot be opened.
+pub(crate) fn open(paths: &[PathBuf]) -> anyhow::Result<LogSet> {
+    Ok(match paths {
+        [] => LogSet::rotated(Path::new(DEFAULT_LOG))?,
+        [path] if path.as_os_str() != "-" => LogSet::rotated(path)?,
+        files => LogSet::files(files)?,
+    })
+}
+
+/// What is searched.
+pub(crate) struct Query {
+    pub(crate) expression: Expression,
+    pub(crate) range: TimeRange,
+}
+
+impl Query {
+    /// Passes each matching event to `found`, oldest first.
+    ///
+    /// # Errors
+    /// A log cannot be read, and errors of `found`.
+    pub(crate) fn for_each(
+        &self,
+        logs: LogSet,
+        mut found: impl FnMut(&EventRecords) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let condition = Condition::All(vec![self.range.condition(), self.expression.condition()]);
+        let pattern = self.expression.text_pattern();
+        let filter = |text: &[u8]| pattern.may_match(text);
+        let mut bar = Bar::new();
+        let building = |progress| bar.show("indexing", progress);
+        let mut candidates = Candidates::new(logs, &condition, Box::new(filter), building)?;
+        while let Some(event) = candidates.next_event()? {
+            if pattern.may_match(event.text()) && self.matches(event) {
+                bar.hidden(|| found(event))?;
+            }
+            bar.show("searching", candidates.progress());
+        }
+        bar.end();
+        Ok(())
+    }
+
+    fn matches(&self, event: &EventRecords) -> bool {
+        self.range.contains(event.time()) && self.expression.matches(event)
+    }
+}
+
+fn follow(args: &Args, query: &Query, output: &mut Output) -> anyhow::Result<()> {
+    let path = match args.log.as_slice() {
+        [] => Path::new(DEFAULT_LOG),
+        [path] if path.as_os_str() != "-" => path,
+        _ => bail!("--follow needs one log"),
+    };
+    let path = if path.is_dir() {
+        path.join("audit.log")
+    } else {
+        path.to_owned()
+    };
+    if args.since.is_some() {
+        query.for_each(open(&args.log)?, |event| output.event(event))?;
+    }
+    let logs = LogSet::rotated(&path)?;
+    let mut reader = EventReader::new(logs)
+        .follow(&path)
+        .context("cannot follow the log")?;
+    reader.skip_to_end()?;
+    output.end()?;
+    while let Some(item) = reader.next_item()? {
+        match item {
+            Item::Event(event) if query.matches(event) => {
+                output.event(event)?;
+                output.end()?;
+            }
+            Item::Event(_) | Item::Malformed { .. } | Item::Idle => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error is that of a closed pipe.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// A progress bar that appears after a second.
+pub(crate) struct Bar {
+    started: Instant,
+    bar: Option<ProgressBar>,
+    /// Steps since the clock was read.
+    steps: u32,
+}
+
+impl Bar {
+    pub(crate) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            bar: None,
+            steps: 0,
+        }
+    }
+
+    /// Shows how much is done.
+    pub(crate) fn show(&mut self, doing: &'static str, progress: Progress) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        self.steps += 1;
+        if !self.steps.is_multiple_of(64) && self.bar.is_none() && doing != "indexing" {
+            return;
+        }
+        if self.bar.is_none() && self.started.elapsed() >= PATIENCE {
+            let bar = ProgressBar::with_draw_target(
+                Some(progress.all_bytes),
+                ProgressDrawTarget::stderr_with_hz(5),
+            );
+            let template = "{msg} {wide_bar} {bytes}/{total_bytes} {eta}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            self.bar = Some(bar);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_message(doing);
+            bar.set_position(progress.done_bytes);
+        }
+    }
+
+    /// Hides the bar while something is printed.
+    fn hidden<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! Prints events: in columns, as JSON, or as logged.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+
+use anstream::{AutoStream, ColorChoice};
+use anyhow::Context as _;
+use audit::record::assemble::EventRecords;
+use audit::table;
+use bstr::{BString, ByteSlice as _};
+use logs::accounts::Accounts;
+use logs::console::{Console, Interpret};
+use logs::escaped::Escaped;
+use logs::event_values::{Column, ENRICHED, values};
+use logs::json;
+use logs::syscall_event::SyscallEvent;
+
+use crate::expression::evaluate;
+use crate::expression::field::{self, Field, Kind};
+
+/// Most values that `--top` counts; further ones are counted together.
+const MAX_VALUES: usize = 1 << 20;
+
+/// How events are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people; with numbers if true.
+    Columns(bool),
+    /// JSON lines.
+    Json,
+    /// As logged.
+    Raw,
+}
+
+/// Where events are printed.
+pub(crate) struct Output {
+    form: Form,
+    console: Console,
+    out: io::BufWriter<AutoStream<io::Stdout>>,
+    accounts: Accounts,
+}
+
+impl Output {
+    pub(crate) fn new(form: Form, color: &str, accounts: Accounts) -> Self {
+        let choice = match color {
+            "always" => ColorChoice::Always,
+            "never" => ColorChoice::Never,
+            _ => ColorChoice::Auto,
+        };
+        let interpret = match form {
+            Form::Columns(true) => Interpret::Raw,
+            _ => Interpret::Names(accounts.clone()),
+        };
+        Self {
+            form,
+            console: Console::stdout(interpret, choice),
+            // What a log contains is printed as it is; only the columns have colours.
+            out: io::BufWriter::new(AutoStream::new(io::stdout(), ColorChoice::AlwaysAnsi)),
+            accounts,
+        }
+    }
+
+    /// Prints an event.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub(crate) fn event(&mut self, event: &EventRecords) -> anyhow::Result<()> {
+        self.indented(event, 0)
+    }
+
+    /// Prints an event of a process that is `depth` levels below another.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub(crate) fn indented(&mut self, event: &EventRecords, depth: usize) -> anyhow::Result<()> {
+        let written = match self.form {
+            Form::Raw => self.out.write_all(event.text()),
+            Form::Json => {
+                let object = serde_json::Value::Object(json::object(event, |_| ()));
+                writeln!(self.out, "{object}")
+            }
+            Form::Columns(_) => self.columns(event, depth),
+        };
+        written.context("cannot write to standard output")
+    }
+
+    fn columns(&mut self, event: &EventRecords, depth: usize) -> io::Result<()> {
+        if depth > 0 {
+            write!(self.out, "{:width$}", "", width = depth * 2)?;
+            self.out.flush()?;
+        }
+        if let Some(syscall) = SyscallEvent::of(event) {
+            return self.console.event(&syscall.event());
+        }
+        let line = other_event(event, &self.accounts);
+        writeln!(self.out, "{line}")?;
+        self.out.flush()
+    }
+
+    /// Prints a line.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub(crate) fn line(&mut self, line: &str) -> anyhow::Result<()> {
+        writeln!(self.out, "{line}").context("cannot write to standard output")
+    }
+
+    /// Prints the most frequent values.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub(crate) fn top(&mut self, top: &Top, limit: usize) -> anyhow::Result<()> {
+        for (value, count) in top.sorted().into_iter().take(limit) {
+            let value = top.shown(&value, &self.accounts);
+            self.line(&format!("{count:>9}  {value}"))?;
+        }
+        if top.others > 0 {
+            self.line(&format!("{:>9}  (other values)", top.others))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is buffered.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub(crate) fn end(&mut self) -> anyhow::Result<()> {
+        self.out.flush().context("cannot write to standard output")
+    }
+}
+
+/// Prints the names of fields.
+///
+/// # Errors
+/// The output cannot be written.
+pub(crate) fn print_fields(names: impl Iterator<Item = &'static str>) -> anyhow::Result<()> {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    writeln!(io::stdout(), "{}", names.join("\n")).context("cannot write to standard output")
+}
+
+/// A line for an event that is no syscall: time, result, type, program, process, user, and the other values.
+fn other_event(event: &EventRecords, accounts: &Accounts) -> String {
+    use audit::record::interpret::{self, AccountNames as _};
+    let mut first: HashMap<Column, BString> = HashMap::new();
+    values(event, |column, value| {
+        if !value.starts_with(&[ENRICHED]) {
+            first.entry(column).or_insert_with(|| value.into());
+        }
+    });
+    let sec = event.time().sec;
+    let clock = format!(
+        "{:02}:{:02}:{:02}.{:03}Z",
+        sec / 3600 % 24,
+        sec / 60 % 60,
+        sec % 60,
+        event.time().milli
+    );
+    let result = match first.get(&Column::Success).map(|value| value.as_slice()) {
+        Some(b"yes") => "ok",
+        Some(_) => "failed",
+        None => "",
+    };
+    let get = |column| first.get(&column).map(|value| Escaped(value).to_string());
+    let user = |column| {
+        let value = first.get(&column)?;
+        let id = value.to_str().ok()?.parse().ok()?;
+        Some(match accounts.user(id) {
+            Some(name) => name.to_owned(),
+            None => interpret::user(accounts, id).to_string(),
+        })
+    };
+    let kind = get(Column::Type).unwrap_or_default();
+    let mut line = format!("{clock} {result:<8} {kind:<12} ");
+    let program = get(Column::Exe).or_else(|| get(Column::Comm));
+    line += &program.unwrap_or_default();
+    if let Some(pid) = get(Column::Pid) {
+        line.extend(["[", &pid, "]"]);
+    }
+    line.extend(["  ", &user(Column::Uid).unwrap_or_default()]);
+    for (name, value) in [
+        ("login", user(Column::Auid)),
+        ("account", get(Column::Account)),
+        ("from", get(Column::Address)),
+        ("file", get(Column::Path)),
+    ] {
+        if let Some(value) = value {
+            line.extend(["  (", name, " ", &value, ")"]);
+        }
+    }
+    line
+}
+
+/// Counts the values of a field.
+pub(crate) struct Top {
+    field: Field,
+    counts: HashMap<BString, u64>,
+    others: u64,
+}
+
+impl Top {
+    /// Counts the values of the field called `name`.
+    ///
+    /// # Errors
+    /// There is no such field.
+    pub(crate) fn new(name: &str) -> anyhow::Result<Self> {
+        let field = field::find(name).with_context(|| match field::similar(name) {
+            Some(similar) => format!("--top: unknown field `{name}`; did you mean `{similar}`?"),
+            None => format!("--top: unknown field `{name}`; --fields lists the fields"),
+        })?;
+        Ok(Self {
+            field,
+            counts: HashMap::new(),
+            others: 0,
+        })
+    }
+
+    /// Counts the values of an event, each once.
+    pub(crate) fn add(&mut self, event: &EventRecords) {
+        let mut found: Vec<BString> = Vec::new();
+        evaluate::values(&self.field, event, |value| {
+            if !value.starts_with(&[ENRICHED]) && !found.iter().any(|other| *other == *value) {
+                found.push(value.into());
+            }
+        });
+        for value in found {
+            let has_room = self.counts.len() < MAX_VALUES;
+            match self.counts.get_mut(&value) {
+                Some(count) => *count += 1,
+                None if has_room => {
+                    self.counts.insert(value, 1);
+                }
+                None => self.others += 1,
+            }
+        }
+    }
+
+    fn sorted(&self) -> Vec<(BString, u64)> {
+        let counts = self.counts.iter();
+        let mut counts: Vec<_> = counts
+            .map(|(value, count)| (value.clone(), *count))
+            .collect();
+        counts.sort_unstable_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        counts
+    }
+
+    fn shown(&self, value: &BString, accounts: &Accounts) -> String {
+        use audit::record::interpret;
+        let number = value.to_str().ok();
+        match self.field.kind {
+            Kind::User => match number.and_then(|text| text.parse().ok()) {
+                Some(id) => interpret::user(accounts, id).to_string(),
+                None => Escaped(value).to_string(),
+            },
+            Kind::Syscall => {
+                let number = number.and_then(|text| text.parse().ok());
+                let name = number.and_then(|number| {
+                    table::syscall_name(audit::ids::Arch::X86_64, audit::ids::Syscall(number))
+                });
+                name.map_or_else(|| Escaped(value).to_string(), str::to_owned)
+            }
+            Kind::Exit => match number.and_then(|text| text.parse().ok()) {
+                Some(exit) => interpret::exit(exit).to_string(),
+                None => Escaped(value).to_string(),
+            },
+            _ => Escaped(value).to_string(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Times of `--since` and `--until`, in UTC.
+
+use std::time::SystemTime;
+
+use anyhow::{Context as _, bail};
+use audit::event::Timestamp;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use logs::index::Condition;
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// A range of times, in milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeRange {
+    since_ms: u64,
+    /// The first time that is too late.
+    until_ms: u64,
+}
+
+impl TimeRange {
+    /// Parses the arguments of `--since` and `--until`.
+    ///
+    /// # Errors
+    /// A time is malformed, or the range is empty.
+    pub(crate) fn parse(since: Option<&str>, until: Option<&str>) -> anyhow::Result<Self> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let now = i64::try_from(now.as_secs())?;
+        Self::parse_at(since, until, now)
+    }
+
+    fn parse_at(since: Option<&str>, until: Option<&str>, now: i64) -> anyhow::Result<Self> {
+        let parse = |text: &str, name| {
+            seconds(text, now).with_context(|| {
+                format!(
+                    "{name} `{text}` is no time: use an age (2h), a date (2026-11-24), a date and time \
+                     ('2026-11-24 10:30'), a time (10:30), today, yesterday or @SECONDS"
+                )
+            })
+        };
+        let to_ms = |seconds: i64| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000);
+        let range = Self {
+            since_ms: match since {
+                Some(text) => to_ms(parse(text, "--since")?),
+                None => 0,
+            },
+            until_ms: match until {
+                Some(text) => to_ms(parse(text, "--until")?),
+                None => u64::MAX,
+            },
+        };
+        if range.since_ms >= range.until_ms {
+            bail!("--until is not after --since");
+        }
+        Ok(range)
+    }
+
+    pub(crate) fn contains(&self, time: Timestamp) -> bool {
+        let ms = time
+            .sec
+            .saturating_mul(1000)
+            .saturating_add(time.milli.into());
+        (self.since_ms..self.until_ms).contains(&ms)
+    }
+
+    /// The range as a condition of the index.
+    pub(crate) const fn condition(&self) -> Condition<'static> {
+        match (self.since_ms, self.until_ms) {
+            (0, u64::MAX) => Condition::Any,
+            (since, until) => Condition::TimeMs(since..=until.saturating_sub(1)),
+        }
+    }
+}
+
+/// Seconds since the epoch; `None` for malformed text.
+fn seconds(text: &str, now: i64) -> Option<i64> {
+    let midnight = now - now.rem_euclid(DAY);
+    match text {
+        "now" => return Some(now),
+        "today" => return Some(midnight),
+        "yesterday" => return Some(midnight - DAY),
+        _ => {}
+    }
+    if let Some(seconds) = text.strip_prefix('@') {
+        return seconds.parse().ok();
+    }
+    if let Some(age) = age(text) {
+        return now.checked_sub(age);
+    }
+    let utc = |time: DateTime| Some(TimeZone::UTC.to_timestamp(time).ok()?.as_second());
+    if let Ok(time) = text.parse::<DateTime>() {
+        return utc(time);
+    }
+    if let Ok(date) = text.parse::<Date>() {
+        return utc(date.at(0, 0, 0, 0));
+    }
+    let time = text.parse::<Time>().ok()?;
+    let of_day = i64::from(time.hour()) * 3600 + i64::from(time.minute()) * 60;
+    Some(midnight + of_day + i64::from(time.second()))
+}
+
+/// An age such as `2h`, in seconds.
+fn age(text: &str) -> Option<i64> {
+    let unit = text.chars().next_back()?;
+    let factor = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => DAY,
+        'w' => 7 * DAY,
+        _ => return None,
+    };
+    let number = text.strip_suffix(unit)?;
+    let is_digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then(|| number.parse::<i64>().ok()?.checked_mul(factor))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-24 10:00:00.
+    const NOW: i64 = 1_795_514_400;
+
+    #[test]
+    fn times_are_ages_dates_and_words() {
+        for (text, expected) in [
+            ("2h", NOW - 7200),
+            ("90s", NOW - 90),
+            ("1w", NOW - 7 * DAY),
+            ("today", NOW - 36_000),
+            ("yesterday", NOW - 36_000 - DAY),
+            ("2026-11-24", NOW - 36_000),
+            ("2026-11-24 09:30", NOW - 1800),
+            ("2026-11-24T09:30:01", NOW - 1799),
+            ("09:30", NOW - 1800),
+            ("@17", 17),
+        ] {
+            assert_eq!(seconds(text, NOW), Some(expected), "{text}");
+        }
+        for text in [
+            "",
+            "h",
+            "-2h",
+            "2y",
+            "99999999999999999999d",
+            "tomorrow",
+            "24:61",
+            "2026-13-01",
+        ] {
+            assert_eq!(seconds(text, NOW), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn range_contains_its_start_and_not_its_end() {
+        let range = TimeRange::parse_at(Some("@10"), Some("@20"), NOW).unwrap();
+        let time = |sec, milli| Timestamp { sec, milli };
+        assert!(!range.contains(time(9, 999)) && range.contains(time(10, 0)));
+        assert!(range.contains(time(19, 999)) && !range.contains(time(20, 0)));
+        let error = TimeRange::parse_at(Some("@20"), Some("@20"), NOW).unwrap_err();
+        assert_eq!(error.to_string(), "--until is not after --since");
+    }
+}
