@@ -1,0 +1,611 @@
+//! The options of `ausearch`.
+
+use audit::ids::Arch;
+use audit::table;
+use bstr::ByteSlice as _;
+
+use crate::accounts::{Accounts, group_number};
+use crate::command_line::{self, OptionSpec, Words, is_negative, is_numeric};
+use crate::ctext::{self, low_32, low_i32};
+use crate::escape::Escape;
+use crate::fields::{FAILED, NO_ID, NO_LOGIN, SUCCEEDED};
+use crate::filter::{Account, Filter};
+use crate::interpret::{Machine, syscall_number};
+use crate::local_time::Clock;
+use crate::record_type;
+use crate::time_range::Bound;
+
+/// How events are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// As logged.
+    Raw,
+    /// With a line for the time.
+    #[default]
+    Default,
+    /// With the meaning of values.
+    Interpreted,
+    /// As a table.
+    Csv,
+    /// As sentences.
+    Text,
+}
+
+/// Columns that `--format csv` has on demand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Columns {
+    pub(crate) keys: bool,
+    pub(crate) labels: bool,
+    pub(crate) object2: bool,
+    pub(crate) time: bool,
+}
+
+/// A command line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) filter: Filter,
+    pub(crate) format: Format,
+    pub(crate) columns: Columns,
+    pub(crate) escape: Escape,
+    pub(crate) input: Option<Vec<u8>>,
+    /// Read the logs even if the standard input is a pipe.
+    pub(crate) force_logs: bool,
+    pub(crate) checkpoint: Option<Vec<u8>>,
+    /// Of the checkpoint only the time counts.
+    pub(crate) checkpoint_time_only: bool,
+    pub(crate) timeout_seconds: Option<u64>,
+    pub(crate) just_one: bool,
+    pub(crate) line_buffered: bool,
+    pub(crate) debug: bool,
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Search(Box<Options>),
+    Help,
+    Version,
+    /// No option at all.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Id {
+    Event,
+    Arch,
+    Comm,
+    Checkpoint,
+    Debug,
+    Exit,
+    Escape,
+    Timeout,
+    ExtraKeys,
+    ExtraLabels,
+    ExtraObject2,
+    ExtraTime,
+    File,
+    Format,
+    GidAll,
+    GidEffective,
+    Gid,
+    Help,
+    Host,
+    Interpret,
+    Input,
+    InputLogs,
+    JustOne,
+    Key,
+    LineBuffered,
+    Message,
+    Node,
+    Object,
+    Pid,
+    Ppid,
+    Raw,
+    Syscall,
+    Context,
+    Session,
+    Subject,
+    Success,
+    End,
+    Start,
+    Terminal,
+    UidAll,
+    UidEffective,
+    Uid,
+    Loginuid,
+    Uuid,
+    Version,
+    VmName,
+    Word,
+    Executable,
+}
+
+const fn option(
+    id: Id,
+    names: &'static [&'static str],
+    value: &'static str,
+    help: &'static str,
+) -> OptionSpec<Id> {
+    OptionSpec {
+        id,
+        names,
+        value,
+        help,
+    }
+}
+
+/// Every option.
+pub(crate) const OPTIONS: &[OptionSpec<Id>] = &[
+    option(Id::Event, &["-a", "--event"], "serial", "Events with this serial number"),
+    option(Id::Arch, &["--arch"], "machine", "Syscalls of this arch: a machine, b64 or b32"),
+    option(Id::Comm, &["-c", "--comm"], "name", "Events of this command"),
+    option(Id::Checkpoint, &["--checkpoint"], "file", "Begin after the last event of the previous search, and note the last one of this"),
+    option(Id::Debug, &["--debug"], "", "Report malformed events to the standard error"),
+    option(Id::Exit, &["-e", "--exit"], "value", "Syscalls that returned this number or error"),
+    option(Id::Escape, &["--escape"], "mode", "What to escape in values: raw, tty, shell or shell_quote"),
+    option(Id::Timeout, &["--eoe-timeout"], "seconds", "Time after which an event is complete"),
+    option(Id::ExtraKeys, &["--extra-keys"], "", "Add a column with the keys (csv)"),
+    option(Id::ExtraLabels, &["--extra-labels"], "", "Add columns with the labels of subject and object (csv)"),
+    option(Id::ExtraObject2, &["--extra-obj2"], "", "Add a column with the second object (csv)"),
+    option(Id::ExtraTime, &["--extra-time"], "", "Add columns with the parts of the time (csv)"),
+    option(Id::File, &["-f", "--file"], "name", "Events about this file, directory or local socket"),
+    option(Id::Format, &["--format"], "format", "Print as raw, default, interpret, csv or text"),
+    option(Id::GidAll, &["-ga", "--gid-all"], "group", "Events with this group or effective group"),
+    option(Id::GidEffective, &["-ge", "--gid-effective"], "group", "Events with this effective group"),
+    option(Id::Gid, &["-gi", "--gid"], "group", "Events with this group"),
+    option(Id::Help, &["-h", "--help"], "", "Print this help"),
+    option(Id::Host, &["-hn", "--host"], "host", "Events from or to this host or address"),
+    option(Id::Interpret, &["-i", "--interpret"], "", "Print the meaning of values"),
+    option(Id::Input, &["-if", "--input"], "path", "Read this file, or the logs in this directory"),
+    option(Id::InputLogs, &["--input-logs"], "", "Read the logs even if the standard input is a pipe"),
+    option(Id::JustOne, &["--just-one"], "", "Stop after one event"),
+    option(Id::Key, &["-k", "--key"], "key", "Events with this rule key"),
+    option(Id::LineBuffered, &["-l", "--line-buffered"], "", "Write each event at once"),
+    option(Id::Message, &["-m", "--message"], "type", "Events with a record of these types"),
+    option(Id::Node, &["-n", "--node"], "name", "Events from this node; may be repeated"),
+    option(Id::Object, &["-o", "--object"], "label", "Events with this label of an object"),
+    option(Id::Pid, &["-p", "--pid"], "pid", "Events of this process"),
+    option(Id::Ppid, &["-pp", "--ppid"], "pid", "Events of the children of this process"),
+    option(Id::Raw, &["-r", "--raw"], "", "Print records as logged"),
+    option(Id::Syscall, &["-sc", "--syscall"], "syscall", "Events of this syscall, by name or number"),
+    option(Id::Context, &["-se", "--context"], "label", "Events with this label of subject or object"),
+    option(Id::Session, &["--session"], "session", "Events of this login session"),
+    option(Id::Subject, &["-su", "--subject"], "label", "Events with this label of a subject"),
+    option(Id::Success, &["-sv", "--success"], "yes|no", "Events that succeeded or failed"),
+    option(Id::End, &["-te", "--end"], "date time", "Events until this time"),
+    option(Id::Start, &["-ts", "--start"], "date time", "Events from this time on"),
+    option(Id::Terminal, &["-tm", "--terminal"], "terminal", "Events at this terminal"),
+    option(Id::UidAll, &["-ua", "--uid-all"], "user", "Events with this user, effective user or login user"),
+    option(Id::UidEffective, &["-ue", "--uid-effective"], "user", "Events with this effective user"),
+    option(Id::Uid, &["-ui", "--uid"], "user", "Events with this user"),
+    option(Id::Loginuid, &["-ul", "--loginuid"], "user", "Events with this login user"),
+    option(Id::Uuid, &["-uu", "--uuid"], "uuid", "Events about the virtual machine with this UUID"),
+    option(Id::Version, &["-v", "--version"], "", "Print the version"),
+    option(Id::VmName, &["-vm", "--vm-name"], "name", "Events about the virtual machine with this name"),
+    option(Id::Word, &["-w", "--word"], "", "Words must match texts as a whole"),
+    option(Id::Executable, &["-x", "--executable"], "name", "Events of this executable"),
+];
+
+/// Reads a command line.
+///
+/// # Errors
+/// The message, as the stock tool words it.
+pub(crate) fn parse(words: &mut Words, host: Machine, clock: &Clock) -> Result<Request, String> {
+    if words.is_empty() {
+        return Ok(Request::Nothing);
+    }
+    let mut parser = Parser {
+        options: Options::default(),
+        accounts: Accounts::default(),
+        host,
+    };
+    while let Some(word) = words.next() {
+        let spec = OPTIONS
+            .iter()
+            .find(|option| option.names.iter().any(|name| name.as_bytes() == word));
+        let Some(spec) = spec else {
+            return Err(format!("{} is an unsupported option\n", word.to_str_lossy()));
+        };
+        match spec.id {
+            Id::Help => return Ok(Request::Help),
+            Id::Version => return Ok(Request::Version),
+            id => parser.option(id, &word, words, clock)?,
+        }
+    }
+    let options = parser.options;
+    let columns = options.columns;
+    if (columns.time || columns.labels || columns.keys) && options.format != Format::Csv {
+        return Err("--extra options requires format to be csv\n".to_owned());
+    }
+    Ok(Request::Search(Box::new(options)))
+}
+
+struct Parser {
+    options: Options,
+    accounts: Accounts,
+    host: Machine,
+}
+
+impl Parser {
+    fn option(&mut self, id: Id, name: &[u8], words: &mut Words, clock: &Clock) -> Result<(), String> {
+        match id {
+            Id::Debug => self.options.debug = true,
+            Id::InputLogs => self.options.force_logs = true,
+            Id::JustOne => self.options.just_one = true,
+            Id::LineBuffered => self.options.line_buffered = true,
+            Id::Word => self.options.filter.whole = true,
+            Id::ExtraKeys => return set(&mut self.options.columns.keys, name, words),
+            Id::ExtraLabels => return set(&mut self.options.columns.labels, name, words),
+            Id::ExtraObject2 => return set(&mut self.options.columns.object2, name, words),
+            Id::ExtraTime => return set(&mut self.options.columns.time, name, words),
+            Id::Interpret => return self.interpret(name, words),
+            Id::Raw => return self.raw(words),
+            Id::Format => return self.format(name, words),
+            Id::Start => return self.start(name, words, clock),
+            Id::End => self.options.filter.end = words.time(name, Bound::End, clock)?,
+            Id::Session => return self.session(&words.signed_value(name)?),
+            Id::Exit => return self.exit(&words.signed_value(name)?),
+            Id::Loginuid => return self.loginuid(&words.signed_value(name)?),
+            Id::Message => return self.message(name, words),
+            _ => {
+                let value = words.value(name)?;
+                return self.value(id, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets an option that has a value.
+    fn value(&mut self, id: Id, value: Vec<u8>) -> Result<(), String> {
+        const PATH_MAX: usize = 4096;
+        let shown = value.to_str_lossy().into_owned();
+        let filter = &mut self.options.filter;
+        match id {
+            Id::Event => return self.event(&value),
+            Id::Timeout => self.options.timeout_seconds = Some(command_line::timeout(&value)?),
+            Id::Comm => filter.comm = Some(value),
+            Id::File if value.len() >= PATH_MAX => return Err(format!("File name is too long {shown}\n")),
+            Id::File => filter.file = Some(value),
+            Id::Key => filter.key = Some(value),
+            Id::Host => filter.host = Some(value),
+            Id::Object => filter.object = Some(value),
+            Id::Subject => filter.subject = Some(value),
+            Id::Context => {
+                filter.subject = Some(value.clone());
+                filter.object = Some(value);
+                filter.any_label = true;
+            }
+            Id::Terminal => filter.terminal = Some(value),
+            Id::Uuid => filter.uuid = Some(value),
+            Id::VmName => filter.vm = Some(value),
+            Id::Executable => filter.exe = Some(value),
+            Id::Node => filter.nodes.push(value),
+            Id::Checkpoint => self.options.checkpoint = Some(value),
+            Id::Input if value.len() >= PATH_MAX - 32 => {
+                return Err(format!("File name is too longs {shown}\n"));
+            }
+            Id::Input => self.options.input = Some(value),
+            Id::Escape => {
+                let mode = Escape::by_name(&value);
+                self.options.escape = mode.ok_or_else(|| format!("Unknown option ({shown})\n"))?;
+            }
+            Id::Pid => filter.pid = Some(process("Process", &value)?),
+            Id::Ppid => filter.ppid = Some(process("Parent process", &value)?),
+            Id::Syscall => return self.syscall(&value),
+            Id::Arch => return self.arch(&value),
+            Id::Success => filter.success = Some(success(&value)?),
+            Id::Gid | Id::GidAll | Id::GidEffective => return self.group(id, &value),
+            _ => return self.user(id, &value),
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, value: &[u8]) -> Result<(), String> {
+        if !is_numeric(value) {
+            let shown = value.to_str_lossy();
+            return Err(format!("Audit event id must be a numeric value, was {shown}\n"));
+        }
+        let serial = command_line::unsigned(value, u32::MAX.into());
+        let serial = low_32(serial.map_err(|_| "Illegal value for audit event ID".to_owned())?);
+        self.options.filter.serial = (serial != u32::MAX).then_some(serial);
+        Ok(())
+    }
+
+    fn interpret(&mut self, name: &[u8], words: &Words) -> Result<(), String> {
+        let shown = name.to_str_lossy();
+        let mut messages = String::new();
+        if self.options.format == Format::Default {
+            self.options.format = Format::Interpreted;
+        } else {
+            messages = format!("Conflicting output format {shown}\n");
+        }
+        if let Err(message) = words.no_value(&shown) {
+            messages.push_str(&message);
+        }
+        if messages.is_empty() { Ok(()) } else { Err(messages) }
+    }
+
+    fn raw(&mut self, words: &Words) -> Result<(), String> {
+        let mut messages = String::new();
+        if self.options.format == Format::Default {
+            self.options.format = Format::Raw;
+        } else {
+            messages = "Conflicting output format --raw\n".to_owned();
+        }
+        if let Err(message) = words.no_value("--raw") {
+            messages.push_str(&message);
+        }
+        if messages.is_empty() { Ok(()) } else { Err(messages) }
+    }
+
+    fn format(&mut self, name: &[u8], words: &mut Words) -> Result<(), String> {
+        if self.options.format != Format::Default {
+            return Err("Multiple output formats, use only 1\n".to_owned());
+        }
+        let value = words.value(name)?;
+        self.options.format = match value.as_slice() {
+            b"raw" => Format::Raw,
+            b"default" => Format::Default,
+            b"csv" => Format::Csv,
+            b"text" => Format::Text,
+            value if value.starts_with(b"interp") => Format::Interpreted,
+            value => return Err(format!("Unknown option ({})\n", value.to_str_lossy())),
+        };
+        Ok(())
+    }
+
+    fn start(&mut self, name: &[u8], words: &mut Words, clock: &Clock) -> Result<(), String> {
+        // The word stands alone: what follows it would be a time.
+        if words.peek() == Some(b"checkpoint") && !words.has_two_values() {
+            words.skip();
+            self.options.checkpoint_time_only = true;
+            return Ok(());
+        }
+        self.options.filter.start = words.time(name, Bound::Start, clock)?;
+        Ok(())
+    }
+
+    fn message(&mut self, name: &[u8], words: &mut Words) -> Result<(), String> {
+        let read = words.value(name).and_then(|value| self.kinds(&value));
+        read.map_err(|message| format!("{message}Valid message types are: ALL {}\n", valid_kinds()))
+    }
+
+    fn kinds(&mut self, value: &[u8]) -> Result<(), String> {
+        if value.eq_ignore_ascii_case(b"ALL") {
+            return Ok(());
+        }
+        let is_list = value.contains(&b',');
+        for name in value.split(|&byte| byte == b',').filter(|name| !is_list || !name.is_empty()) {
+            let kind = if is_numeric(name) {
+                let number = command_line::unsigned(name, i32::MAX.cast_unsigned().into());
+                low_i32(number.map_err(|error| {
+                    let shown = name.to_str_lossy();
+                    format!("Numeric message type conversion error ({error}) for {shown}\n")
+                })?)
+            } else {
+                record_type::by_name(name)
+            };
+            if kind < 0 {
+                return Err(String::new());
+            }
+            self.options.filter.kinds.get_or_insert_default().push(kind);
+        }
+        Ok(())
+    }
+
+    fn session(&mut self, value: &[u8]) -> Result<(), String> {
+        let session = login_number(value, "Error converting", |shown| {
+            format!("Session id must be a numeric value, was {shown}\n")
+        })?;
+        self.options.filter.session = (session != NO_LOGIN).then_some(session);
+        Ok(())
+    }
+
+    fn exit(&mut self, value: &[u8]) -> Result<(), String> {
+        let shown = value.to_str_lossy();
+        let exit = if is_numeric(value) || is_negative(value) {
+            command_line::signed(value).map_err(|_| format!("Error converting {shown}\n"))?
+        } else {
+            let (negated, name) = match value.strip_prefix(b"-") {
+                Some(name) => (true, name),
+                None => (false, value),
+            };
+            let number = table::errno_number(name).map(i64::from);
+            let number = number.ok_or_else(|| format!("Unknown errno, was {shown}\n"))?;
+            if negated { -number } else { number }
+        };
+        self.options.filter.exit = Some(exit);
+        Ok(())
+    }
+
+    fn syscall(&mut self, value: &[u8]) -> Result<(), String> {
+        let shown = value.to_str_lossy();
+        let number = if is_numeric(value) {
+            let number = command_line::unsigned(value, i32::MAX.cast_unsigned().into());
+            low_i32(number.map_err(|error| format!("Syscall numeric conversion error ({error}) for {shown}\n"))?)
+        } else {
+            let machine = *self.options.filter.machine.get_or_insert(self.host);
+            let number = match machine {
+                Machine::Arch(arch) => syscall_number(arch, value),
+                Machine::Uring => table::uring_op_number(value).and_then(|number| i32::try_from(number).ok()),
+                Machine::Unknown => None,
+            };
+            number.ok_or_else(|| format!("Syscall {shown} not found\n"))?
+        };
+        self.options.filter.syscall = Some(number);
+        Ok(())
+    }
+
+    fn arch(&mut self, value: &[u8]) -> Result<(), String> {
+        if self.options.filter.machine.is_some() {
+            return Err(if self.options.filter.syscall.is_some() {
+                "Arch needs to be defined before the syscall\n".to_owned()
+            } else {
+                "Arch is already defined\n".to_owned()
+            });
+        }
+        let machine = self.machine(value);
+        let machine = machine.ok_or_else(|| format!("Unknown arch {}\n", value.to_str_lossy()))?;
+        self.options.filter.machine = Some(machine);
+        Ok(())
+    }
+
+    fn machine(&self, value: &[u8]) -> Option<Machine> {
+        let Machine::Arch(host) = self.host else {
+            return None;
+        };
+        if value.eq_ignore_ascii_case(b"b64") {
+            return host.is_64_bit().then_some(self.host);
+        }
+        if value.eq_ignore_ascii_case(b"b32") {
+            return Some(Machine::Arch(table::arch_32(host).unwrap_or(host)));
+        }
+        if let Some(arch) = table::arch_by_name(value) {
+            return Some(Machine::Arch(arch));
+        }
+        let number = ctext::unsigned(value, 16);
+        let machine = Machine::of_arch(low_32(number.value));
+        (!number.overflow && machine != Machine::Unknown).then_some(machine)
+    }
+
+    fn group(&mut self, id: Id, value: &[u8]) -> Result<(), String> {
+        let shown = value.to_str_lossy();
+        let gid = if is_numeric(value) {
+            let number = command_line::unsigned(value, u32::MAX.into());
+            low_32(number.map_err(|error| format!("Numeric group ID conversion error ({error}) for {shown}\n"))?)
+        } else {
+            let effective = if id == Id::GidEffective { "Effective group" } else { "Group" };
+            group_number(value).ok_or_else(|| format!("{effective} ID is non-numeric and unknown ({shown})\n"))?
+        };
+        let gid = (gid != NO_ID).then_some(gid);
+        let filter = &mut self.options.filter;
+        if id != Id::GidEffective {
+            filter.gid = gid;
+        }
+        if id != Id::Gid {
+            filter.egid = gid;
+        }
+        filter.any_group |= id == Id::GidAll;
+        Ok(())
+    }
+
+    fn user(&mut self, id: Id, value: &[u8]) -> Result<(), String> {
+        let shown = value.to_str_lossy();
+        let (uid, name) = if is_numeric(value) {
+            (user_number(value)?, None)
+        } else {
+            // The stock tool calls the user the effective one.
+            let kind = if id == Id::Uid { "Effective user" } else { "User" };
+            let uid = self.accounts.user_number(value);
+            let unknown = || format!("{kind} ID is non-numeric and unknown ({shown})\n");
+            (uid.ok_or_else(unknown)?, Some(value))
+        };
+        let filter = &mut self.options.filter;
+        if matches!(id, Id::Uid | Id::UidAll) {
+            set_user(&mut filter.uid, uid, NO_ID, name);
+        }
+        if matches!(id, Id::UidEffective | Id::UidAll) {
+            set_user(&mut filter.euid, uid, NO_ID, name);
+        }
+        if id == Id::UidAll {
+            set_user(&mut filter.auid, uid, NO_LOGIN, name);
+            filter.any_user = true;
+        }
+        Ok(())
+    }
+
+    fn loginuid(&mut self, value: &[u8]) -> Result<(), String> {
+        let shown = value.to_str_lossy();
+        let (uid, name) = if is_numeric(value) {
+            (user_number(value)?, None)
+        } else if is_negative(value) {
+            (negative(value)?, None)
+        } else {
+            let uid = self.accounts.user_number(value);
+            let unknown = || format!("Login user ID is non-numeric and unknown ({shown})\n");
+            (uid.ok_or_else(unknown)?, Some(value))
+        };
+        set_user(&mut self.options.filter.auid, uid, NO_LOGIN, name);
+        Ok(())
+    }
+}
+
+fn set(flag: &mut bool, name: &[u8], words: &Words) -> Result<(), String> {
+    *flag = true;
+    words.no_value(&name.to_str_lossy())
+}
+
+/// Sets a user. A number beside a name that was given before leaves the name.
+fn set_user(slot: &mut Option<Account>, id: u32, unset: u32, name: Option<&[u8]>) {
+    if let Some(account) = slot.as_mut().filter(|account| account.name.is_some() && name.is_none()) {
+        account.id = id;
+    } else if id == unset && name.is_none() {
+        *slot = None;
+    } else {
+        *slot = Some(Account {
+            id,
+            name: name.map(<[u8]>::to_vec),
+        });
+    }
+}
+
+fn user_number(value: &[u8]) -> Result<u32, String> {
+    let number = command_line::unsigned(value, u32::MAX.into());
+    number.map(low_32).map_err(|error| {
+        let shown = value.to_str_lossy();
+        format!("Numeric user ID conversion error ({error}) for {shown}\n")
+    })
+}
+
+/// A negative number of 32 bits.
+fn negative(value: &[u8]) -> Result<u32, String> {
+    let number = command_line::signed(value).ok().and_then(|number| i32::try_from(number).ok());
+    let error = || format!("Error converting {}\n", value.to_str_lossy());
+    Ok(number.ok_or_else(error)?.cast_unsigned())
+}
+
+fn login_number(value: &[u8], error: &str, neither: impl FnOnce(&str) -> String) -> Result<u32, String> {
+    let shown = value.to_str_lossy();
+    if is_numeric(value) {
+        let number = command_line::unsigned(value, u32::MAX.into());
+        number.map(low_32).map_err(|_| format!("{error} {shown}\n"))
+    } else if is_negative(value) {
+        negative(value)
+    } else {
+        Err(neither(&shown))
+    }
+}
+
+fn process(kind: &str, value: &[u8]) -> Result<i32, String> {
+    let number = command_line::unsigned(value, i32::MAX.cast_unsigned().into());
+    match number {
+        Ok(number) if is_numeric(value) => Ok(low_i32(number)),
+        _ => {
+            let shown = value.to_str_lossy();
+            Err(format!("{kind} id must be a numeric value, was {shown}\n"))
+        }
+    }
+}
+
+fn success(value: &[u8]) -> Result<i32, String> {
+    if !value.contains_str("yes") && !value.contains_str("no") {
+        return Err("Success must be 'yes' or 'no'.\n".to_owned());
+    }
+    Ok(if value == b"yes" { SUCCEEDED } else { FAILED })
+}
+
+/// Names of all record types that events of programs and of the kernel have.
+fn valid_kinds() -> String {
+    let names = (1005..=1006).chain(1100..=2599).filter_map(record_type::name);
+    names.map(|name| format!("{name} ")).collect()
+}
+
+/// The arch of this host.
+pub(crate) fn host_machine() -> Machine {
+    let arch = nix::sys::utsname::uname().ok().and_then(|name| {
+        let machine = name.machine().to_str()?.to_owned();
+        table::arch_by_name(machine.as_bytes())
+    });
+    arch.map_or(Machine::Arch(Arch::X86_64), Machine::Arch)
+}
