@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use bstr::ByteSlice as _;
 use nix::unistd::{Gid, Group, Uid, User};
 
-use crate::interpret::decode_text;
-
 /// Users and groups of this host, each looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
@@ -101,11 +99,6 @@ impl Translations {
         let (_, value) = self.names.iter().find(|(name, _)| name == field)?;
         Some(value)
     }
-
-    /// The text of a field without quotes or hex.
-    pub(crate) fn decoded(&self, field: &[u8]) -> Option<Vec<u8>> {
-        self.get(field).map(decode_text)
-    }
 }
 
 #[cfg(test)]
@@ -116,7 +109,7 @@ mod tests {
     fn translations_are_found_by_lower_case_names() {
         let names = Translations::new(Some(b"ARCH=x86_64 SYSCALL=openat UID=\"www data\" AUID=\"root\""));
         assert_eq!(names.get(b"syscall"), Some(&b"openat"[..]));
-        assert_eq!(names.decoded(b"auid"), Some(b"root".to_vec()));
+        assert_eq!(names.get(b"auid"), Some(&b"\"root\""[..]));
         assert_eq!(names.get(b"SYSCALL"), None);
         let address = Translations::new(Some(b"SADDR={ saddr_fam=local path=/run/x }"));
         assert_eq!(address.get(b"saddr"), Some(&b"{ saddr_fam=local path=/run/x }"[..]));

@@ -2,9 +2,10 @@
 
 pub(crate) mod options;
 pub(crate) mod output;
+mod sentences;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use crate::accounts::Translations;
@@ -12,15 +13,14 @@ use crate::checkpoint::{Checkpoint, Decision, FileId, Gate, LastEvent};
 use crate::config::{Config, message};
 use crate::event::Event;
 use crate::fields::{Reader, Wanted};
-use crate::grouping::Grouping;
+use crate::events::{AtEnd, Events, Sink, Step};
 use crate::input::{self, Found, PatientStdin};
 use crate::interpret::Interpreter;
-use crate::lines::Lines;
 use crate::local_time::Clock;
 use crate::record_type;
-use crate::stamp::{self, BadStamp};
 use options::{Format, Options};
 use output::Interpreted;
+use sentences::Sentences;
 
 /// Exit status: nothing was found, or the search failed.
 const NOTHING: u8 = 1;
@@ -57,7 +57,6 @@ pub(crate) fn run(options: &Options, clock: &Clock, out: &mut dyn Write, err: &m
     let request = input::Request {
         path: options.input.as_deref(),
         force_logs: options.force_logs,
-        start: options.filter.start,
     };
     let found = input::find(&request, &config, &mut messages);
     err.write_all(&messages)?;
@@ -71,24 +70,30 @@ pub(crate) fn run(options: &Options, clock: &Clock, out: &mut dyn Write, err: &m
     let mut search = Search {
         options,
         clock,
-        timeout_seconds: options.timeout_seconds.unwrap_or(config.timeout_seconds),
-        grouping: Grouping::default(),
         interpreter: Interpreter::new(options.escape, options::host_machine()),
         gate: Gate::new(checkpoint.as_ref(), options.checkpoint_time_only),
         last: LastEvent::default(),
         arguments: [0; 2],
         found: false,
+        has_header: false,
         corrupted: false,
         text: Vec::new(),
         messages: Vec::new(),
         out,
         err,
     };
+    let at_end = if checkpoint_path.is_some() {
+        AtEnd::Ended
+    } else {
+        AtEnd::All
+    };
+    let timeout_seconds = options.timeout_seconds.unwrap_or(config.timeout_seconds);
+    let mut events = Events::new(timeout_seconds, options.filter.start, options.filter.end, at_end);
     let mut status = 0;
     let mut checkpoint_failed = false;
     let files = match found {
         Found::Stdin => {
-            search.stdin()?;
+            events.read(PatientStdin::new()?, true, &mut search)?;
             if checkpoint_path.is_some() {
                 write!(search.err, "Warning - checkpointing stdin is not supported")?;
             }
@@ -107,7 +112,7 @@ pub(crate) fn run(options: &Options, clock: &Clock, out: &mut dyn Write, err: &m
     };
     let count = files.len();
     for (index, file) in files.iter().enumerate() {
-        status = search.file(file, index + 1 == count)?;
+        status = search.file(file, index + 1 == count, &mut events)?;
         let is_done = options.just_one && search.found;
         if status != 0 || is_done || index + 1 == count {
             if let Some(checkpoint_path) = checkpoint_path
@@ -148,8 +153,6 @@ fn since_checkpoint(log: &Path, checkpoint: &Checkpoint, time_only: bool) -> Opt
 struct Search<'a> {
     options: &'a Options,
     clock: &'a Clock,
-    timeout_seconds: u64,
-    grouping: Grouping,
     interpreter: Interpreter,
     gate: Gate,
     /// The last event that was seen, for the checkpoint.
@@ -157,20 +160,14 @@ struct Search<'a> {
     /// The first two arguments of the last syscall that was printed.
     arguments: [u64; 2],
     found: bool,
+    /// Whether the line above a table was printed.
+    has_header: bool,
     corrupted: bool,
     /// Output of one event.
     text: Vec<u8>,
     messages: Vec<u8>,
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
-}
-
-/// Whether the search goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Next,
-    Stop,
-    Corrupted,
 }
 
 impl Search<'_> {
@@ -187,132 +184,18 @@ impl Search<'_> {
         Ok(NOTHING)
     }
 
-    fn file(&mut self, path: &Path, is_last: bool) -> io::Result<u8> {
+    /// Reads a file; returns its status.
+    fn file(&mut self, path: &Path, is_last: bool, events: &mut Events) -> io::Result<u8> {
         match File::open(path) {
-            Ok(file) => self.read(file, is_last),
+            Ok(file) => Ok(match events.read(file, is_last, self)? {
+                Step::Corrupted => BAD_CHECKPOINT,
+                Step::Next | Step::Stop => 0,
+            }),
             Err(error) => {
                 writeln!(self.err, "Error opening {} ({})", path.display(), message(&error))?;
                 Ok(NOTHING)
             }
         }
-    }
-
-    fn stdin(&mut self) -> io::Result<()> {
-        let input = PatientStdin::new()?;
-        self.read(input, true)?;
-        Ok(())
-    }
-
-    fn read(&mut self, input: impl Read, is_last: bool) -> io::Result<u8> {
-        let mut lines = Lines::new(input);
-        loop {
-            let step = match lines.next() {
-                Ok(Some(line)) => {
-                    self.add(line)?;
-                    self.drain()?
-                }
-                Ok(None) => {
-                    if is_last {
-                        self.finish();
-                    }
-                    let step = self.drain()?;
-                    return Ok(if step == Step::Corrupted { BAD_CHECKPOINT } else { 0 });
-                }
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    self.grouping.complete_all();
-                    let step = self.drain()?;
-                    self.out.flush()?;
-                    step
-                }
-                // The stock tool ends at what it cannot read.
-                Err(_) => Step::Stop,
-            };
-            match step {
-                Step::Next => {}
-                Step::Stop => return Ok(0),
-                Step::Corrupted => return Ok(BAD_CHECKPOINT),
-            }
-        }
-    }
-
-    /// Adds a line.
-    fn add(&mut self, line: &[u8]) -> io::Result<()> {
-        let filter = &self.options.filter;
-        match stamp::parse(line, self.timeout_seconds) {
-            Ok(stamp) => {
-                let seconds = stamp.seconds.cast_signed();
-                let is_early = filter.start != 0 && seconds < filter.start;
-                let is_late = filter.end != 0 && seconds > filter.end;
-                if !is_early && !is_late {
-                    let kind = record_type::by_name(stamp.kind);
-                    self.grouping.add(&stamp, kind, line, self.timeout_seconds);
-                }
-                Ok(())
-            }
-            Err(BadStamp::NoRecord) => Ok(()),
-            Err(BadStamp::OutOfRange(numbers)) => {
-                self.err.write_all(b"Error extracting time stamp (")?;
-                self.err.write_all(numbers)?;
-                self.err.write_all(b")\n")
-            }
-        }
-    }
-
-    /// Completes what can be completed at the end of the last file.
-    fn finish(&mut self) {
-        if self.options.checkpoint.is_some() {
-            self.grouping.complete_ended();
-        } else {
-            self.grouping.complete_all();
-        }
-    }
-
-    /// Prints the complete events.
-    fn drain(&mut self) -> io::Result<Step> {
-        while let Some(event) = self.grouping.next() {
-            let step = self.event(&event)?;
-            self.grouping.recycle(event);
-            if step != Step::Next {
-                return Ok(step);
-            }
-        }
-        Ok(Step::Next)
-    }
-
-    fn event(&mut self, event: &Event) -> io::Result<Step> {
-        let has_checkpoint = self.options.checkpoint.is_some();
-        let decision = if has_checkpoint {
-            self.gate.decide(event)
-        } else {
-            Decision::Print
-        };
-        if let Some((names, arguments)) = self.matches(event) {
-            match decision {
-                Decision::Print => {
-                    self.found = true;
-                    self.print(event, names, &arguments)?;
-                }
-                Decision::Corrupted => {
-                    self.report_corrupted(event)?;
-                    self.corrupted = true;
-                    return Ok(Step::Corrupted);
-                }
-                Decision::Skip => {}
-            }
-            if self.options.just_one {
-                return Ok(Step::Stop);
-            }
-            if self.options.line_buffered {
-                self.out.flush()?;
-            }
-        }
-        if has_checkpoint {
-            self.last = LastEvent {
-                id: event.id.clone(),
-                kind: event.kind,
-            };
-        }
-        Ok(Step::Next)
     }
 
     fn report_corrupted(&mut self, event: &Event) -> io::Result<()> {
@@ -341,8 +224,7 @@ impl Search<'_> {
             wanted |= Wanted::ARCH;
         }
         let names = wanted.contains(Wanted::USER_NAMES).then(|| first_names(event)).flatten();
-        let nothing = Translations::default();
-        let mut reader = Reader::new(wanted, &mut self.interpreter.accounts, names.as_ref().unwrap_or(&nothing));
+        let mut reader = Reader::new(wanted, &mut self.interpreter.accounts);
         reader.debug = self.options.debug;
         let found = reader.event(event);
         self.messages.append(&mut reader.messages);
@@ -371,7 +253,23 @@ impl Search<'_> {
                 printer.event(event, names, arguments, &mut self.text);
                 self.arguments = printer.arguments;
             }
-            Format::Csv | Format::Text => {}
+            Format::Csv | Format::Text => {
+                let mut printer = Sentences {
+                    interpreter: &mut self.interpreter,
+                    clock: self.clock,
+                    columns: self.options.columns,
+                    messages: &mut self.messages,
+                    debug: self.options.debug,
+                };
+                if self.options.format == Format::Text {
+                    printer.sentences(event, &mut self.text);
+                } else {
+                    if !std::mem::replace(&mut self.has_header, true) {
+                        self.text.extend_from_slice(Sentences::header(self.options.columns).as_bytes());
+                    }
+                    printer.rows(event, &mut self.text);
+                }
+            }
         }
         self.out.write_all(&self.text)?;
         self.report()
@@ -408,6 +306,54 @@ impl Search<'_> {
                 Ok(false)
             }
         }
+    }
+}
+
+impl Sink for Search<'_> {
+    fn event(&mut self, event: &Event) -> io::Result<Step> {
+        let has_checkpoint = self.options.checkpoint.is_some();
+        let decision = if has_checkpoint {
+            self.gate.decide(event)
+        } else {
+            Decision::Print
+        };
+        let matched = self.matches(event);
+        self.report()?;
+        if let Some((names, arguments)) = matched {
+            match decision {
+                Decision::Print => {
+                    self.found = true;
+                    self.print(event, names, &arguments)?;
+                }
+                Decision::Corrupted => {
+                    self.report_corrupted(event)?;
+                    self.corrupted = true;
+                    return Ok(Step::Corrupted);
+                }
+                Decision::Skip => {}
+            }
+            if self.options.just_one {
+                return Ok(Step::Stop);
+            }
+            if self.options.line_buffered {
+                self.out.flush()?;
+            }
+        }
+        if has_checkpoint {
+            self.last = LastEvent {
+                id: event.id.clone(),
+                kind: event.kind,
+            };
+        }
+        Ok(Step::Next)
+    }
+
+    fn message(&mut self, message: &[u8]) -> io::Result<()> {
+        self.err.write_all(message)
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

@@ -15,7 +15,7 @@ mod task;
 
 use std::borrow::Cow;
 
-use crate::accounts::{Accounts, Translations};
+use crate::accounts::Accounts;
 use crate::event::{Event, Record};
 use crate::record_type as ty;
 
@@ -191,8 +191,6 @@ impl Found<'_> {
 pub(crate) struct Reader<'a> {
     pub(crate) wanted: Wanted,
     pub(crate) accounts: &'a mut Accounts,
-    /// Names that the log itself gives to the event's numbers.
-    pub(crate) translations: &'a Translations,
     /// Whether malformed records are reported.
     pub(crate) debug: bool,
     /// Lines for the standard error.
@@ -202,11 +200,10 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(wanted: Wanted, accounts: &'a mut Accounts, translations: &'a Translations) -> Self {
+    pub(crate) const fn new(wanted: Wanted, accounts: &'a mut Accounts) -> Self {
         Self {
             wanted,
             accounts,
-            translations,
             debug: false,
             messages: Vec::new(),
             arguments: Vec::new(),
@@ -217,16 +214,12 @@ impl<'a> Reader<'a> {
         self.wanted.intersects(fields)
     }
 
-    /// Name of a user, if names are needed.
-    fn user(&mut self, field: &[u8], id: u32) -> User {
-        let name = self.wants(Wanted::USER_NAMES).then(|| {
-            self.translations
-                .decoded(field)
-                .or_else(|| self.accounts.exact_user(id))
-        });
+    /// A user with the name that this host has for it, if names are needed.
+    fn user(&mut self, id: u32) -> User {
+        let is_named = self.wants(Wanted::USER_NAMES);
         User {
             id,
-            name: name.flatten(),
+            name: is_named.then(|| self.accounts.exact_user(id)).flatten(),
         }
     }
 

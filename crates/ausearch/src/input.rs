@@ -9,21 +9,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::config::{self, Config, message};
 
-/// The sources of a search.
-#[derive(Clone, Debug)]
-pub(crate) enum Input {
-    /// Files, the oldest first.
-    Files(Vec<PathBuf>),
-    /// The standard input.
-    Stdin,
-}
-
 /// How to find the input.
 #[derive(Clone, Debug)]
 pub(crate) struct Request<'r> {
     pub(crate) path: Option<&'r [u8]>,
     pub(crate) force_logs: bool,
-    pub(crate) start: i64,
 }
 
 /// What was found.

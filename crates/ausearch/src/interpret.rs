@@ -108,6 +108,13 @@ impl Interpreter {
                 };
             }
         }
+        if kind == FieldType::TtyData {
+            // What is too short is no text that could be escaped.
+            return match tty::keystrokes(field.value) {
+                Some(typed) => self.escape.text(&typed),
+                None => b"(null)".to_vec(),
+            };
+        }
         let text = self.interpret(kind, field);
         self.escaped(kind, &text)
     }
@@ -144,7 +151,6 @@ impl Interpreter {
             FieldType::A3 => arguments::a3(field),
             FieldType::Signal => numbers::signal(value, 10),
             FieldType::List => numbers::filter_list(value),
-            FieldType::TtyData => tty::keystrokes(value),
             FieldType::Session => numbers::session(value),
             FieldType::CapBitmap => flags::capabilities(value),
             FieldType::NfProto => numbers::netfilter_protocol(value),
@@ -166,7 +172,7 @@ impl Interpreter {
             FieldType::FanType => self.fan_type(value),
             FieldType::FanInfo => self.fan_info(value),
             FieldType::Errno => numbers::errno(value),
-            FieldType::Address | FieldType::MacLabel | FieldType::Unclassified => value.to_vec(),
+            FieldType::Address | FieldType::MacLabel | FieldType::TtyData | FieldType::Unclassified => value.to_vec(),
         }
     }
 

@@ -17,6 +17,7 @@ mod config;
 mod ctext;
 mod escape;
 mod event;
+mod events;
 mod fields;
 mod filter;
 mod grouping;
@@ -24,6 +25,7 @@ mod input;
 mod interpret;
 mod lines;
 mod local_time;
+mod normalize;
 mod record_type;
 mod stamp;
 mod time_range;
@@ -86,6 +88,24 @@ fn with_streams(run: impl FnOnce(&mut dyn Write, &mut dyn Write) -> io::Result<u
 }
 
 /// Runs `aureport` with these arguments.
-pub fn aureport(_arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    ExitCode::FAILURE
+pub fn aureport(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    with_streams(|out, err| {
+        let clock = Clock::new();
+        let mut words = Words::new(arguments);
+        let usage = || command_line::help("aureport [options]", aureport::options::OPTIONS);
+        match aureport::options::parse(&mut words, &clock) {
+            Ok(aureport::options::Request::Report(options)) => aureport::run(&options, &clock, out, err),
+            Ok(aureport::options::Request::Help) => {
+                out.write_all(usage().as_bytes())?;
+                Ok(0)
+            }
+            Ok(aureport::options::Request::Version) => version("aureport", out),
+            Err(aureport::options::Refusal::Mistake(message)) => {
+                err.write_all(message.as_bytes())?;
+                out.write_all(usage().as_bytes())?;
+                Ok(1)
+            }
+            Err(aureport::options::Refusal::Unimplemented) => aureport::unimplemented(err),
+        }
+    })
 }

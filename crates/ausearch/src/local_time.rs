@@ -67,3 +67,21 @@ pub(crate) fn date(at: &ZonedDateTime) -> String {
 pub(crate) fn time(at: &ZonedDateTime) -> String {
     format!("{:02}:{:02}:{:02}", at.hour(), at.minute(), at.second())
 }
+
+/// Year, month, day, weekday, hour, milliseconds and offset, with commas between.
+pub(crate) fn parts(at: &ZonedDateTime, millis: u32) -> String {
+    let offset = at.offset().seconds();
+    let sign = if offset < 0 { '-' } else { '+' };
+    let offset = offset.unsigned_abs();
+    // The stock tool takes the seconds of the last minute for the minutes.
+    format!(
+        "{},{:02},{:02},{},{:2},{millis},{sign}{:02}:{:02}",
+        at.year(),
+        at.month(),
+        at.day(),
+        at.weekday().to_monday_one_offset(),
+        at.hour(),
+        offset / 3600,
+        offset % 3600 % 60
+    )
+}

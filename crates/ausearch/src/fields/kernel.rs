@@ -18,13 +18,13 @@ pub(super) fn anomaly<'e>(
     if reader.wants(Wanted::AUID) {
         let at = cursor.find("auid=").ok_or(Malformed::new(1))?;
         let id = low_32(cursor.number_or_rest(at, 2)?);
-        found.auid = reader.user(b"auid", id);
+        found.auid = reader.user(id);
     }
     if reader.wants(Wanted::UID)
         && let Some(at) = cursor.find("uid=")
     {
         let id = low_32(cursor.number(at, 3, 4)?);
-        found.uid = reader.user(b"uid", id);
+        found.uid = reader.user(id);
     }
     if reader.wants(Wanted::GID)
         && let Some(at) = cursor.find("gid=")
@@ -88,7 +88,7 @@ pub(super) fn simple<'e>(
         match cursor.find("auid=") {
             Some(at) => {
                 let id = low_32(cursor.number_or_rest(at, 2)?);
-                found.auid = reader.user(b"auid", id);
+                found.auid = reader.user(id);
             }
             None if record.kind == ty::CONFIG_CHANGE => {}
             None => return Err(Malformed::new(1)),
@@ -134,13 +134,13 @@ pub(super) fn integrity<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut
     {
         // The stock tools begin one byte early, at the `=`, and read no number.
         let id = low_32(cursor.number(at - 1, 3, 4)?);
-        found.uid = reader.user(b"uid", id);
+        found.uid = reader.user(id);
     }
     if reader.wants(Wanted::AUID)
         && let Some(at) = cursor.find_from_start("auid=")
     {
         let id = low_32(cursor.number(at, 5, 6)?);
-        found.auid = reader.user(b"auid", id);
+        found.auid = reader.user(id);
     }
     if reader.wants(Wanted::SESSION)
         && let Some(at) = cursor.find("ses=")
@@ -182,12 +182,12 @@ pub(super) fn tty<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found
     {
         // As in records of integrity measurement.
         let id = low_32(cursor.number(at - 1, 3, 4)?);
-        found.uid = reader.user(b"uid", id);
+        found.uid = reader.user(id);
     }
     if reader.wants(Wanted::AUID) {
         let at = cursor.find("auid=").ok_or(Malformed::new(5))?;
         let id = low_32(cursor.number_or_rest(at, 6)?);
-        found.auid = reader.user(b"auid", id);
+        found.auid = reader.user(id);
     }
     if reader.wants(Wanted::SESSION)
         && let Some(at) = cursor.find("ses=")
@@ -214,14 +214,14 @@ pub(super) fn other<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Fou
             Some(at) => low_32(cursor.number(at, 55, 56)?),
             None => 0,
         };
-        found.uid = reader.user(b"uid", id);
+        found.uid = reader.user(id);
     }
     if reader.wants(Wanted::AUID) && found.auid.id == NO_LOGIN && found.auid.name.is_none() {
         let id = match cursor.find("auid=") {
             Some(at) => low_32(cursor.number(at, 57, 58)?),
             None => NO_ID,
         };
-        found.auid = reader.user(b"auid", id);
+        found.auid = reader.user(id);
     }
     if reader.wants(Wanted::TERMINAL) && found.terminal.is_none() {
         found.terminal = Some(match cursor.find("tty=") {

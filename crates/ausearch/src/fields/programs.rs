@@ -53,7 +53,7 @@ fn sender(reader: &mut Reader<'_>, cursor: &mut Cursor<'_>, found: &mut Found<'_
     if reader.wants(Wanted::UID) {
         let at = cursor.find("uid=").ok_or(Malformed::new(4))?;
         let id = low_32(cursor.number(at, 5, 6)?);
-        found.uid = reader.user(b"uid", id);
+        found.uid = reader.user(id);
     }
     if reader.wants(Wanted::AUID) {
         let at = cursor
@@ -61,7 +61,7 @@ fn sender(reader: &mut Reader<'_>, cursor: &mut Cursor<'_>, found: &mut Found<'_
             .or_else(|| cursor.find("loginuid="))
             .ok_or(Malformed::new(7))?;
         let id = low_32(cursor.number(at, 8, 9)?);
-        found.auid = reader.user(b"auid", id);
+        found.auid = reader.user(id);
     }
     if reader.wants(Wanted::SESSION)
         && let Some(at) = cursor.find("ses=")
@@ -179,7 +179,7 @@ fn second_user(
                 if number.overflow {
                     return Err(cursor.out_of_range(15));
                 }
-                found.uid = reader.user(b"uid", low_32(number.value));
+                found.uid = reader.user(low_32(number.value));
                 return Ok(());
             }
             _ => return Err(Malformed::new(25)),
@@ -300,7 +300,7 @@ pub(super) fn login<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Fou
     if reader.wants(Wanted::UID) {
         let at = cursor.find("uid=").ok_or(Malformed::new(4))?;
         let id = low_32(cursor.number(at, 5, 6)?);
-        found.uid = reader.user(b"uid", id);
+        found.uid = reader.user(id);
     }
     if reader.wants(Wanted::SUBJECT)
         && let Some(at) = cursor.find("subj=")
@@ -315,7 +315,7 @@ pub(super) fn login<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Fou
             .or_else(|| cursor.find("new loginuid="))
             .ok_or(Malformed::new(7))?;
         let id = low_32(number_or_restart(&mut cursor, at, 8)?);
-        found.auid = reader.user(b"auid", id);
+        found.auid = reader.user(id);
     }
     if reader.wants(Wanted::SUCCESS) {
         match cursor.find("res=") {
@@ -352,7 +352,7 @@ pub(super) fn daemon<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Fo
     if reader.wants(Wanted::AUID) {
         let at = cursor.find("auid=").ok_or(Malformed::new(1))?;
         let id = low_32(cursor.number(at, 2, 3)?);
-        found.auid = reader.user(b"auid", id);
+        found.auid = reader.user(id);
     }
     if reader.wants(Wanted::PID) {
         let at = cursor.find("pid=").ok_or(Malformed::new(4))?;

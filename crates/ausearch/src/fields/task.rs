@@ -102,12 +102,12 @@ pub(super) fn info<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Foun
             .or_else(|| cursor.find("loginuid="))
             .ok_or(Malformed::new(19))?;
         let id = low_32(cursor.number(at, 20, 21)?);
-        found.auid = reader.user(b"auid", id);
+        found.auid = reader.user(id);
     }
     if reader.wants(Wanted::UID) {
         let at = plain_uid(&mut cursor).ok_or(Malformed::new(22))?;
         let id = low_32(cursor.number(at, 23, 24)?);
-        found.uid = reader.user(b"uid", id);
+        found.uid = reader.user(id);
     }
     if reader.wants(Wanted::GID) {
         let at = cursor.find("gid=").ok_or(Malformed::new(25))?;
@@ -116,7 +116,7 @@ pub(super) fn info<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Foun
     if reader.wants(Wanted::EUID) {
         let at = cursor.find("euid=").ok_or(Malformed::new(28))?;
         let id = low_32(cursor.number(at, 29, 30)?);
-        found.euid = reader.user(b"euid", id);
+        found.euid = reader.user(id);
     }
     if reader.wants(Wanted::EGID) {
         let at = cursor.find("egid=").ok_or(Malformed::new(31))?;

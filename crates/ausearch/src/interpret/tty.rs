@@ -7,14 +7,12 @@
 
 use super::{is_hex, unescape};
 
-/// What was typed: text in quotes, and keys by name.
-pub(crate) fn keystrokes(value: &[u8]) -> Vec<u8> {
+/// What was typed: text in quotes, and keys by name. `None` if the value is too short.
+pub(crate) fn keystrokes(value: &[u8]) -> Option<Vec<u8>> {
     if !is_hex(value) {
-        return value.to_vec();
+        return Some(value.to_vec());
     }
-    let Some(data) = unescape(value) else {
-        return Vec::new();
-    };
+    let data = unescape(value)?;
     let mut rest = data.get(..value.len() / 2).unwrap_or(&data);
     let mut out = Vec::new();
     let mut in_text = false;
@@ -42,7 +40,7 @@ pub(crate) fn keystrokes(value: &[u8]) -> Vec<u8> {
     if in_text {
         out.push(b'"');
     }
-    out
+    Some(out)
 }
 
 fn push_printable(byte: u8, out: &mut Vec<u8>) {

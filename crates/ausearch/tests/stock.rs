@@ -1,0 +1,319 @@
+//! Random questions over random logs, and over logs of real events, answered as the stock tools answer them.
+//!
+//! `tests/golden/ausearch/answers.tsv` has the answers of 4.2.1, as digests; `TOLLGATE_GOLDEN=write` with
+//! `TOLLGATE_STOCK` as the directory of those tools rewrites it. The installed tools are asked too, whatever their
+//! version. `tests/differential/ausearch.toml` lists the permitted differences.
+
+#[cfg(test)]
+#[path = "stock/logs.rs"]
+mod logs;
+#[cfg(test)]
+#[path = "stock/questions.rs"]
+mod questions;
+#[cfg(test)]
+#[path = "stock/random.rs"]
+mod random;
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::fs::{self, File};
+    use std::io::Write as _;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
+
+    use bstr::ByteSlice as _;
+    use serde::Deserialize;
+
+    use crate::logs::{self, Damage};
+    use crate::questions;
+    use crate::random::Random;
+
+    /// Questions of the golden file.
+    const QUESTIONS: u64 = 1200;
+    /// Random logs.
+    const LOGS: u64 = 24;
+
+    /// A question: a tool, its words, and how the log reaches it.
+    struct Question {
+        tool: &'static str,
+        words: Vec<String>,
+        log: String,
+        is_piped: bool,
+    }
+
+    impl Question {
+        fn shown(&self) -> String {
+            let how = if self.is_piped { "<" } else { "-if" };
+            format!("{} {} {how} {}", self.tool, self.words.join(" "), self.log)
+        }
+    }
+
+    /// What a tool said.
+    #[derive(Clone, PartialEq, Eq)]
+    struct Answer {
+        status: Option<i32>,
+        out: Vec<u8>,
+        err: Vec<u8>,
+    }
+
+    impl Answer {
+        fn digest(&self) -> String {
+            let status = self.status.map_or_else(|| "-".to_owned(), |status| status.to_string());
+            format!("{status}\t{:016x}\t{:016x}", digest(&self.out), digest(&self.err))
+        }
+    }
+
+    /// FNV-1a.
+    fn digest(text: &[u8]) -> u64 {
+        text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// A permitted difference. What is absent permits anything.
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Difference {
+        /// Version of the stock tools.
+        version: Option<String>,
+        tool: Option<String>,
+        /// Each is a word of the question.
+        words: Option<Vec<String>>,
+        /// The log has one of these texts.
+        log: Option<Vec<String>>,
+        /// What our answer's standard error contains.
+        error: Option<String>,
+        reason: String,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Differences {
+        difference: Vec<Difference>,
+    }
+
+    impl Difference {
+        fn permits(&self, version: &str, question: &Question, log: &[u8], ours: &Answer) -> bool {
+            assert!(!self.reason.is_empty());
+            let is = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
+            let error = self.error.as_ref();
+            is(&self.version, version)
+                && is(&self.tool, question.tool)
+                && self.words.iter().flatten().all(|word| question.words.contains(word))
+                && self.log.as_ref().is_none_or(|texts| texts.iter().any(|text| log.contains_str(text)))
+                && error.is_none_or(|text| ours.err.contains_str(text) || ours.out.contains_str(text))
+        }
+    }
+
+    fn tests_directory() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
+    }
+
+    fn differences() -> Vec<Difference> {
+        let text = fs::read_to_string(tests_directory().join("differential/ausearch.toml")).unwrap();
+        toml::from_str::<Differences>(&text).unwrap().difference
+    }
+
+    /// Logs in a directory of their own.
+    struct Logs {
+        directory: tempfile::TempDir,
+        names: Vec<String>,
+    }
+
+    impl Logs {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let mut names = Vec::new();
+            for name in ["raw", "enriched", "raw-node", "enriched-node"] {
+                let from = tests_directory().join("golden/auditd").join(format!("{name}.log"));
+                fs::copy(from, directory.path().join(name)).unwrap();
+                names.push(name.to_owned());
+            }
+            for seed in 0..LOGS {
+                let mut random = Random::new(seed);
+                let damage = Damage {
+                    once_in: if seed % 3 == 2 { 12 } else { 0 },
+                    interleaved: seed % 4 > 1,
+                    enriched: seed % 5 > 2,
+                    nodes: seed % 6 == 5,
+                };
+                let log = logs::log(&mut random, 60, damage);
+                let name = format!("random{seed}");
+                fs::write(directory.path().join(&name), log).unwrap();
+                names.push(name);
+            }
+            Self { directory, names }
+        }
+
+        fn text(&self, name: &str) -> Vec<u8> {
+            fs::read(self.directory.path().join(name)).unwrap()
+        }
+
+        fn question(&self, seed: u64) -> Question {
+            let mut random = Random::new(seed);
+            let log = self.names[random.below(self.names.len())].clone();
+            let (tool, words) = if random.once_in(3) {
+                ("aureport", questions::report(&mut random))
+            } else {
+                ("ausearch", questions::search(&mut random))
+            };
+            Question {
+                tool,
+                words,
+                log,
+                is_piped: random.once_in(10),
+            }
+        }
+
+        fn ask(&self, program: &Path, question: &Question) -> Answer {
+            let mut command = Command::new(program);
+            command
+                .args(&question.words)
+                .current_dir(self.directory.path())
+                .env("LC_ALL", "C")
+                .env("TZ", "UTC")
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            if question.is_piped {
+                let (reader, mut writer) = std::io::pipe().unwrap();
+                let text = self.text(&question.log);
+                let child = command.stdin(reader).spawn().unwrap();
+                drop(command);
+                let writing = std::thread::spawn(move || {
+                    // A tool that refuses its options does not read.
+                    let _ignored = writer.write_all(&text);
+                });
+                let output = child.wait_with_output().unwrap();
+                writing.join().unwrap();
+                return answer(output);
+            }
+            command.args(["-if", &question.log]);
+            answer(command.output().unwrap())
+        }
+    }
+
+    fn answer(output: std::process::Output) -> Answer {
+        Answer {
+            status: output.status.code(),
+            out: output.stdout,
+            err: output.stderr,
+        }
+    }
+
+    fn ours(tool: &str) -> PathBuf {
+        PathBuf::from(match tool {
+            "ausearch" => env!("CARGO_BIN_EXE_tollgate-ausearch"),
+            _ => env!("CARGO_BIN_EXE_tollgate-aureport"),
+        })
+    }
+
+    /// The stock tools and their version.
+    fn stock() -> Option<(PathBuf, String)> {
+        let directory = std::env::var_os("TOLLGATE_STOCK").map_or_else(|| PathBuf::from("/usr/sbin"), PathBuf::from);
+        let output = Command::new(directory.join("ausearch")).arg("-v").output().ok()?;
+        let text = output.stdout.to_str_lossy().into_owned();
+        let version = text.split_whitespace().nth(2)?.to_owned();
+        Some((directory, version))
+    }
+
+    fn first_difference(theirs: &[u8], ours: &[u8]) -> String {
+        let mut lines = theirs.lines_with_terminator().zip(ours.lines_with_terminator());
+        match lines.find(|(theirs, ours)| theirs != ours) {
+            Some((theirs, ours)) => format!("  stock {:?}\n  ours  {:?}\n", theirs.as_bstr(), ours.as_bstr()),
+            None => format!("  stock has {} bytes, ours {}\n", theirs.len(), ours.len()),
+        }
+    }
+
+    #[test]
+    fn answers_equal_those_of_the_installed_tools() {
+        let Some((directory, version)) = stock() else {
+            let reason = "ausearch is not installed (Debian package auditd)";
+            let line = format!("\nskipped: answers_equal_those_of_the_installed_tools: {reason}\n");
+            std::io::stdout().write_all(line.as_bytes()).unwrap();
+            return;
+        };
+        let logs = Logs::new();
+        let differences = differences();
+        let mut used = vec![false; differences.len()];
+        let mut report = String::new();
+        let (mut equal, mut permitted) = (0, 0);
+        for seed in 0..count() {
+            let question = logs.question(seed);
+            let theirs = logs.ask(&directory.join(question.tool), &question);
+            let ours = logs.ask(&ours(question.tool), &question);
+            if theirs == ours {
+                equal += 1;
+                continue;
+            }
+            // The stock tools crash on some logs.
+            if theirs.status.is_none() {
+                permitted += 1;
+                continue;
+            }
+            let log = logs.text(&question.log);
+            let permit = differences
+                .iter()
+                .position(|difference| difference.permits(&version, &question, &log, &ours));
+            if let Some(index) = permit {
+                used[index] = true;
+                permitted += 1;
+                continue;
+            }
+            writeln!(report, "{seed}: {} ({:?}, {:?})", question.shown(), theirs.status, ours.status).unwrap();
+            if theirs.out != ours.out {
+                report.push_str(&first_difference(&theirs.out, &ours.out));
+            }
+            if theirs.err != ours.err {
+                report.push_str(&first_difference(&theirs.err, &ours.err));
+            }
+        }
+        println!("{version}: {equal} answers are equal, {permitted} differ as permitted");
+        assert!(report.is_empty(), "{version}:\n{report}");
+        assert!(equal >= 300, "{equal}");
+    }
+
+    /// Number of questions to the installed tools.
+    fn count() -> u64 {
+        let count = std::env::var("TOLLGATE_QUESTIONS").ok();
+        count.map_or(600, |count| count.parse().unwrap())
+    }
+
+    #[test]
+    fn answers_equal_the_golden_ones() {
+        let path = tests_directory().join("golden/ausearch/answers.tsv");
+        let logs = Logs::new();
+        if std::env::var_os("TOLLGATE_GOLDEN").is_some_and(|value| value == "write") {
+            let (directory, version) = stock().unwrap();
+            let mut file = File::create(&path).unwrap();
+            for seed in 0..QUESTIONS {
+                let question = logs.question(seed);
+                let theirs = logs.ask(&directory.join(question.tool), &question);
+                writeln!(file, "{version}\t{seed}\t{}\t{}", theirs.digest(), question.shown()).unwrap();
+            }
+        }
+        let differences = differences();
+        let mut report = String::new();
+        let (mut equal, mut all) = (0, 0);
+        for line in fs::read_to_string(path).unwrap().lines() {
+            let fields: Vec<&str> = line.splitn(6, '\t').collect();
+            let question = logs.question(fields[1].parse().unwrap());
+            assert_eq!(fields[5], question.shown(), "the questions changed: write the golden file again");
+            let ours = logs.ask(&ours(question.tool), &question);
+            all += 1;
+            let log = logs.text(&question.log);
+            let is_permitted = fields[2] == "-"
+                || differences
+                    .iter()
+                    .any(|difference| difference.permits(fields[0], &question, &log, &ours));
+            if fields[2..5].join("\t") == ours.digest() {
+                equal += 1;
+            } else if !is_permitted {
+                writeln!(report, "{}: {}", fields[1], question.shown()).unwrap();
+            }
+        }
+        println!("{equal} of {all} answers are equal");
+        assert!(report.is_empty(), "{report}");
+        assert!(equal * 10 >= all * 9, "{equal} of {all}");
+    }
+}
