@@ -15,8 +15,8 @@ menu: ## print this menu
 setup: ## install the Debian packages that build and run need; tell how to get Rust
 	@sh scripts/setup.sh
 
-build: ## build target/release/tollgate and tollgate-bench
-	@cargo build --release --locked --package tollgate --package bench
+build: ## build target/release/tollgate and its companions
+	@cargo build --release --locked --package tollgate --package bench --package ausearch
 
 run: ## audit this machine with examples/first.rules until Ctrl-C; without root, one command
 	@sh scripts/run.sh

@@ -29,7 +29,9 @@ stage=$work/stage
 docs=$stage/usr/share/doc/tollgate
 
 sh scripts/install.sh "$binaries" "$stage" /usr
-strip --strip-unneeded "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench"
+set -- "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench" \
+	"$stage/usr/sbin/tollgate-ausearch" "$stage/usr/sbin/tollgate-aureport"
+strip --strip-unneeded "$@"
 find "$stage/usr/share/man" -type f -exec gzip -9n {} +
 install -D -m 0644 -t "$docs" README.md
 install -D -m 0644 -t "$docs/examples" examples/first.rules
@@ -65,7 +67,7 @@ install -D -m 0644 packaging/lintian-overrides "$stage/usr/share/lintian/overrid
 # Library dependencies; dpkg-shlibdeps expects the layout of a source package.
 mkdir "$work/debian"
 printf 'Source: tollgate\n\nPackage: tollgate\nArchitecture: any\n' >"$work/debian/control"
-libraries=$(cd "$work" && dpkg-shlibdeps -O "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench" 2>/dev/null)
+libraries=$(cd "$work" && dpkg-shlibdeps -O "$@" 2>/dev/null)
 libraries=${libraries#shlibs:Depends=}
 
 mkdir "$stage/DEBIAN"

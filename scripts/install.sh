@@ -8,7 +8,8 @@ prefix=${3%/}
 root=${2%/}$prefix
 cd "$(dirname "$0")/.."
 
-install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench"
+install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench" \
+	"$binaries/tollgate-ausearch" "$binaries/tollgate-aureport"
 install -D -m 0755 -t "$root/sbin" packaging/tollgate-alternatives
 install -D -m 0644 -t "$root/share/man/man8" man/*.8
 install -D -m 0644 -t "$root/share/man/man5" man/*.5
@@ -19,9 +20,11 @@ sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g" packaging/tollgate.service \
 	>"$root/lib/systemd/system/tollgate.service"
 chmod 0644 "$root/lib/systemd/system/tollgate.service"
 
-# Invoked by this name, the program behaves like auditctl: see tollgate-alternatives(8).
+# Commands for tollgate-alternatives(8). Invoked by the name auditctl, the program behaves like it.
 install -d "$root/lib/tollgate"
 ln -sf ../../sbin/tollgate "$root/lib/tollgate/auditctl"
+ln -sf ../../sbin/tollgate-ausearch "$root/lib/tollgate/ausearch"
+ln -sf ../../sbin/tollgate-aureport "$root/lib/tollgate/aureport"
 
 complete() {
 	install -d "$(dirname "$2")"

@@ -52,6 +52,10 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
         ];
         write(&mut repository.cargo(&arguments), tests)
     });
+    report.step("man of ausearch and aureport", |tests| {
+        let arguments = ["test", "--locked", "--package=ausearch", "--lib", "manual"];
+        write(&mut repository.cargo(&arguments), tests)
+    });
     report.step("tests/golden/auditctl/rules", |tests| {
         if !is_root {
             tests.skip("running auditctl needs root");

@@ -89,7 +89,7 @@ impl Checkpoint {
         }
         if checkpoint.file.device == 0 || checkpoint.file.inode == 0 {
             let path = path.display();
-            failure.push_str(&format!("Missing dev/inode lines from checkpoint file {path}\n"));
+            failure = format!("{failure}Missing dev/inode lines from checkpoint file {path}\n");
         }
         if failure.is_empty() { Ok(checkpoint) } else { Err(failure) }
     }

@@ -24,17 +24,16 @@ pub(crate) struct OptionSpec<I> {
 
 /// The help of a tool.
 pub(crate) fn help<I>(usage: &str, options: &[OptionSpec<I>]) -> String {
-    let mut text = format!("usage: {usage}\n");
-    for option in options {
+    let lines = options.iter().map(|option| {
         let names = option.names.join(",");
         let spelling = if option.value.is_empty() {
             names
         } else {
             format!("{names} <{}>", option.value)
         };
-        text.push_str(&format!("  {spelling:<36} {}\n", option.help));
-    }
-    text
+        format!("  {spelling:<36} {}\n", option.help)
+    });
+    std::iter::once(format!("usage: {usage}\n")).chain(lines).collect()
 }
 
 /// Words of a command line.

@@ -112,7 +112,7 @@ impl Filter {
     }
 
     fn has_numbers(&self, found: &Found<'_>) -> bool {
-        fn is<T: PartialEq>(wanted: Option<T>, found: T) -> bool {
+        fn is<T: PartialEq + Copy>(wanted: Option<T>, found: T) -> bool {
             wanted.is_none_or(|wanted| wanted == found)
         }
         self.has_users(found)

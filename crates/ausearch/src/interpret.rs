@@ -110,10 +110,8 @@ impl Interpreter {
         }
         if kind == FieldType::TtyData {
             // What is too short is no text that could be escaped.
-            return match tty::keystrokes(field.value) {
-                Some(typed) => self.escape.text(&typed),
-                None => b"(null)".to_vec(),
-            };
+            let typed = keystrokes(field.value);
+            return typed.map_or_else(|| b"(null)".to_vec(), |typed| self.escape.text(&typed));
         }
         let text = self.interpret(kind, field);
         self.escaped(kind, &text)

@@ -25,6 +25,8 @@ mod input;
 mod interpret;
 mod lines;
 mod local_time;
+#[cfg(test)]
+mod manual;
 mod normalize;
 mod record_type;
 mod stamp;

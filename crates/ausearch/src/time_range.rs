@@ -117,7 +117,7 @@ fn at_word(word: Word, now: &ZonedDateTime, messages: &mut String) -> Option<Zon
         Word::ThisHour => now.with().minute(0).second(0).build().ok(),
         Word::Boot => {
             let uptime = uptime_seconds().map_err(|error| {
-                messages.push_str(&format!("Can't read uptime ({error})\n"));
+                *messages = format!("Can't read uptime ({error})\n");
             });
             now.checked_sub(Span::new().seconds(uptime.ok()?)).ok()
         }
@@ -135,7 +135,7 @@ fn uptime_seconds() -> Result<i64, String> {
     let text = fs::read_to_string("/proc/uptime").map_err(|error| error.to_string())?;
     let seconds = text.split(' ').next().unwrap_or_default();
     let (whole, part) = seconds.split_once('.').unwrap_or((seconds, ""));
-    let whole: i64 = whole.parse().map_err(|_| "Numerical result out of range".to_owned())?;
+    let whole: i64 = whole.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
     let is_half = part.bytes().next().is_some_and(|digit| digit >= b'5');
     Ok(whole + i64::from(is_half))
 }
@@ -197,7 +197,7 @@ fn parse_time(bound: Bound, text: &[u8]) -> Result<Time, String> {
         return Err(format!("Error parsing {name} time ({shown})\n"));
     }
     // A leap second is the one after it.
-    Time::new(hour, minute, second.min(59), 0).map_err(|_| invalid())
+    Time::new(hour, minute, second.min(59), 0).ok().ok_or_else(invalid)
 }
 
 /// A number of at most `digits` digits, after blanks.

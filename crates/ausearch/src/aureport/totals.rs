@@ -300,13 +300,13 @@ impl Totals {
             ("process IDs", u64::try_from(self.numbers.len()).unwrap_or_default()),
             ("events", counts.events),
         ];
-        let mut text = format!("Range of time in logs: {} - {}\n", at(times.first), at(times.last));
-        text.push_str(&format!("Selected time for report: {start} - {end}\n"));
+        let range = format!("Range of time in logs: {} - {}\n", at(times.first), at(times.last));
+        out.extend_from_slice(range.as_bytes());
+        out.extend_from_slice(format!("Selected time for report: {start} - {end}\n").as_bytes());
         for (name, number) in lines {
-            text.push_str(&format!("Number of {name}: {number}\n"));
+            out.extend_from_slice(format!("Number of {name}: {number}\n").as_bytes());
         }
-        text.push('\n');
-        out.extend_from_slice(text.as_bytes());
+        out.push(b'\n');
     }
 }
 

@@ -200,25 +200,24 @@ pub(crate) fn parse(words: &mut Words, host: Machine, clock: &Clock) -> Result<R
         accounts: Accounts::default(),
         host,
     };
-    while let Some(word) = words.next() {
-        let spec = OPTIONS
-            .iter()
-            .find(|option| option.names.iter().any(|name| name.as_bytes() == word));
-        let Some(spec) = spec else {
-            return Err(format!("{} is an unsupported option\n", word.to_str_lossy()));
-        };
-        match spec.id {
-            Id::Help => return Ok(Request::Help),
-            Id::Version => return Ok(Request::Version),
-            id => parser.option(id, &word, words, clock)?,
-        }
-    }
+    let parsed = parser.parse(words, clock);
     let options = parser.options;
     let columns = options.columns;
-    if (columns.time || columns.labels || columns.keys) && options.format != Format::Csv {
-        return Err("--extra options requires format to be csv\n".to_owned());
+    let lacks_table = (columns.time || columns.labels || columns.keys) && options.format != Format::Csv;
+    let mut message = match parsed {
+        Ok(Some(request)) => return Ok(request),
+        Ok(None) => String::new(),
+        Err(message) => message,
+    };
+    // This is checked whatever else is wrong.
+    if lacks_table {
+        message.push_str("--extra options requires format to be csv\n");
     }
-    Ok(Request::Search(Box::new(options)))
+    if message.is_empty() {
+        Ok(Request::Search(Box::new(options)))
+    } else {
+        Err(message)
+    }
 }
 
 struct Parser {
@@ -228,6 +227,24 @@ struct Parser {
 }
 
 impl Parser {
+    /// Reads all words. Returns a request that stands for itself.
+    fn parse(&mut self, words: &mut Words, clock: &Clock) -> Result<Option<Request>, String> {
+        while let Some(word) = words.next() {
+            let spec = OPTIONS
+                .iter()
+                .find(|option| option.names.iter().any(|name| name.as_bytes() == word));
+            let Some(spec) = spec else {
+                return Err(format!("{} is an unsupported option\n", word.to_str_lossy()));
+            };
+            match spec.id {
+                Id::Help => return Ok(Some(Request::Help)),
+                Id::Version => return Ok(Some(Request::Version)),
+                id => self.option(id, &word, words, clock)?,
+            }
+        }
+        Ok(None)
+    }
+
     fn option(&mut self, id: Id, name: &[u8], words: &mut Words, clock: &Clock) -> Result<(), String> {
         match id {
             Id::Debug => self.options.debug = true,
@@ -307,7 +324,7 @@ impl Parser {
             return Err(format!("Audit event id must be a numeric value, was {shown}\n"));
         }
         let serial = command_line::unsigned(value, u32::MAX.into());
-        let serial = low_32(serial.map_err(|_| "Illegal value for audit event ID".to_owned())?);
+        let serial = low_32(serial.or(Err("Illegal value for audit event ID".to_owned()))?);
         self.options.filter.serial = (serial != u32::MAX).then_some(serial);
         Ok(())
     }
@@ -405,7 +422,7 @@ impl Parser {
     fn exit(&mut self, value: &[u8]) -> Result<(), String> {
         let shown = value.to_str_lossy();
         let exit = if is_numeric(value) || is_negative(value) {
-            command_line::signed(value).map_err(|_| format!("Error converting {shown}\n"))?
+            command_line::signed(value).or_else(|_| Err(format!("Error converting {shown}\n")))?
         } else {
             let (negated, name) = match value.strip_prefix(b"-") {
                 Some(name) => (true, name),
@@ -569,7 +586,7 @@ fn login_number(value: &[u8], error: &str, neither: impl FnOnce(&str) -> String)
     let shown = value.to_str_lossy();
     if is_numeric(value) {
         let number = command_line::unsigned(value, u32::MAX.into());
-        number.map(low_32).map_err(|_| format!("{error} {shown}\n"))
+        number.map(low_32).or_else(|_| Err(format!("{error} {shown}\n")))
     } else if is_negative(value) {
         negative(value)
     } else {

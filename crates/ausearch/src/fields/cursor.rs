@@ -77,7 +77,7 @@ impl<'e> Cursor<'e> {
 
     /// The word at `at`, which a blank must end; moves there.
     pub(super) fn word(&mut self, at: usize, code: u8) -> Result<&'e [u8], Malformed> {
-        let end = self.position(at, b' ').ok_or(Malformed::new(code))?;
+        let end = self.position(at, b' ').ok_or_else(|| Malformed::new(code))?;
         self.at = end;
         Ok(self.between(at, end))
     }
@@ -153,7 +153,7 @@ impl<'e> Cursor<'e> {
     /// The text in quotes at `at`; moves to the closing quote.
     pub(super) fn quoted(&mut self, at: usize, unended: u8) -> Result<&'e [u8], Malformed> {
         let start = at + 1;
-        let end = self.position(start, b'"').ok_or(Malformed::new(unended))?;
+        let end = self.position(start, b'"').ok_or_else(|| Malformed::new(unended))?;
         self.at = end;
         Ok(self.between(start, end))
     }

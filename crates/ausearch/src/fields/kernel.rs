@@ -161,7 +161,7 @@ pub(super) fn integrity<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut
     if reader.wants(Wanted::FILE)
         && let Some(at) = cursor.find(" name=")
     {
-        objects::file(&cursor, at, found).map_err(|_| Malformed::new(8))?;
+        objects::file(&cursor, at, found).or(Err(Malformed::new(8)))?;
     }
     if reader.wants(Wanted::SUCCESS) {
         number_result(&mut cursor, found, 9)?;

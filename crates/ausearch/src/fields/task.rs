@@ -74,7 +74,7 @@ pub(super) fn keys<'e>(
         keys.push(cursor.quoted(at, codes[0])?.to_vec());
         return Ok(());
     }
-    let decoded = super::unescape(cursor.from(at)).ok_or(Malformed::new(codes[1]))?;
+    let decoded = super::unescape(cursor.from(at)).ok_or_else(|| Malformed::new(codes[1]))?;
     keys.extend(
         decoded
             .split(|&byte| byte == SEPARATOR)

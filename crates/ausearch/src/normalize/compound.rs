@@ -146,6 +146,7 @@ impl Normalizer<'_> {
     }
 
     /// Finds the object of a syscall; returns the action.
+    #[expect(clippy::too_many_lines, reason = "one arm for each purpose")]
     fn object_of(&mut self, purpose: Purpose, syscall: &[u8], kind: i32) -> Option<&'static str> {
         use ObjectKind::{File, FileSystem, Memory, Process, SecurityModules, SecurityPolicy, Socket, System};
         let succeeded = self.succeeded;

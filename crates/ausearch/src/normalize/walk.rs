@@ -60,6 +60,10 @@ pub(crate) fn events<'e>(records: impl Iterator<Item = Record<'e>>) -> Vec<Walk>
             }
             continue;
         };
+        if open.records.is_empty() && fields.kind == ty::EOE {
+            // The event was complete before its end.
+            continue;
+        }
         let ends = ty::ends_event(fields.kind);
         open.records.push(fields);
         if ends {

@@ -176,17 +176,15 @@ fn value(word: &str, random: &mut Random) -> String {
 fn filled(template: &str, random: &mut Random) -> String {
     let mut text = String::new();
     let mut rest = template;
-    while let Some(open) = rest.find('{') {
-        let (before, behind) = rest.split_at(open);
+    while let Some((before, behind)) = rest.split_once('{') {
         text.push_str(before);
-        let close = behind.find('}').unwrap();
-        let word = &behind[1..close];
+        let (word, after) = behind.split_once('}').unwrap();
         if word.chars().all(|letter| letter.is_ascii_lowercase()) && !word.is_empty() {
             text.push_str(&value(word, random));
-            rest = &behind[close + 1..];
+            rest = after;
         } else {
             text.push('{');
-            rest = &behind[1..];
+            rest = behind;
         }
     }
     text + rest

@@ -1,6 +1,6 @@
 //! Random numbers that a seed determines.
 
-/// SplitMix64.
+/// The generator `SplitMix64`.
 pub(crate) struct Random(u64);
 
 impl Random {
