@@ -68,7 +68,7 @@ impl Event {
         }
     }
 
-    /// Appends a line.
+    /// Appends a line. Its newline is not kept.
     pub(crate) fn push(&mut self, kind: i32, line: &[u8]) {
         let has_newline = line.last() == Some(&b'\n');
         let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -92,6 +92,11 @@ impl Event {
             names: span.names.and_then(|(start, end)| self.text.get(start..end)),
             has_newline: span.has_newline,
         })
+    }
+
+    /// Bytes of the records.
+    pub(crate) fn size(&self) -> usize {
+        self.text.len()
     }
 
     /// Whether a record has a type.

@@ -6,6 +6,9 @@
 //!
 //! The stock tools look at every open event for every record, which takes time quadratic in the events of two seconds.
 //! Here each step looks at those that it changes.
+//!
+//! A hostile log may have an event without an end. When the open events are larger than any that the kernel writes, all
+//! of them count as complete.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -26,9 +29,14 @@ struct Open {
     is_complete: bool,
 }
 
+/// Bytes of open events at which all count as complete.
+const MOST_OPEN_BYTES: usize = 256 << 20;
+
 /// Events that have not left yet.
 #[derive(Debug, Default)]
 pub(crate) struct Grouping {
+    /// Bytes of the events that have not left.
+    open_bytes: usize,
     events: BTreeMap<Rank, Open>,
     /// Incomplete events by their stamps.
     building: HashMap<EventId, Rank>,
@@ -49,8 +57,16 @@ const END: i32 = record_type::EOE;
 impl Grouping {
     /// Adds a record.
     pub(crate) fn add(&mut self, stamp: &Stamp<'_>, kind: i32, line: &[u8], timeout_seconds: u64) {
+        self.add_record(stamp, kind, line, timeout_seconds);
+        if self.open_bytes > MOST_OPEN_BYTES {
+            self.complete_all();
+        }
+    }
+
+    fn add_record(&mut self, stamp: &Stamp<'_>, kind: i32, line: &[u8], timeout_seconds: u64) {
         if let Some(open) = self.building(stamp) {
             open.event.push(kind, line);
+            self.open_bytes += line.len();
             return;
         }
         if kind == END {
@@ -65,6 +81,7 @@ impl Grouping {
         let rank = (id.seconds, id.millis, id.serial, slot);
         let mut event = Event::reuse(self.spare.pop().unwrap_or_default(), id.clone(), kind);
         event.push(kind, line);
+        self.open_bytes += line.len();
         self.events.insert(
             rank,
             Open {
@@ -155,6 +172,7 @@ impl Grouping {
         }
         let (rank, open) = first.remove_entry();
         self.free_slots.insert(rank.3);
+        self.open_bytes = self.open_bytes.saturating_sub(open.event.size());
         Some(open.event)
     }
 
@@ -211,6 +229,21 @@ mod tests {
         add(&mut grouping, "type=USER_LOGIN msg=audit(1700000000.001:1): x");
         add(&mut grouping, "type=EOE msg=audit(1700000000.001:1): x");
         assert_eq!(serials(&mut grouping), [(1, 1)]);
+    }
+
+    #[test]
+    fn an_event_without_an_end_is_ended() {
+        let mut grouping = Grouping::default();
+        let line = format!("type=PATH msg=audit(1700000000.001:1): {}", "x".repeat(1 << 20));
+        let (mut added, mut left) = (0, 0);
+        while left == 0 {
+            add(&mut grouping, &line);
+            added += line.len();
+            left = serials(&mut grouping).len();
+        }
+        assert!((MOST_OPEN_BYTES..MOST_OPEN_BYTES + 2 * line.len()).contains(&added));
+        add(&mut grouping, &line);
+        assert_eq!(serials(&mut grouping), []);
     }
 
     #[test]

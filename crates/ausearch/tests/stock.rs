@@ -419,6 +419,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn hostile_logs_end_no_tool() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let questions: [&[&str]; 8] = [
+            &["ausearch", "-if", "log", "-i"],
+            &["ausearch", "-if", "log", "--format", "csv", "--extra-labels", "--extra-obj2"],
+            &["ausearch", "-if", "log", "--format", "text"],
+            &["ausearch", "-if", "log", "-f", "x", "-hn", "x", "-k", "x", "-o", "x", "-su", "x", "-x", "x"],
+            &["aureport", "-if", "log"],
+            &["aureport", "-if", "log", "-a", "-i"],
+            &["aureport", "-if", "log", "--tty"],
+            &["aureport", "-if", "log", "-f", "-i", "--summary"],
+        ];
+        for seed in 1000..1020 {
+            let damage = Damage {
+                once_in: 2,
+                interleaved: true,
+                enriched: seed % 2 == 0,
+                nodes: seed % 3 == 0,
+            };
+            fs::write(&path, logs::log(&mut Random::new(seed), 40, damage)).unwrap();
+            for question in questions {
+                let answer = run(&ours(question[0]), &question[1..], directory.path());
+                let is_usual = matches!(answer.status, Some(0 | 1));
+                assert!(is_usual, "{seed} {question:?}: {}", answer.err.as_bstr());
+            }
+        }
+    }
+
     /// Events of one second do not take time quadratic in their number: 40,000 took the stock tool 40 s.
     #[test]
     fn events_of_one_second_are_grouped_quickly() {
