@@ -107,12 +107,20 @@ mod tests {
 
     #[test]
     fn translations_are_found_by_lower_case_names() {
-        let names = Translations::new(Some(b"ARCH=x86_64 SYSCALL=openat UID=\"www data\" AUID=\"root\""));
+        let names = Translations::new(Some(
+            b"ARCH=x86_64 SYSCALL=openat UID=\"www data\" AUID=\"root\"",
+        ));
         assert_eq!(names.get(b"syscall"), Some(&b"openat"[..]));
         assert_eq!(names.get(b"auid"), Some(&b"\"root\""[..]));
         assert_eq!(names.get(b"SYSCALL"), None);
         let address = Translations::new(Some(b"SADDR={ saddr_fam=local path=/run/x }"));
-        assert_eq!(address.get(b"saddr"), Some(&b"{ saddr_fam=local path=/run/x }"[..]));
-        assert_eq!(Translations::new(Some(b"SADDR=unknown-family(9)")).get(b"saddr"), None);
+        assert_eq!(
+            address.get(b"saddr"),
+            Some(&b"{ saddr_fam=local path=/run/x }"[..])
+        );
+        assert_eq!(
+            Translations::new(Some(b"SADDR=unknown-family(9)")).get(b"saddr"),
+            None
+        );
     }
 }

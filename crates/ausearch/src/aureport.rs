@@ -31,7 +31,12 @@ const NOTHING: &[u8] = b"<no events of interest were found>\n\n";
 ///
 /// # Errors
 /// When the output cannot be written.
-pub(crate) fn run(options: &Options, clock: &Clock, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
+pub(crate) fn run(
+    options: &Options,
+    clock: &Clock,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
     let config = Config::load();
     err.write_all(config.messages.as_bytes())?;
     if config.is_built_in {
@@ -149,7 +154,12 @@ impl Run<'_> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) => {
-                writeln!(self.err, "Error opening {} ({})", path.display(), message(&error))?;
+                writeln!(
+                    self.err,
+                    "Error opening {} ({})",
+                    path.display(),
+                    message(&error)
+                )?;
                 return Ok(false);
             }
         };
@@ -166,7 +176,10 @@ impl Run<'_> {
         }
         self.out.write_all(name)?;
         let at = |(seconds, millis): (u64, u32)| {
-            format!("{}.{millis:03}", self.clock.date_time(seconds.cast_signed()))
+            format!(
+                "{}.{millis:03}",
+                self.clock.date_time(seconds.cast_signed())
+            )
         };
         match self.first {
             Some(first) => writeln!(self.out, ": {} - {}", at(first), at(self.last)),
@@ -178,8 +191,13 @@ impl Run<'_> {
         let options = self.options;
         if options.is_summary {
             self.text.clear();
-            self.totals
-                .print(options, &mut self.interpreter, self.clock, times, &mut self.text);
+            self.totals.print(
+                options,
+                &mut self.interpreter,
+                self.clock,
+                times,
+                &mut self.text,
+            );
             self.out.write_all(&self.text)?;
         } else if !self.found && options.report != Report::Time {
             self.out.write_all(NOTHING)?;
@@ -192,7 +210,12 @@ impl Run<'_> {
     fn counts(&self, event: &Event, found: &Found<'_>) -> bool {
         let options = self.options;
         let nodes = &options.nodes;
-        let has_node = nodes.is_empty() || event.id.node.as_ref().is_some_and(|node| nodes.contains(node));
+        let has_node = nodes.is_empty()
+            || event
+                .id
+                .node
+                .as_ref()
+                .is_some_and(|node| nodes.contains(node));
         has_node
             && options.result.is_none_or(|result| result == found.success)
             && counts_change(options, event.kind)
@@ -201,8 +224,24 @@ impl Run<'_> {
 
 /// Whether a change counts: all, those that add, or those that delete.
 fn counts_change(options: &Options, kind: i32) -> bool {
-    const ADDED: [i32; 7] = [ty::ADD_USER, ty::ADD_GROUP, 1407, ty::MAC_MAP_ADD, 1411, 1413, 1416];
-    const DELETED: [i32; 7] = [ty::DEL_USER, ty::DEL_GROUP, 1408, ty::MAC_MAP_DEL, 1412, 1414, 1417];
+    const ADDED: [i32; 7] = [
+        ty::ADD_USER,
+        ty::ADD_GROUP,
+        1407,
+        ty::MAC_MAP_ADD,
+        1411,
+        1413,
+        1416,
+    ];
+    const DELETED: [i32; 7] = [
+        ty::DEL_USER,
+        ty::DEL_GROUP,
+        1408,
+        ty::MAC_MAP_DEL,
+        1412,
+        1414,
+        1417,
+    ];
     if kind == ty::CONFIG_CHANGE {
         return !options.no_config;
     }
@@ -228,10 +267,13 @@ impl Sink for Run<'_> {
             return Ok(Step::Next);
         };
         if self.options.is_summary {
-            self.totals.add(event, &found, self.options, &mut self.interpreter);
+            self.totals
+                .add(event, &found, self.options, &mut self.interpreter);
         } else {
             self.text.clear();
-            let listed = self.rows.event(event, &found, &mut self.interpreter, &mut self.text);
+            let listed = self
+                .rows
+                .event(event, &found, &mut self.interpreter, &mut self.text);
             self.found |= listed;
             self.out.write_all(&self.text)?;
         }

@@ -12,8 +12,8 @@ use crate::accounts::Translations;
 use crate::checkpoint::{Checkpoint, Decision, FileId, Gate, LastEvent};
 use crate::config::{Config, message};
 use crate::event::Event;
-use crate::fields::{Reader, Wanted};
 use crate::events::{AtEnd, Events, Sink, Step};
+use crate::fields::{Reader, Wanted};
 use crate::input::{self, Found, PatientStdin};
 use crate::interpret::Interpreter;
 use crate::local_time::Clock;
@@ -35,7 +35,12 @@ const CHECKPOINT_CORRUPTED: u8 = 12;
 ///
 /// # Errors
 /// When the output cannot be written.
-pub(crate) fn run(options: &Options, clock: &Clock, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
+pub(crate) fn run(
+    options: &Options,
+    clock: &Clock,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
     let config = Config::load();
     err.write_all(config.messages.as_bytes())?;
     if config.is_built_in {
@@ -88,7 +93,12 @@ pub(crate) fn run(options: &Options, clock: &Clock, out: &mut dyn Write, err: &m
         AtEnd::All
     };
     let timeout_seconds = options.timeout_seconds.unwrap_or(config.timeout_seconds);
-    let mut events = Events::new(timeout_seconds, options.filter.start, options.filter.end, at_end);
+    let mut events = Events::new(
+        timeout_seconds,
+        options.filter.start,
+        options.filter.end,
+        at_end,
+    );
     let mut status = 0;
     let mut checkpoint_failed = false;
     let files = match found {
@@ -102,7 +112,8 @@ pub(crate) fn run(options: &Options, clock: &Clock, out: &mut dyn Write, err: &m
         Found::File(file) => vec![file],
         Found::Logs(log) => match &checkpoint {
             Some(checkpoint) => {
-                let Some(files) = since_checkpoint(&log, checkpoint, options.checkpoint_time_only) else {
+                let Some(files) = since_checkpoint(&log, checkpoint, options.checkpoint_time_only)
+                else {
                     return Ok(BAD_CHECKPOINT);
                 };
                 files
@@ -137,7 +148,11 @@ fn path(bytes: &[u8]) -> &Path {
 }
 
 /// The log files from the one of the checkpoint on; `None` if it is gone. With only the time of the checkpoint, all.
-fn since_checkpoint(log: &Path, checkpoint: &Checkpoint, time_only: bool) -> Option<Vec<std::path::PathBuf>> {
+fn since_checkpoint(
+    log: &Path,
+    checkpoint: &Checkpoint,
+    time_only: bool,
+) -> Option<Vec<std::path::PathBuf>> {
     let count = crate::config::count(log);
     let oldest = if time_only {
         count.saturating_sub(1)
@@ -146,7 +161,12 @@ fn since_checkpoint(log: &Path, checkpoint: &Checkpoint, time_only: bool) -> Opt
             FileId::of(&crate::config::rotated(log, number)).is_ok_and(|id| id == checkpoint.file)
         })?
     };
-    Some((0..=oldest).rev().map(|number| crate::config::rotated(log, number)).collect())
+    Some(
+        (0..=oldest)
+            .rev()
+            .map(|number| crate::config::rotated(log, number))
+            .collect(),
+    )
 }
 
 /// A search.
@@ -192,7 +212,12 @@ impl Search<'_> {
                 Step::Next | Step::Stop => 0,
             }),
             Err(error) => {
-                writeln!(self.err, "Error opening {} ({})", path.display(), message(&error))?;
+                writeln!(
+                    self.err,
+                    "Error opening {} ({})",
+                    path.display(),
+                    message(&error)
+                )?;
                 Ok(NOTHING)
             }
         }
@@ -202,7 +227,8 @@ impl Search<'_> {
         let Some(last) = self.gate.last() else {
             return Ok(());
         };
-        let stamp = |id: &crate::event::EventId| format!("{}.{:03}:{}", id.seconds, id.millis, id.serial);
+        let stamp =
+            |id: &crate::event::EventId| format!("{}.{:03}:{}", id.seconds, id.millis, id.serial);
         writeln!(
             self.err,
             "Corrupted checkpoint file. Inode match, but newer complete event ({}) found before loaded checkpoint {}",
@@ -213,7 +239,10 @@ impl Search<'_> {
 
     /// Whether an event is one that is looked for. Returns the names that were read for it, if any, and the arguments
     /// of its syscalls.
-    #[expect(clippy::type_complexity, reason = "what the search leaves to the output")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "what the search leaves to the output"
+    )]
     fn matches(&mut self, event: &Event) -> Option<(Option<Translations>, Vec<(usize, [u64; 2])>)> {
         let filter = &self.options.filter;
         if !filter.has_stamp(event) {
@@ -223,7 +252,10 @@ impl Search<'_> {
         if !matches!(self.options.format, Format::Raw | Format::Default) {
             wanted |= Wanted::ARCH;
         }
-        let names = wanted.contains(Wanted::USER_NAMES).then(|| first_names(event)).flatten();
+        let names = wanted
+            .contains(Wanted::USER_NAMES)
+            .then(|| first_names(event))
+            .flatten();
         let mut reader = Reader::new(wanted, &mut self.interpreter.accounts);
         reader.debug = self.options.debug;
         let found = reader.event(event);
@@ -242,7 +274,9 @@ impl Search<'_> {
         self.text.clear();
         match self.options.format {
             Format::Raw => output::raw(event, &mut self.text),
-            Format::Default => output::with_time(event, self.options.escape, self.clock, &mut self.text),
+            Format::Default => {
+                output::with_time(event, self.options.escape, self.clock, &mut self.text);
+            }
             Format::Interpreted => {
                 let mut printer = Interpreted {
                     interpreter: &mut self.interpreter,
@@ -265,7 +299,8 @@ impl Search<'_> {
                     printer.sentences(event, &mut self.text);
                 } else {
                     if !std::mem::replace(&mut self.has_header, true) {
-                        self.text.extend_from_slice(Sentences::header(self.options.columns).as_bytes());
+                        self.text
+                            .extend_from_slice(Sentences::header(self.options.columns).as_bytes());
                     }
                     printer.rows(event, &mut self.text);
                 }
@@ -288,7 +323,10 @@ impl Search<'_> {
             Ok(id) => id,
             Err(error) => {
                 let (file, error) = (file.display(), message(&error));
-                writeln!(self.err, "Cannot stat audit file for checkpoint details - {file}: {error}")?;
+                writeln!(
+                    self.err,
+                    "Cannot stat audit file for checkpoint details - {file}: {error}"
+                )?;
                 return Ok(false);
             }
         };

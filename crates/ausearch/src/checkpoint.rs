@@ -91,7 +91,11 @@ impl Checkpoint {
             let path = path.display();
             failure = format!("{failure}Missing dev/inode lines from checkpoint file {path}\n");
         }
-        if failure.is_empty() { Ok(checkpoint) } else { Err(failure) }
+        if failure.is_empty() {
+            Ok(checkpoint)
+        } else {
+            Err(failure)
+        }
     }
 
     /// Writes the checkpoint.
@@ -197,7 +201,9 @@ impl Gate {
             self.until = None;
             return Decision::Skip;
         }
-        if event.id.seconds > last.id.seconds && event.id.seconds - last.id.seconds > MOST_DELTA_SECONDS {
+        if event.id.seconds > last.id.seconds
+            && event.id.seconds - last.id.seconds > MOST_DELTA_SECONDS
+        {
             return Decision::Corrupted;
         }
         Decision::Skip
@@ -217,7 +223,13 @@ mod tests {
     fn checkpoints_round_trip() {
         let text = b"dev=0xFE00\ninode=42\noutput=web1 1700000000.007:9 0x514\n";
         let checkpoint = Checkpoint::parse(text, Path::new("x")).unwrap();
-        assert_eq!(checkpoint.file, FileId { device: 0xfe00, inode: 42 });
+        assert_eq!(
+            checkpoint.file,
+            FileId {
+                device: 0xfe00,
+                inode: 42
+            }
+        );
         assert_eq!(checkpoint.event.kind, 1300);
         assert_eq!(checkpoint.text(), text);
     }
@@ -225,7 +237,10 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, message) in [
-            ("x\n", "Unknown checkpoint line - [x]\nMissing dev/inode lines from checkpoint file x\n"),
+            (
+                "x\n",
+                "Unknown checkpoint line - [x]\nMissing dev/inode lines from checkpoint file x\n",
+            ),
             (
                 "dev=0x1\ninode=1\noutput=-\n",
                 "Malformed output/event checkpoint line near node - [output=-]\n",
@@ -234,9 +249,15 @@ mod tests {
                 "dev=0x1\ninode=1\noutput=- 1.2 0x3\n",
                 "Malformed output/event checkpoint line after node - [output=-]\n",
             ),
-            ("inode=1\n", "Missing dev/inode lines from checkpoint file x\n"),
+            (
+                "inode=1\n",
+                "Missing dev/inode lines from checkpoint file x\n",
+            ),
         ] {
-            assert_eq!(Checkpoint::parse(text.as_bytes(), Path::new("x")), Err(message.to_owned()));
+            assert_eq!(
+                Checkpoint::parse(text.as_bytes(), Path::new("x")),
+                Err(message.to_owned())
+            );
         }
     }
 }

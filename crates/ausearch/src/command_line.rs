@@ -33,7 +33,9 @@ pub(crate) fn help<I>(usage: &str, options: &[OptionSpec<I>]) -> String {
         };
         format!("  {spelling:<36} {}\n", option.help)
     });
-    std::iter::once(format!("usage: {usage}\n")).chain(lines).collect()
+    std::iter::once(format!("usage: {usage}\n"))
+        .chain(lines)
+        .collect()
 }
 
 /// Words of a command line.
@@ -120,7 +122,12 @@ impl Words {
     ///
     /// # Errors
     /// The message when it cannot be read.
-    pub(crate) fn time(&mut self, option: &[u8], bound: Bound, clock: &Clock) -> Result<i64, String> {
+    pub(crate) fn time(
+        &mut self,
+        option: &[u8],
+        bound: Bound,
+        clock: &Clock,
+    ) -> Result<i64, String> {
         let Some(first) = self.peek().map(<[u8]>::to_vec) else {
             let option = option.to_str_lossy();
             return Err(format!("{option} requires either date and/or time\n"));
@@ -201,10 +208,14 @@ pub(crate) fn is_negative(word: &[u8]) -> bool {
 pub(crate) fn timeout(word: &[u8]) -> Result<u64, String> {
     let shown = word.to_str_lossy();
     if !is_numeric(word) {
-        return Err(format!("End of Event Timeout must be a numeric value, was {shown}\n"));
+        return Err(format!(
+            "End of Event Timeout must be a numeric value, was {shown}\n"
+        ));
     }
     match unsigned(word, i64::MAX.cast_unsigned() - 1) {
         Ok(seconds) if seconds > 0 => Ok(seconds),
-        _ => Err(format!("Illegal value for End of Event Timeout, was {shown}\n")),
+        _ => Err(format!(
+            "Illegal value for End of Event Timeout, was {shown}\n"
+        )),
     }
 }

@@ -100,7 +100,9 @@ pub(crate) fn oldest_needed(log: &Path, count: usize, start: i64) -> usize {
     if start == 0 {
         return last;
     }
-    let later = (0..count).rev().find(|&number| first_time(&rotated(log, number)) > start);
+    let later = (0..count)
+        .rev()
+        .find(|&number| first_time(&rotated(log, number)) > start);
     match later {
         Some(number) if number < last => number + 1,
         _ => last,
@@ -114,7 +116,9 @@ fn first_time(path: &Path) -> i64 {
         lines.next().map(|line| line.map(<[u8]>::to_vec))
     });
     let line = line.ok().flatten().unwrap_or_default();
-    let stamp = line.find("audit(").and_then(|at| line.get(at + "audit(".len()..));
+    let stamp = line
+        .find("audit(")
+        .and_then(|at| line.get(at + "audit(".len()..));
     stamp.map_or(0, |stamp| ctext::signed(stamp, 10).0)
 }
 

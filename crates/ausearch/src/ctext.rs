@@ -30,7 +30,11 @@ pub(crate) fn unsigned(text: &[u8], base: u32) -> Number {
 /// `strtoll`; the value is that of the two's complement.
 pub(crate) fn signed(text: &[u8], base: u32) -> (i64, Number) {
     let scan = Scan::new(text, base);
-    let limit = if scan.negative { 1 << 63 } else { (1 << 63) - 1 };
+    let limit = if scan.negative {
+        1 << 63
+    } else {
+        (1 << 63) - 1
+    };
     let overflow = scan.overflow || scan.magnitude > limit;
     let magnitude = if overflow { limit } else { scan.magnitude };
     let value = if scan.negative {
@@ -95,7 +99,8 @@ impl Scan {
         }
         let mut base = base;
         let rest = text.get(at..).unwrap_or_default();
-        let prefixed = matches!(rest, [b'0', b'x' | b'X', digit, ..] if hex_digit(*digit).is_some());
+        let prefixed =
+            matches!(rest, [b'0', b'x' | b'X', digit, ..] if hex_digit(*digit).is_some());
         if prefixed && (base == 0 || base == 16) {
             at += 2;
             base = 16;
@@ -143,7 +148,11 @@ mod tests {
             (b"x", 16, 0, false, 0),
             (b"18446744073709551616", 10, u64::MAX, true, 20),
         ] {
-            let expected = Number { value, overflow, length };
+            let expected = Number {
+                value,
+                overflow,
+                length,
+            };
             assert_eq!(unsigned(text, base), expected, "{text:?} {base}");
         }
     }

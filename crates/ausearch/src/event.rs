@@ -74,7 +74,9 @@ impl Event {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let start = self.text.len();
         self.text.extend_from_slice(line);
-        let names = line.find_byte(SEPARATOR).map(|at| (start + at + 1, self.text.len()));
+        let names = line
+            .find_byte(SEPARATOR)
+            .map(|at| (start + at + 1, self.text.len()));
         self.is_enriched |= names.is_some();
         self.spans.push(Span {
             kind,
@@ -85,11 +87,15 @@ impl Event {
         });
     }
 
-    pub(crate) fn records(&self) -> impl DoubleEndedIterator<Item = Record<'_>> + ExactSizeIterator {
+    pub(crate) fn records(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = Record<'_>> + ExactSizeIterator {
         self.spans.iter().map(|span| Record {
             kind: span.kind,
             text: self.text.get(span.start..span.end).unwrap_or_default(),
-            names: span.names.and_then(|(start, end)| self.text.get(start..end)),
+            names: span
+                .names
+                .and_then(|(start, end)| self.text.get(start..end)),
             has_newline: span.has_newline,
         })
     }

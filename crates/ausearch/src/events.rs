@@ -76,7 +76,12 @@ impl Events {
     ///
     /// # Errors
     /// When the sink fails.
-    pub(crate) fn read(&mut self, input: impl Read, is_last: bool, sink: &mut impl Sink) -> io::Result<Step> {
+    pub(crate) fn read(
+        &mut self,
+        input: impl Read,
+        is_last: bool,
+        sink: &mut impl Sink,
+    ) -> io::Result<Step> {
         let mut lines = Lines::new(input);
         loop {
             match lines.next() {

@@ -238,7 +238,12 @@ impl<'a> Reader<'a> {
         Some(found)
     }
 
-    fn record<'e>(&mut self, index: usize, record: &Record<'e>, found: &mut Found<'e>) -> Result<(), Malformed> {
+    fn record<'e>(
+        &mut self,
+        index: usize,
+        record: &Record<'e>,
+        found: &mut Found<'e>,
+    ) -> Result<(), Malformed> {
         let text = record.text;
         match record.kind {
             ty::SYSCALL | ty::URINGOP => task::syscall(self, index, record, found),
@@ -246,7 +251,9 @@ impl<'a> Reader<'a> {
             ty::AVC_PATH => objects::avc_path(self, text, found),
             ty::PATH => objects::path(self, text, found),
             ty::USER_AVC | ty::AVC => objects::avc(self, record, found),
-            ty::USER | 1100..=1106 | 1108..=1199 | 2100..=2999 => programs::user(self, record, found, None),
+            ty::USER | 1100..=1106 | 1108..=1199 | 2100..=2999 => {
+                programs::user(self, record, found, None)
+            }
             ty::SOCKADDR => objects::sockaddr(self, text, found),
             ty::LOGIN => programs::login(self, text, found),
             ty::IPC | ty::OBJ_PID => {
@@ -263,7 +270,9 @@ impl<'a> Reader<'a> {
             }
             ty::NETFILTER_PKT => objects::packet(self, text, found),
             ty::FEATURE_CHANGE | ty::ANOM_LINK | ty::DM_CTRL => task::info(self, text, found),
-            ty::SECCOMP | ty::ANOM_PROMISCUOUS | ty::ANOM_ABEND => kernel::anomaly(self, record, found),
+            ty::SECCOMP | ty::ANOM_PROMISCUOUS | ty::ANOM_ABEND => {
+                kernel::anomaly(self, record, found)
+            }
             1403..=1417 => kernel::simple(self, record, found),
             1800..=1805 => kernel::integrity(self, text, found),
             ty::NETFILTER_CFG | ty::EVENT_LISTENER => kernel::other(self, text, found),

@@ -90,13 +90,22 @@ impl Filter {
     /// Whether the stamp of an event is one that is looked for.
     pub(crate) fn has_stamp(&self, event: &Event) -> bool {
         let seconds = event.id.seconds.cast_signed();
-        let serial = self.serial.is_none_or(|serial| u64::from(serial) == event.id.serial);
-        serial && (self.start == 0 || seconds >= self.start) && (self.end == 0 || seconds <= self.end)
+        let serial = self
+            .serial
+            .is_none_or(|serial| u64::from(serial) == event.id.serial);
+        serial
+            && (self.start == 0 || seconds >= self.start)
+            && (self.end == 0 || seconds <= self.end)
     }
 
     /// Whether an event comes from a node that is looked for.
     pub(crate) fn has_node(&self, event: &Event) -> bool {
-        self.nodes.is_empty() || event.id.node.as_ref().is_some_and(|node| self.nodes.contains(node))
+        self.nodes.is_empty()
+            || event
+                .id
+                .node
+                .as_ref()
+                .is_some_and(|node| self.nodes.contains(node))
     }
 
     /// Whether an event has what is looked for, given its fields.
@@ -119,7 +128,9 @@ impl Filter {
             && self.has_groups(found)
             && is(self.ppid, found.ppid)
             && is(self.pid, found.pid)
-            && self.machine.is_none_or(|machine| machine == Machine::of_arch(found.arch))
+            && self
+                .machine
+                .is_none_or(|machine| machine == Machine::of_arch(found.arch))
             && is(self.syscall, found.syscall)
             && is(self.session, found.session)
             && self.exit.is_none_or(|exit| found.exit == Some(exit))
@@ -132,11 +143,15 @@ impl Filter {
             (&self.euid, &found.euid, NO_ID),
             (&self.auid, &found.auid, NO_LOGIN),
         ];
-        let by_name = pairs
-            .iter()
-            .any(|(wanted, ..)| wanted.as_ref().is_some_and(|account| account.name.is_some()));
+        let by_name = pairs.iter().any(|(wanted, ..)| {
+            wanted
+                .as_ref()
+                .is_some_and(|account| account.name.is_some())
+        });
         let same = |(wanted, found, unset): &(&Option<Account>, &User, u32)| match wanted {
-            Some(Account { name: Some(name), .. }) => found.name.as_ref() == Some(name),
+            Some(Account {
+                name: Some(name), ..
+            }) => found.name.as_ref() == Some(name),
             Some(Account { id, .. }) => *id == found.id,
             None => !by_name && *unset == found.id,
         };
@@ -153,9 +168,11 @@ impl Filter {
 
     fn has_groups(&self, found: &Found<'_>) -> bool {
         if self.any_group {
-            return self.gid.unwrap_or(NO_ID) == found.gid || self.egid.unwrap_or(NO_ID) == found.egid;
+            return self.gid.unwrap_or(NO_ID) == found.gid
+                || self.egid.unwrap_or(NO_ID) == found.egid;
         }
-        self.gid.is_none_or(|gid| gid == found.gid) && self.egid.is_none_or(|egid| egid == found.egid)
+        self.gid.is_none_or(|gid| gid == found.gid)
+            && self.egid.is_none_or(|egid| egid == found.egid)
     }
 
     /// Whether a text is or contains a word.
@@ -191,7 +208,10 @@ impl Filter {
         };
         let mut files = found.files.iter().flatten();
         files.any(|file| self.has_word(word, &file.name))
-            || found.cwd.as_ref().is_some_and(|cwd| self.has_word(word, cwd))
+            || found
+                .cwd
+                .as_ref()
+                .is_some_and(|cwd| self.has_word(word, cwd))
     }
 
     fn has_labels(&self, found: &Found<'_>) -> bool {

@@ -223,10 +223,16 @@ mod tests {
     #[test]
     fn events_of_one_record_do_not_wait() {
         let mut grouping = Grouping::default();
-        add(&mut grouping, "type=USER_LOGIN msg=audit(1700000000.001:1): x");
+        add(
+            &mut grouping,
+            "type=USER_LOGIN msg=audit(1700000000.001:1): x",
+        );
         assert_eq!(serials(&mut grouping), [(1, 1)]);
         // A second record with the stamp is an event of its own, and an end without an event is nothing.
-        add(&mut grouping, "type=USER_LOGIN msg=audit(1700000000.001:1): x");
+        add(
+            &mut grouping,
+            "type=USER_LOGIN msg=audit(1700000000.001:1): x",
+        );
         add(&mut grouping, "type=EOE msg=audit(1700000000.001:1): x");
         assert_eq!(serials(&mut grouping), [(1, 1)]);
     }
@@ -234,7 +240,10 @@ mod tests {
     #[test]
     fn an_event_without_an_end_is_ended() {
         let mut grouping = Grouping::default();
-        let line = format!("type=PATH msg=audit(1700000000.001:1): {}", "x".repeat(1 << 20));
+        let line = format!(
+            "type=PATH msg=audit(1700000000.001:1): {}",
+            "x".repeat(1 << 20)
+        );
         let (mut added, mut left) = (0, 0);
         while left == 0 {
             add(&mut grouping, &line);
@@ -250,11 +259,17 @@ mod tests {
     fn an_open_event_holds_back_later_ones() {
         let mut grouping = Grouping::default();
         add(&mut grouping, "type=SYSCALL msg=audit(1700000000.001:1): x");
-        add(&mut grouping, "type=USER_LOGIN msg=audit(1700000000.002:2): x");
+        add(
+            &mut grouping,
+            "type=USER_LOGIN msg=audit(1700000000.002:2): x",
+        );
         assert_eq!(serials(&mut grouping), []);
         grouping.complete_ended();
         assert_eq!(serials(&mut grouping), []);
-        add(&mut grouping, "type=PROCTITLE msg=audit(1700000000.001:1): x");
+        add(
+            &mut grouping,
+            "type=PROCTITLE msg=audit(1700000000.001:1): x",
+        );
         grouping.complete_ended();
         assert_eq!(serials(&mut grouping), [(1, 2), (2, 1)]);
     }

@@ -30,14 +30,20 @@ pub(crate) enum Found {
 ///
 /// # Errors
 /// The message when the path that was named does not exist.
-pub(crate) fn find(request: &Request<'_>, config: &Config, messages: &mut Vec<u8>) -> Result<Found, String> {
+pub(crate) fn find(
+    request: &Request<'_>,
+    config: &Config,
+    messages: &mut Vec<u8>,
+) -> Result<Found, String> {
     use std::os::unix::ffi::OsStrExt as _;
     if let Some(path) = request.path {
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
         return match path.metadata() {
             Ok(found) if found.is_dir() => {
                 let log = path.join("audit.log");
-                messages.extend_from_slice(format!("NOTE - using logs in {}\n", shown(&path)).as_bytes());
+                messages.extend_from_slice(
+                    format!("NOTE - using logs in {}\n", shown(&path)).as_bytes(),
+                );
                 Ok(Found::Logs(log))
             }
             Ok(_) => Ok(Found::File(path)),
@@ -65,7 +71,10 @@ pub(crate) fn rotated_files(log: &std::path::Path, start: i64) -> Vec<PathBuf> {
         return vec![log.to_owned()];
     }
     let oldest = config::oldest_needed(log, count, start);
-    (0..=oldest).rev().map(|number| config::rotated(log, number)).collect()
+    (0..=oldest)
+        .rev()
+        .map(|number| config::rotated(log, number))
+        .collect()
 }
 
 fn is_pipe() -> bool {

@@ -98,7 +98,12 @@ impl Interpreter {
     }
 
     /// The value of a field for people.
-    pub(crate) fn value(&mut self, kind: FieldType, field: &Field<'_>, names: &Translations) -> Vec<u8> {
+    pub(crate) fn value(
+        &mut self,
+        kind: FieldType,
+        field: &Field<'_>,
+        names: &Translations,
+    ) -> Vec<u8> {
         if let Some(name) = names.get(field.name) {
             // What the daemon did not know may be known now.
             if !name.starts_with(b"unknown-") {
@@ -170,7 +175,10 @@ impl Interpreter {
             FieldType::FanType => self.fan_type(value),
             FieldType::FanInfo => self.fan_info(value),
             FieldType::Errno => numbers::errno(value),
-            FieldType::Address | FieldType::MacLabel | FieldType::TtyData | FieldType::Unclassified => value.to_vec(),
+            FieldType::Address
+            | FieldType::MacLabel
+            | FieldType::TtyData
+            | FieldType::Unclassified => value.to_vec(),
         }
     }
 
@@ -304,7 +312,10 @@ pub(crate) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
         let end = text.find_byte(b')')?;
         return text.get(..=end).map(<[u8]>::to_vec);
     }
-    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let digits = text
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
     if digits < 2 {
         return None;
     }
@@ -346,7 +357,10 @@ fn normalized(path: &[u8]) -> Vec<u8> {
         return path.to_vec();
     }
     let mut normal = Vec::new();
-    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+    for name in path
+        .split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty())
+    {
         match name {
             b"." => {}
             b".." => {

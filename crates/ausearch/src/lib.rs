@@ -49,7 +49,9 @@ pub fn ausearch(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let mut words = Words::new(arguments);
         let usage = || command_line::help("ausearch [options]", ausearch::options::OPTIONS);
         match ausearch::options::parse(&mut words, ausearch::options::host_machine(), &clock) {
-            Ok(ausearch::options::Request::Search(options)) => ausearch::run(&options, &clock, out, err),
+            Ok(ausearch::options::Request::Search(options)) => {
+                ausearch::run(&options, &clock, out, err)
+            }
             Ok(ausearch::options::Request::Help) => {
                 out.write_all(usage().as_bytes())?;
                 Ok(0)
@@ -96,7 +98,9 @@ pub fn aureport(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let mut words = Words::new(arguments);
         let usage = || command_line::help("aureport [options]", aureport::options::OPTIONS);
         match aureport::options::parse(&mut words, &clock) {
-            Ok(aureport::options::Request::Report(options)) => aureport::run(&options, &clock, out, err),
+            Ok(aureport::options::Request::Report(options)) => {
+                aureport::run(&options, &clock, out, err)
+            }
             Ok(aureport::options::Request::Help) => {
                 out.write_all(usage().as_bytes())?;
                 Ok(0)

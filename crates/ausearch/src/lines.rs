@@ -66,7 +66,8 @@ impl<R: Read> Lines<R> {
                 Some(end) => (end + 1, true),
                 None => (window.len(), window.len() == room),
             };
-            self.line.extend_from_slice(window.get(..taken).unwrap_or_default());
+            self.line
+                .extend_from_slice(window.get(..taken).unwrap_or_default());
             self.input.consume(taken);
             if is_end {
                 break;

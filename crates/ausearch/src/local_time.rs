@@ -19,7 +19,11 @@ impl Clock {
 
     /// The time of an event; `None` after the year 9999.
     pub(crate) fn at(&self, seconds: i64) -> Option<ZonedDateTime> {
-        Some(Timestamp::from_second(seconds).ok()?.to_zoned_datetime(self.zone.clone()))
+        Some(
+            Timestamp::from_second(seconds)
+                .ok()?
+                .to_zoned_datetime(self.zone.clone()),
+        )
     }
 
     pub(crate) fn now(&self) -> ZonedDateTime {
@@ -28,7 +32,9 @@ impl Clock {
 
     /// Seconds since 1970 of a local time.
     pub(crate) fn seconds(&self, date: Date, time: Time) -> Option<i64> {
-        let zoned = DateTime::from_parts(date, time).to_zoned_datetime(self.zone.clone()).ok()?;
+        let zoned = DateTime::from_parts(date, time)
+            .to_zoned_datetime(self.zone.clone())
+            .ok()?;
         Some(zoned.timestamp().as_second())
     }
 
@@ -38,8 +44,13 @@ impl Clock {
     }
 
     /// Text of an event's time, or `?`.
-    pub(crate) fn format(&self, seconds: i64, format: impl FnOnce(&ZonedDateTime) -> String) -> String {
-        self.at(seconds).map_or_else(|| "?".to_owned(), |at| format(&at))
+    pub(crate) fn format(
+        &self,
+        seconds: i64,
+        format: impl FnOnce(&ZonedDateTime) -> String,
+    ) -> String {
+        self.at(seconds)
+            .map_or_else(|| "?".to_owned(), |at| format(&at))
     }
 
     /// As `ctime` does, with a newline.
@@ -52,7 +63,10 @@ impl Clock {
             let day = usize::try_from(at.weekday().to_sunday_zero_offset()).unwrap_or_default();
             let month = usize::try_from(at.month() - 1).unwrap_or_default();
             let names = (DAYS.get(day), MONTHS.get(month));
-            let (day, month) = (names.0.copied().unwrap_or_default(), names.1.copied().unwrap_or_default());
+            let (day, month) = (
+                names.0.copied().unwrap_or_default(),
+                names.1.copied().unwrap_or_default(),
+            );
             format!("{day} {month} {:2} {} {}\n", at.day(), time(at), at.year())
         })
     }
@@ -60,7 +74,12 @@ impl Clock {
 
 /// `MM/DD/YY`.
 pub(crate) fn date(at: &ZonedDateTime) -> String {
-    format!("{:02}/{:02}/{:02}", at.month(), at.day(), at.year().rem_euclid(100))
+    format!(
+        "{:02}/{:02}/{:02}",
+        at.month(),
+        at.day(),
+        at.year().rem_euclid(100)
+    )
 }
 
 /// `HH:MM:SS`.

@@ -26,13 +26,21 @@ fn page<I>(tool: &str, about: &str, options: &[OptionSpec<I>], sections: &str) -
     let options: String = options
         .iter()
         .map(|option| {
-            let names: Vec<String> = option.names.iter().map(|name| format!("\\fB{}\\fR", escaped(name))).collect();
+            let names: Vec<String> = option
+                .names
+                .iter()
+                .map(|name| format!("\\fB{}\\fR", escaped(name)))
+                .collect();
             let value = if option.value.is_empty() {
                 String::new()
             } else {
                 format!(" \\fI{}\\fR", escaped(option.value))
             };
-            format!(".TP\n{}{value}\n{}.\n", names.join(", "), escaped(option.help))
+            format!(
+                ".TP\n{}{value}\n{}.\n",
+                names.join(", "),
+                escaped(option.help)
+            )
         })
         .collect();
     format!("{head}{description}.SH OPTIONS\n{options}.SH {rest}")
@@ -41,30 +49,48 @@ fn page<I>(tool: &str, about: &str, options: &[OptionSpec<I>], sections: &str) -
 #[track_caller]
 fn check<I>(tool: &str, about: &str, options: &[OptionSpec<I>]) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../man");
-    let sections = fs::read_to_string(directory.join(format!("sections/tollgate-{tool}.man"))).unwrap();
+    let sections =
+        fs::read_to_string(directory.join(format!("sections/tollgate-{tool}.man"))).unwrap();
     let page = page(tool, about, options, &sections);
     let path = directory.join(format!("tollgate-{tool}.8"));
     if env::var_os("TOLLGATE_GOLDEN").is_some_and(|action| action == "write") {
         fs::write(&path, &page).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(committed, page, "{} is stale: `make golden` writes it", path.display());
+    assert_eq!(
+        committed,
+        page,
+        "{} is stale: `make golden` writes it",
+        path.display()
+    );
 }
 
 #[test]
 fn page_of_ausearch_is_fresh() {
-    check("ausearch", "find events in audit logs", crate::ausearch::options::OPTIONS);
+    check(
+        "ausearch",
+        "find events in audit logs",
+        crate::ausearch::options::OPTIONS,
+    );
 }
 
 #[test]
 fn page_of_aureport_is_fresh() {
-    check("aureport", "report what is in audit logs", crate::aureport::options::OPTIONS);
+    check(
+        "aureport",
+        "report what is in audit logs",
+        crate::aureport::options::OPTIONS,
+    );
 }
 
 #[test]
 fn no_option_is_spelled_twice() {
     fn check<I>(options: &[OptionSpec<I>]) {
-        let mut names: Vec<&str> = options.iter().flat_map(|option| option.names).copied().collect();
+        let mut names: Vec<&str> = options
+            .iter()
+            .flat_map(|option| option.names)
+            .copied()
+            .collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

@@ -5,6 +5,7 @@
 
 mod actions;
 mod compound;
+mod objects;
 mod simple;
 mod walk;
 
@@ -290,8 +291,15 @@ impl Normalizer<'_> {
 
 /// Whether an executable runs scripts.
 fn is_interpreter(exe: &[u8]) -> bool {
-    const INTERPRETERS: [&[u8]; 4] = [b"/usr/bin/python", b"/usr/bin/sh", b"/usr/bin/bash", b"/usr/bin/perl"];
-    INTERPRETERS.iter().any(|interpreter| exe.starts_with(interpreter))
+    const INTERPRETERS: [&[u8]; 4] = [
+        b"/usr/bin/python",
+        b"/usr/bin/sh",
+        b"/usr/bin/bash",
+        b"/usr/bin/perl",
+    ];
+    INTERPRETERS
+        .iter()
+        .any(|interpreter| exe.starts_with(interpreter))
 }
 
 /// Kind of an event, by the type of its first record.

@@ -44,7 +44,11 @@ impl Stamp<'_> {
 /// Reads the start of a line. Times must leave `timeout_seconds` below the end of time.
 pub(crate) fn parse(line: &[u8], timeout_seconds: u64) -> Result<Stamp<'_>, BadStamp<'_>> {
     let has_node = line.first() == Some(&b'n');
-    let limit = if has_node { NODE_STAMP_BYTES } else { STAMP_BYTES };
+    let limit = if has_node {
+        NODE_STAMP_BYTES
+    } else {
+        STAMP_BYTES
+    };
     let start = line.get(..limit).unwrap_or(line);
     let mut words = Words { text: start, at: 0 };
     let mut word = words.next().ok_or(BadStamp::NoRecord)?;
@@ -69,7 +73,8 @@ pub(crate) fn parse(line: &[u8], timeout_seconds: u64) -> Result<Stamp<'_>, BadS
         Some(end) => numbers.get(..end).unwrap_or_default(),
         None => numbers,
     };
-    let (seconds, millis, serial) = parse_numbers(numbers, timeout_seconds).ok_or(BadStamp::OutOfRange(numbers))?;
+    let (seconds, millis, serial) =
+        parse_numbers(numbers, timeout_seconds).ok_or(BadStamp::OutOfRange(numbers))?;
     Ok(Stamp {
         seconds,
         millis,
@@ -99,7 +104,10 @@ fn parse_numbers(text: &[u8], timeout_seconds: u64) -> Option<(u64, u32, u64)> {
         return Some(numbers);
     }
     let seconds = ctext::unsigned(text, 10);
-    let last = i64::MAX.cast_unsigned().saturating_sub(timeout_seconds).saturating_sub(1);
+    let last = i64::MAX
+        .cast_unsigned()
+        .saturating_sub(timeout_seconds)
+        .saturating_sub(1);
     if seconds.overflow || timeout_seconds >= i64::MAX.cast_unsigned() || seconds.value > last {
         return None;
     }
@@ -131,7 +139,10 @@ fn parse_numbers(text: &[u8], timeout_seconds: u64) -> Option<(u64, u32, u64)> {
 fn parse_usual(text: &[u8]) -> Option<(u64, u32, u64)> {
     let digits = |text: &[u8]| {
         let usual = (1..=15).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
-        usual.then(|| text.iter().fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0')))
+        usual.then(|| {
+            text.iter()
+                .fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'))
+        })
     };
     let dot = text.find_byte(b'.')?;
     let [colon, rest @ ..] = text.get(dot + 4..)? else {
@@ -172,7 +183,10 @@ mod tests {
     #[test]
     fn stamps_of_the_kernel_are_read() {
         let stamp = parse(b"type=SYSCALL msg=audit(1700000000.123:42): a\n", 2).unwrap();
-        assert_eq!((stamp.seconds, stamp.millis, stamp.serial), (1_700_000_000, 123, 42));
+        assert_eq!(
+            (stamp.seconds, stamp.millis, stamp.serial),
+            (1_700_000_000, 123, 42)
+        );
         assert_eq!((stamp.kind, stamp.node), (&b"SYSCALL"[..], None));
         let stamp = parse(b"node=web1 type=CWD msg=audit(1700000000.001:7): a\n", 2).unwrap();
         assert_eq!((stamp.kind, stamp.node), (&b"CWD"[..], Some(&b"web1"[..])));
@@ -182,8 +196,14 @@ mod tests {
     #[test]
     fn odd_stamps_are_read_as_c_does() {
         for (line, expected) in [
-            (&b"type=X msg=audit(1700000000)xxxxxxx"[..], Some((1_700_000_000, 0, 0))),
-            (b"type=X msg=audit(1700000000.5:1) ", Some((1_700_000_000, 5, 1))),
+            (
+                &b"type=X msg=audit(1700000000)xxxxxxx"[..],
+                Some((1_700_000_000, 0, 0)),
+            ),
+            (
+                b"type=X msg=audit(1700000000.5:1) ",
+                Some((1_700_000_000, 5, 1)),
+            ),
             (b"type=X msg=audit(1700000000.1000:1) ", None),
             (b"type=X msg=audit(99999999999999999999.1:1) ", None),
             (b"type=X msg=audit(1.1:1)", None),

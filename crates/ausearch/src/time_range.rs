@@ -83,7 +83,8 @@ pub(crate) fn parse(
     if let Some(text) = date {
         match word(text).map(|word| (word, at_word(word, &now, &mut messages))) {
             Some((word, Some(at))) => {
-                let is_moment = matches!(word, Word::Now | Word::Recent | Word::ThisHour | Word::Boot);
+                let is_moment =
+                    matches!(word, Word::Now | Word::Recent | Word::ThisHour | Word::Boot);
                 if is_moment && is_midnight {
                     return Ok(at.timestamp().as_second());
                 }
@@ -123,7 +124,9 @@ fn at_word(word: Word, now: &ZonedDateTime, messages: &mut String) -> Option<Zon
         }
         Word::Today => midnight(now.clone()),
         Word::Yesterday => days_ago(1).and_then(midnight),
-        Word::ThisWeek => days_ago(i64::from(now.weekday().to_sunday_zero_offset())).and_then(midnight),
+        Word::ThisWeek => {
+            days_ago(i64::from(now.weekday().to_sunday_zero_offset())).and_then(midnight)
+        }
         Word::WeekAgo => days_ago(7).and_then(midnight),
         Word::ThisMonth => now.with().day(1).build().ok().and_then(midnight),
         Word::ThisYear => now.with().day(1).month(1).build().ok().and_then(midnight),
@@ -135,7 +138,9 @@ fn uptime_seconds() -> Result<i64, String> {
     let text = fs::read_to_string("/proc/uptime").map_err(|error| error.to_string())?;
     let seconds = text.split(' ').next().unwrap_or_default();
     let (whole, part) = seconds.split_once('.').unwrap_or((seconds, ""));
-    let whole: i64 = whole.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+    let whole: i64 = whole
+        .parse()
+        .map_err(|error: std::num::ParseIntError| error.to_string())?;
     let is_half = part.bytes().next().is_some_and(|digit| digit >= b'5');
     Ok(whole + i64::from(is_half))
 }
@@ -143,7 +148,10 @@ fn uptime_seconds() -> Result<i64, String> {
 fn parse_date(bound: Bound, text: &[u8]) -> Result<Date, String> {
     let name = bound.name();
     let shown = text.to_str_lossy();
-    let iso = text.to_str().ok().and_then(|text| text.parse::<Date>().ok());
+    let iso = text
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse::<Date>().ok());
     if let Some(date) = iso.filter(|_| text.len() == "YYYY-MM-DD".len()) {
         return Ok(date);
     }
@@ -180,9 +188,14 @@ fn calendar_day(year: u32, month: u32, day: u32) -> Option<Date> {
 fn parse_time(bound: Bound, text: &[u8]) -> Result<Time, String> {
     let name = bound.name();
     let shown = text.to_str_lossy();
-    let invalid = || format!("Invalid {name} time ({shown}). Hour, Minute, and Second are required.\n");
+    let invalid =
+        || format!("Invalid {name} time ({shown}). Hour, Minute, and Second are required.\n");
     let with_seconds = [text, b":00"].concat();
-    let mut rest = if text.len() <= 5 { &with_seconds[..] } else { text };
+    let mut rest = if text.len() <= 5 {
+        &with_seconds[..]
+    } else {
+        text
+    };
     let mut part = |last: u32, is_last: bool| {
         let value = number(&mut rest, 2, 0..=last)?;
         if !is_last {
@@ -197,13 +210,19 @@ fn parse_time(bound: Bound, text: &[u8]) -> Result<Time, String> {
         return Err(format!("Error parsing {name} time ({shown})\n"));
     }
     // A leap second is the one after it.
-    Time::new(hour, minute, second.min(59), 0).ok().ok_or_else(invalid)
+    Time::new(hour, minute, second.min(59), 0)
+        .ok()
+        .ok_or_else(invalid)
 }
 
 /// A number of at most `digits` digits, after blanks.
 fn number(rest: &mut &[u8], digits: usize, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
     let text = rest.trim_start_with(|byte| byte == ' ');
-    let length = text.iter().take(digits).take_while(|byte| byte.is_ascii_digit()).count();
+    let length = text
+        .iter()
+        .take(digits)
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     let read = ctext::unsigned(text.get(..length)?, 10);
     *rest = text.get(length..)?;
     let value = u32::try_from(read.value).ok()?;
@@ -215,13 +234,21 @@ mod tests {
     use super::*;
 
     fn error(date: &str, time: &str) -> String {
-        parse(Bound::Start, Some(date.as_bytes()), Some(time.as_bytes()), &Clock::new()).unwrap_err()
+        parse(
+            Bound::Start,
+            Some(date.as_bytes()),
+            Some(time.as_bytes()),
+            &Clock::new(),
+        )
+        .unwrap_err()
     }
 
     #[test]
     fn dates_have_two_or_four_digits_of_the_year() {
         let clock = Clock::new();
-        let at = |date: &str| parse(Bound::Start, Some(date.as_bytes()), Some(b"08:27"), &clock).unwrap();
+        let at = |date: &str| {
+            parse(Bound::Start, Some(date.as_bytes()), Some(b"08:27"), &clock).unwrap()
+        };
         assert_eq!(at("11/20/26"), at("11/20/2026"));
         assert_eq!(at("11/20/26"), at("2026-11-20"));
         assert_eq!(at("02/30/26"), at("03/02/26"));
@@ -230,11 +257,27 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (date, time, message) in [
-            ("x", "00:00:00", "Invalid start date (x). Month, Day, and Year are required.\n"),
-            ("11/20/26x", "00:00:00", "Error parsing start date (11/20/26x)\n"),
+            (
+                "x",
+                "00:00:00",
+                "Invalid start date (x). Month, Day, and Year are required.\n",
+            ),
+            (
+                "11/20/26x",
+                "00:00:00",
+                "Error parsing start date (11/20/26x)\n",
+            ),
             ("11/20/03", "00:00:00", "Error - year is 2003\n"),
-            ("11/20/26", "25:00", "Invalid start time (25:00). Hour, Minute, and Second are required.\n"),
-            ("11/20/26", "10:00:00x", "Error parsing start time (10:00:00x)\n"),
+            (
+                "11/20/26",
+                "25:00",
+                "Invalid start time (25:00). Hour, Minute, and Second are required.\n",
+            ),
+            (
+                "11/20/26",
+                "10:00:00x",
+                "Error parsing start time (10:00:00x)\n",
+            ),
         ] {
             assert_eq!(error(date, time), message);
         }
@@ -243,7 +286,15 @@ mod tests {
     #[test]
     fn words_are_in_order() {
         let clock = Clock::new();
-        let at = |word: &str| parse(Bound::Start, Some(word.as_bytes()), Some(b"00:00:00"), &clock).unwrap();
+        let at = |word: &str| {
+            parse(
+                Bound::Start,
+                Some(word.as_bytes()),
+                Some(b"00:00:00"),
+                &clock,
+            )
+            .unwrap()
+        };
         assert!(at("this-year") <= at("this-month"));
         assert!(at("week-ago") < at("yesterday"));
         assert!(at("yesterday") < at("today"));

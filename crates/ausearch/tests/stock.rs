@@ -13,6 +13,9 @@ mod questions;
 #[cfg(test)]
 #[path = "stock/random.rs"]
 mod random;
+#[cfg(test)]
+#[path = "stock/tools.rs"]
+mod tools;
 
 #[cfg(test)]
 mod tests {
@@ -28,6 +31,7 @@ mod tests {
     use crate::logs::{self, Damage};
     use crate::questions;
     use crate::random::Random;
+    use crate::tools::{Answer, answer, first_difference, ours, run, stock};
 
     /// Questions of the golden file.
     const QUESTIONS: u64 = 600;
@@ -47,28 +51,6 @@ mod tests {
             let how = if self.is_piped { "<" } else { "-if" };
             format!("{} {} {how} {}", self.tool, self.words.join(" "), self.log)
         }
-    }
-
-    /// What a tool said.
-    #[derive(Clone, PartialEq, Eq)]
-    struct Answer {
-        status: Option<i32>,
-        out: Vec<u8>,
-        err: Vec<u8>,
-    }
-
-    impl Answer {
-        fn digest(&self) -> String {
-            let status = self.status.map_or_else(|| "-".to_owned(), |status| status.to_string());
-            format!("{status}\t{:016x}\t{:016x}", digest(&self.out), digest(&self.err))
-        }
-    }
-
-    /// FNV-1a.
-    fn digest(text: &[u8]) -> u64 {
-        text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
     }
 
     /// A permitted difference. What is absent permits anything.
@@ -97,14 +79,24 @@ mod tests {
     impl Difference {
         fn permits(&self, version: &str, question: &Question, log: &[u8], ours: &Answer) -> bool {
             assert!(!self.reason.is_empty());
-            let is = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
+            let is = |wanted: &Option<String>, found: &str| {
+                wanted.as_ref().is_none_or(|wanted| wanted == found)
+            };
             let answer = self.answer.as_ref();
             self.lines.is_none()
                 && is(&self.version, version)
                 && is(&self.tool, question.tool)
-                && self.words.iter().flatten().all(|word| question.words.contains(word))
-                && self.log.as_ref().is_none_or(|texts| texts.iter().any(|text| log.contains_str(text)))
-                && answer.is_none_or(|text| ours.err.contains_str(text) || ours.out.contains_str(text))
+                && self
+                    .words
+                    .iter()
+                    .flatten()
+                    .all(|word| question.words.contains(word))
+                && self
+                    .log
+                    .as_ref()
+                    .is_none_or(|texts| texts.iter().any(|text| log.contains_str(text)))
+                && answer
+                    .is_none_or(|text| ours.err.contains_str(text) || ours.out.contains_str(text))
         }
     }
 
@@ -113,7 +105,8 @@ mod tests {
     }
 
     fn differences() -> Vec<Difference> {
-        let text = fs::read_to_string(tests_directory().join("differential/ausearch.toml")).unwrap();
+        let text =
+            fs::read_to_string(tests_directory().join("differential/ausearch.toml")).unwrap();
         toml::from_str::<Differences>(&text).unwrap().difference
     }
 
@@ -126,7 +119,9 @@ mod tests {
     impl Logs {
         /// The logs, without the lines that these tools' versions read differently.
         fn new(version: &str, differences: &[Difference]) -> Self {
-            let is_of_version = |difference: &&Difference| difference.version.as_deref().is_none_or(|of| of == version);
+            let is_of_version = |difference: &&Difference| {
+                difference.version.as_deref().is_none_or(|of| of == version)
+            };
             let left_out: Vec<&String> = differences
                 .iter()
                 .filter(is_of_version)
@@ -142,7 +137,9 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let mut names = Vec::new();
             for name in ["raw", "enriched", "raw-node", "enriched-node"] {
-                let from = tests_directory().join("golden/auditd").join(format!("{name}.log"));
+                let from = tests_directory()
+                    .join("golden/auditd")
+                    .join(format!("{name}.log"));
                 write(directory.path().join(name), &fs::read(from).unwrap());
                 names.push(name.to_owned());
             }
@@ -210,38 +207,6 @@ mod tests {
         }
     }
 
-    fn answer(output: std::process::Output) -> Answer {
-        Answer {
-            status: output.status.code(),
-            out: output.stdout,
-            err: output.stderr,
-        }
-    }
-
-    fn ours(tool: &str) -> PathBuf {
-        PathBuf::from(match tool {
-            "ausearch" => env!("CARGO_BIN_EXE_tollgate-ausearch"),
-            _ => env!("CARGO_BIN_EXE_tollgate-aureport"),
-        })
-    }
-
-    /// The stock tools and their version.
-    fn stock() -> Option<(PathBuf, String)> {
-        let directory = std::env::var_os("TOLLGATE_STOCK").map_or_else(|| PathBuf::from("/usr/sbin"), PathBuf::from);
-        let output = Command::new(directory.join("ausearch")).arg("-v").output().ok()?;
-        let text = output.stdout.to_str_lossy().into_owned();
-        let version = text.split_whitespace().nth(2)?.to_owned();
-        Some((directory, version))
-    }
-
-    fn first_difference(theirs: &[u8], ours: &[u8]) -> String {
-        let mut lines = theirs.lines_with_terminator().zip(ours.lines_with_terminator());
-        match lines.find(|(theirs, ours)| theirs != ours) {
-            Some((theirs, ours)) => format!("  stock {:?}\n  ours  {:?}\n", theirs.as_bstr(), ours.as_bstr()),
-            None => format!("  stock has {} bytes, ours {}\n", theirs.len(), ours.len()),
-        }
-    }
-
     #[test]
     fn answers_equal_those_of_the_installed_tools() {
         let Some((directory, version)) = stock() else {
@@ -268,12 +233,20 @@ mod tests {
                 continue;
             }
             let log = logs.text(&question.log);
-            let permits = |difference: &Difference| difference.permits(&version, &question, &log, &ours);
+            let permits =
+                |difference: &Difference| difference.permits(&version, &question, &log, &ours);
             if differences.iter().any(permits) {
                 permitted += 1;
                 continue;
             }
-            writeln!(report, "{seed}: {} ({:?}, {:?})", question.shown(), theirs.status, ours.status).unwrap();
+            writeln!(
+                report,
+                "{seed}: {} ({:?}, {:?})",
+                question.shown(),
+                theirs.status,
+                ours.status
+            )
+            .unwrap();
             if theirs.out != ours.out {
                 report.push_str(&first_difference(&theirs.out, &ours.out));
             }
@@ -305,7 +278,13 @@ mod tests {
             for seed in 0..QUESTIONS {
                 let question = logs.question(seed);
                 let theirs = logs.ask(&directory.join(question.tool), &question);
-                writeln!(file, "{version}\t{seed}\t{}\t{}", theirs.digest(), question.shown()).unwrap();
+                writeln!(
+                    file,
+                    "{version}\t{seed}\t{}\t{}",
+                    theirs.digest(),
+                    question.shown()
+                )
+                .unwrap();
             }
         }
         let mut report = String::new();
@@ -313,7 +292,11 @@ mod tests {
         for line in fs::read_to_string(path).unwrap().lines() {
             let fields: Vec<&str> = line.splitn(6, '\t').collect();
             let question = logs.question(fields[1].parse().unwrap());
-            assert_eq!(fields[5], question.shown(), "the questions changed: write the golden file again");
+            assert_eq!(
+                fields[5],
+                question.shown(),
+                "the questions changed: write the golden file again"
+            );
             let ours = logs.ask(&ours(question.tool), &question);
             all += 1;
             let log = logs.text(&question.log);
@@ -331,13 +314,6 @@ mod tests {
         assert!(report.is_empty(), "{report}");
         assert!(equal * 10 >= all * 9, "{equal} of {all}");
     }
-    /// Runs a tool in a directory.
-    fn run(program: &Path, words: &[&str], directory: &Path) -> Answer {
-        let mut command = Command::new(program);
-        command.args(words).current_dir(directory).env("LC_ALL", "C").env("TZ", "UTC");
-        answer(command.stdin(Stdio::null()).output().unwrap())
-    }
-
     /// Events of one record each, ten seconds apart.
     fn logins(serials: std::ops::Range<u64>) -> String {
         let line = |serial: u64| {
@@ -353,18 +329,26 @@ mod tests {
     #[test]
     fn checkpoints_of_both_tools_are_interchangeable() {
         let ours = ours("ausearch");
-        let stock = stock().map_or_else(|| ours.clone(), |(directory, _)| directory.join("ausearch"));
+        let stock =
+            stock().map_or_else(|| ours.clone(), |(directory, _)| directory.join("ausearch"));
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("audit.log");
         let words = ["-if", "audit.log", "--checkpoint", "mark", "--raw"];
         let mut written = String::new();
-        for (round, program) in [&ours, &stock, &ours, &stock, &ours].into_iter().enumerate() {
+        for (round, program) in [&ours, &stock, &ours, &stock, &ours]
+            .into_iter()
+            .enumerate()
+        {
             let first = 1 + 3 * u64::try_from(round).unwrap();
             let new = logins(first..first + 3);
             written.push_str(&new);
             fs::write(&log, &written).unwrap();
             let answer = run(program, &words, directory.path());
-            assert_eq!(answer.out.as_bstr(), new.as_bytes().as_bstr(), "round {round}");
+            assert_eq!(
+                answer.out.as_bstr(),
+                new.as_bytes().as_bstr(),
+                "round {round}"
+            );
             assert_eq!(answer.status, Some(0), "round {round}");
         }
         let nothing = run(&ours, &words, directory.path());
@@ -394,7 +378,11 @@ mod tests {
     #[test]
     fn rotated_logs_are_read_in_order() {
         let directory = tempfile::tempdir().unwrap();
-        for (name, serials) in [("audit.log.2", 1..4), ("audit.log.1", 4..7), ("audit.log", 7..9)] {
+        for (name, serials) in [
+            ("audit.log.2", 1..4),
+            ("audit.log.1", 4..7),
+            ("audit.log", 7..9),
+        ] {
             fs::write(directory.path().join(name), logins(serials)).unwrap();
         }
         let questions: [&[&str]; 6] = [
@@ -425,9 +413,20 @@ mod tests {
         let path = directory.path().join("log");
         let questions: [&[&str]; 8] = [
             &["ausearch", "-if", "log", "-i"],
-            &["ausearch", "-if", "log", "--format", "csv", "--extra-labels", "--extra-obj2"],
+            &[
+                "ausearch",
+                "-if",
+                "log",
+                "--format",
+                "csv",
+                "--extra-labels",
+                "--extra-obj2",
+            ],
             &["ausearch", "-if", "log", "--format", "text"],
-            &["ausearch", "-if", "log", "-f", "x", "-hn", "x", "-k", "x", "-o", "x", "-su", "x", "-x", "x"],
+            &[
+                "ausearch", "-if", "log", "-f", "x", "-hn", "x", "-k", "x", "-o", "x", "-su", "x",
+                "-x", "x",
+            ],
             &["aureport", "-if", "log"],
             &["aureport", "-if", "log", "-a", "-i"],
             &["aureport", "-if", "log", "--tty"],
@@ -457,12 +456,20 @@ mod tests {
         let mut log = String::new();
         for serial in 0..EVENTS {
             for kind in ["SYSCALL", "CWD"] {
-                writeln!(log, "type={kind} msg=audit(1700000000.007:{serial}): x=1 cwd=\"/\"").unwrap();
+                writeln!(
+                    log,
+                    "type={kind} msg=audit(1700000000.007:{serial}): x=1 cwd=\"/\""
+                )
+                .unwrap();
             }
         }
         fs::write(directory.path().join("audit.log"), log).unwrap();
         let start = std::time::Instant::now();
-        let answer = run(&ours("ausearch"), &["-if", "audit.log", "--raw", "-m", "CWD"], directory.path());
+        let answer = run(
+            &ours("ausearch"),
+            &["-if", "audit.log", "--raw", "-m", "CWD"],
+            directory.path(),
+        );
         // An event is matched once its fields were read, and these have no syscall.
         assert_eq!(answer.status, Some(1));
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());

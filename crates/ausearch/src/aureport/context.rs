@@ -64,14 +64,20 @@ pub(super) fn belongs(report: Report, event: &Event, found: &Found<'_>) -> bool 
             KINDS.iter().any(|&kind| event.has(kind)) || event.has_any(&ty::MAC_CONFIG)
         }
         // Of the changes of accounts only failures are authentications.
-        Report::Auth => event.has(ty::USER_AUTH) || (event.has(ty::USER_MGMT) && found.success == FAILED),
+        Report::Auth => {
+            event.has(ty::USER_AUTH) || (event.has(ty::USER_MGMT) && found.success == FAILED)
+        }
         Report::Login => event.has(ty::USER_LOGIN),
         Report::Accounts => {
             const KINDS: [i32; 3] = [ty::USER_CHAUTHTOK, ty::USER_MGMT, ty::GRP_MGMT];
-            KINDS.iter().any(|&kind| event.has(kind)) || event.has_any(&ty::ACCOUNTS) || event.has_any(&ty::ROLES)
+            KINDS.iter().any(|&kind| event.has(kind))
+                || event.has_any(&ty::ACCOUNTS)
+                || event.has_any(&ty::ROLES)
         }
         Report::Anomaly => {
-            event.has_any(&ty::ANOMALIES) || event.has_any(&ty::KERNEL_ANOMALIES) || event.has(ty::SECCOMP)
+            event.has_any(&ty::ANOMALIES)
+                || event.has_any(&ty::KERNEL_ANOMALIES)
+                || event.has(ty::SECCOMP)
         }
         Report::Response => event.has_any(&ty::RESPONSES),
         Report::Crypto => event.has_any(&ty::KERNEL_CRYPTO) || event.has_any(&ty::CRYPTO),

@@ -103,46 +103,216 @@ const fn option(
 
 /// Every option.
 pub(crate) const OPTIONS: &[OptionSpec<Id>] = &[
-    option(Id::Report(Report::Avc), &["-a", "--avc"], "", "Report access vector checks"),
-    option(Id::Add, &["--add"], "", "Count only what was added (configuration)"),
-    option(Id::Report(Report::Auth), &["-au", "--auth"], "", "Report authentications"),
+    option(
+        Id::Report(Report::Avc),
+        &["-a", "--avc"],
+        "",
+        "Report access vector checks",
+    ),
+    option(
+        Id::Add,
+        &["--add"],
+        "",
+        "Count only what was added (configuration)",
+    ),
+    option(
+        Id::Report(Report::Auth),
+        &["-au", "--auth"],
+        "",
+        "Report authentications",
+    ),
     option(Id::Report(Report::Comm), &["--comm"], "", "Report commands"),
-    option(Id::Report(Report::Config), &["-c", "--config"], "", "Report changes of configuration"),
-    option(Id::Report(Report::Crypto), &["-cr", "--crypto"], "", "Report cryptography"),
-    option(Id::Debug, &["--debug"], "", "Report malformed events to the standard error"),
-    option(Id::Delete, &["--delete"], "", "Count only what was deleted (configuration)"),
-    option(Id::Report(Report::Event), &["-e", "--event"], "", "Report events"),
-    option(Id::Escape, &["--escape"], "mode", "What to escape in values: raw, tty, shell or shell_quote"),
-    option(Id::Timeout, &["--eoe-timeout"], "seconds", "Time after which an event is complete"),
-    option(Id::Report(Report::File), &["-f", "--file"], "", "Report files"),
+    option(
+        Id::Report(Report::Config),
+        &["-c", "--config"],
+        "",
+        "Report changes of configuration",
+    ),
+    option(
+        Id::Report(Report::Crypto),
+        &["-cr", "--crypto"],
+        "",
+        "Report cryptography",
+    ),
+    option(
+        Id::Debug,
+        &["--debug"],
+        "",
+        "Report malformed events to the standard error",
+    ),
+    option(
+        Id::Delete,
+        &["--delete"],
+        "",
+        "Count only what was deleted (configuration)",
+    ),
+    option(
+        Id::Report(Report::Event),
+        &["-e", "--event"],
+        "",
+        "Report events",
+    ),
+    option(
+        Id::Escape,
+        &["--escape"],
+        "mode",
+        "What to escape in values: raw, tty, shell or shell_quote",
+    ),
+    option(
+        Id::Timeout,
+        &["--eoe-timeout"],
+        "seconds",
+        "Time after which an event is complete",
+    ),
+    option(
+        Id::Report(Report::File),
+        &["-f", "--file"],
+        "",
+        "Report files",
+    ),
     option(Id::Failed, &["--failed"], "", "Count only what failed"),
-    option(Id::Report(Report::Host), &["-h", "--host"], "", "Report hosts"),
+    option(
+        Id::Report(Report::Host),
+        &["-h", "--host"],
+        "",
+        "Report hosts",
+    ),
     option(Id::Help, &["--help"], "", "Print this help"),
-    option(Id::Interpret, &["-i", "--interpret"], "", "Print names instead of numbers"),
-    option(Id::Input, &["-if", "--input"], "path", "Read this file, or the logs in this directory"),
-    option(Id::InputLogs, &["--input-logs"], "", "Read the logs even if the standard input is a pipe"),
-    option(Id::Report(Report::Integrity), &["--integrity"], "", "Report integrity events"),
-    option(Id::Report(Report::Key), &["-k", "--key"], "", "Report rule keys"),
-    option(Id::Report(Report::Login), &["-l", "--login"], "", "Report logins"),
-    option(Id::Report(Report::Accounts), &["-m", "--mods"], "", "Report changes of accounts"),
-    option(Id::Report(Report::Mac), &["-ma", "--mac"], "", "Report mandatory access control"),
-    option(Id::Report(Report::Anomaly), &["-n", "--anomaly"], "", "Report anomalies"),
-    option(Id::NoConfig, &["-nc", "--no-config"], "", "Leave out changes of the audit configuration"),
-    option(Id::Node, &["--node"], "name", "Count only events from this node; may be repeated"),
-    option(Id::Report(Report::Pid), &["-p", "--pid"], "", "Report processes"),
-    option(Id::Report(Report::Response), &["-r", "--response"], "", "Report responses to anomalies"),
-    option(Id::Report(Report::Syscall), &["-s", "--syscall"], "", "Report syscalls"),
+    option(
+        Id::Interpret,
+        &["-i", "--interpret"],
+        "",
+        "Print names instead of numbers",
+    ),
+    option(
+        Id::Input,
+        &["-if", "--input"],
+        "path",
+        "Read this file, or the logs in this directory",
+    ),
+    option(
+        Id::InputLogs,
+        &["--input-logs"],
+        "",
+        "Read the logs even if the standard input is a pipe",
+    ),
+    option(
+        Id::Report(Report::Integrity),
+        &["--integrity"],
+        "",
+        "Report integrity events",
+    ),
+    option(
+        Id::Report(Report::Key),
+        &["-k", "--key"],
+        "",
+        "Report rule keys",
+    ),
+    option(
+        Id::Report(Report::Login),
+        &["-l", "--login"],
+        "",
+        "Report logins",
+    ),
+    option(
+        Id::Report(Report::Accounts),
+        &["-m", "--mods"],
+        "",
+        "Report changes of accounts",
+    ),
+    option(
+        Id::Report(Report::Mac),
+        &["-ma", "--mac"],
+        "",
+        "Report mandatory access control",
+    ),
+    option(
+        Id::Report(Report::Anomaly),
+        &["-n", "--anomaly"],
+        "",
+        "Report anomalies",
+    ),
+    option(
+        Id::NoConfig,
+        &["-nc", "--no-config"],
+        "",
+        "Leave out changes of the audit configuration",
+    ),
+    option(
+        Id::Node,
+        &["--node"],
+        "name",
+        "Count only events from this node; may be repeated",
+    ),
+    option(
+        Id::Report(Report::Pid),
+        &["-p", "--pid"],
+        "",
+        "Report processes",
+    ),
+    option(
+        Id::Report(Report::Response),
+        &["-r", "--response"],
+        "",
+        "Report responses to anomalies",
+    ),
+    option(
+        Id::Report(Report::Syscall),
+        &["-s", "--syscall"],
+        "",
+        "Report syscalls",
+    ),
     option(Id::Success, &["--success"], "", "Count only what succeeded"),
-    option(Id::Summary, &["--summary"], "", "Rank what the report is about, without its events"),
-    option(Id::Report(Report::Time), &["-t", "--log"], "", "Report the time range of each log"),
-    option(Id::End, &["-te", "--end"], "date time", "Count events until this time"),
-    option(Id::Report(Report::Terminal), &["-tm", "--terminal"], "", "Report terminals"),
-    option(Id::Start, &["-ts", "--start"], "date time", "Count events from this time on"),
+    option(
+        Id::Summary,
+        &["--summary"],
+        "",
+        "Rank what the report is about, without its events",
+    ),
+    option(
+        Id::Report(Report::Time),
+        &["-t", "--log"],
+        "",
+        "Report the time range of each log",
+    ),
+    option(
+        Id::End,
+        &["-te", "--end"],
+        "date time",
+        "Count events until this time",
+    ),
+    option(
+        Id::Report(Report::Terminal),
+        &["-tm", "--terminal"],
+        "",
+        "Report terminals",
+    ),
+    option(
+        Id::Start,
+        &["-ts", "--start"],
+        "date time",
+        "Count events from this time on",
+    ),
     option(Id::Report(Report::Tty), &["--tty"], "", "Report keystrokes"),
-    option(Id::Report(Report::User), &["-u", "--user"], "", "Report users"),
+    option(
+        Id::Report(Report::User),
+        &["-u", "--user"],
+        "",
+        "Report users",
+    ),
     option(Id::Version, &["-v", "--version"], "", "Print the version"),
-    option(Id::Report(Report::Virt), &["--virt"], "", "Report virtual machines"),
-    option(Id::Report(Report::Executable), &["-x", "--executable"], "", "Report executables"),
+    option(
+        Id::Report(Report::Virt),
+        &["--virt"],
+        "",
+        "Report virtual machines",
+    ),
+    option(
+        Id::Report(Report::Executable),
+        &["-x", "--executable"],
+        "",
+        "Report executables",
+    ),
 ];
 
 /// Reads a command line.
@@ -199,7 +369,13 @@ pub(crate) fn parse(words: &mut Words, clock: &Clock) -> Result<Request, Refusal
     Ok(Request::Report(Box::new(options)))
 }
 
-fn set(options: &mut Options, id: Id, name: &[u8], words: &mut Words, clock: &Clock) -> Result<(), String> {
+fn set(
+    options: &mut Options,
+    id: Id,
+    name: &[u8],
+    words: &mut Words,
+    clock: &Clock,
+) -> Result<(), String> {
     const PATH_MAX: usize = 4096;
     match id {
         Id::Add => options.changes = Changes::Added,
@@ -221,7 +397,8 @@ fn set(options: &mut Options, id: Id, name: &[u8], words: &mut Words, clock: &Cl
         Id::Escape => {
             let value = words.value(name)?;
             let mode = Escape::by_name(&value);
-            options.escape = mode.ok_or_else(|| format!("Unknown option ({})\n", value.to_str_lossy()))?;
+            options.escape =
+                mode.ok_or_else(|| format!("Unknown option ({})\n", value.to_str_lossy()))?;
         }
         Id::Input => {
             let value = words.value(name)?;

@@ -112,7 +112,10 @@ impl Rows<'_> {
         out: &mut Vec<u8>,
     ) {
         let avcs = found.avcs.as_deref().unwrap_or_default();
-        let decided: Vec<&Avc<'_>> = avcs.iter().filter(|avc| avc.result != AvcResult::Unset).collect();
+        let decided: Vec<&Avc<'_>> = avcs
+            .iter()
+            .filter(|avc| avc.result != AvcResult::Unset)
+            .collect();
         // Without a decision, the last label stands for one.
         let listed = if decided.is_empty() {
             avcs.last().into_iter().collect()
@@ -164,7 +167,9 @@ impl Rows<'_> {
                     Some(account) => row.safe(account),
                     None => row.user(found.uid.id),
                 };
-                row.raw(or(host, NULL)).raw(or(terminal, NULL)).raw(or(exe, NULL));
+                row.raw(or(host, NULL))
+                    .raw(or(terminal, NULL))
+                    .raw(or(exe, NULL));
                 row.raw(success).raw(serial).end();
             }
             Report::Login => {
@@ -172,33 +177,51 @@ impl Rows<'_> {
                     Some(account) if found.success == FAILED => row.safe(account),
                     _ => row.user(auid),
                 };
-                row.raw(or(host, NULL)).raw(or(terminal, NULL)).raw(or(exe, NULL));
+                row.raw(or(host, NULL))
+                    .raw(or(terminal, NULL))
+                    .raw(or(exe, NULL));
                 row.raw(success).raw(serial).end();
             }
             Report::Accounts => {
                 row.user(auid).raw(or(host, b"?")).raw(or(terminal, b"?"));
-                row.raw(or(exe, b"?")).raw(or(account, b"?")).raw(success).raw(serial).end();
+                row.raw(or(exe, b"?"))
+                    .raw(or(account, b"?"))
+                    .raw(success)
+                    .raw(serial)
+                    .end();
             }
             Report::Event => {
                 row.raw(serial).raw(kind).user(auid).raw(success).end();
             }
             Report::File => {
-                row.safe(listed_file(found)).raw(syscall(options, found)).raw(success);
+                row.safe(listed_file(found))
+                    .raw(syscall(options, found))
+                    .raw(success);
                 row.safe(or(exe, b"?")).user(auid).raw(serial).end();
             }
             Report::Host => {
-                row.raw(or(host, NULL)).raw(syscall(options, found)).user(auid).raw(serial).end();
+                row.raw(or(host, NULL))
+                    .raw(syscall(options, found))
+                    .user(auid)
+                    .raw(serial)
+                    .end();
             }
             Report::Pid => {
                 row.raw(found.pid.to_string()).safe(or(exe, b"?"));
-                row.raw(syscall(options, found)).user(auid).raw(serial).end();
+                row.raw(syscall(options, found))
+                    .user(auid)
+                    .raw(serial)
+                    .end();
             }
             Report::Syscall => {
-                row.raw(syscall(options, found)).raw(found.pid.cast_unsigned().to_string());
+                row.raw(syscall(options, found))
+                    .raw(found.pid.cast_unsigned().to_string());
                 row.safe(or(comm, b"?")).user(auid).raw(serial).end();
             }
             Report::Terminal => {
-                row.raw(or(terminal, NULL)).raw(or(host, NULL)).safe(or(exe, NULL));
+                row.raw(or(terminal, NULL))
+                    .raw(or(host, NULL))
+                    .safe(or(exe, NULL));
                 row.user(auid).raw(serial).end();
             }
             Report::User => {
@@ -206,13 +229,24 @@ impl Rows<'_> {
                 row.safe(or(exe, b"?")).raw(serial).end();
             }
             Report::Executable | Report::Comm => {
-                let name = if options.report == Report::Comm { comm } else { exe };
-                row.safe(or(name, b"?")).raw(or(terminal, b"?")).raw(or(host, b"?"));
+                let name = if options.report == Report::Comm {
+                    comm
+                } else {
+                    exe
+                };
+                row.safe(or(name, b"?"))
+                    .raw(or(terminal, b"?"))
+                    .raw(or(host, b"?"));
                 row.user(auid).raw(serial).end();
             }
             Report::Anomaly => {
-                row.raw(kind).safe(or(if exe.is_some() { exe } else { comm }, b"?"));
-                row.raw(or(terminal, b"?")).raw(or(host, b"?")).user(auid).raw(serial).end();
+                row.raw(kind)
+                    .safe(or(if exe.is_some() { exe } else { comm }, b"?"));
+                row.raw(or(terminal, b"?"))
+                    .raw(or(host, b"?"))
+                    .user(auid)
+                    .raw(serial)
+                    .end();
             }
             Report::Response | Report::Integrity | Report::Virt => {
                 row.raw(kind).raw(success).raw(serial).end();
@@ -242,13 +276,23 @@ fn first_key<'f>(found: &'f Found<'_>) -> Option<&'f [u8]> {
 fn listed_file(found: &Found<'_>) -> Vec<u8> {
     let files = found.files.as_deref().unwrap_or_default();
     let is_parent = |kind: Option<&[u8]>| kind == Some(b"PARENT");
-    let skipped = files.iter().take_while(|file| files.len() > 1 && is_parent(file.kind)).count();
-    files.get(skipped).map(|file| file.name.to_vec()).unwrap_or_default()
+    let skipped = files
+        .iter()
+        .take_while(|file| files.len() > 1 && is_parent(file.kind))
+        .count();
+    files
+        .get(skipped)
+        .map(|file| file.name.to_vec())
+        .unwrap_or_default()
 }
 
 /// Writes what was typed. A record without it leaves the line unfinished, as the stock tool does.
 fn typed(event: &Event, found: &Found<'_>, row: &mut Row<'_>) {
-    let text = event.records().next().map(|record| record.text).unwrap_or_default();
+    let text = event
+        .records()
+        .next()
+        .map(|record| record.text)
+        .unwrap_or_default();
     let Some((_, data)) = text.split_once_str(b"data=") else {
         return;
     };
@@ -257,11 +301,14 @@ fn typed(event: &Event, found: &Found<'_>, row: &mut Row<'_>) {
         None => data,
     };
     row.raw(event.id.serial.to_string()).user(found.auid.id);
-    row.raw(found.terminal.as_deref().unwrap_or(b"?")).raw(found.session.to_string());
+    row.raw(found.terminal.as_deref().unwrap_or(b"?"))
+        .raw(found.session.to_string());
     row.safe(found.comm.as_deref().unwrap_or(b"?"));
     match keystrokes(data) {
         Some(typed) => row.out.extend_from_slice(&typed),
-        None => row.out.extend_from_slice(&[b"conversion error(", data, b")"].concat()),
+        None => row
+            .out
+            .extend_from_slice(&[b"conversion error(", data, b")"].concat()),
     }
     row.out.push(b'\n');
 }

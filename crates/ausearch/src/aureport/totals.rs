@@ -35,7 +35,11 @@ impl Texts {
 
     /// The most frequent first; of two that are as frequent, the one that was seen first.
     fn ranked(&self) -> Vec<(&[u8], u32)> {
-        let mut ranked: Vec<(&[u8], u32)> = self.counts.iter().map(|(text, count)| (&text[..], *count)).collect();
+        let mut ranked: Vec<(&[u8], u32)> = self
+            .counts
+            .iter()
+            .map(|(text, count)| (&text[..], *count))
+            .collect();
         ranked.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         ranked
     }
@@ -89,7 +93,13 @@ pub(super) struct Totals {
 
 impl Totals {
     /// Adds an event.
-    pub(super) fn add(&mut self, event: &Event, found: &Found<'_>, options: &Options, interpreter: &mut Interpreter) {
+    pub(super) fn add(
+        &mut self,
+        event: &Event,
+        found: &Found<'_>,
+        options: &Options,
+        interpreter: &mut Interpreter,
+    ) {
         if options.report == Report::Summary {
             return self.add_to_summary(event, found);
         }
@@ -98,13 +108,18 @@ impl Totals {
         }
         match options.report {
             Report::Avc => {
-                let decided = found.avcs.iter().flatten().filter(|avc| avc.result != AvcResult::Unset);
+                let decided = found
+                    .avcs
+                    .iter()
+                    .flatten()
+                    .filter(|avc| avc.result != AvcResult::Unset);
                 for object in decided.filter_map(|avc| avc.object) {
                     self.objects.add(object);
                 }
             }
             Report::Mac => {
-                let is_counted = event.has_any(&(ty::MAC_POLICY_LOAD..=ty::MAC_MAP_DEL)) || event.has_any(&ty::LSPP);
+                let is_counted = event.has_any(&(ty::MAC_POLICY_LOAD..=ty::MAC_MAP_DEL))
+                    || event.has_any(&ty::LSPP);
                 if is_counted {
                     self.add_number(event.kind);
                 }
@@ -181,7 +196,9 @@ impl Totals {
 
     fn count(&mut self, event: &Event, found: &Found<'_>) {
         let counts = &mut self.counts;
-        let has = |kinds: &[i32]| u64::try_from(kinds.iter().filter(|&&kind| event.has(kind)).count()).unwrap_or(0);
+        let has = |kinds: &[i32]| {
+            u64::try_from(kinds.iter().filter(|&&kind| event.has(kind)).count()).unwrap_or(0)
+        };
         let any = |kinds| u64::from(event.has_any(kinds));
         let (ok, failed) = (found.success == SUCCEEDED, found.success == FAILED);
         counts.events += 1;
@@ -193,8 +210,9 @@ impl Totals {
             ty::FEATURE_CHANGE,
             ty::USER_MAC_CONFIG_CHANGE,
         ]) + any(&ty::MAC_CONFIG);
-        counts.account_changes +=
-            has(&[ty::USER_CHAUTHTOK, ty::USER_MGMT, ty::GRP_MGMT]) + any(&ty::ACCOUNTS) + any(&ty::ROLES);
+        counts.account_changes += has(&[ty::USER_CHAUTHTOK, ty::USER_MGMT, ty::GRP_MGMT])
+            + any(&ty::ACCOUNTS)
+            + any(&ty::ROLES);
         counts.crypto += any(&ty::KERNEL_CRYPTO) + any(&ty::CRYPTO);
         if event.has(ty::USER_LOGIN) {
             counts.logins += u64::from(ok);
@@ -229,22 +247,28 @@ impl Totals {
             Report::Summary => self.print_summary(options, clock, times, out),
             Report::Avc => print_texts(&self.objects, out, |text, out| out.extend_from_slice(text)),
             Report::Host => print_texts(&self.hosts, out, |text, out| out.extend_from_slice(text)),
-            Report::Terminal => print_texts(&self.terminals, out, |text, out| out.extend_from_slice(text)),
+            Report::Terminal => print_texts(&self.terminals, out, |text, out| {
+                out.extend_from_slice(text);
+            }),
             Report::File => print_texts(&self.files, out, |text, out| escape.push(text, out)),
-            Report::Executable => print_texts(&self.executables, out, |text, out| escape.push(text, out)),
+            Report::Executable => {
+                print_texts(&self.executables, out, |text, out| escape.push(text, out));
+            }
             Report::Comm => print_texts(&self.commands, out, |text, out| escape.push(text, out)),
             Report::Key => print_texts(&self.keys, out, |text, out| escape.push(text, out)),
             Report::Syscall => print_texts(&self.syscalls, out, |text, out| escape.push(text, out)),
-            Report::Auth | Report::Login | Report::User => print_texts(&self.users, out, |text, out| {
-                // A number is that of a user, whoever wrote it.
-                let is_number = matches!(text, [b'-' | b'0'..=b'9', ..]);
-                if is_number {
-                    let uid = ctext::low_32(ctext::signed(text, 10).1.value);
-                    escape.push(&user(options, interpreter, uid), out);
-                } else {
-                    escape.push(text, out);
-                }
-            }),
+            Report::Auth | Report::Login | Report::User => {
+                print_texts(&self.users, out, |text, out| {
+                    // A number is that of a user, whoever wrote it.
+                    let is_number = matches!(text, [b'-' | b'0'..=b'9', ..]);
+                    if is_number {
+                        let uid = ctext::low_32(ctext::signed(text, 10).1.value);
+                        escape.push(&user(options, interpreter, uid), out);
+                    } else {
+                        escape.push(text, out);
+                    }
+                });
+            }
             Report::Pid => self.print_numbers(out, |number| number.to_string()),
             _ if options.interpret => self.print_numbers(out, |number| {
                 ty::name(number).map_or_else(|| "(null)".to_owned(), str::to_owned)
@@ -254,7 +278,11 @@ impl Totals {
     }
 
     fn print_numbers(&self, out: &mut Vec<u8>, name: impl Fn(i32) -> String) {
-        let mut ranked: Vec<(i32, u32)> = self.numbers.iter().map(|(&number, &count)| (number, count)).collect();
+        let mut ranked: Vec<(i32, u32)> = self
+            .numbers
+            .iter()
+            .map(|(&number, &count)| (number, count))
+            .collect();
         ranked.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         if ranked.is_empty() {
             out.extend_from_slice(super::NOTHING);
@@ -265,9 +293,15 @@ impl Totals {
     }
 
     fn print_summary(&self, options: &Options, clock: &Clock, times: Times, out: &mut Vec<u8>) {
-        let at = |(seconds, millis): (u64, u32)| format!("{}.{millis:03}", clock.date_time(seconds.cast_signed()));
+        let at = |(seconds, millis): (u64, u32)| {
+            format!("{}.{millis:03}", clock.date_time(seconds.cast_signed()))
+        };
         let first = clock.date_time(times.first.0.cast_signed());
-        let start = if options.start == 0 { first } else { clock.date_time(options.start) };
+        let start = if options.start == 0 {
+            first
+        } else {
+            clock.date_time(options.start)
+        };
         let end = if options.end == 0 {
             at(times.last)
         } else {
@@ -277,7 +311,10 @@ impl Totals {
         let numbers = |texts: &Texts| u64::try_from(texts.len()).unwrap_or_default();
         let lines = [
             ("changes in configuration", counts.changes),
-            ("changes to accounts, groups, or roles", counts.account_changes),
+            (
+                "changes to accounts, groups, or roles",
+                counts.account_changes,
+            ),
             ("logins", counts.logins),
             ("failed logins", counts.failed_logins),
             ("authentications", counts.authentications),
@@ -297,10 +334,17 @@ impl Totals {
             ("integrity events", counts.integrity),
             ("virt events", counts.virt),
             ("keys", numbers(&self.keys)),
-            ("process IDs", u64::try_from(self.numbers.len()).unwrap_or_default()),
+            (
+                "process IDs",
+                u64::try_from(self.numbers.len()).unwrap_or_default(),
+            ),
             ("events", counts.events),
         ];
-        let range = format!("Range of time in logs: {} - {}\n", at(times.first), at(times.last));
+        let range = format!(
+            "Range of time in logs: {} - {}\n",
+            at(times.first),
+            at(times.last)
+        );
         out.extend_from_slice(range.as_bytes());
         out.extend_from_slice(format!("Selected time for report: {start} - {end}\n").as_bytes());
         for (name, number) in lines {

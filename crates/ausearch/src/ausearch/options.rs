@@ -1,19 +1,25 @@
 //! The options of `ausearch`.
 
+mod accounts;
+mod specs;
+
 use audit::ids::Arch;
 use audit::table;
 use bstr::ByteSlice as _;
 
-use crate::accounts::{Accounts, group_number};
-use crate::command_line::{self, OptionSpec, Words, is_negative, is_numeric};
+use crate::accounts::Accounts;
+use crate::command_line::{self, Words, is_negative, is_numeric};
 use crate::ctext::{self, low_32, low_i32};
 use crate::escape::Escape;
-use crate::fields::{FAILED, NO_ID, NO_LOGIN, SUCCEEDED};
-use crate::filter::{Account, Filter};
+use crate::fields::{FAILED, SUCCEEDED};
+use crate::filter::Filter;
 use crate::interpret::{Machine, syscall_number};
 use crate::local_time::Clock;
 use crate::record_type;
 use crate::time_range::Bound;
+
+use specs::Id;
+pub(crate) use specs::OPTIONS;
 
 /// How events are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,124 +75,6 @@ pub(crate) enum Request {
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Id {
-    Event,
-    Arch,
-    Comm,
-    Checkpoint,
-    Debug,
-    Exit,
-    Escape,
-    Timeout,
-    ExtraKeys,
-    ExtraLabels,
-    ExtraObject2,
-    ExtraTime,
-    File,
-    Format,
-    GidAll,
-    GidEffective,
-    Gid,
-    Help,
-    Host,
-    Interpret,
-    Input,
-    InputLogs,
-    JustOne,
-    Key,
-    LineBuffered,
-    Message,
-    Node,
-    Object,
-    Pid,
-    Ppid,
-    Raw,
-    Syscall,
-    Context,
-    Session,
-    Subject,
-    Success,
-    End,
-    Start,
-    Terminal,
-    UidAll,
-    UidEffective,
-    Uid,
-    Loginuid,
-    Uuid,
-    Version,
-    VmName,
-    Word,
-    Executable,
-}
-
-const fn option(
-    id: Id,
-    names: &'static [&'static str],
-    value: &'static str,
-    help: &'static str,
-) -> OptionSpec<Id> {
-    OptionSpec {
-        id,
-        names,
-        value,
-        help,
-    }
-}
-
-/// Every option.
-pub(crate) const OPTIONS: &[OptionSpec<Id>] = &[
-    option(Id::Event, &["-a", "--event"], "serial", "Events with this serial number"),
-    option(Id::Arch, &["--arch"], "machine", "Syscalls of this arch: a machine, b64 or b32"),
-    option(Id::Comm, &["-c", "--comm"], "name", "Events of this command"),
-    option(Id::Checkpoint, &["--checkpoint"], "file", "Begin after the last event of the previous search, and note the last one of this"),
-    option(Id::Debug, &["--debug"], "", "Report malformed events to the standard error"),
-    option(Id::Exit, &["-e", "--exit"], "value", "Syscalls that returned this number or error"),
-    option(Id::Escape, &["--escape"], "mode", "What to escape in values: raw, tty, shell or shell_quote"),
-    option(Id::Timeout, &["--eoe-timeout"], "seconds", "Time after which an event is complete"),
-    option(Id::ExtraKeys, &["--extra-keys"], "", "Add a column with the keys (csv)"),
-    option(Id::ExtraLabels, &["--extra-labels"], "", "Add columns with the labels of subject and object (csv)"),
-    option(Id::ExtraObject2, &["--extra-obj2"], "", "Add a column with the second object (csv)"),
-    option(Id::ExtraTime, &["--extra-time"], "", "Add columns with the parts of the time (csv)"),
-    option(Id::File, &["-f", "--file"], "name", "Events about this file, directory or local socket"),
-    option(Id::Format, &["--format"], "format", "Print as raw, default, interpret, csv or text"),
-    option(Id::GidAll, &["-ga", "--gid-all"], "group", "Events with this group or effective group"),
-    option(Id::GidEffective, &["-ge", "--gid-effective"], "group", "Events with this effective group"),
-    option(Id::Gid, &["-gi", "--gid"], "group", "Events with this group"),
-    option(Id::Help, &["-h", "--help"], "", "Print this help"),
-    option(Id::Host, &["-hn", "--host"], "host", "Events from or to this host or address"),
-    option(Id::Interpret, &["-i", "--interpret"], "", "Print the meaning of values"),
-    option(Id::Input, &["-if", "--input"], "path", "Read this file, or the logs in this directory"),
-    option(Id::InputLogs, &["--input-logs"], "", "Read the logs even if the standard input is a pipe"),
-    option(Id::JustOne, &["--just-one"], "", "Stop after one event"),
-    option(Id::Key, &["-k", "--key"], "key", "Events with this rule key"),
-    option(Id::LineBuffered, &["-l", "--line-buffered"], "", "Write each event at once"),
-    option(Id::Message, &["-m", "--message"], "type", "Events with a record of these types"),
-    option(Id::Node, &["-n", "--node"], "name", "Events from this node; may be repeated"),
-    option(Id::Object, &["-o", "--object"], "label", "Events with this label of an object"),
-    option(Id::Pid, &["-p", "--pid"], "pid", "Events of this process"),
-    option(Id::Ppid, &["-pp", "--ppid"], "pid", "Events of the children of this process"),
-    option(Id::Raw, &["-r", "--raw"], "", "Print records as logged"),
-    option(Id::Syscall, &["-sc", "--syscall"], "syscall", "Events of this syscall, by name or number"),
-    option(Id::Context, &["-se", "--context"], "label", "Events with this label of subject or object"),
-    option(Id::Session, &["--session"], "session", "Events of this login session"),
-    option(Id::Subject, &["-su", "--subject"], "label", "Events with this label of a subject"),
-    option(Id::Success, &["-sv", "--success"], "yes|no", "Events that succeeded or failed"),
-    option(Id::End, &["-te", "--end"], "date time", "Events until this time"),
-    option(Id::Start, &["-ts", "--start"], "date time", "Events from this time on"),
-    option(Id::Terminal, &["-tm", "--terminal"], "terminal", "Events at this terminal"),
-    option(Id::UidAll, &["-ua", "--uid-all"], "user", "Events with this user, effective user or login user"),
-    option(Id::UidEffective, &["-ue", "--uid-effective"], "user", "Events with this effective user"),
-    option(Id::Uid, &["-ui", "--uid"], "user", "Events with this user"),
-    option(Id::Loginuid, &["-ul", "--loginuid"], "user", "Events with this login user"),
-    option(Id::Uuid, &["-uu", "--uuid"], "uuid", "Events about the virtual machine with this UUID"),
-    option(Id::Version, &["-v", "--version"], "", "Print the version"),
-    option(Id::VmName, &["-vm", "--vm-name"], "name", "Events about the virtual machine with this name"),
-    option(Id::Word, &["-w", "--word"], "", "Words must match texts as a whole"),
-    option(Id::Executable, &["-x", "--executable"], "name", "Events of this executable"),
-];
-
 /// Reads a command line.
 ///
 /// # Errors
@@ -203,7 +91,8 @@ pub(crate) fn parse(words: &mut Words, host: Machine, clock: &Clock) -> Result<R
     let parsed = parser.parse(words, clock);
     let options = parser.options;
     let columns = options.columns;
-    let lacks_table = (columns.time || columns.labels || columns.keys) && options.format != Format::Csv;
+    let lacks_table =
+        (columns.time || columns.labels || columns.keys) && options.format != Format::Csv;
     let mut message = match parsed {
         Ok(Some(request)) => return Ok(request),
         Ok(None) => String::new(),
@@ -234,7 +123,10 @@ impl Parser {
                 .iter()
                 .find(|option| option.names.iter().any(|name| name.as_bytes() == word));
             let Some(spec) = spec else {
-                return Err(format!("{} is an unsupported option\n", word.to_str_lossy()));
+                return Err(format!(
+                    "{} is an unsupported option\n",
+                    word.to_str_lossy()
+                ));
             };
             match spec.id {
                 Id::Help => return Ok(Some(Request::Help)),
@@ -245,7 +137,13 @@ impl Parser {
         Ok(None)
     }
 
-    fn option(&mut self, id: Id, name: &[u8], words: &mut Words, clock: &Clock) -> Result<(), String> {
+    fn option(
+        &mut self,
+        id: Id,
+        name: &[u8],
+        words: &mut Words,
+        clock: &Clock,
+    ) -> Result<(), String> {
         match id {
             Id::Debug => self.options.debug = true,
             Id::InputLogs => self.options.force_logs = true,
@@ -282,7 +180,9 @@ impl Parser {
             Id::Event => return self.event(&value),
             Id::Timeout => self.options.timeout_seconds = Some(command_line::timeout(&value)?),
             Id::Comm => filter.comm = Some(value),
-            Id::File if value.len() >= PATH_MAX => return Err(format!("File name is too long {shown}\n")),
+            Id::File if value.len() >= PATH_MAX => {
+                return Err(format!("File name is too long {shown}\n"));
+            }
             Id::File => filter.file = Some(value),
             Id::Key => filter.key = Some(value),
             Id::Host => filter.host = Some(value),
@@ -321,10 +221,12 @@ impl Parser {
     fn event(&mut self, value: &[u8]) -> Result<(), String> {
         if !is_numeric(value) {
             let shown = value.to_str_lossy();
-            return Err(format!("Audit event id must be a numeric value, was {shown}\n"));
+            return Err(format!(
+                "Audit event id must be a numeric value, was {shown}\n"
+            ));
         }
         let serial = command_line::unsigned(value, u32::MAX.into());
-        let serial = low_32(serial.or(Err("Illegal value for audit event ID".to_owned()))?);
+        let serial = low_32(serial.ok().ok_or("Illegal value for audit event ID")?);
         self.options.filter.serial = (serial != u32::MAX).then_some(serial);
         Ok(())
     }
@@ -340,7 +242,11 @@ impl Parser {
         if let Err(message) = words.no_value(&shown) {
             messages.push_str(&message);
         }
-        if messages.is_empty() { Ok(()) } else { Err(messages) }
+        if messages.is_empty() {
+            Ok(())
+        } else {
+            Err(messages)
+        }
     }
 
     fn raw(&mut self, words: &Words) -> Result<(), String> {
@@ -353,7 +259,11 @@ impl Parser {
         if let Err(message) = words.no_value("--raw") {
             messages.push_str(&message);
         }
-        if messages.is_empty() { Ok(()) } else { Err(messages) }
+        if messages.is_empty() {
+            Ok(())
+        } else {
+            Err(messages)
+        }
     }
 
     fn format(&mut self, name: &[u8], words: &mut Words) -> Result<(), String> {
@@ -393,7 +303,10 @@ impl Parser {
             return Ok(());
         }
         let is_list = value.contains(&b',');
-        for name in value.split(|&byte| byte == b',').filter(|name| !is_list || !name.is_empty()) {
+        for name in value
+            .split(|&byte| byte == b',')
+            .filter(|name| !is_list || !name.is_empty())
+        {
             let kind = if is_numeric(name) {
                 let number = command_line::unsigned(name, i32::MAX.cast_unsigned().into());
                 low_i32(number.map_err(|error| {
@@ -411,18 +324,12 @@ impl Parser {
         Ok(())
     }
 
-    fn session(&mut self, value: &[u8]) -> Result<(), String> {
-        let session = login_number(value, "Error converting", |shown| {
-            format!("Session id must be a numeric value, was {shown}\n")
-        })?;
-        self.options.filter.session = (session != NO_LOGIN).then_some(session);
-        Ok(())
-    }
-
     fn exit(&mut self, value: &[u8]) -> Result<(), String> {
         let shown = value.to_str_lossy();
         let exit = if is_numeric(value) || is_negative(value) {
-            command_line::signed(value).or_else(|_| Err(format!("Error converting {shown}\n")))?
+            command_line::signed(value)
+                .ok()
+                .ok_or_else(|| format!("Error converting {shown}\n"))?
         } else {
             let (negated, name) = match value.strip_prefix(b"-") {
                 Some(name) => (true, name),
@@ -440,12 +347,16 @@ impl Parser {
         let shown = value.to_str_lossy();
         let number = if is_numeric(value) {
             let number = command_line::unsigned(value, i32::MAX.cast_unsigned().into());
-            low_i32(number.map_err(|error| format!("Syscall numeric conversion error ({error}) for {shown}\n"))?)
+            low_i32(number.map_err(|error| {
+                format!("Syscall numeric conversion error ({error}) for {shown}\n")
+            })?)
         } else {
             let machine = *self.options.filter.machine.get_or_insert(self.host);
             let number = match machine {
                 Machine::Arch(arch) => syscall_number(arch, value),
-                Machine::Uring => table::uring_op_number(value).and_then(|number| i32::try_from(number).ok()),
+                Machine::Uring => {
+                    table::uring_op_number(value).and_then(|number| i32::try_from(number).ok())
+                }
                 Machine::Unknown => None,
             };
             number.ok_or_else(|| format!("Syscall {shown} not found\n"))?
@@ -485,113 +396,11 @@ impl Parser {
         let machine = Machine::of_arch(low_32(number.value));
         (!number.overflow && machine != Machine::Unknown).then_some(machine)
     }
-
-    fn group(&mut self, id: Id, value: &[u8]) -> Result<(), String> {
-        let shown = value.to_str_lossy();
-        let gid = if is_numeric(value) {
-            let number = command_line::unsigned(value, u32::MAX.into());
-            low_32(number.map_err(|error| format!("Numeric group ID conversion error ({error}) for {shown}\n"))?)
-        } else {
-            let effective = if id == Id::GidEffective { "Effective group" } else { "Group" };
-            group_number(value).ok_or_else(|| format!("{effective} ID is non-numeric and unknown ({shown})\n"))?
-        };
-        let gid = (gid != NO_ID).then_some(gid);
-        let filter = &mut self.options.filter;
-        if id != Id::GidEffective {
-            filter.gid = gid;
-        }
-        if id != Id::Gid {
-            filter.egid = gid;
-        }
-        filter.any_group |= id == Id::GidAll;
-        Ok(())
-    }
-
-    fn user(&mut self, id: Id, value: &[u8]) -> Result<(), String> {
-        let shown = value.to_str_lossy();
-        let (uid, name) = if is_numeric(value) {
-            (user_number(value)?, None)
-        } else {
-            // The stock tool calls the user the effective one.
-            let kind = if id == Id::Uid { "Effective user" } else { "User" };
-            let uid = self.accounts.user_number(value);
-            let unknown = || format!("{kind} ID is non-numeric and unknown ({shown})\n");
-            (uid.ok_or_else(unknown)?, Some(value))
-        };
-        let filter = &mut self.options.filter;
-        if matches!(id, Id::Uid | Id::UidAll) {
-            set_user(&mut filter.uid, uid, NO_ID, name);
-        }
-        if matches!(id, Id::UidEffective | Id::UidAll) {
-            set_user(&mut filter.euid, uid, NO_ID, name);
-        }
-        if id == Id::UidAll {
-            set_user(&mut filter.auid, uid, NO_LOGIN, name);
-            filter.any_user = true;
-        }
-        Ok(())
-    }
-
-    fn loginuid(&mut self, value: &[u8]) -> Result<(), String> {
-        let shown = value.to_str_lossy();
-        let (uid, name) = if is_numeric(value) {
-            (user_number(value)?, None)
-        } else if is_negative(value) {
-            (negative(value)?, None)
-        } else {
-            let uid = self.accounts.user_number(value);
-            let unknown = || format!("Login user ID is non-numeric and unknown ({shown})\n");
-            (uid.ok_or_else(unknown)?, Some(value))
-        };
-        set_user(&mut self.options.filter.auid, uid, NO_LOGIN, name);
-        Ok(())
-    }
 }
 
 fn set(flag: &mut bool, name: &[u8], words: &Words) -> Result<(), String> {
     *flag = true;
     words.no_value(&name.to_str_lossy())
-}
-
-/// Sets a user. A number beside a name that was given before leaves the name.
-fn set_user(slot: &mut Option<Account>, id: u32, unset: u32, name: Option<&[u8]>) {
-    if let Some(account) = slot.as_mut().filter(|account| account.name.is_some() && name.is_none()) {
-        account.id = id;
-    } else if id == unset && name.is_none() {
-        *slot = None;
-    } else {
-        *slot = Some(Account {
-            id,
-            name: name.map(<[u8]>::to_vec),
-        });
-    }
-}
-
-fn user_number(value: &[u8]) -> Result<u32, String> {
-    let number = command_line::unsigned(value, u32::MAX.into());
-    number.map(low_32).map_err(|error| {
-        let shown = value.to_str_lossy();
-        format!("Numeric user ID conversion error ({error}) for {shown}\n")
-    })
-}
-
-/// A negative number of 32 bits.
-fn negative(value: &[u8]) -> Result<u32, String> {
-    let number = command_line::signed(value).ok().and_then(|number| i32::try_from(number).ok());
-    let error = || format!("Error converting {}\n", value.to_str_lossy());
-    Ok(number.ok_or_else(error)?.cast_unsigned())
-}
-
-fn login_number(value: &[u8], error: &str, neither: impl FnOnce(&str) -> String) -> Result<u32, String> {
-    let shown = value.to_str_lossy();
-    if is_numeric(value) {
-        let number = command_line::unsigned(value, u32::MAX.into());
-        number.map(low_32).or_else(|_| Err(format!("{error} {shown}\n")))
-    } else if is_negative(value) {
-        negative(value)
-    } else {
-        Err(neither(&shown))
-    }
 }
 
 fn process(kind: &str, value: &[u8]) -> Result<i32, String> {
@@ -614,7 +423,9 @@ fn success(value: &[u8]) -> Result<i32, String> {
 
 /// Names of all record types that events of programs and of the kernel have.
 fn valid_kinds() -> String {
-    let names = (1005..=1006).chain(1100..=2599).filter_map(record_type::name);
+    let names = (1005..=1006)
+        .chain(1100..=2599)
+        .filter_map(record_type::name);
     names.map(|name| format!("{name} ")).collect()
 }
 

@@ -86,12 +86,20 @@ impl Interpreted<'_> {
             if let Some((_, known)) = arguments.iter().find(|(at, _)| *at == index) {
                 self.arguments = *known;
             }
-            let names = loaded.take().unwrap_or_else(|| Translations::new(record.names));
+            let names = loaded
+                .take()
+                .unwrap_or_else(|| Translations::new(record.names));
             self.record(event, &record, &names, out);
         }
     }
 
-    fn record(&mut self, event: &Event, record: &Record<'_>, names: &Translations, out: &mut Vec<u8>) {
+    fn record(
+        &mut self,
+        event: &Event,
+        record: &Record<'_>,
+        names: &Translations,
+        out: &mut Vec<u8>,
+    ) {
         let text = record.text;
         let start = if event.id.node.is_some() {
             text.find_byte(b' ').map_or(0, |at| at + 1)
@@ -142,7 +150,10 @@ impl Interpreted<'_> {
             let behind = text.get(equals + 1..).unwrap_or_default();
             out.extend_from_slice(before);
             out.push(b'=');
-            let name = before.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+            let name = before
+                .rsplit(|&byte| byte == b' ')
+                .next()
+                .unwrap_or_default();
             if name == b"msg" {
                 // The message of a program has fields of its own.
                 rest = Some(behind);
@@ -167,7 +178,10 @@ impl Interpreted<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a field's meaning depends on")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a field's meaning depends on"
+    )]
     fn field(
         &mut self,
         name: &[u8],
@@ -194,7 +208,11 @@ impl Interpreted<'_> {
             name,
             value,
             machine: context.machine,
-            syscall: if is_syscall { context.syscall.unwrap_or(-1) } else { 0 },
+            syscall: if is_syscall {
+                context.syscall.unwrap_or(-1)
+            } else {
+                0
+            },
             arguments: self.arguments,
             cwd: None,
             family: None,
@@ -218,7 +236,13 @@ impl Interpreted<'_> {
     }
 
     /// Takes the arch and the syscall from the fields of a record about a syscall.
-    fn syscall_context(&self, kind: i32, name: &[u8], value: &[u8], context: &mut Context) -> Result<(), Vec<u8>> {
+    fn syscall_context(
+        &self,
+        kind: i32,
+        name: &[u8],
+        value: &[u8],
+        context: &mut Context,
+    ) -> Result<(), Vec<u8>> {
         match kind {
             ty::URINGOP => context.machine = Machine::Uring,
             ty::SYSCALL | ty::SECCOMP if context.machine == Machine::Unknown => {
@@ -234,7 +258,9 @@ impl Interpreted<'_> {
             }
             context.machine = Machine::of_arch(low_32(number.value));
         }
-        if context.syscall.is_none_or(|number| number < 0) && matches!(name, b"syscall" | b"uring_op") {
+        if context.syscall.is_none_or(|number| number < 0)
+            && matches!(name, b"syscall" | b"uring_op")
+        {
             let number = ctext::unsigned(value, 10);
             if number.overflow {
                 return Err([b"syscall conversion error(", value, b") "].concat());

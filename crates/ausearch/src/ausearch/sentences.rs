@@ -19,13 +19,21 @@ pub(crate) struct Sentences<'a> {
 }
 
 /// The meaning of a field, or nothing.
-fn text_at(walk: &mut Walk, place: Option<Place>, interpreter: &mut Interpreter) -> Option<Vec<u8>> {
+fn text_at(
+    walk: &mut Walk,
+    place: Option<Place>,
+    interpreter: &mut Interpreter,
+) -> Option<Vec<u8>> {
     walk.go_to(place).then(|| walk.text(interpreter))
 }
 
 /// Who: the system, if nobody is known.
 fn subject(text: Vec<u8>) -> Vec<u8> {
-    if text == b"unset" { b"system".to_vec() } else { text }
+    if text == b"unset" {
+        b"system".to_vec()
+    } else {
+        text
+    }
 }
 
 impl Sentences<'_> {
@@ -35,7 +43,10 @@ impl Sentences<'_> {
         format!(
             "NODE,EVENT,DATE,TIME,{}SERIAL_NUM,EVENT_KIND,SESSION,SUBJ_PRIME,SUBJ_SEC,SUBJ_KIND,{}ACTION,RESULT,\
              OBJ_PRIME,OBJ_SEC,{}{}OBJ_KIND,HOW{}\n",
-            column(columns.time, "YEAR,MONTH,DAY,WEEKDAY,HOUR,MILLI,GMT_OFFSET,"),
+            column(
+                columns.time,
+                "YEAR,MONTH,DAY,WEEKDAY,HOUR,MILLI,GMT_OFFSET,"
+            ),
             column(columns.labels, "SUBJ_LABEL,"),
             column(columns.object2, "OBJ2,"),
             column(columns.labels, "OBJ_LABEL,"),
@@ -72,7 +83,8 @@ impl Sentences<'_> {
         cell(event.id.serial.to_string().as_bytes());
         if !understood {
             let name = ty::name(kind).unwrap_or("(null)");
-            self.messages.extend_from_slice(format!("error normalizing {name}\n").as_bytes());
+            self.messages
+                .extend_from_slice(format!("error normalizing {name}\n").as_bytes());
             let labels = if columns.labels { ",," } else { "" };
             let keys = if columns.keys { "," } else { "" };
             out.extend_from_slice(format!(",,,,,,,,,{labels}{keys}\n").as_bytes());
@@ -80,11 +92,20 @@ impl Sentences<'_> {
         }
         cell(sentence.kind.unwrap_or("unknown").as_bytes());
         cell(&text_at(walk, sentence.session, self.interpreter).unwrap_or_default());
-        cell(&text_at(walk, sentence.subject, self.interpreter).map(subject).unwrap_or_default());
+        cell(
+            &text_at(walk, sentence.subject, self.interpreter)
+                .map(subject)
+                .unwrap_or_default(),
+        );
         cell(&text_at(walk, sentence.subject2, self.interpreter).unwrap_or_default());
         cell(sentence.subject_kind.unwrap_or_default().as_bytes());
         if columns.labels {
-            cell(&label(walk, &sentence.subject_attributes, b"subj", self.interpreter));
+            cell(&label(
+                walk,
+                &sentence.subject_attributes,
+                b"subj",
+                self.interpreter,
+            ));
         }
         cell(sentence.action.as_deref().unwrap_or(b"did-unknown"));
         cell(match succeeded(walk, &sentence, self.interpreter) {
@@ -92,24 +113,33 @@ impl Sentences<'_> {
             Some(false) => b"failed",
             None => b"",
         });
-        let object = walk.go_to(sentence.object).then(|| match walk.field_type() {
-            FieldType::EscapedFile => walk.path(self.interpreter),
-            _ if is_setting(walk, &sentence) => walk.name().unwrap_or_default().to_vec(),
-            _ => walk.text(self.interpreter),
-        });
+        let object = walk
+            .go_to(sentence.object)
+            .then(|| match walk.field_type() {
+                FieldType::EscapedFile => walk.path(self.interpreter),
+                _ if is_setting(walk, &sentence) => walk.name().unwrap_or_default().to_vec(),
+                _ => walk.text(self.interpreter),
+            });
         cell(&object.unwrap_or_default());
         cell(&text_at(walk, sentence.object_secondary, self.interpreter).unwrap_or_default());
         if columns.object2 {
             cell(&self.path_at(walk, sentence.object2).unwrap_or_default());
         }
         if columns.labels {
-            cell(&label(walk, &sentence.object_attributes, b"obj", self.interpreter));
+            cell(&label(
+                walk,
+                &sentence.object_attributes,
+                b"obj",
+                self.interpreter,
+            ));
         }
         cell(sentence.object_kind.name().as_bytes());
         out.extend_from_slice(sentence.how.as_deref().unwrap_or_default());
         if columns.keys {
             out.push(b',');
-            out.extend_from_slice(&text_at(walk, sentence.key, self.interpreter).unwrap_or_default());
+            out.extend_from_slice(
+                &text_at(walk, sentence.key, self.interpreter).unwrap_or_default(),
+            );
         }
         out.push(b'\n');
     }
@@ -177,7 +207,10 @@ impl Sentences<'_> {
         }
         self.processes(walk, &sentence, out);
         if let Some(how) = &sentence.how
-            && sentence.action.as_ref().is_some_and(|action| action.first() != Some(&b'e'))
+            && sentence
+                .action
+                .as_ref()
+                .is_some_and(|action| action.first() != Some(&b'e'))
         {
             out.extend_from_slice(b"using ");
             out.extend_from_slice(how);
@@ -186,7 +219,10 @@ impl Sentences<'_> {
     }
 
     fn object(&mut self, walk: &mut Walk, sentence: &Sentence, kind: i32) -> Vec<u8> {
-        let is_violation = sentence.action.as_ref().is_some_and(|action| action.contains_str("violated"));
+        let is_violation = sentence
+            .action
+            .as_ref()
+            .is_some_and(|action| action.contains_str("violated"));
         match walk.field_type() {
             FieldType::EscapedFile => walk.path(self.interpreter),
             FieldType::SockAddr => {
@@ -209,7 +245,10 @@ impl Sentences<'_> {
     /// Appends the processes that a signal reached, three at most.
     fn processes(&mut self, walk: &mut Walk, sentence: &Sentence, out: &mut Vec<u8>) {
         const MOST: usize = 3;
-        let is_process = matches!(sentence.object_kind, ObjectKind::Process | ObjectKind::ProcessGroup);
+        let is_process = matches!(
+            sentence.object_kind,
+            ObjectKind::Process | ObjectKind::ProcessGroup
+        );
         let attributes = &sentence.object_attributes;
         if !is_process || !walk.go_to(attributes.first().copied()) {
             return;
@@ -222,7 +261,11 @@ impl Sentences<'_> {
             }
         }
         out.extend_from_slice(&shown.join(&b","[..]));
-        let rest: &[u8] = if attributes.len() >= MOST { b",...) " } else { b") " };
+        let rest: &[u8] = if attributes.len() >= MOST {
+            b",...) "
+        } else {
+            b") "
+        };
         out.extend_from_slice(rest);
     }
 }
@@ -236,7 +279,10 @@ fn succeeded(walk: &mut Walk, sentence: &Sentence, interpreter: &mut Interpreter
 
 /// Whether an action sets what its field is called, and not what the field says.
 fn is_setting_action(sentence: &Sentence) -> bool {
-    matches!(sentence.action.as_deref(), Some(b"set" | b"seccomp-logging"))
+    matches!(
+        sentence.action.as_deref(),
+        Some(b"set" | b"seccomp-logging")
+    )
 }
 
 fn is_setting(walk: &Walk, sentence: &Sentence) -> bool {
@@ -244,7 +290,12 @@ fn is_setting(walk: &Walk, sentence: &Sentence) -> bool {
 }
 
 /// The label among some attributes.
-fn label(walk: &mut Walk, attributes: &[Place], name: &[u8], interpreter: &mut Interpreter) -> Vec<u8> {
+fn label(
+    walk: &mut Walk,
+    attributes: &[Place],
+    name: &[u8],
+    interpreter: &mut Interpreter,
+) -> Vec<u8> {
     for place in attributes {
         if !walk.go_to(Some(*place)) {
             return Vec::new();

@@ -77,7 +77,9 @@ impl<'e> Cursor<'e> {
 
     /// The word at `at`, which a blank must end; moves there.
     pub(super) fn word(&mut self, at: usize, code: u8) -> Result<&'e [u8], Malformed> {
-        let end = self.position(at, b' ').ok_or_else(|| Malformed::new(code))?;
+        let end = self
+            .position(at, b' ')
+            .ok_or_else(|| Malformed::new(code))?;
         self.at = end;
         Ok(self.between(at, end))
     }
@@ -143,7 +145,11 @@ impl<'e> Cursor<'e> {
     }
 
     /// An untrusted string: quoted, or in hex. Moves to the closing quote.
-    pub(super) fn untrusted(&mut self, at: usize, unended: u8) -> Result<Option<Text<'e>>, Malformed> {
+    pub(super) fn untrusted(
+        &mut self,
+        at: usize,
+        unended: u8,
+    ) -> Result<Option<Text<'e>>, Malformed> {
         if self.byte(at) == Some(b'"') {
             return Ok(Some(Cow::Borrowed(self.quoted(at, unended)?)));
         }
@@ -153,7 +159,9 @@ impl<'e> Cursor<'e> {
     /// The text in quotes at `at`; moves to the closing quote.
     pub(super) fn quoted(&mut self, at: usize, unended: u8) -> Result<&'e [u8], Malformed> {
         let start = at + 1;
-        let end = self.position(start, b'"').ok_or_else(|| Malformed::new(unended))?;
+        let end = self
+            .position(start, b'"')
+            .ok_or_else(|| Malformed::new(unended))?;
         self.at = end;
         Ok(self.between(start, end))
     }
@@ -177,7 +185,10 @@ pub(crate) fn unescape(text: &[u8]) -> Option<Text<'_>> {
         let end = text.find_byte(b')')?;
         return text.get(..=end).map(Cow::Borrowed);
     }
-    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let digits = text
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
     if digits < 2 {
         return None;
     }

@@ -124,7 +124,11 @@ pub(super) fn simple<'e>(
 }
 
 /// Reads a record of integrity measurement.
-pub(super) fn integrity<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn integrity<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(text);
     if let Some(at) = cursor.find("pid=") {
         found.pid = low_i32(cursor.number(at, 1, 2)?);
@@ -170,7 +174,11 @@ pub(super) fn integrity<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut
 }
 
 /// Reads the keystrokes of a terminal.
-pub(super) fn tty<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn tty<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(text);
     if reader.wants(Wanted::PID)
         && let Some(at) = cursor.find("pid=")
@@ -203,7 +211,11 @@ pub(super) fn tty<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found
 }
 
 /// Reads a record that stands alone or beside a `SYSCALL` record, whose fields it leaves as they are.
-pub(super) fn other<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn other<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(text);
     if reader.wants(Wanted::PID) && found.pid == -1 {
         let at = cursor.find(" pid=").ok_or(Malformed::new(54))?;

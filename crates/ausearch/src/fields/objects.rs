@@ -18,7 +18,11 @@ use crate::record_type as ty;
 const STAMP_BYTES: usize = 28;
 
 /// Reads the working directory.
-pub(super) fn cwd<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn cwd<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     if !reader.wants(Wanted::FILE) || text.len() < 34 {
         return Ok(());
     }
@@ -36,7 +40,11 @@ pub(super) fn cwd<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found
 }
 
 /// Reads the path that older records of access vector checks have apart.
-pub(super) fn avc_path<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn avc_path<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     if !reader.wants(Wanted::FILE) {
         return Ok(());
     }
@@ -46,7 +54,11 @@ pub(super) fn avc_path<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut 
 }
 
 /// Reads a `PATH` record.
-pub(super) fn path<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn path<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     if text.len() < 35 {
         return Ok(());
     }
@@ -70,7 +82,11 @@ pub(super) fn path<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Foun
 }
 
 /// Adds the name at `at`; a name relative to the working directory is joined to it.
-pub(super) fn file<'e>(cursor: &Cursor<'e>, at: usize, found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn file<'e>(
+    cursor: &Cursor<'e>,
+    at: usize,
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let rest = cursor.from(at);
     let name: Text<'e> = if rest.first() == Some(&b'"') {
         found.files.get_or_insert_default();
@@ -132,7 +148,11 @@ fn label<'e>(reader: &Reader<'_>, mut cursor: Cursor<'e>, found: &mut Found<'e>)
 }
 
 /// Reads a packet that netfilter recorded.
-pub(super) fn packet<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn packet<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(text);
     if reader.wants(Wanted::HOST)
         && let Some(at) = cursor.find("saddr=")
@@ -144,7 +164,11 @@ pub(super) fn packet<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Fo
 }
 
 /// Reads a socket address: the host, or the name of a local socket.
-pub(super) fn sockaddr<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn sockaddr<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     const LOCAL: u16 = 1;
     const INET: u16 = 2;
     const INET6: u16 = 10;
@@ -160,18 +184,26 @@ pub(super) fn sockaddr<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut 
         let end = rest.find_byte(b')').ok_or(Malformed::new(4))?;
         (rest.get(..=end).unwrap_or_default().to_vec(), end + 1)
     } else {
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let digits = rest
+            .iter()
+            .take_while(|byte| byte.is_ascii_hexdigit())
+            .count();
         if digits < 2 {
             return Err(Malformed::new(4));
         }
-        (raw_bytes(rest.get(..digits).unwrap_or_default()), digits / 2)
+        (
+            raw_bytes(rest.get(..digits).unwrap_or_default()),
+            digits / 2,
+        )
     };
     found.host = None;
     let at = |index: usize| bytes.get(index).copied().unwrap_or_default();
     match u16::from_ne_bytes([at(0), at(1)]) {
         INET => {
             if length < 16 {
-                reader.messages.extend_from_slice(b"sockaddr len too short\n");
+                reader
+                    .messages
+                    .extend_from_slice(b"sockaddr len too short\n");
                 return Err(Malformed::new(1));
             }
             if reader.wants(Wanted::HOST) {
@@ -181,7 +213,9 @@ pub(super) fn sockaddr<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut 
         }
         INET6 => {
             if length < 28 {
-                reader.messages.extend_from_slice(b"sockaddr6 len too short\n");
+                reader
+                    .messages
+                    .extend_from_slice(b"sockaddr6 len too short\n");
                 return Err(Malformed::new(2));
             }
             if reader.wants(Wanted::HOST) {
@@ -223,7 +257,11 @@ fn raw_bytes(digits: &[u8]) -> Vec<u8> {
 }
 
 /// Reads an access vector check, of the kernel or of a program.
-pub(super) fn avc<'e>(reader: &mut Reader<'_>, record: &Record<'e>, found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn avc<'e>(
+    reader: &mut Reader<'_>,
+    record: &Record<'e>,
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(record.text);
     let mut avc = Avc::default();
     if let Some(at) = cursor.find("avc: ")
@@ -237,10 +275,19 @@ pub(super) fn avc<'e>(reader: &mut Reader<'_>, record: &Record<'e>, found: &mut 
                 (SUCCEEDED, AvcResult::Granted)
             };
         }
-        let blanks = cursor.from(brace + 1).iter().take_while(|&&byte| byte == b' ').count();
+        let blanks = cursor
+            .from(brace + 1)
+            .iter()
+            .take_while(|&&byte| byte == b' ')
+            .count();
         let start = brace + 1 + blanks;
         let close = cursor.position(start, b'}').ok_or(Malformed::new(2))?;
-        let padding = cursor.between(0, close).iter().rev().take_while(|&&byte| byte == b' ').count();
+        let padding = cursor
+            .between(0, close)
+            .iter()
+            .rev()
+            .take_while(|&&byte| byte == b' ')
+            .count();
         let end = close - padding;
         avc.permission = Some(cursor.between(start, end.max(start)));
         cursor.at = end;
@@ -248,7 +295,13 @@ pub(super) fn avc<'e>(reader: &mut Reader<'_>, record: &Record<'e>, found: &mut 
     if record.kind == ty::USER_AVC {
         let read = programs::user(reader, record, found, Some(&mut avc));
         found.avcs.get_or_insert_default().push(avc);
-        return read.or_else(|error| if error.code() > 20 { Ok(()) } else { Err(error) });
+        return read.or_else(|error| {
+            if error.code() > 20 {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        });
     }
     kernel_avc(reader, &mut cursor, avc, found)
 }

@@ -45,7 +45,11 @@ pub(super) fn user<'e>(
 }
 
 /// Reads the fields that the kernel puts in front: process, users, session.
-fn sender(reader: &mut Reader<'_>, cursor: &mut Cursor<'_>, found: &mut Found<'_>) -> Result<(), Malformed> {
+fn sender(
+    reader: &mut Reader<'_>,
+    cursor: &mut Cursor<'_>,
+    found: &mut Found<'_>,
+) -> Result<(), Malformed> {
     if reader.wants(Wanted::PID) {
         let at = cursor.find("pid=").ok_or(Malformed::new(1))?;
         found.pid = low_i32(cursor.number(at, 2, 3)?);
@@ -121,7 +125,10 @@ fn machine<'e>(
         && let Some(at) = cursor.find("uuid=")
     {
         let rest = cursor.from(at);
-        let length = rest.iter().take_while(|&&byte| !matches!(byte, b' ' | b':')).count();
+        let length = rest
+            .iter()
+            .take_while(|&&byte| !matches!(byte, b' ' | b':'))
+            .count();
         if length == 0 {
             return Err(Malformed::new(24));
         }
@@ -170,7 +177,11 @@ fn second_user(
             // The end of another name, such as `suid=`.
             Some(b's' | b'u') => return Ok(()),
             Some(b'\'' | b' ') => {
-                let length = cursor.from(at).iter().take_while(|byte| byte.is_ascii_digit()).count();
+                let length = cursor
+                    .from(at)
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_digit())
+                    .count();
                 cursor.at = at + length;
                 if length == 0 {
                     return Err(Malformed::new(14));
@@ -188,7 +199,11 @@ fn second_user(
 }
 
 /// Reads the message of the program: what it is about, from where, with which result.
-fn message<'e>(reader: &Reader<'_>, mut cursor: Cursor<'e>, found: &mut Found<'e>) -> Result<(), Malformed> {
+fn message<'e>(
+    reader: &Reader<'_>,
+    mut cursor: Cursor<'e>,
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut end = cursor.at;
     if reader.wants(Wanted::COMM)
         && let Some(at) = cursor.find("comm=")
@@ -261,7 +276,11 @@ fn account<'e>(cursor: &Cursor<'e>, at: usize, found: &mut Found<'e>) -> usize {
 
 /// The host, or the address if the host is unknown.
 fn host<'e>(cursor: &Cursor<'e>, at: usize) -> Result<&'e [u8], Malformed> {
-    let end_of = |at| cursor.position(at, b',').or_else(|| cursor.position(at, b' '));
+    let end_of = |at| {
+        cursor
+            .position(at, b',')
+            .or_else(|| cursor.position(at, b' '))
+    };
     let end = end_of(at).ok_or(Malformed::new(17))?;
     let host = cursor.between(at, end);
     let behind = Cursor {
@@ -291,7 +310,11 @@ fn result(cursor: &Cursor<'_>, found: &mut Found<'_>) -> Result<(), Malformed> {
 }
 
 /// Reads a `LOGIN` record.
-pub(super) fn login<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn login<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(text);
     if reader.wants(Wanted::PID) {
         let at = cursor.find("pid=").ok_or(Malformed::new(1))?;
@@ -345,7 +368,11 @@ fn number_or_restart(cursor: &mut Cursor<'_>, at: usize, range: u8) -> Result<u6
 }
 
 /// Reads a record of the audit daemon's life.
-pub(super) fn daemon<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn daemon<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(text);
     let start = cursor.position(0, b')').unwrap_or_default();
     cursor.at = start;
@@ -414,6 +441,10 @@ fn daemon_result(cursor: &Cursor<'_>, found: &mut Found<'_>, code: u8) -> Result
     if !rest.first().is_some_and(u8::is_ascii_alphabetic) {
         return Err(Malformed::new(code));
     }
-    found.success = if rest.starts_with(b"failed") { FAILED } else { SUCCEEDED };
+    found.success = if rest.starts_with(b"failed") {
+        FAILED
+    } else {
+        SUCCEEDED
+    };
     Ok(())
 }

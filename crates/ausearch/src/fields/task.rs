@@ -85,7 +85,11 @@ pub(super) fn keys<'e>(
 }
 
 /// Reads the fields of a task.
-pub(super) fn info<'e>(reader: &mut Reader<'_>, text: &'e [u8], found: &mut Found<'e>) -> Result<(), Malformed> {
+pub(super) fn info<'e>(
+    reader: &mut Reader<'_>,
+    text: &'e [u8],
+    found: &mut Found<'e>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(text);
     if reader.wants(Wanted::PPID)
         && let Some(at) = cursor.find("ppid=")
@@ -165,7 +169,11 @@ fn plain_uid(cursor: &mut Cursor<'_>) -> Option<usize> {
 }
 
 /// Reads `res=` as a number.
-pub(super) fn number_result(cursor: &mut Cursor<'_>, found: &mut Found<'_>, range: u8) -> Result<(), Malformed> {
+pub(super) fn number_result(
+    cursor: &mut Cursor<'_>,
+    found: &mut Found<'_>,
+    range: u8,
+) -> Result<(), Malformed> {
     if let Some(at) = cursor.find("res=") {
         found.success = low_i32(cursor.number_or_rest(at, range)?);
     }

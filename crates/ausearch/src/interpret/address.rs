@@ -85,7 +85,11 @@ pub(crate) fn inet6_host(bytes: &[u8]) -> String {
     } else {
         address.to_string()
     };
-    if scope == 0 { host } else { format!("{host}%{scope}") }
+    if scope == 0 {
+        host
+    } else {
+        format!("{host}%{scope}")
+    }
 }
 
 #[cfg(test)]
@@ -95,12 +99,18 @@ mod tests {
     #[test]
     fn addresses_print_by_family() {
         for (value, text) in [
-            ("020000357F0000010000000000000000", "{ saddr_fam=inet laddr=127.0.0.1 lport=53 }"),
+            (
+                "020000357F0000010000000000000000",
+                "{ saddr_fam=inet laddr=127.0.0.1 lport=53 }",
+            ),
             ("0200", "{ saddr_fam=inet sockaddr len too short }"),
             ("01002F72756E2F7800", "{ saddr_fam=local path=/run/x }"),
             ("01000061627300", "{ saddr_fam=local path=abs }"),
             ("0100", "{ saddr_fam=local unnamed socket }"),
-            ("100000000700000001000000", "{ saddr_fam=netlink nlnk-fam=16 nlnk-pid=7 }"),
+            (
+                "100000000700000001000000",
+                "{ saddr_fam=netlink nlnk-fam=16 nlnk-pid=7 }",
+            ),
             ("FFFF", "unknown-family(65535)"),
             ("x", "malformed-host(x)"),
         ] {

@@ -8,7 +8,10 @@ use crate::ctext::{low_32, low_i32};
 
 /// Name of the syscall; empty if it is unknown.
 fn syscall(field: &Field<'_>) -> &'static str {
-    field.machine.syscall_name(field.syscall).unwrap_or_default()
+    field
+        .machine
+        .syscall_name(field.syscall)
+        .unwrap_or_default()
 }
 
 impl Interpreter {
@@ -16,9 +19,10 @@ impl Interpreter {
         let value = field.value;
         match syscall(field) {
             "rt_sigaction" => numbers::signal(value, 16),
-            "readlinkat" | "removexattrat" | "mkdirat" | "mknodat" | "fchownat" | "futimesat" | "fchmodat"
-            | "futimensat" | "file_getattr" | "file_setattr" | "unlinkat" | "utimensat" | "setxattrat" | "linkat"
-            | "listxattrat" | "newfstatat" | "name_to_handle_at" | "getxattrat" => dirfd(value),
+            "readlinkat" | "removexattrat" | "mkdirat" | "mknodat" | "fchownat" | "futimesat"
+            | "fchmodat" | "futimensat" | "file_getattr" | "file_setattr" | "unlinkat"
+            | "utimensat" | "setxattrat" | "linkat" | "listxattrat" | "newfstatat"
+            | "name_to_handle_at" | "getxattrat" => dirfd(value),
             "clock_settime" => clock(value),
             "clone" | "clone2" | "unshare" => flags::clone(value),
             "personality" => numbers::personality(value),
@@ -30,8 +34,13 @@ impl Interpreter {
             "socket" => named_hex(value, names::ADDRESS_FAMILIES, "unknown-family"),
             "socketcall" => called(value, names::SOCKET_CALLS, "unknown-socketcall"),
             "ipccall" => called(value, names::IPC_CALLS, "unknown-ipccall"),
-            "bpf" => named(value, 16, names::BPF_COMMANDS, |value, _| wrapped("unknown-bpf-cmd", value)),
-            name if name.starts_with("renameat") || name.starts_with("faccessat") || name.starts_with("openat") => {
+            "bpf" => named(value, 16, names::BPF_COMMANDS, |value, _| {
+                wrapped("unknown-bpf-cmd", value)
+            }),
+            name if name.starts_with("renameat")
+                || name.starts_with("faccessat")
+                || name.starts_with("openat") =>
+            {
                 dirfd(value)
             }
             name if name.starts_with("exit") => exit_status(value),
@@ -59,12 +68,16 @@ impl Interpreter {
             "prctl" => prctl_argument(field),
             "umount2" => flags::umount(value),
             "ioctl" => numbers::ioctl(value),
-            name if name.starts_with("fcntl") => named(value, 16, names::FCNTL_COMMANDS, |_, number| {
-                wrapped("unknown-fcntl-command", number.to_string().as_bytes())
-            }),
-            name if name.starts_with("fscon") => named(value, 16, names::FSCONFIG_COMMANDS, |_, number| {
-                wrapped("unknown-fsconfig-operation", number.to_string().as_bytes())
-            }),
+            name if name.starts_with("fcntl") => {
+                named(value, 16, names::FCNTL_COMMANDS, |_, number| {
+                    wrapped("unknown-fcntl-command", number.to_string().as_bytes())
+                })
+            }
+            name if name.starts_with("fscon") => {
+                named(value, 16, names::FSCONFIG_COMMANDS, |_, number| {
+                    wrapped("unknown-fsconfig-operation", number.to_string().as_bytes())
+                })
+            }
             name if name.starts_with("fsopen") && value == b"1" => b"FSOPEN_CLOEXEC".to_vec(),
             name if name.starts_with("fsmount") && value == b"1" => b"FSMOUNT_CLOEXEC".to_vec(),
             name if name.starts_with('c') && name.contains("chown") => self.uid(value, 16),

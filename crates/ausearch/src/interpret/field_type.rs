@@ -79,7 +79,9 @@ pub(crate) fn of_field(kind: i32, name: &[u8], value: &[u8]) -> FieldType {
         (ty::MQ_OPEN, b"mode") => FieldType::ModeShort,
         (ty::ADD_GROUP | ty::GRP_MGMT | ty::DEL_GROUP, b"id") => FieldType::Gid,
         (ty::TRUSTED_APP, _) => match by_name(name) {
-            FieldType::Unclassified if name != b"pid" || value.first() == Some(&b'"') => untrusted(),
+            FieldType::Unclassified if name != b"pid" || value.first() == Some(&b'"') => {
+                untrusted()
+            }
             known => known,
         },
         (ty::KERN_MODULE, b"name") => FieldType::Escaped,
@@ -93,19 +95,19 @@ fn contains_len(name: &[u8]) -> bool {
 
 fn by_name(name: &[u8]) -> FieldType {
     match name {
-        b"auid" | b"uid" | b"euid" | b"suid" | b"fsuid" | b"ouid" | b"oauid" | b"old-auid" | b"iuid" | b"id"
-        | b"inode_uid" | b"sauid" | b"obj_uid" => FieldType::Uid,
-        b"obj_gid" | b"gid" | b"egid" | b"sgid" | b"fsgid" | b"ogid" | b"igid" | b"inode_gid" | b"new_gid" => {
-            FieldType::Gid
-        }
+        b"auid" | b"uid" | b"euid" | b"suid" | b"fsuid" | b"ouid" | b"oauid" | b"old-auid"
+        | b"iuid" | b"id" | b"inode_uid" | b"sauid" | b"obj_uid" => FieldType::Uid,
+        b"obj_gid" | b"gid" | b"egid" | b"sgid" | b"fsgid" | b"ogid" | b"igid" | b"inode_gid"
+        | b"new_gid" => FieldType::Gid,
         b"syscall" | b"uring_op" => FieldType::Syscall,
         b"arch" => FieldType::Arch,
         b"exit" => FieldType::Exit,
-        b"path" | b"comm" | b"exe" | b"file" | b"watch" | b"cwd" | b"cmd" | b"acct" | b"dir" | b"vm"
-        | b"old-chardev" | b"new-chardev" | b"old-disk" | b"new-disk" | b"old-fs" | b"new-fs" | b"old-net"
-        | b"new-net" | b"device" | b"cgroup" | b"apparmor" | b"operation" | b"denied_mask" | b"info"
-        | b"profile" | b"requested_mask" | b"old-rng" | b"new-rng" | b"ocomm" | b"grp" | b"new_group"
-        | b"invalid_context" | b"sw" | b"root_dir" => FieldType::Escaped,
+        b"path" | b"comm" | b"exe" | b"file" | b"watch" | b"cwd" | b"cmd" | b"acct" | b"dir"
+        | b"vm" | b"old-chardev" | b"new-chardev" | b"old-disk" | b"new-disk" | b"old-fs"
+        | b"new-fs" | b"old-net" | b"new-net" | b"device" | b"cgroup" | b"apparmor"
+        | b"operation" | b"denied_mask" | b"info" | b"profile" | b"requested_mask" | b"old-rng"
+        | b"new-rng" | b"ocomm" | b"grp" | b"new_group" | b"invalid_context" | b"sw"
+        | b"root_dir" => FieldType::Escaped,
         b"name" => FieldType::EscapedFile,
         b"key" => FieldType::EscapedKey,
         b"perm" | b"perm_mask" => FieldType::Perm,
@@ -122,9 +124,9 @@ fn by_name(name: &[u8]) -> FieldType {
         b"list" => FieldType::List,
         b"data" => FieldType::TtyData,
         b"ses" => FieldType::Session,
-        b"cap_pi" | b"cap_pe" | b"cap_pp" | b"cap_pa" | b"cap_fi" | b"cap_fp" | b"fp" | b"fi" | b"old_pp"
-        | b"old_pi" | b"old_pe" | b"old_pa" | b"new_pp" | b"new_pi" | b"new_pe" | b"pp" | b"pi" | b"pe"
-        | b"pa" => FieldType::CapBitmap,
+        b"cap_pi" | b"cap_pe" | b"cap_pp" | b"cap_pa" | b"cap_fi" | b"cap_fp" | b"fp" | b"fi"
+        | b"old_pp" | b"old_pi" | b"old_pe" | b"old_pa" | b"new_pp" | b"new_pi" | b"new_pe"
+        | b"pp" | b"pi" | b"pe" | b"pa" => FieldType::CapBitmap,
         b"family" => FieldType::NfProto,
         b"icmptype" => FieldType::IcmpType,
         b"proto" => FieldType::Protocol,
@@ -133,7 +135,9 @@ fn by_name(name: &[u8]) -> FieldType {
         b"code" => FieldType::Seccomp,
         b"oflag" => FieldType::OFlag,
         b"flags" => FieldType::Mmap,
-        b"subj" | b"obj" | b"scontext" | b"tcontext" | b"vm-ctx" | b"img-ctx" => FieldType::MacLabel,
+        b"subj" | b"obj" | b"scontext" | b"tcontext" | b"vm-ctx" | b"img-ctx" => {
+            FieldType::MacLabel
+        }
         b"proctitle" => FieldType::Proctitle,
         b"hook" => FieldType::Hook,
         b"action" => FieldType::NetAction,

@@ -41,7 +41,9 @@ fn bits_after(
 }
 
 pub(super) fn open(value: &[u8], base: u32) -> Vec<u8> {
-    bits_after(value, base, names::OPEN_FLAGS, |flags| (flags & 3 == 0).then_some("O_RDONLY"))
+    bits_after(value, base, names::OPEN_FLAGS, |flags| {
+        (flags & 3 == 0).then_some("O_RDONLY")
+    })
 }
 
 pub(super) fn xattr_at(value: &[u8]) -> Vec<u8> {
@@ -50,7 +52,11 @@ pub(super) fn xattr_at(value: &[u8]) -> Vec<u8> {
         return conversion_error(value);
     };
     let text = joined(u64::from(low_32(number)), names::XATTR_AT_FLAGS);
-    if text.is_empty() { hex(value) } else { text.into_bytes() }
+    if text.is_empty() {
+        hex(value)
+    } else {
+        text.into_bytes()
+    }
 }
 
 pub(super) fn clone(value: &[u8]) -> Vec<u8> {
@@ -118,7 +124,11 @@ fn bits_32(value: &[u8], table: &[(i64, &'static str)]) -> Vec<u8> {
         return conversion_error(value);
     };
     let text = joined(u64::from(low_32(number)), table);
-    if text.is_empty() { hex(value) } else { text.into_bytes() }
+    if text.is_empty() {
+        hex(value)
+    } else {
+        text.into_bytes()
+    }
 }
 
 pub(super) fn access_mode(value: &[u8]) -> Vec<u8> {
@@ -181,7 +191,8 @@ pub(super) fn mode(value: &[u8], base: u32) -> Vec<u8> {
     };
     let mode = low_32(number);
     let format = mode & FORMAT;
-    let name = table::file_type_names().find(|name| table::file_type_number(name.as_bytes()) == Some(format));
+    let name = table::file_type_names()
+        .find(|name| table::file_type_number(name.as_bytes()) == Some(format));
     let mut text = match name {
         Some(name) => name.to_owned(),
         None => format!("{:03o}", format >> 12),

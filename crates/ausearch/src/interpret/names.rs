@@ -23,11 +23,7 @@ pub(crate) const ACCESS_FLAGS: Names = &[
 ];
 
 /// Modes of `access`.
-pub(crate) const ACCESS_MODES: Names = &[
-    (1, "X_OK"),
-    (2, "W_OK"),
-    (4, "R_OK"),
-];
+pub(crate) const ACCESS_MODES: Names = &[(1, "X_OK"), (2, "W_OK"), (4, "R_OK")];
 
 /// Address families.
 pub(crate) const ADDRESS_FAMILIES: Names = &[
@@ -77,11 +73,7 @@ pub(crate) const ADDRESS_FAMILIES: Names = &[
 ];
 
 /// Hooks of arptables.
-pub(crate) const ARP_HOOKS: Names = &[
-    (0, "INPUT"),
-    (1, "OUTPUT"),
-    (2, "FORWARD"),
-];
+pub(crate) const ARP_HOOKS: Names = &[(0, "INPUT"), (1, "OUTPUT"), (2, "FORWARD")];
 
 /// Commands of `bpf`.
 pub(crate) const BPF_COMMANDS: Names = &[
@@ -431,11 +423,8 @@ pub(crate) const IPC_CALLS: Names = &[
 ];
 
 /// Flags of `shmget`.
-pub(crate) const IPC_COMMANDS: Names = &[
-    (512, "IPC_CREAT"),
-    (1024, "IPC_EXCL"),
-    (2048, "IPC_NOWAIT"),
-];
+pub(crate) const IPC_COMMANDS: Names =
+    &[(512, "IPC_CREAT"), (1024, "IPC_EXCL"), (2048, "IPC_NOWAIT")];
 
 /// Socket options of IP.
 pub(crate) const IP_OPTIONS: Names = &[
@@ -572,11 +561,7 @@ pub(crate) const MOUNT_FLAGS: Names = &[
 ];
 
 /// Verdicts of netfilter.
-pub(crate) const NETFILTER_ACTIONS: Names = &[
-    (0, "ACCEPT"),
-    (1, "DROP"),
-    (2, "REJECT"),
-];
+pub(crate) const NETFILTER_ACTIONS: Names = &[(0, "ACCEPT"), (1, "DROP"), (2, "REJECT")];
 
 /// Families of netfilter.
 pub(crate) const NETFILTER_PROTOCOLS: Names = &[
@@ -1108,10 +1093,7 @@ pub(crate) const TCP_OPTIONS: Names = &[
 ];
 
 /// Socket options of UDP.
-pub(crate) const UDP_OPTIONS: Names = &[
-    (1, "UDP_CORK"),
-    (100, "UDP_ENCAP"),
-];
+pub(crate) const UDP_OPTIONS: Names = &[(1, "UDP_CORK"), (100, "UDP_ENCAP")];
 
 /// Flags of `umount2`.
 pub(crate) const UMOUNT_FLAGS: Names = &[

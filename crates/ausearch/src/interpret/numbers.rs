@@ -4,7 +4,7 @@ use audit::ids::Dialect;
 use audit::table;
 
 use super::names::{self, find};
-use crate::ctext::{self, low_i32, low_32};
+use crate::ctext::{self, low_32, low_i32};
 
 /// A number in a base; `None` if it does not fit.
 pub(super) fn read(value: &[u8], base: u32) -> Option<u64> {
@@ -73,7 +73,9 @@ pub(super) fn errno(value: &[u8]) -> Vec<u8> {
     let Some(number) = read(value, 10) else {
         return conversion_error(value);
     };
-    table::errno_name(low_i32(number)).unwrap_or("UNKNOWN").into()
+    table::errno_name(low_i32(number))
+        .unwrap_or("UNKNOWN")
+        .into()
 }
 
 pub(super) fn promiscuous(value: &[u8]) -> Vec<u8> {
@@ -82,7 +84,11 @@ pub(super) fn promiscuous(value: &[u8]) -> Vec<u8> {
         return conversion_error(value);
     }
     let is_off = low_32(number.cast_unsigned()) == 0;
-    if is_off { b"no".to_vec() } else { b"yes".to_vec() }
+    if is_off {
+        b"no".to_vec()
+    } else {
+        b"yes".to_vec()
+    }
 }
 
 pub(super) fn capability(value: &[u8], base: u32) -> Vec<u8> {
@@ -156,7 +162,9 @@ pub(super) fn session(value: &[u8]) -> Vec<u8> {
 
 /// A filter list of rules.
 pub(super) fn filter_list(value: &[u8]) -> Vec<u8> {
-    named(value, 10, names::FILTER_LISTS, |value, _| wrapped("unknown-list", value))
+    named(value, 10, names::FILTER_LISTS, |value, _| {
+        wrapped("unknown-list", value)
+    })
 }
 
 pub(super) fn netfilter_protocol(value: &[u8]) -> Vec<u8> {
@@ -166,11 +174,15 @@ pub(super) fn netfilter_protocol(value: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn icmp_type(value: &[u8]) -> Vec<u8> {
-    named(value, 10, names::ICMP_TYPES, |value, _| wrapped("unknown-icmp-type", value))
+    named(value, 10, names::ICMP_TYPES, |value, _| {
+        wrapped("unknown-icmp-type", value)
+    })
 }
 
 pub(super) fn net_action(value: &[u8]) -> Vec<u8> {
-    named(value, 16, names::NETFILTER_ACTIONS, |value, _| wrapped("unknown-action", value))
+    named(value, 16, names::NETFILTER_ACTIONS, |value, _| {
+        wrapped("unknown-action", value)
+    })
 }
 
 /// A netfilter hook; ARP has its own.

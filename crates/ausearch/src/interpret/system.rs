@@ -23,7 +23,9 @@ fn parse(text: &[u8]) -> HashMap<i32, Vec<u8>> {
     let mut names = HashMap::new();
     for line in text.split(|&byte| byte == b'\n') {
         let line = line.split(|&byte| byte == b'#').next().unwrap_or_default();
-        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let mut words = line
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
         if let (Some(name), Some(number)) = (words.next(), words.next())
             && let Ok(number) = String::from_utf8_lossy(number).parse()
         {

@@ -60,7 +60,9 @@ fn named_key(text: &[u8]) -> Option<(usize, &'static str)> {
     if !matches!(text.first()?, 0..0x20 | 0x7f..0xa0) {
         return None;
     }
-    let &(sequence, name) = KEYS.iter().find(|(sequence, _)| text.starts_with(sequence))?;
+    let &(sequence, name) = KEYS
+        .iter()
+        .find(|(sequence, _)| text.starts_with(sequence))?;
     Some((sequence.len(), name))
 }
 

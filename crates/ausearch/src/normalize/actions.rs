@@ -53,40 +53,126 @@ pub(super) enum Purpose {
 
 /// What the syscall called `name` does.
 pub(super) fn purpose(name: &[u8]) -> Purpose {
-    let known = PURPOSES.iter().find(|(_, names)| names.iter().any(|known| known.as_bytes() == name));
+    let known = PURPOSES
+        .iter()
+        .find(|(_, names)| names.iter().any(|known| known.as_bytes() == name));
     known.map_or(Purpose::Unknown, |&(purpose, _)| purpose)
 }
 
 /// What a record of a type says that somebody did.
 pub(super) fn action(kind: i32) -> Option<&'static str> {
-    let found = ACTIONS.binary_search_by_key(&kind, |&(known, _)| known).ok()?;
+    let found = ACTIONS
+        .binary_search_by_key(&kind, |&(known, _)| known)
+        .ok()?;
     ACTIONS.get(found).map(|&(_, action)| action)
 }
 
 const PURPOSES: &[(Purpose, &[&str])] = &[
     (Purpose::Exec, &["execve", "execveat"]),
-    (Purpose::File, &["creat", "fallocate", "truncate", "ftruncate", "memfd_create", "memfd_secret", "open", "openat", "openat2", "readlink", "readlinkat", "open_by_handle_at", "pidfd_getfd", "open_tree_attr"]),
-    (Purpose::FileChattr, &["setxattr", "setxattrat", "fsetxattr", "lsetxattr", "mount_setattr", "file_setattr", "removexattr", "removexattrat", "fremovexattr", "lremovexattr"]),
-    (Purpose::FileChown, &["chown", "fchown", "fchownat", "fchownat2", "lchown"]),
-    (Purpose::FileChperm, &["chmod", "fchmod", "fchmodat", "fchmodat2"]),
+    (
+        Purpose::File,
+        &[
+            "creat",
+            "fallocate",
+            "truncate",
+            "ftruncate",
+            "memfd_create",
+            "memfd_secret",
+            "open",
+            "openat",
+            "openat2",
+            "readlink",
+            "readlinkat",
+            "open_by_handle_at",
+            "pidfd_getfd",
+            "open_tree_attr",
+        ],
+    ),
+    (
+        Purpose::FileChattr,
+        &[
+            "setxattr",
+            "setxattrat",
+            "fsetxattr",
+            "lsetxattr",
+            "mount_setattr",
+            "file_setattr",
+            "removexattr",
+            "removexattrat",
+            "fremovexattr",
+            "lremovexattr",
+        ],
+    ),
+    (
+        Purpose::FileChown,
+        &["chown", "fchown", "fchownat", "fchownat2", "lchown"],
+    ),
+    (
+        Purpose::FileChperm,
+        &["chmod", "fchmod", "fchmodat", "fchmodat2"],
+    ),
     (Purpose::FileDel, &["rmdir", "unlink", "unlinkat"]),
     (Purpose::FileDir, &["mkdir", "mkdirat"]),
     (Purpose::FileLdmod, &["finit_module", "init_module"]),
     (Purpose::FileLnk, &["symlink", "symlinkat"]),
-    (Purpose::FileMount, &["fsconfig", "fsmount", "fsopen", "fspick", "mount", "move_mount"]),
+    (
+        Purpose::FileMount,
+        &[
+            "fsconfig",
+            "fsmount",
+            "fsopen",
+            "fspick",
+            "mount",
+            "move_mount",
+        ],
+    ),
     (Purpose::FileRename, &["rename", "renameat", "renameat2"]),
-    (Purpose::FileStat, &["access", "faccessat", "faccessat2", "newfstatat", "stat", "fstat", "lstat", "stat64", "statx", "getxattrat", "listxattrat", "file_getattr"]),
+    (
+        Purpose::FileStat,
+        &[
+            "access",
+            "faccessat",
+            "faccessat2",
+            "newfstatat",
+            "stat",
+            "fstat",
+            "lstat",
+            "stat64",
+            "statx",
+            "getxattrat",
+            "listxattrat",
+            "file_getattr",
+        ],
+    ),
     (Purpose::FileSysStat, &["statfs", "fstatfs", "statmount"]),
-    (Purpose::FileTime, &["utime", "utimes", "futimesat", "utimensat"]),
+    (
+        Purpose::FileTime,
+        &["utime", "utimes", "futimesat", "utimensat"],
+    ),
     (Purpose::FileUmnt, &["umount", "umount2"]),
     (Purpose::FileUnldmod, &["delete_module"]),
-    (Purpose::Gid, &["setgid", "setegid", "setfsgid", "setregid", "setresgid"]),
+    (
+        Purpose::Gid,
+        &["setgid", "setegid", "setfsgid", "setregid", "setresgid"],
+    ),
     (Purpose::MakeDev, &["mknod", "mknodat"]),
     (Purpose::Pid, &["kill", "tkill", "tgkill"]),
-    (Purpose::Scheduler, &["sched_setparam", "sched_setscheduler", "sched_setattr"]),
+    (
+        Purpose::Scheduler,
+        &["sched_setparam", "sched_setscheduler", "sched_setattr"],
+    ),
     (Purpose::SecurityAttr, &["lsm_get_self_attr"]),
     (Purpose::SecurityList, &["lsm_list_modules"]),
-    (Purpose::SecurityPolicy, &["landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "lsm_set_self_attr", "mseal"]),
+    (
+        Purpose::SecurityPolicy,
+        &[
+            "landlock_create_ruleset",
+            "landlock_add_rule",
+            "landlock_restrict_self",
+            "lsm_set_self_attr",
+            "mseal",
+        ],
+    ),
     (Purpose::SocketAccept, &["accept", "accept4"]),
     (Purpose::SocketBind, &["bind"]),
     (Purpose::SocketConn, &["connect"]),
@@ -94,8 +180,20 @@ const PURPOSES: &[(Purpose, &[&str])] = &[
     (Purpose::SocketSend, &["sendmsg", "sendto"]),
     (Purpose::SystemMemory, &["mmap", "brk"]),
     (Purpose::SystemName, &["sethostname", "setdomainname"]),
-    (Purpose::SystemTime, &["settimeofday", "clock_settime", "clock_settime64", "stime", "adjtimex"]),
-    (Purpose::Uid, &["setuid", "seteuid", "setfsuid", "setreuid", "setresuid"]),
+    (
+        Purpose::SystemTime,
+        &[
+            "settimeofday",
+            "clock_settime",
+            "clock_settime64",
+            "stime",
+            "adjtimex",
+        ],
+    ),
+    (
+        Purpose::Uid,
+        &["setuid", "seteuid", "setfsuid", "setreuid", "setresuid"],
+    ),
 ];
 
 const ACTIONS: &[(i32, &str)] = &[

@@ -14,7 +14,11 @@ impl Normalizer<'_> {
         }
         self.sentence.kind = Some(event_kind(kind));
         match kind {
-            ty::CONFIG_CHANGE | ty::FEATURE_CHANGE | ty::SECCOMP | ty::ANOM_ABEND | ty::ANOM_PROMISCUOUS => {
+            ty::CONFIG_CHANGE
+            | ty::FEATURE_CHANGE
+            | ty::SECCOMP
+            | ty::ANOM_ABEND
+            | ty::ANOM_PROMISCUOUS => {
                 self.of_kernel(kind);
             }
             ty::LOGIN => self.login(),
@@ -364,8 +368,8 @@ impl Normalizer<'_> {
     /// Finds the object of a record, and sets its kind.
     pub(super) fn simple_object(&mut self, kind: i32) -> Option<Place> {
         use ObjectKind::{
-            Account, AuditConfig, FileSystem, Keystrokes, Printer, Process, SecurityPolicy, Service, Software, System,
-            UserSession, VirtualMachine,
+            Account, AuditConfig, FileSystem, Keystrokes, Printer, Process, SecurityPolicy,
+            Service, Software, System, UserSession, VirtualMachine,
         };
         self.walk.first_field();
         let (name, object_kind, from_start) = match kind {

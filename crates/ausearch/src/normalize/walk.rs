@@ -86,10 +86,15 @@ impl Fields {
             ..Self::default()
         };
         let mut offset = 0;
-        let mut words = record.text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        let mut words = record
+            .text
+            .split(|&byte| byte == b' ')
+            .filter(|word| !word.is_empty());
         while let Some(word) = words.next() {
             let Some(equals) = word.find_byte(b'=') else {
-                if matches!(fields.kind, ty::AVC | ty::USER_AVC) && !fields.unnamed(word, offset, &mut words) {
+                if matches!(fields.kind, ty::AVC | ty::USER_AVC)
+                    && !fields.unnamed(word, offset, &mut words)
+                {
                     break;
                 }
                 continue;
@@ -162,9 +167,12 @@ impl Fields {
                 }
             }
             (2 | 11, b"arch") => {
-                self.machine = number(16).map_or(Machine::Unknown, |arch| Machine::of_arch(low_32(arch)));
+                self.machine =
+                    number(16).map_or(Machine::Unknown, |arch| Machine::of_arch(low_32(arch)));
             }
-            (3 | 12, b"syscall") | (2, b"uring_op") => self.syscall = number(10).map_or(-1, low_i32),
+            (3 | 12, b"syscall") | (2, b"uring_op") => {
+                self.syscall = number(10).map_or(-1, low_i32);
+            }
             (6, b"a0") => self.arguments[0] = number(16).unwrap_or(u64::MAX),
             (7, b"a1") => self.arguments[1] = number(16).unwrap_or(u64::MAX),
             (_, b"cwd") if self.kind == ty::CWD => *cwd = Some(value.to_vec()),
@@ -173,13 +181,20 @@ impl Fields {
     }
 
     /// Takes a word without a name in an access vector check. Whether the record can be read on.
-    fn unnamed<'w>(&mut self, word: &[u8], offset: usize, words: &mut impl Iterator<Item = &'w [u8]>) -> bool {
+    fn unnamed<'w>(
+        &mut self,
+        word: &[u8],
+        offset: usize,
+        words: &mut impl Iterator<Item = &'w [u8]>,
+    ) -> bool {
         const LIMIT: usize = 256;
         let position = self.entries.len() - offset.min(self.entries.len());
         if position == 1 && !word.starts_with(b"avc") {
             self.push(b"seresult", word);
         } else if position == 2 && word.first() == Some(&b'{') {
-            let permissions: Vec<&[u8]> = words.take_while(|word| word.first() != Some(&b'}')).collect();
+            let permissions: Vec<&[u8]> = words
+                .take_while(|word| word.first() != Some(&b'}'))
+                .collect();
             let joined = permissions.join(&b","[..]);
             if joined.len() + 1 >= LIMIT {
                 return false;
@@ -196,7 +211,11 @@ impl Fields {
     /// Finds a field from the current one on.
     fn find(&mut self, name: &[u8]) -> bool {
         let from = self.at;
-        let found = self.entries.iter().skip(from).position(|entry| entry.name == name);
+        let found = self
+            .entries
+            .iter()
+            .skip(from)
+            .position(|entry| entry.name == name);
         self.at = found.map_or(self.at, |index| from + index);
         found.is_some()
     }
@@ -232,7 +251,10 @@ impl Walk {
     }
 
     pub(crate) fn next_record(&mut self) -> bool {
-        self.at = self.at.map(|at| at + 1).filter(|&at| at < self.records.len());
+        self.at = self
+            .at
+            .map(|at| at + 1)
+            .filter(|&at| at < self.records.len());
         self.at.is_some()
     }
 
@@ -334,8 +356,12 @@ impl Walk {
     }
 
     pub(crate) fn field_type(&self) -> FieldType {
-        let entry = self.record().and_then(|record| Some((record.kind, record.current()?)));
-        entry.map_or(FieldType::Unclassified, |(kind, entry)| of_field(kind, &entry.name, &entry.value))
+        let entry = self
+            .record()
+            .and_then(|record| Some((record.kind, record.current()?)));
+        entry.map_or(FieldType::Unclassified, |(kind, entry)| {
+            of_field(kind, &entry.name, &entry.value)
+        })
     }
 
     /// The current place, said to be in a record: a search may have gone on behind it.
