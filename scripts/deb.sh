@@ -30,7 +30,8 @@ docs=$stage/usr/share/doc/tollgate
 
 sh scripts/install.sh "$binaries" "$stage" /usr
 set -- "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench" \
-	"$stage/usr/sbin/tollgate-ausearch" "$stage/usr/sbin/tollgate-aureport"
+	"$stage/usr/sbin/tollgate-ausearch" "$stage/usr/sbin/tollgate-aureport" \
+	"$stage/usr/sbin/tollgate-report"
 strip --strip-unneeded "$@"
 find "$stage/usr/share/man" -type f -exec gzip -9n {} +
 install -D -m 0644 -t "$docs" README.md

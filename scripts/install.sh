@@ -9,7 +9,7 @@ root=${2%/}$prefix
 cd "$(dirname "$0")/.."
 
 install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench" \
-	"$binaries/tollgate-ausearch" "$binaries/tollgate-aureport"
+	"$binaries/tollgate-ausearch" "$binaries/tollgate-aureport" "$binaries/tollgate-report"
 install -D -m 0755 -t "$root/sbin" packaging/tollgate-alternatives
 install -D -m 0644 -t "$root/share/man/man8" man/*.8
 install -D -m 0644 -t "$root/share/man/man5" man/*.5

@@ -52,7 +52,7 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
         ];
         write(&mut repository.cargo(&arguments), tests)
     });
-    report.step("man of ausearch and aureport", |tests| {
+    report.step("man of ausearch, aureport and report", |tests| {
         let arguments = ["test", "--locked", "--package=ausearch", "--lib", "manual"];
         write(&mut repository.cargo(&arguments), tests)
     });

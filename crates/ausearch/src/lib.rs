@@ -4,7 +4,7 @@
 //! print, their messages, their exit status and their checkpoints are those of audit-userspace 4.2.1;
 //! `docs/compat.md` lists the differences.
 //!
-//! [`fields`] reads fields for questions, [`interpret`] gives values their meaning.
+//! [`fields`] reads fields for questions, [`interpret`] gives values their meaning, [`report`] draws a picture of a log.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,7 @@ mod local_time;
 mod manual;
 mod normalize;
 mod record_type;
+mod report;
 mod stamp;
 mod time_range;
 
@@ -112,6 +113,25 @@ pub fn aureport(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Ok(1)
             }
             Err(aureport::options::Refusal::Unimplemented) => aureport::unimplemented(err),
+        }
+    })
+}
+
+/// Runs `tollgate report` with these arguments.
+pub fn report(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    with_streams(|out, err| {
+        let clock = Clock::new();
+        match report::parse(&mut Words::new(arguments), &clock) {
+            Ok(Some(options)) => report::run(&options, &clock, out, err),
+            Ok(None) => {
+                let help = command_line::help("tollgate report --html [options]", report::OPTIONS);
+                out.write_all(help.as_bytes())?;
+                Ok(0)
+            }
+            Err(message) => {
+                err.write_all(message.as_bytes())?;
+                Ok(2)
+            }
         }
     })
 }

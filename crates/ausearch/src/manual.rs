@@ -84,6 +84,15 @@ fn page_of_aureport_is_fresh() {
 }
 
 #[test]
+fn page_of_report_is_fresh() {
+    check(
+        "report",
+        "draw a picture of an audit log",
+        crate::report::OPTIONS,
+    );
+}
+
+#[test]
 fn no_option_is_spelled_twice() {
     fn check<I>(options: &[OptionSpec<I>]) {
         let mut names: Vec<&str> = options
@@ -98,4 +107,5 @@ fn no_option_is_spelled_twice() {
     }
     check(crate::ausearch::options::OPTIONS);
     check(crate::aureport::options::OPTIONS);
+    check(crate::report::OPTIONS);
 }

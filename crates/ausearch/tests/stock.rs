@@ -472,6 +472,6 @@ mod tests {
         );
         // An event is matched once its fields were read, and these have no syscall.
         assert_eq!(answer.status, Some(1));
-        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+        assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
     }
 }

@@ -256,7 +256,7 @@ pub(crate) fn shells_complete_the_commands() {
     };
     let mut commands = shown_by_help("Commands:");
     let companions = shown_by_help("Installed companions:");
-    assert_eq!(companions, ["aureport", "ausearch", "bench"]);
+    assert_eq!(companions, ["aureport", "ausearch", "bench", "report"]);
     commands.extend(companions);
     commands.sort_unstable();
     let first = complete(&["tollgate", ""]);
@@ -347,7 +347,13 @@ fn shown_by_help(heading: &str) -> Vec<String> {
 fn install(test_dir: &TestDir, prefix: &str) -> PathBuf {
     let root = test_dir.own.join("root");
     // Scripts replace the programs, which are large with debug information.
-    for name in ["tollgate", "tollgate-ausearch", "tollgate-aureport", "tollgate-bench"] {
+    for name in [
+        "tollgate",
+        "tollgate-ausearch",
+        "tollgate-aureport",
+        "tollgate-bench",
+        "tollgate-report",
+    ] {
         let binary = test_dir.own.join(name);
         let program = program().with_file_name(name);
         let text = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display());
