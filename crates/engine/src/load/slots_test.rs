@@ -83,12 +83,12 @@ fn happening() -> impl Strategy<Value = Happening> {
 #[derive(Debug, Default)]
 struct Model {
     users: HashMap<u32, u32>,
-    held: HashMap<(u32, u32), Held>,
+    held: HashMap<(u32, u32), HeldSlot>,
     missing: HashMap<(u32, u32), u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldSlot {
     slot: u32,
     tag: u32,
     user: u32,
@@ -182,7 +182,7 @@ fn check(programs: &Programs<'_>, all: &[Happening]) -> Result<(), TestCaseError
                 }
                 let taken = model.held.values().any(|held| held.slot == slot);
                 prop_assert!(!taken, "slot {} is held twice", slot);
-                model.held.insert(at, Held { slot, tag, user });
+                model.held.insert(at, HeldSlot { slot, tag, user });
             }
             Happening::Look { task, kind } => {
                 let expected = model.held.get(&(task, kind)).map_or(0, |held| held.tag);
