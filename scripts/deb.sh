@@ -29,7 +29,10 @@ stage=$work/stage
 docs=$stage/usr/share/doc/tollgate
 
 sh scripts/install.sh "$binaries" "$stage" /usr
-set -- "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench" "$stage/usr/sbin/tollgate-search" "$stage/usr/sbin/tollgate-top"
+set --
+for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-report tollgate-search tollgate-top; do
+	set -- "$@" "$stage/usr/sbin/$name"
+done
 strip --strip-unneeded "$@"
 find "$stage/usr/share/man" -type f -exec gzip -9n {} +
 install -D -m 0644 -t "$docs" README.md

@@ -8,8 +8,9 @@ prefix=${3%/}
 root=${2%/}$prefix
 cd "$(dirname "$0")/.."
 
-install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench" "$binaries/tollgate-search" \
-	"$binaries/tollgate-top"
+for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-report tollgate-search tollgate-top; do
+	install -D -m 0755 -t "$root/sbin" "$binaries/$name"
+done
 ln -sf tollgate-search "$root/sbin/tollgate-replay"
 install -D -m 0755 -t "$root/sbin" packaging/tollgate-alternatives
 install -D -m 0644 -t "$root/share/man/man8" man/*.8
@@ -21,9 +22,11 @@ sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g" packaging/tollgate.service \
 	>"$root/lib/systemd/system/tollgate.service"
 chmod 0644 "$root/lib/systemd/system/tollgate.service"
 
-# Invoked by this name, the program behaves like auditctl: see tollgate-alternatives(8).
+# Commands for tollgate-alternatives(8). Invoked by the name auditctl, the program behaves like it.
 install -d "$root/lib/tollgate"
 ln -sf ../../sbin/tollgate "$root/lib/tollgate/auditctl"
+ln -sf ../../sbin/tollgate-ausearch "$root/lib/tollgate/ausearch"
+ln -sf ../../sbin/tollgate-aureport "$root/lib/tollgate/aureport"
 
 complete() {
 	install -d "$(dirname "$2")"

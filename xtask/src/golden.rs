@@ -58,6 +58,10 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
         let arguments = ["test", "--locked", "--package=top", "--bins", "tests::"];
         write(&mut repository.cargo(&arguments), tests)
     });
+    report.step("man of ausearch, aureport and report", |tests| {
+        let arguments = ["test", "--locked", "--package=ausearch", "--lib", "manual"];
+        write(&mut repository.cargo(&arguments), tests)
+    });
     report.step("tests/golden/auditctl/rules", |tests| {
         if !is_root {
             tests.skip("running auditctl needs root");

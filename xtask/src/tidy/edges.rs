@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Finding;
 
 /// The crates that each crate may depend on, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("audit", &[]),
     ("engine", &["audit"]),
     ("logs", &["audit"]),
@@ -17,6 +17,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("search", &["audit", "logs"]),
     ("trace", &["audit"]),
     ("tollgate", &["audit", "engine", "logs", "netlink", "trace"]),
+    ("ausearch", &["audit"]),
     ("bench", &["audit", "engine", "netlink"]),
     ("top", &["audit"]),
     ("inputs", &["audit"]),

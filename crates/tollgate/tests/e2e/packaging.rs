@@ -256,7 +256,10 @@ pub(crate) fn shells_complete_the_commands() {
     };
     let mut commands = shown_by_help("Commands:");
     let companions = shown_by_help("Installed companions:");
-    assert_eq!(companions, ["bench", "replay", "search", "top"]);
+    assert_eq!(
+        companions,
+        ["aureport", "ausearch", "bench", "replay", "report", "search", "top"]
+    );
     commands.extend(companions);
     commands.sort_unstable();
     let first = complete(&["tollgate", ""]);
@@ -347,7 +350,15 @@ fn shown_by_help(heading: &str) -> Vec<String> {
 fn install(test_dir: &TestDir, prefix: &str) -> PathBuf {
     let root = test_dir.own.join("root");
     // Scripts replace the programs, which are large with debug information.
-    for name in ["tollgate", "tollgate-bench", "tollgate-search", "tollgate-top"] {
+    for name in [
+        "tollgate",
+        "tollgate-ausearch",
+        "tollgate-aureport",
+        "tollgate-bench",
+        "tollgate-report",
+        "tollgate-search",
+        "tollgate-top",
+    ] {
         let binary = test_dir.own.join(name);
         let program = program().with_file_name(name);
         let text = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display());

@@ -1,0 +1,150 @@
+//! Where the logs are, and which of them a question needs.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+
+use bstr::ByteSlice as _;
+
+use crate::ctext;
+use crate::interpret::error_text;
+use crate::lines::Lines;
+
+/// The audit daemon's configuration.
+const CONFIG: &str = "/etc/audit/auditd.conf";
+/// The log without a configuration.
+const LOG: &str = "/var/log/audit/audit.log";
+/// Seconds after which an event is complete, without a configuration.
+const TIMEOUT_SECONDS: u64 = 2;
+
+/// What the tools take from the audit daemon's configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) log: PathBuf,
+    pub(crate) timeout_seconds: u64,
+    /// Whether the file could not be read.
+    pub(crate) is_built_in: bool,
+    /// What to say about the file.
+    pub(crate) messages: String,
+}
+
+impl Config {
+    /// Reads the configuration. Whatever is wrong with it, the tools go on.
+    pub(crate) fn load() -> Self {
+        let mut config = Self {
+            log: LOG.into(),
+            timeout_seconds: TIMEOUT_SECONDS,
+            is_built_in: false,
+            messages: String::new(),
+        };
+        match fs::read(CONFIG) {
+            Ok(text) => config.apply(&text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                config.messages = format!("Config file {CONFIG} doesn't exist, skipping\n");
+            }
+            Err(error) => {
+                config.is_built_in = true;
+                config.messages = format!("Error opening config file ({})\n", message(&error));
+            }
+        }
+        config
+    }
+
+    fn apply(&mut self, text: &[u8]) {
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once_str(b"=") else {
+                continue;
+            };
+            let value = value.trim();
+            if key.trim().eq_ignore_ascii_case(b"log_file") {
+                self.log = PathBuf::from(OsStr::from_bytes(value));
+            } else if key.trim().eq_ignore_ascii_case(b"end_of_event_timeout") {
+                let seconds = ctext::unsigned(value, 10);
+                if !seconds.overflow && seconds.value > 0 {
+                    self.timeout_seconds = seconds.value;
+                }
+            }
+        }
+    }
+}
+
+/// The C library's text of an I/O error.
+pub(crate) fn message(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => error_text(number),
+        None => error.to_string(),
+    }
+}
+
+/// Path of a rotated log: number 0 is the log itself.
+pub(crate) fn rotated(log: &Path, number: usize) -> PathBuf {
+    if number == 0 {
+        return log.to_owned();
+    }
+    let mut name = log.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// Number of the log files that can be read, without a gap.
+pub(crate) fn count(log: &Path) -> usize {
+    (0..)
+        .take_while(|&number| File::open(rotated(log, number)).is_ok())
+        .count()
+}
+
+/// The oldest log file that may have events from `start` on.
+pub(crate) fn oldest_needed(log: &Path, count: usize, start: i64) -> usize {
+    let last = count.saturating_sub(1);
+    if start == 0 {
+        return last;
+    }
+    let later = (0..count)
+        .rev()
+        .find(|&number| first_time(&rotated(log, number)) > start);
+    match later {
+        Some(number) if number < last => number + 1,
+        _ => last,
+    }
+}
+
+/// Seconds in the stamp of a file's first line; 0 if there is none.
+fn first_time(path: &Path) -> i64 {
+    let line = File::open(path).and_then(|file| {
+        let mut lines = Lines::new(file);
+        lines.next().map(|line| line.map(<[u8]>::to_vec))
+    });
+    let line = line.ok().flatten().unwrap_or_default();
+    let stamp = line
+        .find("audit(")
+        .and_then(|at| line.get(at + "audit(".len()..));
+    stamp.map_or(0, |stamp| ctext::signed(stamp, 10).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_names_log_and_timeout() {
+        let mut config = Config::load();
+        config.apply(b"# x\nlog_file = /srv/a.log\nend_of_event_timeout=7\nlog_format = RAW\n");
+        assert_eq!(config.log, Path::new("/srv/a.log"));
+        assert_eq!(config.timeout_seconds, 7);
+    }
+
+    #[test]
+    fn files_before_the_start_are_skipped() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.log");
+        for (number, time) in [(0, 300), (1, 200), (2, 100)] {
+            let line = format!("type=USER msg=audit({time}.000:1): x\n");
+            fs::write(rotated(&log, number), line).unwrap();
+        }
+        assert_eq!(count(&log), 3);
+        for (start, oldest) in [(0, 2), (50, 2), (150, 2), (250, 1), (350, 2)] {
+            assert_eq!(oldest_needed(&log, 3, start), oldest, "{start}");
+        }
+    }
+}

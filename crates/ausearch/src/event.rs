@@ -1,0 +1,122 @@
+//! Events: the records with one stamp, in the order in which they were read.
+
+use bstr::ByteSlice as _;
+
+/// Byte between the kernel's text and the names that the daemon added.
+pub(crate) const SEPARATOR: u8 = 0x1d;
+
+/// What the stamp of a record says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct EventId {
+    /// Seconds since 1970.
+    pub(crate) seconds: u64,
+    /// Milliseconds, less than 1000.
+    pub(crate) millis: u32,
+    pub(crate) serial: u64,
+    pub(crate) node: Option<Vec<u8>>,
+}
+
+/// A record: parts of the event's text.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    kind: i32,
+    start: usize,
+    /// End of the kernel's text.
+    end: usize,
+    /// The names that the daemon added, after the separator.
+    names: Option<(usize, usize)>,
+    /// Whether a newline ended the line.
+    has_newline: bool,
+}
+
+/// A record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'e> {
+    /// Number of the type; -1 if it has none.
+    pub(crate) kind: i32,
+    /// The kernel's text.
+    pub(crate) text: &'e [u8],
+    /// The names that the daemon added.
+    pub(crate) names: Option<&'e [u8]>,
+    /// Whether a newline ended the line.
+    pub(crate) has_newline: bool,
+}
+
+/// Records with one stamp.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Event {
+    pub(crate) id: EventId,
+    /// Type of the first record.
+    pub(crate) kind: i32,
+    /// Whether a record has names that the daemon added.
+    pub(crate) is_enriched: bool,
+    text: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl Event {
+    /// An event without records, which uses the memory of `old`.
+    pub(crate) fn reuse(mut old: Self, id: EventId, kind: i32) -> Self {
+        old.text.clear();
+        old.spans.clear();
+        Self {
+            id,
+            kind,
+            is_enriched: false,
+            text: old.text,
+            spans: old.spans,
+        }
+    }
+
+    /// Appends a line. Its newline is not kept.
+    pub(crate) fn push(&mut self, kind: i32, line: &[u8]) {
+        let has_newline = line.last() == Some(&b'\n');
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let start = self.text.len();
+        self.text.extend_from_slice(line);
+        let names = line
+            .find_byte(SEPARATOR)
+            .map(|at| (start + at + 1, self.text.len()));
+        self.is_enriched |= names.is_some();
+        self.spans.push(Span {
+            kind,
+            start,
+            end: names.map_or(self.text.len(), |(names, _)| names - 1),
+            names,
+            has_newline,
+        });
+    }
+
+    pub(crate) fn records(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = Record<'_>> + ExactSizeIterator {
+        self.spans.iter().map(|span| Record {
+            kind: span.kind,
+            text: self.text.get(span.start..span.end).unwrap_or_default(),
+            names: span
+                .names
+                .and_then(|(start, end)| self.text.get(start..end)),
+            has_newline: span.has_newline,
+        })
+    }
+
+    /// Bytes of the records.
+    pub(crate) fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Whether a record has a type.
+    pub(crate) fn has(&self, kind: i32) -> bool {
+        self.spans.iter().any(|span| span.kind == kind)
+    }
+
+    /// Whether a record has one of some types.
+    pub(crate) fn has_any(&self, kinds: &std::ops::RangeInclusive<i32>) -> bool {
+        self.spans.iter().any(|span| kinds.contains(&span.kind))
+    }
+
+    /// Types of the records.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = i32> + '_ {
+        self.spans.iter().map(|span| span.kind)
+    }
+}

@@ -1,0 +1,148 @@
+//! Reads events from log files.
+
+use std::io::{self, Read};
+
+use crate::event::Event;
+use crate::grouping::Grouping;
+use crate::lines::Lines;
+use crate::record_type;
+use crate::stamp::{self, BadStamp};
+
+/// Whether reading goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Next,
+    Stop,
+    /// The log is not the one that was meant.
+    Corrupted,
+}
+
+/// Takes events.
+pub(crate) trait Sink {
+    /// Takes an event.
+    ///
+    /// # Errors
+    /// When the output cannot be written.
+    fn event(&mut self, event: &Event) -> io::Result<Step>;
+
+    /// Takes a message for the standard error.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn message(&mut self, message: &[u8]) -> io::Result<()>;
+
+    /// Shows what was printed so far: the input pauses.
+    ///
+    /// # Errors
+    /// When the output cannot be written.
+    fn pause(&mut self) -> io::Result<()>;
+}
+
+/// Which events are complete at the end of the last file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtEnd {
+    All,
+    /// Those with a record that ends an event; the others may go on in the next search.
+    Ended,
+}
+
+/// Events of several files, each of which may go on in the next.
+#[derive(Debug)]
+pub(crate) struct Events {
+    grouping: Grouping,
+    timeout_seconds: u64,
+    /// Records before this time are skipped, if it is not zero.
+    start: i64,
+    /// Records after this time are skipped, if it is not zero.
+    end: i64,
+    at_end: AtEnd,
+    /// Time of the first record, or of the first that was skipped when there is a start.
+    pub(crate) first_time: (u64, u32),
+}
+
+impl Events {
+    pub(crate) fn new(timeout_seconds: u64, start: i64, end: i64, at_end: AtEnd) -> Self {
+        Self {
+            grouping: Grouping::default(),
+            timeout_seconds,
+            start,
+            end,
+            at_end,
+            first_time: (0, 0),
+        }
+    }
+
+    /// Reads a file. Events that are not complete at its end wait for the next, unless it is the last.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub(crate) fn read(
+        &mut self,
+        input: impl Read,
+        is_last: bool,
+        sink: &mut impl Sink,
+    ) -> io::Result<Step> {
+        let mut lines = Lines::new(input);
+        loop {
+            match lines.next() {
+                Ok(Some(line)) => self.add(line, sink)?,
+                Ok(None) => {
+                    match self.at_end {
+                        AtEnd::All if is_last => self.grouping.complete_all(),
+                        AtEnd::Ended if is_last => self.grouping.complete_ended(),
+                        _ => {}
+                    }
+                    return self.drain(sink);
+                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    self.grouping.complete_all();
+                    let step = self.drain(sink)?;
+                    sink.pause()?;
+                    if step != Step::Next {
+                        return Ok(step);
+                    }
+                }
+                // The stock tools end at what they cannot read.
+                Err(_) => return Ok(Step::Next),
+            }
+            let step = self.drain(sink)?;
+            if step != Step::Next {
+                return Ok(step);
+            }
+        }
+    }
+
+    fn add(&mut self, line: &[u8], sink: &mut impl Sink) -> io::Result<()> {
+        let stamp = match stamp::parse(line, self.timeout_seconds) {
+            Ok(stamp) => stamp,
+            Err(BadStamp::NoRecord) => return Ok(()),
+            Err(BadStamp::OutOfRange(numbers)) => {
+                return sink.message(&[b"Error extracting time stamp (", numbers, b")\n"].concat());
+            }
+        };
+        let seconds = stamp.seconds.cast_signed();
+        let is_early = self.start != 0 && seconds < self.start;
+        let is_late = self.end != 0 && seconds > self.end;
+        let is_outside = is_early || is_late;
+        if self.first_time.0 == 0 && (is_outside || self.start == 0) {
+            self.first_time = (stamp.seconds, stamp.millis);
+        }
+        if !is_outside {
+            let kind = record_type::by_name(stamp.kind);
+            self.grouping.add(&stamp, kind, line, self.timeout_seconds);
+        }
+        Ok(())
+    }
+
+    /// Passes on the complete events.
+    fn drain(&mut self, sink: &mut impl Sink) -> io::Result<Step> {
+        while let Some(event) = self.grouping.next() {
+            let step = sink.event(&event)?;
+            self.grouping.recycle(event);
+            if step != Step::Next {
+                return Ok(step);
+            }
+        }
+        Ok(Step::Next)
+    }
+}

@@ -1,0 +1,114 @@
+//! Where records come from: log files in order, one file, or a pipe.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::config::{self, Config, message};
+
+/// How to find the input.
+#[derive(Clone, Debug)]
+pub(crate) struct Request<'r> {
+    pub(crate) path: Option<&'r [u8]>,
+    pub(crate) force_logs: bool,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A file that was named.
+    File(PathBuf),
+    /// The log with this path, and its rotated files.
+    Logs(PathBuf),
+    Stdin,
+}
+
+/// Finds the input; messages go to `messages`.
+///
+/// # Errors
+/// The message when the path that was named does not exist.
+pub(crate) fn find(
+    request: &Request<'_>,
+    config: &Config,
+    messages: &mut Vec<u8>,
+) -> Result<Found, String> {
+    use std::os::unix::ffi::OsStrExt as _;
+    if let Some(path) = request.path {
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+        return match path.metadata() {
+            Ok(found) if found.is_dir() => {
+                let log = path.join("audit.log");
+                messages.extend_from_slice(
+                    format!("NOTE - using logs in {}\n", shown(&path)).as_bytes(),
+                );
+                Ok(Found::Logs(log))
+            }
+            Ok(_) => Ok(Found::File(path)),
+            Err(_) if request.path == Some(b"-") => Ok(Found::Stdin),
+            Err(error) => Err(format!("stat: {}\n", message(&error))),
+        };
+    }
+    if !request.force_logs && is_pipe() {
+        return Ok(Found::Stdin);
+    }
+    Ok(Found::Logs(config.log.clone()))
+}
+
+/// The path of the log in a directory, as the stock tools build it.
+fn shown(directory: &std::path::Path) -> String {
+    let directory = directory.display().to_string();
+    let slash = if directory.ends_with('/') { "" } else { "/" };
+    format!("{directory}{slash}audit.log")
+}
+
+/// The rotated files of a log, the oldest that is needed first.
+pub(crate) fn rotated_files(log: &std::path::Path, start: i64) -> Vec<PathBuf> {
+    let count = config::count(log);
+    if count == 0 {
+        return vec![log.to_owned()];
+    }
+    let oldest = config::oldest_needed(log, count, start);
+    (0..=oldest)
+        .rev()
+        .map(|number| config::rotated(log, number))
+        .collect()
+}
+
+fn is_pipe() -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    file.and_then(|file| file.metadata())
+        .is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+/// Reads the standard input; a read that waits for three seconds fails, so that what was read so far can be shown.
+#[derive(Debug)]
+pub(crate) struct PatientStdin {
+    input: File,
+}
+
+impl PatientStdin {
+    /// # Errors
+    /// When there is no standard input.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            input: File::from(io::stdin().as_fd().try_clone_to_owned()?),
+        })
+    }
+}
+
+/// Milliseconds without input after which what was read so far is shown.
+const PATIENCE_MS: u16 = 3000;
+
+impl Read for PatientStdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut descriptors = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut descriptors, PollTimeout::from(PATIENCE_MS))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.input.read(buffer)
+    }
+}

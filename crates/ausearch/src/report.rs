@@ -1,0 +1,183 @@
+//! `tollgate report`: a picture of a log, as one page of HTML.
+
+mod gather;
+mod page;
+mod timeline;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+
+use bstr::ByteSlice as _;
+
+use crate::command_line::{OptionSpec, Words};
+use crate::config::{Config, message};
+use crate::events::{AtEnd, Events};
+use crate::input::{self, Found, PatientStdin};
+use crate::local_time::Clock;
+use crate::time_range::Bound;
+use gather::Gather;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Id {
+    Html,
+    Input,
+    InputLogs,
+    Start,
+    End,
+    Help,
+}
+
+/// Every option.
+pub(crate) const OPTIONS: &[OptionSpec<Id>] = &[
+    OptionSpec {
+        id: Id::Html,
+        names: &["--html"],
+        value: "file",
+        help: "Write the page to this file, and not to the standard output",
+    },
+    OptionSpec {
+        id: Id::Input,
+        names: &["-if", "--input"],
+        value: "path",
+        help: "Read this file, or the logs in this directory",
+    },
+    OptionSpec {
+        id: Id::InputLogs,
+        names: &["--input-logs"],
+        value: "",
+        help: "Read the logs even if the standard input is a pipe",
+    },
+    OptionSpec {
+        id: Id::Start,
+        names: &["-ts", "--start"],
+        value: "date time",
+        help: "Show events from this time on",
+    },
+    OptionSpec {
+        id: Id::End,
+        names: &["-te", "--end"],
+        value: "date time",
+        help: "Show events until this time",
+    },
+    OptionSpec {
+        id: Id::Help,
+        names: &["-h", "--help"],
+        value: "",
+        help: "Print this help",
+    },
+];
+
+/// A command line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// Where the page goes; the standard output if nowhere.
+    html: Option<Vec<u8>>,
+    input: Option<Vec<u8>>,
+    force_logs: bool,
+    start: i64,
+    end: i64,
+}
+
+/// Reads a command line; `None` if it asks for help.
+///
+/// # Errors
+/// The message about a mistake.
+pub(crate) fn parse(words: &mut Words, clock: &Clock) -> Result<Option<Options>, String> {
+    let mut options = Options::default();
+    let mut is_page = false;
+    while let Some(word) = words.next() {
+        let spec = OPTIONS
+            .iter()
+            .find(|option| option.names.iter().any(|name| name.as_bytes() == word));
+        let Some(spec) = spec else {
+            let word = word.to_str_lossy();
+            return Err(format!(
+                "`{word}` is no option: see `tollgate report --help`\n"
+            ));
+        };
+        match spec.id {
+            Id::Html => {
+                is_page = true;
+                options.html = words.peek().map(<[u8]>::to_vec);
+                if options.html.is_some() {
+                    words.skip();
+                }
+            }
+            Id::Input => options.input = Some(words.value(&word)?),
+            Id::InputLogs => options.force_logs = true,
+            Id::Start => options.start = words.time(&word, Bound::Start, clock)?,
+            Id::End => options.end = words.time(&word, Bound::End, clock)?,
+            Id::Help => return Ok(None),
+        }
+    }
+    if !is_page {
+        return Err(
+            "`--html` is the only kind of report: see tollgate-aureport(8) for others\n".to_owned(),
+        );
+    }
+    Ok(Some(options))
+}
+
+/// Makes the page; returns the exit status.
+///
+/// # Errors
+/// When the output cannot be written.
+pub(crate) fn run(
+    options: &Options,
+    clock: &Clock,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
+    let config = Config::load();
+    let mut messages = Vec::new();
+    let request = input::Request {
+        path: options.input.as_deref(),
+        force_logs: options.force_logs,
+    };
+    let found = match input::find(&request, &config, &mut messages) {
+        Ok(found) => found,
+        Err(error) => {
+            err.write_all(error.as_bytes())?;
+            return Ok(1);
+        }
+    };
+    let mut events = Events::new(
+        config.timeout_seconds,
+        options.start,
+        options.end,
+        AtEnd::All,
+    );
+    let mut gather = Gather::new();
+    let files = match found {
+        Found::Stdin => {
+            events.read(PatientStdin::new()?, true, &mut gather)?;
+            gather.name_source("standard input");
+            Vec::new()
+        }
+        Found::File(file) => vec![file],
+        Found::Logs(log) => input::rotated_files(&log, options.start),
+    };
+    for (index, file) in files.iter().enumerate() {
+        match File::open(file) {
+            Ok(opened) => {
+                events.read(opened, index + 1 == files.len(), &mut gather)?;
+                gather.name_source(&file.display().to_string());
+            }
+            Err(error) => {
+                writeln!(err, "cannot open {}: {}", file.display(), message(&error))?;
+                return Ok(1);
+            }
+        }
+    }
+    let page = page::render(&mut gather, clock);
+    let Some(path) = &options.html else {
+        out.write_all(page.as_bytes())?;
+        return Ok(0);
+    };
+    let path = path.to_path_lossy();
+    if let Err(error) = fs::write(&path, page) {
+        writeln!(err, "cannot write {}: {}", path.display(), message(&error))?;
+        return Ok(1);
+    }
+    Ok(0)
+}
