@@ -87,8 +87,9 @@ struct Options {
     kernels: Vec<Kernel>,
     /// Runs only tests whose name contains this.
     filter: String,
-    /// Kernel option that selects random rule lists, `vm.lists=SEED:FIRST:COUNT`; empty for the default.
-    lists: String,
+    /// More kernel options: `vm.lists=SEED:FIRST:COUNT` selects random rule lists, `vm.allow_loss` starts daemons with
+    /// `--allow-loss`.
+    kernel_options: String,
 }
 
 /// Builds the programs and runs the tests.
@@ -207,7 +208,7 @@ impl Options {
         let mut options = Self {
             kernels: Kernel::tested(),
             filter: String::new(),
-            lists: String::new(),
+            kernel_options: String::new(),
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -230,12 +231,13 @@ impl Options {
                 "--filter" => options.filter.clone_from(value),
                 "--lists" if !value.contains(char::is_whitespace) => {
                     options.filter = LISTS.to_owned();
-                    options.lists = format!("vm.lists={value}");
+                    options.kernel_options = format!("vm.lists={value}");
                 }
+                "--append" => options.kernel_options.clone_from(value),
                 _ => {
                     return Err(
                         "usage: vm [--kernel VERSION[-rt]|newest[-rt]|all] [--filter NAME] \
-                                [--lists SEED:FIRST:COUNT]"
+                                [--lists SEED:FIRST:COUNT] [--append KERNEL_OPTIONS]"
                             .into(),
                     );
                 }
@@ -300,7 +302,7 @@ fn boot_all(
                     initramfs: &initramfs,
                     filter: options.filter.clone(),
                     part,
-                    options: &options.lists,
+                    options: &options.kernel_options,
                 });
             }
         }
@@ -407,7 +409,7 @@ mod tests {
     fn lists_are_selected_by_seed_and_number() {
         let some = options(&["--lists", "7:0:250"]).unwrap();
         assert_eq!(
-            (some.filter.as_str(), some.lists.as_str()),
+            (some.filter.as_str(), some.kernel_options.as_str()),
             ("lists::", "vm.lists=7:0:250")
         );
     }

@@ -45,7 +45,7 @@ use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, Slots, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
 use crate::options::EngineOptions;
-use crate::preemption::PreemptionFacts;
+use crate::preemption::{Preemption, PreemptionFacts};
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
 use crate::ring::clock::ClockReading;
 use crate::ring::{Ring, RingReader};
@@ -110,6 +110,16 @@ impl fmt::Debug for Engine<'_> {
     }
 }
 
+/// Programs of an engine that a kernel has accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedPrograms {
+    /// Preemption mode of the kernel.
+    pub preemption: Preemption,
+    /// Names, each with the number of instructions that the verifier has processed, sorted by name. Empty before
+    /// v5.16.
+    pub verified: Vec<(String, u64)>,
+}
+
 impl<'s> Engine<'s> {
     /// Loads the programs, writes the plan and attaches the programs.
     ///
@@ -131,7 +141,8 @@ impl<'s> Engine<'s> {
         Ok(engine)
     }
 
-    /// Checks whether the engine takes a plan: loads the programs and writes the plan, but attaches nothing.
+    /// Checks whether the engine takes a plan: loads the programs and writes the plan, but attaches nothing. Returns
+    /// what the kernel makes of the programs.
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -141,8 +152,21 @@ impl<'s> Engine<'s> {
         plan: &Plan,
         kind: EngineKind,
         options: EngineOptions,
-    ) -> Result<(), EngineError> {
-        Self::prepare(slots, probe, plan, kind, options).map(drop)
+    ) -> Result<CheckedPrograms, EngineError> {
+        let (engine, _) = Self::prepare(slots, probe, plan, kind, options)?;
+        let mut verified: Vec<(String, u64)> = engine
+            .objects
+            .programs()
+            .filter_map(|program| {
+                let name = program.name().to_string_lossy().into_owned();
+                Some((name, stats::verified_instructions(program)?))
+            })
+            .collect();
+        verified.sort_unstable();
+        Ok(CheckedPrograms {
+            preemption: engine.preemption(),
+            verified,
+        })
     }
 
     /// Loads the programs and writes the plan.
@@ -177,7 +201,7 @@ impl<'s> Engine<'s> {
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
-        let objects = Objects::load(slots, kind, programs, |open| {
+        let objects = Objects::load(slots, kind, kernel.internal_hooks, programs, |open| {
             maps::set_sizes(open, capacity, coverage, cpus, options, state_slots)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = hash.seed;

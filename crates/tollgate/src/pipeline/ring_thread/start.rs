@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use audit::ids::Serial;
 use crossbeam_channel::bounded;
-use engine::{Decoder, Engine, InheritedState, ObjectSlots, PinDirectory, RuleKeys};
+use engine::{Decoder, Engine, EngineOptions, InheritedState, ObjectSlots, PinDirectory, RuleKeys};
 
 use super::{DRAIN, Drain, RingStats, RingThread, pass_last_kernel_records};
 use crate::messages::warn;
@@ -285,10 +285,13 @@ impl RingThread {
         let [best, rest @ ..] = self.engines.as_slice() else {
             anyhow::bail!("no engine is configured");
         };
-        match (
-            Engine::start(slots, &self.probe, &self.plan, *best, self.options),
-            rest,
-        ) {
+        // Losses are accepted for the last choice only.
+        let options = EngineOptions {
+            allow_loss: self.options.allow_loss && rest.is_empty(),
+            ..self.options
+        };
+        let started = Engine::start(slots, &self.probe, &self.plan, *best, options);
+        match (started, rest) {
             (Ok(engine), _) => Ok((engine, None)),
             (Err(refused), [next, ..]) => {
                 let refused = anyhow::Error::from(refused);
