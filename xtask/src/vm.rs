@@ -6,9 +6,11 @@
 
 mod again;
 mod boot;
+mod build;
 mod counts;
 mod initramfs;
 mod kernel;
+mod kernels;
 mod queue;
 mod report;
 mod rulesets;
@@ -18,15 +20,17 @@ use std::env;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use crate::Outcome;
 use crate::repository::Repository;
 use crate::step::succeeds;
 use crate::test_results::TestResults;
 use boot::{Machine, PARTS, Purpose, QEMU};
+use build::{Profile, build_with};
 use initramfs::Archive;
 use kernel::{Image, Kernel};
+use kernels::Diagnosed;
 use table::Counted;
 
 const BUSYBOX: &str = "/bin/busybox";
@@ -81,10 +85,21 @@ const TOOLS: [&str; 17] = [
     "ldd",
 ];
 
+pub(crate) use build::{BackgroundBuild, build};
+pub(crate) use kernels::run as kernels;
+
+/// What all machines have counted and said.
+#[derive(Default)]
+struct Passed {
+    counted: Vec<Counted>,
+    diagnosed: Vec<Diagnosed>,
+}
+
 /// Parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     kernels: Vec<Kernel>,
+    profile: Profile,
     /// Runs only tests whose name contains this.
     filter: String,
     /// More kernel options: `vm.lists=SEED:FIRST:COUNT` selects random rule lists, `vm.allow_loss` starts daemons with
@@ -99,7 +114,8 @@ struct Options {
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let options = Options::parse(arguments)?;
     let mut tests = TestResults::default();
-    let passed = build(repository)? && boot_all(repository, &options, &mut tests)?.is_some();
+    let passed = build_with(repository, options.profile)?
+        && boot_all(repository, &options, &mut tests)?.is_some();
     println!("{}{}", tests.listing(), tests.tally);
     Ok(if passed && tests.tally.failed == 0 {
         ExitCode::SUCCESS
@@ -115,10 +131,10 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
 pub(crate) fn count(repository: &Repository, _: &[String]) -> Outcome {
     let options = Options::parse(&["--filter".to_owned(), COUNT.to_owned()])?;
     let mut tests = TestResults::default();
-    if build(repository)?
-        && let Some(counted) = boot_all(repository, &options, &mut tests)?
+    if build_with(repository, options.profile)?
+        && let Some(passed) = boot_all(repository, &options, &mut tests)?
     {
-        table::write(repository, &counted)?;
+        table::write(repository, &passed.counted)?;
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}{}", tests.listing(), tests.tally);
@@ -137,10 +153,10 @@ pub(crate) fn test(
         tests.skip(&format!("all: {reason}"));
         return Ok(true);
     }
-    let Some(counted) = boot_all(repository, &Options::parse(&[])?, tests)? else {
+    let Some(passed) = boot_all(repository, &Options::parse(&[])?, tests)? else {
         return Ok(false);
     };
-    let differences = table::differences(repository, &counted)?;
+    let differences = table::differences(repository, &passed.counted)?;
     for difference in &differences {
         println!("    FAIL  {difference}");
         tests.fail(difference);
@@ -148,44 +164,15 @@ pub(crate) fn test(
     Ok(differences.is_empty())
 }
 
-/// Builds the daemon and the first process of the machines.
+/// The path of a kernel, which is downloaded if it is not there: a line as for `--kernel`.
 ///
 /// # Errors
-/// If cargo cannot be started.
-pub(crate) fn build(repository: &Repository) -> Result<bool, Box<dyn Error>> {
-    succeeds(&mut build_command(repository))
-}
-
-/// A release build in the background.
-pub(crate) struct BackgroundBuild(Child);
-
-impl BackgroundBuild {
-    /// Starts what [`build`] runs.
-    ///
-    /// # Errors
-    /// If cargo cannot be started.
-    pub(crate) fn start(repository: &Repository) -> Result<Self, Box<dyn Error>> {
-        let mut command = build_command(repository);
-        let build = command.arg("--quiet").stderr(Stdio::piped()).spawn()?;
-        Ok(Self(build))
-    }
-
-    /// Waits for the end and prints warnings and errors; true if the build succeeded.
-    ///
-    /// # Errors
-    /// If the output cannot be read.
-    pub(crate) fn finish(self) -> Result<bool, Box<dyn Error>> {
-        let output = self.0.wait_with_output()?;
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        Ok(output.status.success())
-    }
-}
-
-fn build_command(repository: &Repository) -> Command {
-    let packages = ["bench", "tollgate", "vm"].map(|name| format!("--package={name}"));
-    let mut command = repository.cargo(&["build", "--release", "--locked"]);
-    command.args(packages);
-    command
+/// If there is no such line, or it cannot be downloaded.
+pub(crate) fn kernel_image(repository: &Repository, line: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let directory = repository.target().join("vm");
+    fs::create_dir_all(&directory)?;
+    let kernel = Kernel::parse(line).ok_or_else(|| format!("`{line}` is no file and no kernel"))?;
+    Ok(kernel.image(&directory)?.path)
 }
 
 /// Why no machine can run on this host.
@@ -207,6 +194,7 @@ impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Box<dyn Error>> {
         let mut options = Self {
             kernels: Kernel::tested(),
+            profile: Profile::Release,
             filter: String::new(),
             kernel_options: String::new(),
         };
@@ -233,11 +221,14 @@ impl Options {
                     options.filter = LISTS.to_owned();
                     options.kernel_options = format!("vm.lists={value}");
                 }
+                "--profile" if value == "dev" => options.profile = Profile::Dev,
+                "--profile" if value == "release" => options.profile = Profile::Release,
                 "--append" => options.kernel_options.clone_from(value),
                 _ => {
                     return Err(
                         "usage: vm [--kernel VERSION[-rt]|newest[-rt]|all] [--filter NAME] \
-                                [--lists SEED:FIRST:COUNT] [--append KERNEL_OPTIONS]"
+                                [--lists SEED:FIRST:COUNT] [--append KERNEL_OPTIONS] \
+                                [--profile dev|release]"
                             .into(),
                     );
                 }
@@ -272,12 +263,12 @@ impl Options {
     }
 }
 
-/// Runs the tests; returns the instruction counts if all passed.
+/// Runs the tests; returns what was counted and said if all passed.
 fn boot_all(
     repository: &Repository,
     options: &Options,
     tests: &mut TestResults,
-) -> Result<Option<Vec<Counted>>, Box<dyn Error>> {
+) -> Result<Option<Passed>, Box<dyn Error>> {
     if let Some(reason) = missing_requirement() {
         return Err(reason.into());
     }
@@ -290,7 +281,7 @@ fn boot_all(
         images.push((kernel.line.as_str(), image));
     }
     let initramfs = directory.join("initramfs");
-    fs::write(&initramfs, pack(repository, &images)?)?;
+    fs::write(&initramfs, pack(repository, options.profile, &images)?)?;
     let mut machines = Vec::new();
     for purpose in options.purposes() {
         for part in options.parts(purpose) {
@@ -310,26 +301,37 @@ fn boot_all(
     let mut ended = queue::run_all(&machines).map_err(|error| error.to_string())?;
     let is_full = options.filter.is_empty();
     again::boot_again(&machines, &mut ended, is_full, Machine::run);
-    let mut passed = true;
-    let mut counted = Vec::new();
+    let mut is_passed = true;
+    let mut passed = Passed::default();
     for (machine, ended) in machines.iter().zip(ended) {
-        passed &= ended.results.tally.failed == 0;
+        is_passed &= ended.results.tally.failed == 0;
         tests.add(ended.results);
+        if !ended.doctor.text.is_empty() {
+            let (line, doctor) = (machine.line.to_owned(), ended.doctor);
+            passed.diagnosed.push(Diagnosed { line, doctor });
+        }
         if machine.purpose == Purpose::Count {
             let (line, counts) = (machine.line.to_owned(), ended.counts);
-            counted.push(Counted { line, counts });
+            passed.counted.push(Counted { line, counts });
         }
     }
-    Ok(passed.then_some(counted))
+    Ok(is_passed.then_some(passed))
 }
 
 /// The initramfs of all machines.
-fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Box<dyn Error>> {
-    let release = repository.target().join("release");
+fn pack(
+    repository: &Repository,
+    profile: Profile,
+    images: &[(&str, Image)],
+) -> Result<Vec<u8>, Box<dyn Error>> {
+    let programs = repository.target().join(match profile {
+        Profile::Release => "release",
+        Profile::Dev => "debug",
+    });
     let mut archive = Archive::default();
     for (from, to) in [
-        (release.join("vm"), "/init"),
-        (release.join("tollgate"), "/bin/tollgate"),
+        (programs.join("vm"), "/init"),
+        (programs.join("tollgate"), "/bin/tollgate"),
         (PathBuf::from(BUSYBOX), BUSYBOX),
         (PathBuf::from(AUSEARCH), AUSEARCH),
         (PathBuf::from(AUREPORT), AUREPORT),

@@ -2,6 +2,7 @@
 
 mod attach_plan;
 mod avc;
+pub(crate) mod check;
 mod clock;
 mod detach;
 mod guard;
@@ -45,7 +46,7 @@ use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, Slots, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
 use crate::options::EngineOptions;
-use crate::preemption::{Preemption, PreemptionFacts};
+use crate::preemption::PreemptionFacts;
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
 use crate::ring::clock::ClockReading;
 use crate::ring::{Ring, RingReader};
@@ -110,16 +111,6 @@ impl fmt::Debug for Engine<'_> {
     }
 }
 
-/// Programs of an engine that a kernel has accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckedPrograms {
-    /// Preemption mode of the kernel.
-    pub preemption: Preemption,
-    /// Names, each with the number of instructions that the verifier has processed, sorted by name. Empty before
-    /// v5.16.
-    pub verified: Vec<(String, u64)>,
-}
-
 impl<'s> Engine<'s> {
     /// Loads the programs, writes the plan and attaches the programs.
     ///
@@ -139,34 +130,6 @@ impl<'s> Engine<'s> {
         engine.links = engine.attach(&attach_points)?;
         engine.attached = attach_points.attached;
         Ok(engine)
-    }
-
-    /// Checks whether the engine takes a plan: loads the programs and writes the plan, but attaches nothing. Returns
-    /// what the kernel makes of the programs.
-    ///
-    /// # Errors
-    /// As [`Engine::start`].
-    pub fn check(
-        slots: &mut ObjectSlots<'s>,
-        probe: &KernelProbe,
-        plan: &Plan,
-        kind: EngineKind,
-        options: EngineOptions,
-    ) -> Result<CheckedPrograms, EngineError> {
-        let (engine, _) = Self::prepare(slots, probe, plan, kind, options)?;
-        let mut verified: Vec<(String, u64)> = engine
-            .objects
-            .programs()
-            .filter_map(|program| {
-                let name = program.name().to_string_lossy().into_owned();
-                Some((name, stats::verified_instructions(program)?))
-            })
-            .collect();
-        verified.sort_unstable();
-        Ok(CheckedPrograms {
-            preemption: engine.preemption(),
-            verified,
-        })
     }
 
     /// Loads the programs and writes the plan.

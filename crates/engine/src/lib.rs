@@ -43,7 +43,8 @@ pub use decode::rule_keys::RuleKeys;
 pub use decode::{
     DecodeError, Decoder, EventContext, has_kernel_stamp, sample_jiffies, sample_rule,
 };
-pub use engine::{CheckedPrograms, Engine, PendingDetach};
+pub use engine::check::CheckedPrograms;
+pub use engine::{Engine, PendingDetach};
 pub use engine_kind::EngineKind;
 pub use epoch::Epoch;
 pub use error::EngineError;

@@ -107,12 +107,12 @@ impl InternalHook {
         let names = |of| syscalls(self, of).collect::<Vec<_>>().join(", ");
         if syscalls(self, object_hooks).next().is_some() {
             return format!(
-                "names from the kernel and objects of failed calls for {}; names are read from the caller's memory",
+                "names and objects from the kernel for {}: they are read from the caller's memory after the call",
                 names(object_hooks)
             );
         }
         if syscalls(self, aux_record_hooks).next().is_some() {
-            return format!("an auxiliary record of {}", names(aux_record_hooks));
+            return format!("auxiliary record of {}", names(aux_record_hooks));
         }
         match syscalls(self, denial_hooks).next() {
             Some(_) => format!("`[on_loss] deny` for {}", names(denial_hooks)),

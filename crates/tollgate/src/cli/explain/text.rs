@@ -302,7 +302,7 @@ fn totals(explained: &Explained) -> String {
     }
     for hook in &explanation.missing {
         lines.push(format!(
-            "missing on this kernel: {}: records lack {}",
+            "missing on this kernel: {}: no {}",
             hook.function(),
             hook.lacks()
         ));
