@@ -143,7 +143,7 @@ fn growth(written: &str, kernels: &[Diagnosed]) -> Vec<String> {
             match before {
                 Some(before) if *now * 100 <= before * (100 + GROWTH) => {}
                 Some(before) => {
-                    grown.push(format!("{line}: {name} has grown from {before} to {now}"))
+                    grown.push(format!("{line}: {name} has grown from {before} to {now}"));
                 }
                 None => grown.push(format!("{line}: {FILE} lacks {name}")),
             }
