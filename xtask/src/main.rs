@@ -18,6 +18,7 @@ mod e2e;
 mod endure;
 mod fuzz;
 mod golden;
+mod hooks;
 mod lists;
 mod log;
 mod repository;
@@ -57,13 +58,23 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "vm",
-        "test on Debian's kernels: [--kernel 6.1|6.12] [--filter NAME] [--lists LISTS]",
+        "test on Debian's kernels: [--kernel KERNELS] [--filter NAME] [--lists LISTS]",
         vm::run,
     ),
     (
         "counts",
         "count instructions on Debian's kernels and write docs/instructions.md",
         vm::count,
+    ),
+    (
+        "hooks",
+        "check which hooks kernels have, without booting them: FILE|KERNEL...",
+        hooks::run,
+    ),
+    (
+        "kernels",
+        "run `tollgate doctor` on Debian's kernels, write docs/kernels.md: [--check]",
+        vm::kernels,
     ),
     (
         "lists",

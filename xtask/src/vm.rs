@@ -6,9 +6,11 @@
 
 mod again;
 mod boot;
+mod build;
 mod counts;
 mod initramfs;
 mod kernel;
+mod kernels;
 mod queue;
 mod report;
 mod rulesets;
@@ -18,15 +20,17 @@ use std::env;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use crate::Outcome;
 use crate::repository::Repository;
 use crate::step::succeeds;
 use crate::test_results::TestResults;
 use boot::{Machine, PARTS, Purpose, QEMU};
+use build::{Profile, build_with};
 use initramfs::Archive;
-use kernel::{Image, KERNELS, Kernel};
+use kernel::{Image, Kernel};
+use kernels::Diagnosed;
 use table::Counted;
 
 const BUSYBOX: &str = "/bin/busybox";
@@ -81,14 +85,26 @@ const TOOLS: [&str; 17] = [
     "ldd",
 ];
 
+pub(crate) use build::{BackgroundBuild, build};
+pub(crate) use kernels::run as kernels;
+
+/// What all machines have counted and said.
+#[derive(Default)]
+struct Passed {
+    counted: Vec<Counted>,
+    diagnosed: Vec<Diagnosed>,
+}
+
 /// Parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
-    kernels: Vec<&'static Kernel>,
+    kernels: Vec<Kernel>,
+    profile: Profile,
     /// Runs only tests whose name contains this.
     filter: String,
-    /// Kernel option that selects random rule lists, `vm.lists=SEED:FIRST:COUNT`; empty for the default.
-    lists: String,
+    /// More kernel options: `vm.lists=SEED:FIRST:COUNT` selects random rule lists, `vm.allow_loss` starts daemons with
+    /// `--allow-loss`.
+    kernel_options: String,
 }
 
 /// Builds the programs and runs the tests.
@@ -98,7 +114,8 @@ struct Options {
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let options = Options::parse(arguments)?;
     let mut tests = TestResults::default();
-    let passed = build(repository)? && boot_all(repository, &options, &mut tests)?.is_some();
+    let passed = build_with(repository, options.profile)?
+        && boot_all(repository, &options, &mut tests)?.is_some();
     println!("{}{}", tests.listing(), tests.tally);
     Ok(if passed && tests.tally.failed == 0 {
         ExitCode::SUCCESS
@@ -114,10 +131,10 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
 pub(crate) fn count(repository: &Repository, _: &[String]) -> Outcome {
     let options = Options::parse(&["--filter".to_owned(), COUNT.to_owned()])?;
     let mut tests = TestResults::default();
-    if build(repository)?
-        && let Some(counted) = boot_all(repository, &options, &mut tests)?
+    if build_with(repository, options.profile)?
+        && let Some(passed) = boot_all(repository, &options, &mut tests)?
     {
-        table::write(repository, &counted)?;
+        table::write(repository, &passed.counted)?;
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}{}", tests.listing(), tests.tally);
@@ -136,10 +153,10 @@ pub(crate) fn test(
         tests.skip(&format!("all: {reason}"));
         return Ok(true);
     }
-    let Some(counted) = boot_all(repository, &Options::parse(&[])?, tests)? else {
+    let Some(passed) = boot_all(repository, &Options::parse(&[])?, tests)? else {
         return Ok(false);
     };
-    let differences = table::differences(repository, &counted)?;
+    let differences = table::differences(repository, &passed.counted)?;
     for difference in &differences {
         println!("    FAIL  {difference}");
         tests.fail(difference);
@@ -147,45 +164,15 @@ pub(crate) fn test(
     Ok(differences.is_empty())
 }
 
-/// Builds the daemon and the first process of the machines.
+/// The path of a kernel, which is downloaded if it is not there: a line as for `--kernel`.
 ///
 /// # Errors
-/// If cargo cannot be started.
-pub(crate) fn build(repository: &Repository) -> Result<bool, Box<dyn Error>> {
-    succeeds(&mut build_command(repository))
-}
-
-/// A release build in the background.
-pub(crate) struct BackgroundBuild(Child);
-
-impl BackgroundBuild {
-    /// Starts what [`build`] runs.
-    ///
-    /// # Errors
-    /// If cargo cannot be started.
-    pub(crate) fn start(repository: &Repository) -> Result<Self, Box<dyn Error>> {
-        let mut command = build_command(repository);
-        let build = command.arg("--quiet").stderr(Stdio::piped()).spawn()?;
-        Ok(Self(build))
-    }
-
-    /// Waits for the end and prints warnings and errors; true if the build succeeded.
-    ///
-    /// # Errors
-    /// If the output cannot be read.
-    pub(crate) fn finish(self) -> Result<bool, Box<dyn Error>> {
-        let output = self.0.wait_with_output()?;
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        Ok(output.status.success())
-    }
-}
-
-fn build_command(repository: &Repository) -> Command {
-    let packages =
-        ["bench", "search", "tollgate", "top", "vm"].map(|name| format!("--package={name}"));
-    let mut command = repository.cargo(&["build", "--release", "--locked"]);
-    command.args(packages);
-    command
+/// If there is no such line, or it cannot be downloaded.
+pub(crate) fn kernel_image(repository: &Repository, line: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let directory = repository.target().join("vm");
+    fs::create_dir_all(&directory)?;
+    let kernel = Kernel::parse(line).ok_or_else(|| format!("`{line}` is no file and no kernel"))?;
+    Ok(kernel.image(&directory)?.path)
 }
 
 /// Why no machine can run on this host.
@@ -206,9 +193,10 @@ fn exists(tool: &str) -> bool {
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Box<dyn Error>> {
         let mut options = Self {
-            kernels: KERNELS.iter().collect(),
+            kernels: Kernel::tested(),
+            profile: Profile::Release,
             filter: String::new(),
-            lists: String::new(),
+            kernel_options: String::new(),
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -216,12 +204,14 @@ impl Options {
                 .next()
                 .ok_or_else(|| format!("`{word}` needs a value"))?;
             match word.as_str() {
-                "--kernel" if value == "all" => options.kernels = KERNELS.iter().collect(),
+                "--kernel" if value == "all" => options.kernels = Kernel::tested(),
                 "--kernel" => {
-                    let known = KERNELS.iter().find(|kernel| kernel.line == value);
-                    let known = known
-                        .ok_or_else(|| format!("unknown kernel `{value}`: 6.1, 6.12 or all"))?;
-                    options.kernels = vec![known];
+                    let parse = |name| {
+                        Kernel::parse(name).ok_or_else(|| {
+                            format!("unknown kernel `{name}`: a version, newest or all; -rt for PREEMPT_RT")
+                        })
+                    };
+                    options.kernels = value.split(',').map(parse).collect::<Result<_, _>>()?;
                 }
                 "--filter" if value.contains(char::is_whitespace) => {
                     return Err("a filter is part of one test name and has no blanks".into());
@@ -229,12 +219,18 @@ impl Options {
                 "--filter" => options.filter.clone_from(value),
                 "--lists" if !value.contains(char::is_whitespace) => {
                     options.filter = LISTS.to_owned();
-                    options.lists = format!("vm.lists={value}");
+                    options.kernel_options = format!("vm.lists={value}");
                 }
+                "--profile" if value == "dev" => options.profile = Profile::Dev,
+                "--profile" if value == "release" => options.profile = Profile::Release,
+                "--append" => options.kernel_options.clone_from(value),
                 _ => {
-                    return Err("usage: vm [--kernel 6.1|6.12|all] [--filter NAME] \
-                                [--lists SEED:FIRST:COUNT]"
-                        .into());
+                    return Err(
+                        "usage: vm [--kernel VERSION[-rt]|newest[-rt]|all] [--filter NAME] \
+                                [--lists SEED:FIRST:COUNT] [--append KERNEL_OPTIONS] \
+                                [--profile dev|release]"
+                            .into(),
+                    );
                 }
             }
         }
@@ -267,12 +263,12 @@ impl Options {
     }
 }
 
-/// Runs the tests; returns the instruction counts if all passed.
+/// Runs the tests; returns what was counted and said if all passed.
 fn boot_all(
     repository: &Repository,
     options: &Options,
     tests: &mut TestResults,
-) -> Result<Option<Vec<Counted>>, Box<dyn Error>> {
+) -> Result<Option<Passed>, Box<dyn Error>> {
     if let Some(reason) = missing_requirement() {
         return Err(reason.into());
     }
@@ -282,10 +278,10 @@ fn boot_all(
     for kernel in &options.kernels {
         let image = kernel.image(&directory)?;
         println!("    {}: {}", kernel.line, image.package);
-        images.push((kernel.line, image));
+        images.push((kernel.line.as_str(), image));
     }
     let initramfs = directory.join("initramfs");
-    fs::write(&initramfs, pack(repository, &images)?)?;
+    fs::write(&initramfs, pack(repository, options.profile, &images)?)?;
     let mut machines = Vec::new();
     for purpose in options.purposes() {
         for part in options.parts(purpose) {
@@ -297,7 +293,7 @@ fn boot_all(
                     initramfs: &initramfs,
                     filter: options.filter.clone(),
                     part,
-                    options: &options.lists,
+                    options: &options.kernel_options,
                 });
             }
         }
@@ -305,26 +301,37 @@ fn boot_all(
     let mut ended = queue::run_all(&machines).map_err(|error| error.to_string())?;
     let is_full = options.filter.is_empty();
     again::boot_again(&machines, &mut ended, is_full, Machine::run);
-    let mut passed = true;
-    let mut counted = Vec::new();
+    let mut is_passed = true;
+    let mut passed = Passed::default();
     for (machine, ended) in machines.iter().zip(ended) {
-        passed &= ended.results.tally.failed == 0;
+        is_passed &= ended.results.tally.failed == 0;
         tests.add(ended.results);
+        if !ended.doctor.text.is_empty() {
+            let (line, doctor) = (machine.line.to_owned(), ended.doctor);
+            passed.diagnosed.push(Diagnosed { line, doctor });
+        }
         if machine.purpose == Purpose::Count {
-            let (line, counts) = (machine.line, ended.counts);
-            counted.push(Counted { line, counts });
+            let (line, counts) = (machine.line.to_owned(), ended.counts);
+            passed.counted.push(Counted { line, counts });
         }
     }
-    Ok(passed.then_some(counted))
+    Ok(is_passed.then_some(passed))
 }
 
 /// The initramfs of all machines.
-fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Box<dyn Error>> {
-    let release = repository.target().join("release");
+fn pack(
+    repository: &Repository,
+    profile: Profile,
+    images: &[(&str, Image)],
+) -> Result<Vec<u8>, Box<dyn Error>> {
+    let programs = repository.target().join(match profile {
+        Profile::Release => "release",
+        Profile::Dev => "debug",
+    });
     let mut archive = Archive::default();
     for (from, to) in [
-        (release.join("vm"), "/init"),
-        (release.join("tollgate"), "/bin/tollgate"),
+        (programs.join("vm"), "/init"),
+        (programs.join("tollgate"), "/bin/tollgate"),
         (PathBuf::from(BUSYBOX), BUSYBOX),
         (PathBuf::from(AUSEARCH), AUSEARCH),
         (PathBuf::from(AUREPORT), AUREPORT),
@@ -349,8 +356,8 @@ fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Bo
         }
         archive.program(&program, &format!("/bin/{name}"))?;
     }
-    for (line, image) in images {
-        archive.directory(&image.modules, &format!("/modules/{line}"))?;
+    for (_, image) in images {
+        archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
     }
     archive.file(
         "/etc/passwd",
@@ -382,7 +389,7 @@ mod tests {
     #[test]
     fn all_kernels_and_all_tests_are_the_default() {
         let all = options(&[]).unwrap();
-        assert_eq!(all.kernels.len(), KERNELS.len());
+        assert_eq!(all.kernels, Kernel::tested());
         assert_eq!(all.filter, "");
         assert_eq!(options(&["--kernel", "all"]), Ok(all));
     }
@@ -390,18 +397,21 @@ mod tests {
     #[test]
     fn one_kernel_and_some_tests_can_be_chosen() {
         let chosen = options(&["--kernel", "6.12", "--filter", "raw::"]).unwrap();
-        let lines: Vec<_> = chosen.kernels.iter().map(|kernel| kernel.line).collect();
+        let lines: Vec<_> = chosen.kernels.iter().map(|it| it.line.as_str()).collect();
         assert_eq!(
             (lines.as_slice(), chosen.filter.as_str()),
             (&["6.12"][..], "raw::")
         );
+        let two = options(&["--kernel", "6.18,newest-rt"]).unwrap().kernels;
+        let lines: Vec<_> = two.iter().map(|it| it.line.as_str()).collect();
+        assert_eq!(lines, ["6.18", "newest-rt"]);
     }
 
     #[test]
     fn lists_are_selected_by_seed_and_number() {
         let some = options(&["--lists", "7:0:250"]).unwrap();
         assert_eq!(
-            (some.filter.as_str(), some.lists.as_str()),
+            (some.filter.as_str(), some.kernel_options.as_str()),
             ("lists::", "vm.lists=7:0:250")
         );
     }
@@ -435,7 +445,7 @@ mod tests {
     #[test]
     fn invalid_arguments_are_named() {
         for (words, named) in [
-            (&["--kernel", "2.4"][..], "`2.4`"),
+            (&["--kernel", "two"][..], "`two`"),
             (&["--kernel"], "needs a value"),
             (&["--filter", "a b"], "no blanks"),
             (&["--what", "x"], "usage"),

@@ -2,6 +2,7 @@
 //!
 //! Tests compare the layout with the BTF of the built object, and the constants with the text of `wire.h`.
 
+pub(crate) mod form;
 pub(crate) mod watch;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

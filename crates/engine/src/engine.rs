@@ -2,6 +2,7 @@
 
 mod attach_plan;
 mod avc;
+pub(crate) mod check;
 mod clock;
 mod detach;
 mod follow;
@@ -138,20 +139,6 @@ impl<'s> Engine<'s> {
         Ok(self)
     }
 
-    /// Checks whether the engine takes a plan: loads the programs and writes the plan, but attaches nothing.
-    ///
-    /// # Errors
-    /// As [`Engine::start`].
-    pub fn check(
-        slots: &mut ObjectSlots<'s>,
-        probe: &KernelProbe,
-        plan: &Plan,
-        kind: EngineKind,
-        options: EngineOptions,
-    ) -> Result<(), EngineError> {
-        Self::prepare(slots, probe, plan, kind, options).map(drop)
-    }
-
     /// Loads the programs and writes the plan.
     fn prepare(
         slots: &mut ObjectSlots<'s>,
@@ -184,7 +171,7 @@ impl<'s> Engine<'s> {
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
-        let objects = Objects::load(slots, kind, programs, |open| {
+        let objects = Objects::load(slots, kind, kernel.internal_hooks, programs, |open| {
             maps::set_sizes(open, capacity, coverage, cpus, options, state_slots)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = hash.seed;

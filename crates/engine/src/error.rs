@@ -155,6 +155,20 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// The cause in one sentence for an administrator, without messages of libbpf and the verifier, unless nothing
+    /// else is known.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Load { reason, source, .. }
+                if source.kind() == libbpf_rs::ErrorKind::PermissionDenied =>
+            {
+                reason.clone()
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// Makes a [`Self::System`] error of the failure of an operation, given as a verb phrase.
     pub(crate) fn system(operation: &'static str) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::System { operation, source }
@@ -170,7 +184,9 @@ impl EngineError {
 /// Kernels on which an engine is never skipped.
 const fn safe_kernels(kind: EngineKind) -> &'static str {
     match kind {
-        EngineKind::Fentry => "it needs preempt=none or voluntary",
+        EngineKind::Fentry => {
+            "it needs preempt=none or voluntary; `--engine fentry --allow-loss` starts it all the same"
+        }
         EngineKind::Tracepoint => {
             "it needs preempt=none or voluntary, or a kernel before 7.0; `--allow-loss` starts it all the same"
         }

@@ -43,6 +43,7 @@ pub use decode::rule_keys::RuleKeys;
 pub use decode::{
     DecodeError, Decoder, EventContext, has_kernel_stamp, sample_jiffies, sample_rule,
 };
+pub use engine::check::CheckedPrograms;
 pub use engine::{Engine, PendingDetach};
 pub use engine_kind::EngineKind;
 pub use epoch::Epoch;
@@ -55,6 +56,7 @@ pub use hooks::attach_point::AttachedHooks;
 pub use hooks::denial::{is_deniable, undeniable_syscalls};
 pub use hooks::explain::{Explanation, Paying, Price, RuleCost, RuleNote, explain};
 pub use hooks::hook::{Hook, KernelFeatures};
+pub use hooks::hook_report::{HookReport, HookState, hooked_syscalls};
 pub use hooks::internal_hook::{InternalHook, InternalHookSet};
 pub use hooks::kernel_probe::KernelProbe;
 pub use load::{ObjectSlots, ObjectStorage};

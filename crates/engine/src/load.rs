@@ -22,6 +22,7 @@ use libbpf_rs::{ErrorKind, MapCore as _, MapMut, OpenObject, ProgramMut};
 
 use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
+use crate::hooks::internal_hook::InternalHookSet;
 use crate::hooks::program::{self, Program};
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel, SyscallSkelBuilder};
 use crate::stats::{self, ProgramRuns};
@@ -69,6 +70,7 @@ struct LoadedObject<'s> {
 /// All loaded objects.
 pub(crate) struct Objects<'s> {
     kind: EngineKind,
+    hooks: InternalHookSet,
     /// The object that created the maps, or the first one that reuses pinned ones.
     first: LoadedObject<'s>,
     more: Vec<LoadedObject<'s>>,
@@ -82,12 +84,19 @@ impl<'s> Objects<'s> {
     pub(crate) fn load(
         slots: &mut ObjectSlots<'s>,
         kind: EngineKind,
+        hooks: InternalHookSet,
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
     ) -> Result<Self, EngineError> {
-        let first = LoadedObject::load(slots, kind, programs, prepare)?;
+        let first = LoadedObject::load(slots, kind, hooks, programs, |open| {
+            if let Some(rodata) = open.maps.rodata_data.as_mut() {
+                rodata.tlg_forms = hooks.form_bits();
+            }
+            prepare(open)
+        })?;
         let objects = Self {
             kind,
+            hooks,
             first,
             more: Vec::new(),
         };
@@ -102,10 +111,11 @@ impl<'s> Objects<'s> {
     pub(crate) fn reuse_maps(
         slots: &mut ObjectSlots<'s>,
         kind: EngineKind,
+        hooks: InternalHookSet,
         programs: BTreeSet<Program>,
         map: impl Fn(&str) -> io::Result<OwnedFd>,
     ) -> Result<Self, EngineError> {
-        let first = LoadedObject::load(slots, kind, programs, |open| {
+        let first = LoadedObject::load(slots, kind, hooks, programs, |open| {
             for mut open_map in open.open_object_mut().maps_mut() {
                 let name = open_map.name().to_string_lossy().into_owned();
                 let existing = map(&name).map_err(EngineError::pin(format!("map `{name}`")))?;
@@ -117,6 +127,7 @@ impl<'s> Objects<'s> {
         })?;
         Ok(Self {
             kind,
+            hooks,
             first,
             more: Vec::new(),
         })
@@ -152,7 +163,7 @@ impl<'s> Objects<'s> {
         } else {
             self.kind
         };
-        let loaded = LoadedObject::load(slots, kind, missing.clone(), |open| {
+        let loaded = LoadedObject::load(slots, kind, self.hooks, missing.clone(), |open| {
             for mut map in open.open_object_mut().maps_mut() {
                 let name = map.name().to_owned();
                 let existing = first.maps().find(|other| other.name() == name);
@@ -238,6 +249,7 @@ impl<'s> LoadedObject<'s> {
     fn load(
         slots: &mut ObjectSlots<'s>,
         kind: EngineKind,
+        hooks: InternalHookSet,
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
     ) -> Result<Self, EngineError> {
@@ -248,7 +260,7 @@ impl<'s> LoadedObject<'s> {
         let mut open = SyscallSkelBuilder::default()
             .open(slot)
             .map_err(EngineError::Open)?;
-        program::select(&mut open.progs, &programs);
+        program::select(&mut open.progs, &programs, hooks).map_err(EngineError::Open)?;
         prepare(&mut open)?;
         let (loaded, libbpf_log) = libbpf_log::capture(|| open.load());
         let skel = loaded.map_err(|source| EngineError::Load {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fs;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Sub;
@@ -251,6 +252,16 @@ impl RuleDrops {
 
 /// Index of [`LossReason::Skipped`], which the kernel counts, not a program.
 pub(crate) const SKIPPED: usize = LOST;
+
+/// Number of instructions that the verifier has processed; `None` before v5.16.
+pub(crate) fn verified_instructions(program: &impl AsFd) -> Option<u64> {
+    let path = format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd());
+    let text = fs::read_to_string(path).ok()?;
+    let number = text
+        .lines()
+        .find_map(|line| line.strip_prefix("verified_insns:"))?;
+    number.trim().parse().ok()
+}
 
 /// How often the kernel skipped a program because it, or another one, was running on that CPU.
 ///

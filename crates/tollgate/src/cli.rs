@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod convert;
 mod daemon;
+mod doctor;
 pub(crate) mod explain;
 #[cfg(test)]
 mod manual;
@@ -44,6 +45,9 @@ enum Command {
     /// Show the syscalls, hooks and cost of rules
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Args),
+    /// Check whether and how well this kernel can be audited
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::Args),
     /// Audit this machine
     #[command(after_help = daemon::EXAMPLES)]
     Daemon(daemon::Args),
@@ -122,6 +126,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Watch(args) => watch::run(&args),

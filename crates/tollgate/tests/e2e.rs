@@ -113,6 +113,7 @@ mod e2e {
         stop_time::stopped_daemon_is_reported_soon,
         lifecycle::events_are_written_at_once,
         lifecycle::detached_daemon_lets_go_of_its_streams,
+        lifecycle::doctor_names_the_engine_that_the_daemon_takes,
         lifecycle::explain_names_the_engine_that_the_daemon_takes,
         lifecycle::killed_daemon_leaves_nothing_attached,
         lifecycle::only_named_syscalls_are_attached,

@@ -25,6 +25,14 @@ pub(crate) const LONGEST_END: Duration = Duration::from_secs(200);
 /// Exit status of a daemon that lost events.
 pub(crate) const LOST: i32 = 3;
 
+/// Kernel option: daemons start although the kernel can skip their programs.
+const ALLOW_LOSS: &str = "vm.allow_loss";
+
+fn allows_loss() -> anyhow::Result<bool> {
+    let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+    Ok(line.split_whitespace().any(|word| word == ALLOW_LOSS))
+}
+
 /// A running daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -100,6 +108,9 @@ impl Daemon {
             .args(["daemon", "--foreground", "--engine", engine])
             .args(["--rules", &file, "--log", &log])
             .args(options);
+        if allows_loss()? {
+            command.arg("--allow-loss");
+        }
         let settings = format!("/tmp/{name}.toml");
         if Path::new(&settings).exists() {
             command.args(["--config", &settings]);

@@ -18,6 +18,7 @@ mod daemon;
 mod deny;
 mod differential;
 mod disabled_hooks;
+mod doctor;
 mod filesystems;
 mod handover;
 mod json;
@@ -121,6 +122,7 @@ fn main() -> ExitCode {
                 Purpose::Selinux => run(SELINUX),
                 Purpose::Panic => panic::run(),
                 Purpose::General if options.filter.text().starts_with("rulesets") => run(SLOW),
+                Purpose::General if options.filter.text().starts_with("doctor") => doctor::run(),
                 Purpose::General => match general(options.part.as_deref()) {
                     Some(sessions) => run(&sessions),
                     None => println!("vm: broken there is no such part: {:?}", options.part),

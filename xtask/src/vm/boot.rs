@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::counts::Counts;
-use super::report::MachineReport;
+use super::report::{Doctor, MachineReport};
 use crate::test_results::TestResults;
 
 /// The emulator.
@@ -78,7 +78,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Machine<'a> {
     pub(crate) purpose: Purpose,
     /// The kernel's version line, such as `6.12`: the label of its output.
-    pub(crate) line: &'static str,
+    pub(crate) line: &'a str,
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
     /// Selects the tests; `Filter` in `tests/vm/src/machine.rs` has the forms.
@@ -95,6 +95,8 @@ pub(crate) struct Ended {
     /// The results of its tests, labelled with the kernel.
     pub(crate) results: TestResults,
     pub(crate) counts: Counts,
+    /// What `tollgate doctor` said.
+    pub(crate) doctor: Doctor,
     /// Whether it failed as a whole.
     pub(crate) is_broken: bool,
 }
@@ -113,6 +115,7 @@ impl Machine<'_> {
         let started = Instant::now();
         let mut report = self.boot(started)?;
         let counts = mem::take(&mut report.counts);
+        let doctor = mem::take(&mut report.doctor);
         if let Some(json) = counts.json(self.line) {
             let file = format!("counts-{}.json", self.line);
             fs::write(self.initramfs.with_file_name(file), json)?;
@@ -125,6 +128,7 @@ impl Machine<'_> {
         Ok(Ended {
             results,
             counts,
+            doctor,
             is_broken,
         })
     }

@@ -46,6 +46,38 @@ pub(crate) struct MachineReport {
     lines: Vec<String>,
     /// Instructions that calls execute.
     pub(crate) counts: Counts,
+    /// What `tollgate doctor` said.
+    pub(crate) doctor: Doctor,
+}
+
+/// The output of `tollgate doctor`.
+#[derive(Debug, Default)]
+pub(crate) struct Doctor {
+    pub(crate) text: String,
+    /// `ENGINE/PROGRAM`, and how many instructions the verifier has processed.
+    pub(crate) verified: Vec<(String, u64)>,
+}
+
+impl Doctor {
+    pub(super) fn add_text(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    /// Takes `N NAME`; false if the line has another form.
+    pub(super) fn add_verified(&mut self, line: &str) -> bool {
+        let pair = line.split_once(' ');
+        let pair = pair.and_then(|(number, name)| Some((name.to_owned(), number.parse().ok()?)));
+        let is_valid = pair.is_some();
+        self.verified.extend(pair);
+        is_valid
+    }
+
+    pub(super) fn verified(&self, program: &str) -> Option<u64> {
+        let mut all = self.verified.iter();
+        all.find(|(name, _)| name == program)
+            .map(|&(_, number)| number)
+    }
 }
 
 impl MachineReport {
@@ -86,6 +118,11 @@ impl MachineReport {
                 Some(format!("{word:<4} {seconds:>6} s  {outcome}"))
             }
             "count" if self.counts.parse_line(rest) => None,
+            "verified" if self.doctor.add_verified(rest) => None,
+            "doctor" => {
+                self.doctor.add_text(rest);
+                None
+            }
             "crash" => {
                 self.crashing = Some(rest.to_owned());
                 None

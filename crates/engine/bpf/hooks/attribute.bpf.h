@@ -39,8 +39,11 @@ static __always_inline __u64 find_mount(const struct task_struct *task, const st
 		return (__u64)fs->pwd.mnt;
 	if (fs->root.dentry->d_sb == of)
 		return (__u64)fs->root.mnt;
-	mount = LOAD(list_head, AT(super_block, sb, s_mounts), next) -
-		bpf_core_field_offset(struct mount, mnt_instance);
+	if (bpf_core_field_exists(struct mount, mnt_instance))
+		mount = LOAD(list_head, AT(super_block, sb, s_mounts), next) -
+			bpf_core_field_offset(struct mount, mnt_instance);
+	else
+		mount = LOAD(super_block___v6_18, sb, s_mounts);
 	return AT(mount, mount, mnt);
 }
 

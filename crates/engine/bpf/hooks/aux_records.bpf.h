@@ -9,6 +9,7 @@
 
 #include "wire.h"
 #include "lib/errno.bpf.h"
+#include "lib/form.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/label.bpf.h"
 #include "lib/load.bpf.h"
@@ -377,14 +378,25 @@ int module_name(__u64 *ctx)
 	return 0;
 }
 
-/* fexit on __do_adjtimex(txc, ts, tai, ad), v5.3: changes of the NTP state. */
+/*
+ * fexit on __do_adjtimex(txc, ts, tai, ad), v5.3: changes of the NTP state. Since v6.17
+ * ntp_adjtimex(timekeeper, txc, ts, tai, ad); the kernel audits only timekeeper 0.
+ */
 SEC("fexit/__do_adjtimex")
 int clock_adjtimex(__u64 *ctx)
 {
-	struct syscall_state *state = aux_state(current());
-	struct wire_aux *aux = state ? aux_add(state, WIRE_AUX_TIME_ADJNTPVAL) : NULL;
+	struct syscall_state *state;
+	struct wire_aux *aux;
+	__u64 changes = ctx[3];
 
-	if (aux && bpf_probe_read_kernel(aux->word, NTP_WORDS * sizeof(__u64), (void *)ctx[3]))
+	if (has_form(WIRE_FORM_NTP_ADJTIMEX)) {
+		if ((__u32)ctx[0])
+			return 0;
+		changes = ctx[4];
+	}
+	state = aux_state(current());
+	aux = state ? aux_add(state, WIRE_AUX_TIME_ADJNTPVAL) : NULL;
+	if (aux && bpf_probe_read_kernel(aux->word, NTP_WORDS * sizeof(__u64), (void *)changes))
 		count_truncated(WIRE_TRUNC_SYSCALL_STATE);
 	return 0;
 }
@@ -406,6 +418,27 @@ SEC("fexit/timekeeping_inject_offset")
 int clock_inject(__u64 *ctx)
 {
 	return (__u32)ctx[1] ? 0 : aux_time_offset(LOAD_WORD(ctx[0]), LOAD_WORD(ctx[0] + 8));
+}
+
+#define ADJ_SETOFFSET 0x0100 /* include/uapi/linux/timex.h */
+#define ADJ_NANO      0x2000
+
+/*
+ * fentry on ntp_adjtimex(timekeeper, txc, ts, tai, ad), v6.17, where timekeeping_inject_offset()
+ * is inlined: the clock was stepped just before. `txc` is the kernel's copy and changes later.
+ */
+SEC("fentry/ntp_adjtimex")
+int clock_inject_ntp(__u64 *ctx)
+{
+	const struct __kernel_timex *txc = (struct __kernel_timex *)ctx[1];
+	__u64 at = (__u64)txc;
+	__u32 modes = LOAD(__kernel_timex, at, modes);
+	__u64 fraction = LOAD(__kernel_timex, at, time.tv_usec);
+
+	if ((__u32)ctx[0] || !(modes & ADJ_SETOFFSET))
+		return 0;
+	return aux_time_offset(LOAD(__kernel_timex, at, time.tv_sec),
+			       modes & ADJ_NANO ? fraction : fraction * 1000);
 }
 
 /* v2.6.37: the timekeeper. */

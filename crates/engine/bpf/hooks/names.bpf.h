@@ -9,6 +9,7 @@
 
 #include "wire.h"
 #include "lib/errno.bpf.h"
+#include "lib/form.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/scratch.bpf.h"
@@ -45,49 +46,49 @@ static __always_inline int start_names(const struct filename *first, const struc
 	return 0;
 }
 
-/* fentry on do_unlinkat(dfd, name), v5.5. */
+/* fentry on do_unlinkat(dfd, name), v5.5; filename_unlinkat() since v7.0. */
 SEC("fentry/do_unlinkat")
 int names_unlink(__u64 *ctx)
 {
 	return start_names((struct filename *)ctx[1], NULL);
 }
 
-/* fentry on do_rmdir(dfd, name), v5.5. */
+/* fentry on do_rmdir(dfd, name), v5.5; filename_rmdir() since v7.0. */
 SEC("fentry/do_rmdir")
 int names_rmdir(__u64 *ctx)
 {
 	return start_names((struct filename *)ctx[1], NULL);
 }
 
-/* fentry on do_mkdirat(dfd, name, mode), v5.15. */
+/* fentry on do_mkdirat(dfd, name, mode), v5.15; filename_mkdirat() since v7.0. */
 SEC("fentry/do_mkdirat")
 int names_mkdir(__u64 *ctx)
 {
 	return start_names((struct filename *)ctx[1], NULL);
 }
 
-/* fentry on do_mknodat(dfd, name, mode, dev), v5.15. */
+/* fentry on do_mknodat(dfd, name, mode, dev), v5.15; filename_mknodat() since v7.0. */
 SEC("fentry/do_mknodat")
 int names_mknod(__u64 *ctx)
 {
 	return start_names((struct filename *)ctx[1], NULL);
 }
 
-/* fentry on do_symlinkat(from, newdfd, to), v5.15. */
+/* fentry on do_symlinkat(from, newdfd, to), v5.15; filename_symlinkat() since v7.0. */
 SEC("fentry/do_symlinkat")
 int names_symlink(__u64 *ctx)
 {
 	return start_names((struct filename *)ctx[2], (struct filename *)ctx[0]);
 }
 
-/* fentry on do_linkat(olddfd, old, newdfd, new, flags), v5.15. */
+/* fentry on do_linkat(olddfd, old, newdfd, new, flags), v5.15; filename_linkat() since v7.0. */
 SEC("fentry/do_linkat")
 int names_link(__u64 *ctx)
 {
 	return start_names((struct filename *)ctx[3], (struct filename *)ctx[1]);
 }
 
-/* fentry on do_renameat2(olddfd, from, newdfd, to, flags), v5.11. */
+/* fentry on do_renameat2(olddfd, from, newdfd, to, flags), v5.11; filename_renameat2() since v7.0. */
 SEC("fentry/do_renameat2")
 int names_rename(__u64 *ctx)
 {
@@ -96,7 +97,8 @@ int names_rename(__u64 *ctx)
 
 /*
  * fexit on path_parentat(nd, flags, parent), v5.5: the directory of a name that is created or
- * removed. bind() of a socket to a path also comes here, without an earlier name.
+ * removed. bind() of a socket to a path also comes here, without an earlier name. Since v6.17
+ * the compiler inlines it: __filename_parentat(dfd, name, flags, parent, last, type, root).
  */
 SEC("fexit/path_parentat")
 int names_parent(__u64 *ctx)
@@ -110,21 +112,29 @@ int names_parent(__u64 *ctx)
 	const struct dentry *dentry;
 	const struct vfsmount *mnt;
 	const struct path *path;
+	const struct qstr *last;
 	struct scratch *s;
 	struct syscall_state *state;
 	__u32 key, at;
 
-	if ((__u32)ctx[3])
+	if (has_form(WIRE_FORM_PARENT_BY_NAME) ? (__u32)ctx[7] : (__u32)ctx[3])
 		return 0;
 	task = current();
 	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
-	nd = (struct nameidata *)ctx[0];
-	path = (struct path *)ctx[2];
+	if (has_form(WIRE_FORM_PARENT_BY_NAME)) {
+		name = (struct filename *)ctx[1];
+		path = (struct path *)ctx[3];
+		last = (struct qstr *)ctx[4];
+	} else {
+		nd = (struct nameidata *)ctx[0];
+		path = (struct path *)ctx[2];
+		name = FOLLOW(nameidata, nd, name);
+		last = &nd->last;
+	}
 	dentry = FOLLOW(path, path, dentry);
 	mnt = FOLLOW(path, path, mnt);
-	name = FOLLOW(nameidata, nd, name);
 	inode = dentry->d_inode;
 	state = state_find_or_claim(task, key, &syscall);
 	s = scratch();
@@ -142,19 +152,19 @@ int names_parent(__u64 *ctx)
 	item->effect = WIRE_NAMETYPE_PARENT;
 	item_set_inode(item, inode);
 	state->dir[at] = (__u64)inode;
-	state->last[at] = (__u64)nd->last.len << 32 | nd->last.hash;
+	state->last[at] = (__u64)last->len << 32 | last->hash;
 	state->mnt = (__u64)mnt;
 	state_save_item_path(state, at, dentry, (__u64)mnt);
 	if (!uses_watches(syscall))
 		return 0;
 	select_watches(s, syscall);
-	watch_prefilter(s, dentry, mnt, (__u64)&nd->last, 2);
+	watch_prefilter(s, dentry, mnt, (__u64)last, 2);
 	state_save_hits(state, s);
 	return 0;
 }
 
 /*
- * fexit on may_delete(idmap, dir, victim, isdir), v5.5: an object that is about to be removed,
+ * fexit on may_delete(idmap, dir, victim, isdir), v5.5; may_delete_dentry() since v7.0: an object that is about to be removed,
  * renamed or replaced.
  */
 SEC("fexit/may_delete")
@@ -220,31 +230,49 @@ static __always_inline int add_created(__u64 dir, const struct dentry *dentry, i
 	return 0;
 }
 
-/* fexit on vfs_create(idmap, dir, dentry, mode, want_excl), v5.12 form: mknod of a regular file. */
+/*
+ * fexit on vfs_create(idmap, dir, dentry, mode, want_excl), v5.12 form: mknod of a regular file.
+ * Since v6.19 vfs_create(idmap, dentry, mode, delegated).
+ */
 SEC("fexit/vfs_create")
 int created_file(__u64 *ctx)
 {
+	if (has_form(WIRE_FORM_CREATE_IN_PARENT)) {
+		const struct dentry *dentry = (struct dentry *)ctx[1];
+
+		return add_created((__u64)dentry->d_parent->d_inode, dentry, result_of(ctx));
+	}
 	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[5]);
 }
 
-/* fexit on vfs_mkdir(idmap, dir, dentry, mode), v5.12 form. */
+/*
+ * fexit on vfs_mkdir(idmap, dir, dentry, mode), v5.12 form. Since v6.15 it returns the dentry of
+ * the directory or an error, since v6.19 it has one argument more. After an error the caller's
+ * dentry may be in no list any more; its memory stays until this program ends.
+ */
 SEC("fexit/vfs_mkdir")
 int created_dir(__u64 *ctx)
 {
+	if (has_form(WIRE_FORM_MKDIR_DENTRY))
+		return add_created(ctx[1], (struct dentry *)ctx[2], IS_ERR((void *)result_of(ctx)));
 	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[4]);
 }
 
-/* fexit on vfs_mknod(idmap, dir, dentry, mode, dev), v5.12 form. */
+/* fexit on vfs_mknod(idmap, dir, dentry, mode, dev), v5.12 form; one argument more since v6.19. */
 SEC("fexit/vfs_mknod")
 int created_node(__u64 *ctx)
 {
+	if (has_form(WIRE_FORM_MKNOD_DELEGATED))
+		return add_created(ctx[1], (struct dentry *)ctx[2], result_of(ctx));
 	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[5]);
 }
 
-/* fexit on vfs_symlink(idmap, dir, dentry, oldname), v5.12 form. */
+/* fexit on vfs_symlink(idmap, dir, dentry, oldname), v5.12 form; one argument more since v6.19. */
 SEC("fexit/vfs_symlink")
 int created_symlink(__u64 *ctx)
 {
+	if (has_form(WIRE_FORM_SYMLINK_DELEGATED))
+		return add_created(ctx[1], (struct dentry *)ctx[2], result_of(ctx));
 	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[4]);
 }
 
@@ -286,6 +314,12 @@ int created_link(__u64 *ctx)
 	return 0;
 }
 
+/* The directory of a renamed object: `old` or `new`. */
+#define RENAME_DIR(rd, which)                                  \
+	(bpf_core_field_exists(struct renamedata, which##_dir) \
+		 ? (__u64)FOLLOW(renamedata, rd, which##_dir)  \
+		 : LOAD(dentry, LOAD(renamedata___v6_17, rd, which##_parent), d_inode))
+
 /* fexit on vfs_rename(rd), v5.12 form. A replaced object has passed may_delete(). */
 SEC("fexit/vfs_rename")
 int created_rename(__u64 *ctx)
@@ -297,13 +331,11 @@ int created_rename(__u64 *ctx)
 	const struct dentry *old, *new;
 	__u64 new_dir;
 
-	if (!bpf_core_field_exists(rd->old_dir))
-		return 0; /* v6.17 has another form: created names are missing there */
 	if (!state || !state->deletes_allowed)
 		return 0; /* nothing changes if both names are the same object */
 	old = FOLLOW(renamedata, rd, old_dentry);
 	new = FOLLOW(renamedata, rd, new_dentry);
-	new_dir = (__u64)FOLLOW(renamedata, rd, new_dir);
+	new_dir = RENAME_DIR(rd, new);
 	if ((__u32)ctx[1]) {
 		/* The kernel lists the new name before it refuses, unless the name exists. */
 		if (state->deletes_allowed == 1 && !new->d_inode &&
@@ -320,8 +352,7 @@ int created_rename(__u64 *ctx)
 	}
 	if (!(rd->flags & RENAME_EXCHANGE))
 		return 0;
-	item = state_add_child(state, WIRE_NAMETYPE_CREATE, (__u64)FOLLOW(renamedata, rd, old_dir),
-			       new);
+	item = state_add_child(state, WIRE_NAMETYPE_CREATE, RENAME_DIR(rd, old), new);
 	if (item) {
 		item_set_inode(item, new->d_inode);
 		state_save_last_path(state, new, state->mnt);

@@ -130,7 +130,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 }
 
 /*
- * fexit on do_filp_open(dfd, pathname, op), v5.5: every open by name. Runs in the calling task;
+ * fexit on do_filp_open(dfd, pathname, op), v5.5; do_file_open() since v7.0: every open by name. Runs in the calling task;
  * `pathname` is the kernel's copy. Misses names that the kernel cannot copy, as its audit does.
  */
 SEC("fexit/do_filp_open")

@@ -130,6 +130,15 @@ struct mount {
 	int mnt_group_id;
 };
 
+/* v6.18: the mounts of a super block are no list_head. */
+struct mount___v6_18 {
+	struct mount *mnt_next_for_sb;
+};
+
+struct super_block___v6_18 {
+	struct mount *s_mounts;
+};
+
 struct path {
 	struct vfsmount *mnt;
 	struct dentry *dentry;
@@ -215,6 +224,22 @@ struct renamedata {
 	struct inode *new_dir;
 	struct dentry *new_dentry;
 	unsigned int flags;
+};
+
+/* v6.17 */
+struct renamedata___v6_17 {
+	struct dentry *old_parent;
+	struct dentry *new_parent;
+};
+
+struct __kernel_timex_timeval {
+	__s64 tv_sec;
+	__s64 tv_usec;
+};
+
+struct __kernel_timex {
+	unsigned int modes;
+	struct __kernel_timex_timeval time;
 };
 
 struct io_cqe {

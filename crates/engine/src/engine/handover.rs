@@ -51,7 +51,9 @@ impl<'s> Engine<'s> {
             programs.insert(Program::Heartbeat);
         }
         let objects =
-            Objects::reuse_maps(slots, kind, programs, |name| pins.get(&map_pin_name(name)))?;
+            Objects::reuse_maps(slots, kind, probe.kernel.internal_hooks, programs, |name| {
+                pins.get(&map_pin_name(name))
+            })?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
         let mut selection = HookSelection::new(&Plan::default(), kind, kernel);

@@ -14,6 +14,11 @@ impl Engine<'_> {
         self.skip_risk_of(self.links.keys())
     }
 
+    /// Preemption mode of the kernel when [`Engine::read_clock`] ran last.
+    pub(super) fn preemption(&self) -> Preemption {
+        Preemption::from_mode(self.globals.preemption_mode(), self.preemption)
+    }
+
     /// Whether the kernel can stop or skip the programs later, so that [`Engine::programs_run`] and
     /// [`Engine::skip_risk`] must be called again from time to time.
     #[must_use]
@@ -26,7 +31,7 @@ impl Engine<'_> {
         attached: impl IntoIterator<Item = &'a AttachPoint>,
     ) -> Option<SkipRisk> {
         let facts = self.preemption;
-        let mode = Preemption::from_mode(self.globals.preemption_mode(), facts);
+        let mode = self.preemption();
         let has_ordinary_tracepoint = attached
             .into_iter()
             .any(|attach_point| !attach_point.target.is_syscall());
@@ -36,7 +41,7 @@ impl Engine<'_> {
     /// Refuses programs on kernel functions that the kernel can skip, whichever engine runs beside them.
     pub(super) fn check_function_programs(&self) -> Result<(), EngineError> {
         let facts = self.preemption;
-        let mode = Preemption::from_mode(self.globals.preemption_mode(), facts);
+        let mode = self.preemption();
         match preemption::skip_risk(EngineKind::Fentry, mode, facts, false) {
             Some(risk) => Err(EngineError::Preempts {
                 kind: EngineKind::Fentry,
@@ -52,12 +57,10 @@ impl Engine<'_> {
         attached: impl IntoIterator<Item = &'a AttachPoint>,
     ) -> Result<(), EngineError> {
         match self.skip_risk_of(attached) {
-            Some(risk) if self.kind == EngineKind::Fentry || !self.allow_loss => {
-                Err(EngineError::Preempts {
-                    kind: self.kind,
-                    risk,
-                })
-            }
+            Some(risk) if !self.allow_loss => Err(EngineError::Preempts {
+                kind: self.kind,
+                risk,
+            }),
             _ => Ok(()),
         }
     }

@@ -292,9 +292,7 @@ impl<'k> AttachPointFinder<'k> {
         name: &str,
     ) -> Result<Vec<AttachPoint>, EngineError> {
         let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
-        let found = kernel
-            .find(name)
-            .filter(|function| function.kind == FunctionKind::Uring);
+        let found = kernel.find_operation(name);
         let attach_point = |function| AttachPoint {
             program,
             target: AttachTarget::Function(function, side),

@@ -22,6 +22,7 @@ pub use rule_note::RuleNote;
 
 use super::hook::{Hook, KernelFeatures};
 use super::hook_selection::{HookSelection, plan_hooks};
+use super::internal_hook::InternalHook;
 
 /// Prices of the tracepoint engine.
 ///
@@ -78,6 +79,10 @@ pub struct Explanation {
     pub missed: Vec<&'static str>,
     /// Common 64-bit syscalls, and whether they pay.
     pub common: Vec<(&'static str, bool)>,
+    /// Hooks that the rules need and the kernel lacks, on the engine fentry.
+    pub missing: Vec<InternalHook>,
+    /// What the kernel offers.
+    pub kernel: KernelFeatures,
     /// Whether the engine cannot tell a syscall that a seccomp filter or a tracer answered from one that the kernel
     /// executed: records have `executed=?`.
     pub unproven: bool,
@@ -145,6 +150,11 @@ pub fn explain(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> Expla
         engine,
         rules: rule_costs(plan, selection),
         price: price(engine, &hooks, selection),
+        missing: match engine {
+            EngineKind::Fentry => kernel.missing_hooks(plan),
+            EngineKind::Tracepoint => Vec::new(),
+        },
+        kernel,
         unproven: sees_exits_only(&hooks),
         hooks,
         paying: paying.collect(),

@@ -82,6 +82,21 @@ impl KernelFeatures {
     };
 }
 
+impl KernelFeatures {
+    /// A hook as text, with the function that this kernel has.
+    #[must_use]
+    pub fn label(&self, hook: Hook) -> String {
+        let text = hook.to_string();
+        match hook {
+            Hook::Internal(internal) => match self.internal_hooks.form(internal) {
+                Some(form) => text.replace(internal.function(), form.function),
+                None => text,
+            },
+            _ => text,
+        }
+    }
+}
+
 impl fmt::Display for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

@@ -7,6 +7,8 @@ use libbpf_rs::btf::types::{Func, FuncProto};
 use libbpf_rs::btf::{Btf, ReferencesType as _, TypeId};
 use libbpf_rs::libbpf_sys;
 
+use super::uring_functions::newer_uring_function;
+
 /// A kernel function that implements a syscall or an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Function {
@@ -54,9 +56,9 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Reads the kernel's BTF and calls `visit` with the name of each function; `None` when the functions whose
+    /// Reads the kernel's BTF and calls `visit` with each function and its name; `None` when the functions whose
     /// prototypes the stubs have are missing.
-    pub(crate) fn read(kernel: &Btf<'_>, mut visit: impl FnMut(&OsStr)) -> Option<Self> {
+    pub(crate) fn read(kernel: &Btf<'_>, mut visit: impl FnMut(&OsStr, Func<'_>)) -> Option<Self> {
         let example = |name| kernel.type_by_name(name).and_then(proto);
         let call = example("__x64_sys_close");
         let bare = example("__do_sys_getpid");
@@ -66,7 +68,7 @@ impl Functions {
             let Some(name) = function.name() else {
                 continue;
             };
-            visit(name);
+            visit(name, function);
             let id = u32::from(function.type_id());
             let proto = proto(function);
             let is = |example: Option<TypeId>| example.is_some() && proto == example;
@@ -90,6 +92,13 @@ impl Functions {
         Some(Self {
             by_name: by_name.collect(),
         })
+    }
+
+    /// Looks up the function of an operation of `io_uring`, which has another name on newer kernels.
+    pub(crate) fn find_operation(&self, name: &str) -> Option<Function> {
+        let newer = || self.find(newer_uring_function(name)?);
+        let found = self.find(name).or_else(newer);
+        found.filter(|function| function.kind == FunctionKind::Uring)
     }
 
     /// Looks up a function by name; `None` when the kernel has none, or one with another prototype: the inner part

@@ -1,10 +1,12 @@
 //! What this kernel offers, read from BTF rather than from its version.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 
-use libbpf_rs::btf::types::{FuncProto, Ptr, Struct, Typedef};
+use audit::plan::uring::{URING_OPS, UringOp};
+use libbpf_rs::btf::types::{Enum, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 use nix::errno::Errno;
 
@@ -12,9 +14,11 @@ use crate::preemption::{PreemptionFacts, parse_release};
 use crate::sys::tracefs::Tracefs;
 
 use super::hook::KernelFeatures;
-use super::internal_hook::InternalHook;
+use super::internal_hook::{InternalHook, InternalHookSet};
 use super::kernel_functions::Functions;
 use super::program::Program;
+use super::prototype;
+use super::uring_functions::uring_function;
 
 /// Function of `fs/stat.c` that came when `statx` of a descriptor stopped to look up a name, v6.11; `newfstatat` had
 /// done so since v6.6.
@@ -28,6 +32,9 @@ pub struct KernelProbe {
     pub kernel: KernelFeatures,
     /// Functions of syscalls; `None` when the functions whose prototypes the stubs have are missing.
     pub(crate) functions: Option<Functions>,
+    /// Operations of `io_uring` that the kernel has, and whose functions are missing: the engine fentry does not
+    /// see them.
+    pub unseen_operations: Vec<&'static str>,
     /// Guards whose functions this kernel has.
     pub(crate) guards: Vec<Program>,
     /// Which programs the kernel skips in which preemption mode.
@@ -42,36 +49,78 @@ impl KernelProbe {
     /// # Errors
     /// Fails when the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
     pub fn read() -> libbpf_rs::Result<Self> {
-        let btf = Btf::from_vmlinux()?;
+        Ok(Self::of(&Btf::from_vmlinux()?))
+    }
+
+    /// Reads the BTF of another kernel from a file.
+    ///
+    /// # Errors
+    /// Fails when the file has none.
+    pub fn read_file(path: &Path) -> libbpf_rs::Result<Self> {
+        Ok(Self::of(&Btf::from_path(path)?))
+    }
+
+    /// What the BTF of a kernel says. Its release and `tracefs` are those of the running one.
+    fn of(btf: &Btf<'_>) -> Self {
         let guards = Program::guards().filter_map(Program::required_function);
-        let internal = InternalHook::ALL.iter().map(|hook| hook.function());
-        let wanted: HashSet<&str> = internal.chain(guards).chain([STAT_BY_DESCRIPTOR]).collect();
-        let mut found: HashSet<&str> = HashSet::new();
-        let functions = Functions::read(&btf, |name| {
-            found.extend(name.to_str().and_then(|name| wanted.get(name)));
+        let forms = InternalHook::ALL.iter().flat_map(|hook| hook.forms());
+        let mut prototypes: HashMap<&str, Option<String>> = forms
+            .map(|form| form.function)
+            .chain(guards)
+            .chain([STAT_BY_DESCRIPTOR])
+            .map(|name| (name, None))
+            .collect();
+        let functions = Functions::read(btf, |name, function| {
+            let wanted = name.to_str().and_then(|name| prototypes.get_mut(name));
+            // The kernel resolves a name to the first function that has it.
+            if let Some(found @ None) = wanted {
+                *found = prototype::of(btf, function);
+            }
         });
-        let has = |hook: &InternalHook| found.contains(hook.function());
+        let prototype = |name: &str| prototypes.get(name).and_then(Option::as_deref);
+        let internal_hooks = InternalHookSet::select(|form| {
+            prototype(form.function).is_some_and(|found| prototype::matches(found, form.prototype))
+        });
         let kernel = KernelFeatures {
-            exec_prepare: arguments(&btf, "btf_trace_sched_prepare_exec").is_some(),
+            exec_prepare: arguments(btf, "btf_trace_sched_prepare_exec").is_some(),
             // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
-            early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
-            internal_hooks: InternalHook::ALL.iter().copied().filter(has).collect(),
-            stat_by_descriptor: found.contains(STAT_BY_DESCRIPTOR),
+            early_task_exit: arguments(btf, "btf_trace_sched_process_exit") == Some(2),
+            internal_hooks,
+            stat_by_descriptor: prototype(STAT_BY_DESCRIPTOR).is_some(),
             uring: true,
         };
+        let unseen_operations = unseen_operations(btf, functions.as_ref());
         let is_available = |guard: &Program| {
             guard
                 .required_function()
-                .is_none_or(|function| found.contains(function))
+                .is_none_or(|function| prototype(function).is_some())
         };
-        Ok(Self {
+        Self {
             kernel,
             functions,
+            unseen_operations,
             guards: Program::guards().filter(is_available).collect(),
-            preemption: preemption_facts(&btf),
+            preemption: preemption_facts(btf),
             tracefs: Tracefs::mount(),
-        })
+        }
     }
+}
+
+/// Operations of the kernel's `enum io_uring_op` without a function of the type that the programs need.
+fn unseen_operations(btf: &Btf<'_>, functions: Option<&Functions>) -> Vec<&'static str> {
+    let Some((known, functions)) = btf.type_by_name::<Enum<'_>>("io_uring_op").zip(functions)
+    else {
+        return Vec::new();
+    };
+    let names: HashSet<&OsStr> = known.iter().filter_map(|member| member.name).collect();
+    let is_unseen = |operation: &&UringOp| {
+        let name = format!("IORING_OP_{}", operation.name.to_ascii_uppercase());
+        let function = uring_function(operation);
+        names.contains(OsStr::new(&name))
+            && function.is_none_or(|name| functions.find_operation(name).is_none())
+    };
+    let unseen = URING_OPS.iter().filter(is_unseen);
+    unseen.map(|operation| operation.name).collect()
 }
 
 /// Whether AppArmor is enabled and labels tasks.

@@ -6,7 +6,7 @@ use libbpf_rs::{OpenProgramMut, ProgramMut};
 
 use crate::skeleton::{OpenSyscallProgs, SyscallProgs};
 
-use super::internal_hook::InternalHook;
+use super::internal_hook::{InternalHook, InternalHookSet};
 
 macro_rules! programs {
     ($($name:ident => $program:ident,)+) => {
@@ -158,12 +158,29 @@ impl Program {
 }
 
 /// Selects the programs that an object loads: programs that are not attached need not pass the verifier.
-pub(crate) fn select(programs: &mut OpenSyscallProgs<'_>, wanted: &BTreeSet<Program>) {
+///
+/// Programs of internal hooks get the function that this kernel has.
+///
+/// # Errors
+/// That of libbpf if BTF cannot be read.
+pub(crate) fn select(
+    programs: &mut OpenSyscallProgs<'_>,
+    wanted: &BTreeSet<Program>,
+    hooks: InternalHookSet,
+) -> libbpf_rs::Result<()> {
     for program in Program::all() {
-        program
-            .open(programs)
-            .set_autoload(wanted.contains(&program));
+        let is_wanted = wanted.contains(&program);
+        let open = program.open(programs);
+        open.set_autoload(is_wanted);
+        if let Program::Internal(hook) = program
+            && let Some(form) = hooks.form(hook)
+            && is_wanted
+            && form.function != hook.function()
+        {
+            open.set_attach_target(0, Some(form.function.to_owned()))?;
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -80,9 +80,9 @@ pub(crate) fn newer_object_hooks(syscall: SyscallId) -> &'static [InternalHook] 
 #[must_use]
 pub(crate) fn aux_record_hooks(syscall: SyscallId) -> &'static [InternalHook] {
     use InternalHook::{
-        AuxExecCaps, AuxFileCaps, AuxPtrace, AuxSignal, ClockAdjtimex, ClockInject, ClockSetEnter,
-        ClockSetExit, IpcCtl, IpcMsgctl, IpcPerms, IpcSemctl, IpcShmctl, ModuleName, MqNotify,
-        MqOpen, MqReceive, MqSend, MqSetattr,
+        AuxExecCaps, AuxFileCaps, AuxPtrace, AuxSignal, ClockAdjtimex, ClockInject, ClockInjectNtp,
+        ClockSetEnter, ClockSetExit, IpcCtl, IpcMsgctl, IpcPerms, IpcSemctl, IpcShmctl, ModuleName,
+        MqNotify, MqOpen, MqReceive, MqSend, MqSetattr,
     };
     match syscall.name().unwrap_or_default() {
         "kill" | "tkill" | "tgkill" | "rt_sigqueueinfo" | "rt_tgsigqueueinfo"
@@ -101,7 +101,9 @@ pub(crate) fn aux_record_hooks(syscall: SyscallId) -> &'static [InternalHook] {
         "mq_notify" => &[MqNotify],
         "mq_getsetattr" => &[MqSetattr],
         "init_module" | "finit_module" | "delete_module" => &[ModuleName],
-        "adjtimex" | "clock_adjtime" | "clock_adjtime64" => &[ClockAdjtimex, ClockInject],
+        "adjtimex" | "clock_adjtime" | "clock_adjtime64" => {
+            &[ClockAdjtimex, ClockInject, ClockInjectNtp]
+        }
         "clock_settime" | "clock_settime64" | "settimeofday" | "stime" => {
             &[ClockSetEnter, ClockSetExit]
         }

@@ -64,6 +64,19 @@ pub(crate) fn uring_function(operation: &UringOp) -> Option<&'static str> {
     })
 }
 
+/// The function that does the work of another one on newer kernels.
+///
+/// # Source
+/// `io_issue_defs` in `io_uring/opdef.c`: `io_manage_buffers_legacy` since 6.17, one function for both
+/// zero-copy sends since 7.2.
+pub(crate) fn newer_uring_function(function: &str) -> Option<&'static str> {
+    match function {
+        "io_provide_buffers" | "io_remove_buffers" => Some("io_manage_buffers_legacy"),
+        "io_send_zc" => Some("io_sendmsg_zc"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use audit::plan::uring::URING_OPS;

@@ -78,7 +78,7 @@ pub(crate) struct Args {
     partial: bool,
     /// Start the engine `tracepoint` on a kernel that can skip its programs: events can be lost
     ///
-    /// See ENGINES in tollgate-daemon(8).
+    /// With `--engine fentry` it starts that engine. See ENGINES in tollgate-daemon(8).
     #[arg(long)]
     allow_loss: bool,
     /// Do not apply syscall rules to equivalent `io_uring` operations

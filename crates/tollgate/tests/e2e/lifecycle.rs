@@ -315,3 +315,27 @@ pub(crate) fn explain_names_the_engine_that_the_daemon_takes() {
         );
     }
 }
+
+/// `tollgate doctor` names the engine that a daemon takes, and why not another one, without messages of libbpf.
+pub(crate) fn doctor_names_the_engine_that_the_daemon_takes() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    let taken = daemon.status()["engine"].clone();
+    daemon.stop();
+    let doctor =
+        |options: &[&str]| CommandOutput::of(Command::new(program()).arg("doctor").args(options));
+    let json = doctor(&["--json"]);
+    let facts: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(facts["engine"], taken, "{json:?}");
+    let is_complete = facts["verdict"] == "complete";
+    assert_eq!(json.code, Some(if is_complete { 0 } else { 3 }), "{json:?}");
+    let text = doctor(&[]);
+    assert_eq!(text.code, json.code);
+    for engine in facts["engines"].as_array().unwrap() {
+        let Some(refusal) = engine["refusal"].as_str() else {
+            continue;
+        };
+        assert!(text.stdout.contains(refusal), "{text:?}");
+        assert!(!text.stdout.contains("BPF program load"), "{text:?}");
+    }
+}

@@ -1,13 +1,13 @@
 //! The explanation as JSON. Scripts depend on the names: members are added, never renamed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use audit::ids::{Arch, Syscall};
 use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::Action;
 use bstr::ByteSlice as _;
-use engine::{EngineKind, RuleCost, RuleNote};
+use engine::{EngineKind, Hook, RuleCost, RuleNote};
 use serde::Serialize;
 
 use super::Explained;
@@ -35,6 +35,8 @@ struct Document {
     /// Syscalls whose equivalent `io_uring` operations this engine does not see.
     missed: Vec<&'static str>,
     common: BTreeMap<&'static str, bool>,
+    /// Functions that the rules need and this kernel lacks, and what records lack without them.
+    missing_hooks: BTreeMap<&'static str, String>,
     /// Whether records of tasks with a seccomp filter or a tracer have `executed=?`.
     unproven: bool,
 }
@@ -145,13 +147,18 @@ pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
         unsupported: unsupported.collect(),
         findings: findings.collect(),
         lines_with_errors: explained.errors,
-        hooks: explanation.hooks.iter().map(ToString::to_string).collect(),
+        hooks: labels(explained, &explanation.hooks),
         raw_tracepoint: explanation.price.raw,
         every_syscall_ns: explanation.price.every_syscall_ns,
         paying_syscall_ns: explanation.price.paying_syscall_ns,
         paying: paying.collect(),
         missed: explanation.missed.clone(),
         common: explanation.common.iter().copied().collect(),
+        missing_hooks: explanation
+            .missing
+            .iter()
+            .map(|hook| (hook.function(), hook.lacks()))
+            .collect(),
         unproven: explanation.unproven,
     };
     let mut text = serde_json::to_string_pretty(&document).context("cannot encode as JSON")?;
@@ -187,9 +194,14 @@ fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
             .map(|(&arch, syscalls)| (abi(arch), names(arch, syscalls)))
             .collect(),
         operations: operations(cost),
-        hooks: cost.hooks.iter().map(ToString::to_string).collect(),
+        hooks: labels(explained, &cost.hooks),
         notes: cost.notes.iter().map(note).collect(),
     }
+}
+
+fn labels(explained: &Explained, hooks: &BTreeSet<Hook>) -> Vec<String> {
+    let kernel = &explained.explanation.kernel;
+    hooks.iter().map(|&hook| kernel.label(hook)).collect()
 }
 
 fn note(note: &RuleNote) -> RuleNoteJson {

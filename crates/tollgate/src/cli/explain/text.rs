@@ -302,6 +302,13 @@ fn totals(explained: &Explained) -> String {
             explanation.missed.join(", ")
         ));
     }
+    for hook in &explanation.missing {
+        lines.push(format!(
+            "missing on this kernel: {}: no {}",
+            hook.function(),
+            hook.lacks()
+        ));
+    }
     if explanation.unproven {
         lines.push(
             "not known: whether the kernel executed a call of a task with a seccomp filter or a tracer (executed=?)"

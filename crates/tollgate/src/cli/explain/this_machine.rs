@@ -47,7 +47,8 @@ impl ThisMachineEngine {
                 ring_bytes: RING_BYTES,
                 ..EngineOptions::default()
             };
-            Engine::check(&mut storage.slots(), probe, plan, engine, options).map_err(|error| {
+            let checked = Engine::check(&mut storage.slots(), probe, plan, engine, options);
+            checked.map(drop).map_err(|error| {
                 let text = format!("{:#}", anyhow::Error::from(error));
                 messages::without_errno(&text).into_owned()
             })

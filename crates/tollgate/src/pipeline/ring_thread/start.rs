@@ -337,10 +337,13 @@ impl RingThread {
         let [best, rest @ ..] = self.engines.as_slice() else {
             anyhow::bail!("no engine is configured");
         };
-        match (
-            start(slots, &self.probe, &self.plan, *best, self.options),
-            rest,
-        ) {
+        // Losses are accepted for the last choice only.
+        let options = EngineOptions {
+            allow_loss: self.options.allow_loss && rest.is_empty(),
+            ..self.options
+        };
+        let started = start(slots, &self.probe, &self.plan, *best, options);
+        match (started, rest) {
             (Ok(engine), _) => Ok((engine, None)),
             (Err(refused), [next, ..]) => {
                 let refused = anyhow::Error::from(refused);
