@@ -31,7 +31,7 @@ test: ## install what tests need; run check, the end-to-end tests (root) and the
 bench: build ## compare the cost of no auditing, tollgate and the kernel's audit (root)
 	@$(RELEASE)/tollgate-bench --goals
 
-vm: ## run the tests on Debian's kernels in QEMU: KERNEL=6.1|6.12|all
+vm: ## run the tests on Debian's kernels in QEMU: KERNEL=6.1|6.12|6.18|newest|all
 	@cargo xtask vm --kernel $(or $(KERNEL),all)
 
 lists: ## compare random rule lists with the kernel's audit (root): LISTS=SEED:FIRST:COUNT

@@ -56,7 +56,7 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "vm",
-        "test on Debian's kernels: [--kernel 6.1|6.12] [--filter NAME] [--lists LISTS]",
+        "test on Debian's kernels: [--kernel VERSION|newest] [--filter NAME] [--lists LISTS]",
         vm::run,
     ),
     (

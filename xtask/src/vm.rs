@@ -26,7 +26,7 @@ use crate::step::succeeds;
 use crate::test_results::TestResults;
 use boot::{Machine, PARTS, Purpose, QEMU};
 use initramfs::Archive;
-use kernel::{Image, KERNELS, Kernel};
+use kernel::{Image, Kernel};
 use table::Counted;
 
 const BUSYBOX: &str = "/bin/busybox";
@@ -84,7 +84,7 @@ const TOOLS: [&str; 17] = [
 /// Parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
-    kernels: Vec<&'static Kernel>,
+    kernels: Vec<Kernel>,
     /// Runs only tests whose name contains this.
     filter: String,
     /// Kernel option that selects random rule lists, `vm.lists=SEED:FIRST:COUNT`; empty for the default.
@@ -205,7 +205,7 @@ fn exists(tool: &str) -> bool {
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Box<dyn Error>> {
         let mut options = Self {
-            kernels: KERNELS.iter().collect(),
+            kernels: Kernel::tested(),
             filter: String::new(),
             lists: String::new(),
         };
@@ -215,12 +215,14 @@ impl Options {
                 .next()
                 .ok_or_else(|| format!("`{word}` needs a value"))?;
             match word.as_str() {
-                "--kernel" if value == "all" => options.kernels = KERNELS.iter().collect(),
+                "--kernel" if value == "all" => options.kernels = Kernel::tested(),
                 "--kernel" => {
-                    let known = KERNELS.iter().find(|kernel| kernel.line == value);
-                    let known = known
-                        .ok_or_else(|| format!("unknown kernel `{value}`: 6.1, 6.12 or all"))?;
-                    options.kernels = vec![known];
+                    let parse = |name| {
+                        Kernel::parse(name).ok_or_else(|| {
+                            format!("unknown kernel `{name}`: a version, newest or all; -rt for PREEMPT_RT")
+                        })
+                    };
+                    options.kernels = value.split(',').map(parse).collect::<Result<_, _>>()?;
                 }
                 "--filter" if value.contains(char::is_whitespace) => {
                     return Err("a filter is part of one test name and has no blanks".into());
@@ -231,9 +233,11 @@ impl Options {
                     options.lists = format!("vm.lists={value}");
                 }
                 _ => {
-                    return Err("usage: vm [--kernel 6.1|6.12|all] [--filter NAME] \
+                    return Err(
+                        "usage: vm [--kernel VERSION[-rt]|newest[-rt]|all] [--filter NAME] \
                                 [--lists SEED:FIRST:COUNT]"
-                        .into());
+                            .into(),
+                    );
                 }
             }
         }
@@ -281,7 +285,7 @@ fn boot_all(
     for kernel in &options.kernels {
         let image = kernel.image(&directory)?;
         println!("    {}: {}", kernel.line, image.package);
-        images.push((kernel.line, image));
+        images.push((kernel.line.as_str(), image));
     }
     let initramfs = directory.join("initramfs");
     fs::write(&initramfs, pack(repository, &images)?)?;
@@ -310,7 +314,7 @@ fn boot_all(
         passed &= ended.results.tally.failed == 0;
         tests.add(ended.results);
         if machine.purpose == Purpose::Count {
-            let (line, counts) = (machine.line, ended.counts);
+            let (line, counts) = (machine.line.to_owned(), ended.counts);
             counted.push(Counted { line, counts });
         }
     }
@@ -348,8 +352,8 @@ fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Bo
         }
         archive.program(&program, &format!("/bin/{name}"))?;
     }
-    for (line, image) in images {
-        archive.directory(&image.modules, &format!("/modules/{line}"))?;
+    for (_, image) in images {
+        archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
     }
     archive.file(
         "/etc/passwd",
@@ -381,7 +385,7 @@ mod tests {
     #[test]
     fn all_kernels_and_all_tests_are_the_default() {
         let all = options(&[]).unwrap();
-        assert_eq!(all.kernels.len(), KERNELS.len());
+        assert_eq!(all.kernels, Kernel::tested());
         assert_eq!(all.filter, "");
         assert_eq!(options(&["--kernel", "all"]), Ok(all));
     }
@@ -389,11 +393,14 @@ mod tests {
     #[test]
     fn one_kernel_and_some_tests_can_be_chosen() {
         let chosen = options(&["--kernel", "6.12", "--filter", "raw::"]).unwrap();
-        let lines: Vec<_> = chosen.kernels.iter().map(|kernel| kernel.line).collect();
+        let lines: Vec<_> = chosen.kernels.iter().map(|it| it.line.as_str()).collect();
         assert_eq!(
             (lines.as_slice(), chosen.filter.as_str()),
             (&["6.12"][..], "raw::")
         );
+        let two = options(&["--kernel", "6.18,newest-rt"]).unwrap().kernels;
+        let lines: Vec<_> = two.iter().map(|it| it.line.as_str()).collect();
+        assert_eq!(lines, ["6.18", "newest-rt"]);
     }
 
     #[test]
@@ -434,7 +441,7 @@ mod tests {
     #[test]
     fn invalid_arguments_are_named() {
         for (words, named) in [
-            (&["--kernel", "2.4"][..], "`2.4`"),
+            (&["--kernel", "two"][..], "`two`"),
             (&["--kernel"], "needs a value"),
             (&["--filter", "a b"], "no blanks"),
             (&["--what", "x"], "usage"),

@@ -146,7 +146,7 @@ exec /bin/busybox chroot /tmp/fs/root /bin/tollgate \"$@\"
 /// Loads the modules of file systems and of loop devices once.
 pub(crate) const LOAD_MODULES: &str = "
 [ -d /sys/module/loop ] && exit 0
-for module in /modules/$(uname -r | cut -d. -f1,2)/*; do insmod $module; done
+for module in /modules/$(uname -r)/*; do insmod $module; done
 ";
 
 /// Runs a script.

@@ -78,7 +78,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Machine<'a> {
     pub(crate) purpose: Purpose,
     /// The kernel's version line, such as `6.12`: the label of its output.
-    pub(crate) line: &'static str,
+    pub(crate) line: &'a str,
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
     /// Selects the tests; `Filter` in `tests/vm/src/machine.rs` has the forms.

@@ -1,45 +1,42 @@
 //! Debian's kernels: which there are, and how to get one without installing it.
 //!
 //! Packages of kernels carry their version in the name and leave the archive when the next one comes.
-//! What stays is a package without content that depends on the current one.
+//! What stays is a package without content that depends on the current one; backports and sid are searched for
+//! the newest name instead.
+
+mod apt;
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::step::succeeds;
+use apt::Apt;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A line of kernels that Debian keeps up to date.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kernel {
-    /// What the kernels of this line have in common.
-    pub(crate) line: &'static str,
-    /// The package that depends on the current one.
-    package: &'static str,
-}
-
-/// Debian 12's own kernel, and the newer one that it offers beside it.
-pub(crate) const KERNELS: [Kernel; 2] = [
-    Kernel {
-        line: "6.1",
-        package: "linux-image-cloud-amd64",
-    },
-    Kernel {
-        line: "6.12",
-        package: "linux-image-6.12-cloud-amd64",
-    },
+/// The kernels that `make test` boots: Debian 12's own, and the newer one that it offers beside it.
+const TESTED: [(&str, &str); 2] = [
+    ("6.1", "linux-image-cloud-amd64"),
+    ("6.12", "linux-image-6.12-cloud-amd64"),
 ];
 
+/// The newest kernel of any suite.
+const NEWEST: &str = "newest";
+/// Suffix of a line of kernels with `PREEMPT_RT`.
+const RT: &str = "-rt";
+
+/// Start of the names of packages with kernels.
+const IMAGE: &str = "linux-image-";
+
 /// Modules that a machine can load, in the order in which they need each other; not all kernels have all.
-const MODULES: [&str; 11] = [
+const MODULES: [&str; 13] = [
     "xor",
     "raid6_pq",
     "zstd_compress",
     "libcrc32c",
+    "crc32c-cryptoapi",
+    "libblake2b",
     "btrfs",
     "overlay",
     "loop",
@@ -49,11 +46,33 @@ const MODULES: [&str; 11] = [
     "ext4",
 ];
 
+/// A line of kernels that Debian keeps up to date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    /// What the kernels of this line have in common, such as `6.12`, `7.3-rt` or `newest`.
+    pub(crate) line: String,
+    source: Source,
+}
+
+/// How the current kernel of a line is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// The host's apt knows this package, which depends on it.
+    Dependency(&'static str),
+    /// It is the newest of all suites whose version starts with these numbers.
+    Newest {
+        version: Vec<u32>,
+        flavour: &'static str,
+    },
+}
+
 /// A kernel that can be booted.
 #[derive(Debug)]
 pub(crate) struct Image {
     /// File name of the package that it comes from, without `.deb`: it has the version.
     pub(crate) package: String,
+    /// What `uname -r` prints.
+    pub(crate) release: String,
     /// The file.
     pub(crate) path: PathBuf,
     /// Directory of its modules, whose names are in the order of loading.
@@ -61,32 +80,72 @@ pub(crate) struct Image {
 }
 
 impl Kernel {
+    /// The kernels that `make test` boots.
+    pub(crate) fn tested() -> Vec<Self> {
+        let kernel = |(line, package): (&str, &'static str)| Self {
+            line: line.to_owned(),
+            source: Source::Dependency(package),
+        };
+        TESTED.into_iter().map(kernel).collect()
+    }
+
+    /// The line of a name: one of [`Kernel::tested`], the start of a version, or `newest`; `-rt` selects kernels with
+    /// `PREEMPT_RT`.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        if let Some(tested) = Self::tested().into_iter().find(|it| it.line == name) {
+            return Some(tested);
+        }
+        let (numbers, flavour) = match name.strip_suffix(RT) {
+            Some(numbers) => (numbers, "rt-amd64"),
+            None => (name, "cloud-amd64"),
+        };
+        let version = match numbers {
+            NEWEST => Vec::new(),
+            numbers => {
+                let numbers = numbers.split('.').map(|number| number.parse().ok());
+                numbers.collect::<Option<_>>()?
+            }
+        };
+        Some(Self {
+            line: name.to_owned(),
+            source: Source::Newest { version, flavour },
+        })
+    }
+
     /// The current kernel, from `directory` if it has been fetched before.
     ///
     /// # Errors
     /// When apt does not know it, or it cannot be fetched or unpacked.
     pub(crate) fn image(&self, directory: &Path) -> Result<Image> {
-        if let Ok(image) = self.current(directory) {
+        let apt = match &self.source {
+            Source::Dependency(_) => Apt::of_host(),
+            Source::Newest { .. } => Apt::with_all_suites(directory)?,
+        };
+        if let Ok(image) = self.current(&apt, directory) {
             return Ok(image);
         }
         // What apt knows may be older than the archive. Without root this fails, and the second
         // attempt says what is wrong.
-        let _refused = succeeds(Command::new("apt-get").args(["-qq", "update"]))?;
-        self.current(directory).map_err(|error| {
+        let _refused = apt.update()?;
+        self.current(&apt, directory).map_err(|error| {
             format!(
-                "cannot get {} of Debian: {error}; is the list of packages fresh (apt-get update)?",
-                self.package
+                "cannot get the kernel {} of Debian: {error}; is the list of packages fresh (apt-get update)?",
+                self.line
             )
             .into()
         })
     }
 
-    fn current(&self, directory: &Path) -> Result<Image> {
-        let depends = said(Command::new("apt-cache").args(["depends", self.package]))?;
-        let name = dependency(&depends).ok_or("apt-cache names no dependency")?;
-        let uris = said(Command::new("apt-get").args(["download", "--print-uris", name]))?;
-        let file = file_name(&uris).ok_or("apt-get names no file")?;
-        let package = file.strip_suffix(".deb").unwrap_or(file).to_owned();
+    fn current(&self, apt: &Apt, directory: &Path) -> Result<Image> {
+        let name = match &self.source {
+            Source::Dependency(package) => apt.dependency(package)?,
+            Source::Newest { version, flavour } => {
+                let names = apt.names(IMAGE)?;
+                newest(&names, version, flavour).ok_or("no suite has it")?
+            }
+        };
+        let release = name.strip_prefix(IMAGE).ok_or("it is no kernel")?;
+        let package = apt.file(&name)?;
         let path = directory.join(format!("{package}.vmlinuz"));
         // The number of modules is in the name, because a longer list needs another directory.
         let modules = directory.join(format!("{package}.{}.modules", MODULES.len()));
@@ -96,93 +155,75 @@ impl Kernel {
             if partial.exists() {
                 fs::remove_dir_all(&partial)?;
             }
-            fs::create_dir(&partial)?;
-            unpack(name, &partial)?;
-            let image = find(&partial.join("boot"), "vmlinuz-")?;
-            fs::rename(image, &path)?;
+            let tree = partial.join("tree");
+            fs::create_dir_all(&tree)?;
+            apt.unpack(&name, &tree)?;
+            // Since 6.19 the package only depends on others with the files.
+            for part in ["linux-binary-", "linux-modules-"] {
+                let name = format!("{part}{release}");
+                if apt.names(&name)?.contains(&name) {
+                    apt.unpack(&name, &tree)?;
+                }
+            }
             let some = partial.join("modules");
             fs::create_dir(&some)?;
-            collect_modules(&partial.join("lib/modules"), &some)?;
+            let image = partial.join("vmlinuz");
+            collect(&tree, &image, &some)?;
+            fs::rename(image, &path)?;
+            if modules.exists() {
+                fs::remove_dir_all(&modules)?;
+            }
             fs::rename(some, &modules)?;
             fs::remove_dir_all(&partial)?;
         }
         Ok(Image {
             package,
+            release: release.to_owned(),
             path,
             modules,
         })
     }
 }
 
-/// Fetches a package and unpacks it where it is.
-fn unpack(name: &str, directory: &Path) -> Result<()> {
-    let mut fetch = Command::new("apt-get");
-    // The user that apt would rather fetch as may not write here.
-    fetch.args(["-qq", "-o", "APT::Sandbox::User=root", "download", name]);
-    if !succeeds(fetch.current_dir(directory))? {
-        return Err(format!("apt-get cannot fetch {name}").into());
-    }
-    let package = find(directory, name)?;
-    if !succeeds(
-        Command::new("dpkg-deb")
-            .arg("-x")
-            .arg(package)
-            .arg(directory),
-    )? {
-        return Err(format!("dpkg-deb cannot unpack {name}").into());
-    }
-    Ok(())
-}
-
-/// The file in a directory whose name starts so.
-fn find(directory: &Path, start: &str) -> Result<PathBuf> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        if name.starts_with(start) {
-            return Ok(path);
-        }
-    }
-    Err(format!("there is no {start}* in {}", directory.display()).into())
-}
-
-/// Moves those of [`MODULES`] that are somewhere below a directory.
-fn collect_modules(from: &Path, to: &Path) -> Result<()> {
+/// Moves the kernel, and those of [`MODULES`] that there are, from below a directory.
+fn collect(from: &Path, image: &Path, modules: &Path) -> Result<()> {
     for entry in fs::read_dir(from)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect_modules(&path, to)?;
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            collect(&path, image, modules)?;
             continue;
         }
         let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let name = file.split('.').next().unwrap_or_default();
-        if let Some(order) = MODULES.iter().position(|&module| module == name) {
-            fs::rename(&path, to.join(format!("{order:02}-{file}")))?;
+        if file == "vmlinuz" || file.starts_with("vmlinuz-") {
+            fs::rename(&path, image)?;
+        } else if let Some(order) = MODULES.iter().position(|&module| module == name) {
+            fs::rename(&path, modules.join(format!("{order:02}-{file}")))?;
         }
     }
     Ok(())
 }
 
-/// What a command says on standard output, in English.
-fn said(command: &mut Command) -> Result<String> {
-    let output = command.env("LC_ALL", "C").output()?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).trim().into());
-    }
-    Ok(String::from_utf8(output.stdout)?)
-}
-
-/// The first package that `apt-cache depends` says is needed.
-fn dependency(text: &str) -> Option<&str> {
-    text.lines()
-        .find_map(|line| line.trim().strip_prefix("Depends: "))
-}
-
-/// The file that `apt-get download --print-uris` would write: `'URI' FILE SIZE HASH`. In the URI's
-/// own last part, and in the file's name, `:` and the like are escaped alike.
-fn file_name(text: &str) -> Option<&str> {
-    let line = text.lines().find(|line| line.starts_with('\''))?;
-    line.split(' ').nth(1)
+/// Of the packages of a flavour, the one with the greatest version that starts with these numbers.
+fn newest(names: &[String], version: &[u32], flavour: &str) -> Option<String> {
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        let release = name.strip_prefix(IMAGE)?.strip_suffix(flavour)?;
+        let release = release.strip_suffix('-')?;
+        // `linux-image-6.12.9+deb13-rt-amd64-dbg` and the like have other flavours.
+        let known = |c: char| c.is_ascii_digit() || ".-+".contains(c);
+        let (version, rest) = release.split_once("+deb").unwrap_or((release, ""));
+        if !version.chars().all(known) || !rest.chars().all(known) {
+            return None;
+        }
+        let parts = release.split(|c: char| !c.is_ascii_digit());
+        Some(parts.filter_map(|part| part.parse().ok()).collect())
+    };
+    let found = names
+        .iter()
+        .filter_map(|name| Some((numbers(name)?, name)))
+        .filter(|(numbers, _)| numbers.starts_with(version));
+    found.max().map(|(_, name)| name.clone())
 }
 
 #[cfg(test)]
@@ -190,15 +231,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn current_kernel_is_read_off_apt() {
-        let depends = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n";
+    fn lines_are_parsed() {
+        let source = |name| Kernel::parse(name).map(|kernel| kernel.source);
         assert_eq!(
-            dependency(depends),
-            Some("linux-image-6.1.0-56-cloud-amd64")
+            source("6.1"),
+            Some(Source::Dependency("linux-image-cloud-amd64"))
         );
-        assert_eq!(dependency("linux-image-cloud-amd64\n"), None);
-        let uris = "'http://deb.debian.org/pool/l_6.1.192-2_amd64.deb' l_6.1.192-2_amd64.deb 267 SHA256:ff\n";
-        assert_eq!(file_name(uris), Some("l_6.1.192-2_amd64.deb"));
-        assert_eq!(file_name("E: no such package\n"), None);
+        let version = vec![7, 3];
+        let flavour = "rt-amd64";
+        assert_eq!(source("7.3-rt"), Some(Source::Newest { version, flavour }));
+        let version = Vec::new();
+        let flavour = "cloud-amd64";
+        assert_eq!(source("newest"), Some(Source::Newest { version, flavour }));
+        for name in ["", "x", "7.", "-rt", "rt"] {
+            assert_eq!(source(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn newest_version_is_chosen_by_its_numbers() {
+        let names: Vec<String> = [
+            "linux-image-7.2.9+deb13-cloud-amd64",
+            "linux-image-7.2.13+deb14-cloud-amd64",
+            "linux-image-7.3.4+deb13-cloud-amd64-dbg",
+            "linux-image-7.3.4+deb13-rt-amd64",
+            "linux-image-unsigned-7.4.1+deb13-cloud-amd64",
+            "linux-image-5.10.0-30-cloud-amd64",
+            "linux-image-5.10.0-9-cloud-amd64",
+            "linux-image-cloud-amd64",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let newest = |version: &[u32]| newest(&names, version, "cloud-amd64");
+        assert_eq!(newest(&[]).as_deref(), Some(names[1].as_str()));
+        assert_eq!(newest(&[5, 10]).as_deref(), Some(names[5].as_str()));
+        assert_eq!(newest(&[6]), None);
     }
 }

@@ -30,7 +30,7 @@ The counts of `open` and `openat` include the `close`.
 
 /// The counts of one kernel.
 pub(crate) struct Counted {
-    pub(crate) line: &'static str,
+    pub(crate) line: String,
     pub(crate) counts: Counts,
 }
 
@@ -140,7 +140,7 @@ mod tests {
             assert!(counts.parse_line(line), "{line}");
         }
         vec![Counted {
-            line: "6.1",
+            line: "6.1".to_owned(),
             counts,
         }]
     }
