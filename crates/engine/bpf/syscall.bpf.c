@@ -9,6 +9,8 @@
  *
  * Fentry engine: the kernel functions of the syscalls that rules name, of both ABIs. Other
  * syscalls execute no additional instruction.
+ *
+ * Engine lsm, for kernels that preempt themselves: kprobes on these functions, and task work.
  */
 #include "hooks/fork.bpf.h"
 #include "hooks/open.bpf.h"
@@ -23,6 +25,7 @@
 #include "hooks/tracepoint.bpf.h"
 #include "hooks/exec.bpf.h"
 #include "hooks/stub.bpf.h"
+#include "hooks/call.bpf.h"
 #include "hooks/daemon.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";

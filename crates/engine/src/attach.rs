@@ -6,6 +6,7 @@
 
 pub(crate) mod async_detach;
 pub(crate) mod heartbeat;
+pub(crate) mod kprobe;
 mod stub_copy;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::hooks::attach_point::{AttachPoint, AttachTarget};
 use crate::hooks::hook::Hook;
 use crate::stats::{self, ProgramRuns};
 use crate::sys::descriptor::{fd_from_libbpf, fd_from_syscall};
+use crate::sys::kprobes::Kprobes;
 
 /// The link of an attached program. Dropping it detaches the program, unless the link is pinned.
 pub(crate) struct AttachedLink {
@@ -114,8 +116,14 @@ pub(crate) fn attach(
     program: &ProgramMut<'_>,
     attach_point: AttachPoint,
     hook: Hook,
+    kprobes: Kprobes,
 ) -> Result<AttachedLink, EngineError> {
     let attached = match attach_point.target {
+        AttachTarget::Kprobe(function) => {
+            let name = kprobe::function_name(function);
+            let name = name.ok_or(EngineError::NoSyscallFunctions)?;
+            return kprobe::attach(program, kprobes, &name, function_cookie(hook));
+        }
         AttachTarget::Declared => attach_raw_tracepoint(program, None),
         AttachTarget::RawTracepoint(name) => attach_raw_tracepoint(program, Some(name)),
         AttachTarget::Tracepoint(id) => {
@@ -123,7 +131,7 @@ pub(crate) fn attach(
                 hook: hook.to_string(),
                 source,
             })?;
-            attach_perf_event(program, event)
+            attach_perf_event(program, event, 0)
         }
         AttachTarget::Function(function, side) => {
             let cookie = function_cookie(hook);
@@ -147,7 +155,9 @@ pub(crate) fn attach(
 /// Attach cookie of a syscall in which a debugger can stop the task and replace its registers, else 0; the format
 /// is that of `fn_exit` in `bpf/hooks/stub.bpf.h`.
 fn function_cookie(hook: Hook) -> u64 {
-    let (Hook::FunctionExit(syscall) | Hook::FunctionEnter(syscall)) = hook else {
+    let (Hook::FunctionExit(syscall) | Hook::FunctionEnter(syscall) | Hook::CallEnter(syscall)) =
+        hook
+    else {
         return 0;
     };
     if !syscall.is_exec() && !syscall.forks() {
@@ -182,15 +192,25 @@ pub(crate) fn attach_raw_tracepoint(
     })
 }
 
-/// Attaches a program to a perf event. The link holds the event.
-fn attach_perf_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<AttachedLink> {
-    // SAFETY: the descriptors are open, and a null pointer means no options.
+/// Attaches a program to a perf event, which the link holds. The program reads `cookie` by
+/// `bpf_get_attach_cookie()`.
+fn attach_perf_event(
+    program: &ProgramMut<'_>,
+    event: OwnedFd,
+    cookie: u64,
+) -> io::Result<AttachedLink> {
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.perf_event.bpf_cookie = cookie;
+    // SAFETY: the descriptors are open, and the options live until after the call, which does not write to them.
     let link = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_fd().as_raw_fd(),
             event.as_raw_fd(),
             libbpf_sys::BPF_PERF_EVENT,
-            ptr::null(),
+            &raw const options,
         )
     };
     Ok(AttachedLink {
@@ -200,14 +220,18 @@ fn attach_perf_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<Att
     })
 }
 
-/// Opens a tracepoint as a perf event. `first_cpu` applies to samples only; a BPF program runs on all CPUs.
+/// Opens a tracepoint as a perf event.
 fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
-    let mut attr = libbpf_sys::perf_event_attr {
+    open_perf_event(libbpf_sys::perf_event_attr {
         type_: libbpf_sys::PERF_TYPE_TRACEPOINT,
-        size: u32::try_from(size_of::<libbpf_sys::perf_event_attr>()).map_err(io::Error::other)?,
         config: id,
         ..Default::default()
-    };
+    })
+}
+
+/// Opens a perf event. `first_cpu` applies to samples only; a BPF program runs on all CPUs.
+fn open_perf_event(mut attr: libbpf_sys::perf_event_attr) -> io::Result<OwnedFd> {
+    attr.size = u32::try_from(size_of_val(&attr)).map_err(io::Error::other)?;
     let (any_task, first_cpu, no_group) = (-1_i32, 0_i32, -1_i32);
     // SAFETY: `attr` is initialized, contains its own size, and lives until after the call.
     let fd = unsafe {

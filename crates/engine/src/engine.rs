@@ -41,11 +41,11 @@ use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks}
 use crate::hooks::hook::Hook;
 use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::{self, KernelProbe};
-use crate::hooks::program::Program;
+use crate::hooks::program;
 use crate::load::btrfs_types;
 use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, Slots, WatchKeys};
-use crate::load::{ObjectSlots, Objects};
+use crate::load::{GuardForm, ObjectSlots, Objects};
 use crate::options::EngineOptions;
 use crate::preemption::PreemptionFacts;
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
@@ -53,6 +53,7 @@ use crate::ring::clock::ClockReading;
 use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
 use crate::stats::{self, EngineStats, MappedArray, ProgramRuns, RuleDrops};
+use crate::sys::kprobes::Kprobes;
 use crate::sys::mapped_memory::{Access, MappedMemory};
 use crate::sys::rcu;
 
@@ -96,6 +97,7 @@ pub struct Engine<'s> {
     last_reading: Cell<Option<ClockReading>>,
     name_only_watches: RefCell<Vec<String>>,
     preemption: PreemptionFacts,
+    kprobes: Kprobes,
     allow_loss: bool,
 }
 
@@ -150,6 +152,9 @@ impl<'s> Engine<'s> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
         let selection = HookSelection::new(plan, kind, kernel);
+        if kind == EngineKind::Lsm {
+            probe.check_task_work()?;
+        }
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
@@ -159,18 +164,12 @@ impl<'s> Engine<'s> {
         let hash = HashKey::random().map_err(EngineError::system("read a random key"))?;
         let mut watches = Watches::by_name(&plan.watches, hash);
         let capacity = MapCapacity::for_first_plan(&compiled, plan.watches.len(), &watches);
-        let coverage = match kind {
-            EngineKind::Fentry => HookCoverage::InternalHooks,
-            EngineKind::Tracepoint => HookCoverage::SyscallsOnly,
-        };
+        let coverage = HookCoverage::of(kind);
 
         let state_slots = Slots::for_memory(memory_bytes());
 
         let mut programs = attach_points.programs(|_attach_point| false);
-        programs.extend([Program::DaemonRegister, Program::InodeIdentity]);
-        if kind == EngineKind::Fentry {
-            programs.insert(Program::Heartbeat);
-        }
+        programs.extend(program::of_daemon(kind));
         let objects = Objects::load(slots, kind, kernel.internal_hooks, programs, |open| {
             maps::set_sizes(open, capacity, coverage, cpus, options, state_slots)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
@@ -183,7 +182,7 @@ impl<'s> Engine<'s> {
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
                 rodata.tlg_hooked = (coverage == HookCoverage::InternalHooks).into();
                 rodata.tlg_context = options.context.into();
-                if coverage == HookCoverage::InternalHooks {
+                if coverage != HookCoverage::SyscallsOnly {
                     rodata.tlg_slots = state_slots.all;
                     rodata.tlg_slots_per_user = state_slots.per_user;
                 }
@@ -192,7 +191,7 @@ impl<'s> Engine<'s> {
         })?;
         let fixed = FixedSettings {
             seed: hash.seed,
-            on_functions: (kind == EngineKind::Fentry).into(),
+            kind: kind.number(),
             raw_enter: selection.raw_enter.into(),
             raw_exit: selection.raw_exit.into(),
             context: options.context.into(),
@@ -282,6 +281,7 @@ impl<'s> Engine<'s> {
             last_reading: Cell::new(None),
             name_only_watches: RefCell::default(),
             preemption: probe.preemption,
+            kprobes: probe.kprobes,
             allow_loss: options.allow_loss,
         })
     }
@@ -319,11 +319,12 @@ impl<'s> Engine<'s> {
         self.objects.load_more(
             slots,
             &attach_points.programs(|attach_point| self.links.contains_key(attach_point)),
+            GuardForm::OnFunctions,
         )?;
         let epoch = self.epoch.next();
         self.pin_plan(epoch, &watches, text)?;
         self.clear_half(epoch)?;
-        if !self.is_attached(Hook::SlotsExit, &finder)? {
+        if self.kind == EngineKind::Fentry && !self.is_attached(Hook::SlotsExit, &finder)? {
             self.globals.reset_slots();
         }
         self.write(epoch, &compiled, &watches)?;
@@ -448,6 +449,8 @@ impl<'s> Engine<'s> {
                 + attach::recursion_misses(&self.links)
                 + self.objects.recursion_misses();
             *skipped += inherited;
+            let rescued = self.globals.rescued() + self.heartbeat_misses();
+            *skipped = skipped.saturating_sub(rescued);
         }
         self.since_start(stats)
     }

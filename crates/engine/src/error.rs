@@ -68,9 +68,9 @@ pub enum EngineError {
     )]
     Tracefs(#[source] io::Error),
     /// The kernel refused a perf event.
-    #[error("cannot open tracepoint `{hook}`; this needs CAP_PERFMON")]
+    #[error("cannot open `{hook}` as a perf event; this needs CAP_PERFMON")]
     PerfEvent {
-        /// Name of the tracepoint.
+        /// Name of the tracepoint or kprobe.
         hook: String,
         /// The error number.
         #[source]
@@ -90,6 +90,18 @@ pub enum EngineError {
     /// The syscall functions of the kernel are missing or have unknown prototypes.
     #[error("the kernel's BTF has no `__x64_sys_close` or no `__do_sys_getpid`")]
     NoSyscallFunctions,
+    /// The engine `lsm` on a kernel without what it needs.
+    #[error("the engine lsm needs {missing}")]
+    NoTaskWork {
+        /// What is missing, as a noun phrase.
+        missing: &'static str,
+    },
+    /// Rules that the engine `lsm` cannot honour.
+    #[error("the engine lsm does not see {what}")]
+    Unseen {
+        /// What some rules name, as a noun phrase.
+        what: String,
+    },
     /// `[on_loss] deny` on an engine that cannot deny syscalls.
     #[error(
         "rules of `[on_loss] deny` need the engine fentry: remove `deny`, or use a kernel on which that engine works"
@@ -187,6 +199,7 @@ const fn safe_kernels(kind: EngineKind) -> &'static str {
         EngineKind::Fentry => {
             "it needs preempt=none or voluntary; `--engine fentry --allow-loss` starts it all the same"
         }
+        EngineKind::Lsm => "it needs preempt=none or voluntary",
         EngineKind::Tracepoint => {
             "it needs preempt=none or voluntary, or a kernel before 7.0; `--allow-loss` starts it all the same"
         }

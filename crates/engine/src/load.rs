@@ -61,6 +61,15 @@ impl fmt::Debug for ObjectSlots<'_> {
     }
 }
 
+/// What guard programs are loaded as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuardForm {
+    /// Programs on the functions that call the LSM hooks.
+    OnFunctions,
+    /// LSM programs, for kernels that can skip programs on functions.
+    Lsm,
+}
+
 /// An object, and those of its programs that are loaded.
 struct LoadedObject<'s> {
     skel: SyscallSkel<'s>,
@@ -151,6 +160,7 @@ impl<'s> Objects<'s> {
         &mut self,
         slots: &mut ObjectSlots<'s>,
         wanted: &BTreeSet<Program>,
+        guards: GuardForm,
     ) -> Result<(), EngineError> {
         let missing = |program: &&Program| self.find(**program).is_none();
         let missing: BTreeSet<Program> = wanted.iter().filter(missing).copied().collect();
@@ -170,7 +180,12 @@ impl<'s> Objects<'s> {
                 let Some(existing) = existing else { continue };
                 map.reuse_fd(existing.as_fd()).map_err(EngineError::Open)?;
             }
-            Ok(())
+            match guards {
+                GuardForm::OnFunctions => Ok(()),
+                GuardForm::Lsm => {
+                    program::make_guards_lsm(&mut open.progs, &missing).map_err(EngineError::Open)
+                }
+            }
         })?;
         self.more.push(loaded);
         self.set_tail_calls(&missing)

@@ -30,6 +30,8 @@ pub(crate) struct PreemptionFacts {
     pub(crate) has_preempt_rcu: bool,
     /// Whether `uname -v` contains `PREEMPT`.
     pub(crate) is_preemptible_build: bool,
+    /// Whether it contains `PREEMPT_RT`.
+    pub(crate) is_realtime: bool,
 }
 
 /// Programs that the kernel can skip.
@@ -97,6 +99,7 @@ pub(crate) fn skip_risk(
 ) -> Option<SkipRisk> {
     let programs = match kind {
         _ if preemption == Preemption::Off => return None,
+        EngineKind::Lsm => return None,
         EngineKind::Fentry => "programs on its functions",
         EngineKind::Tracepoint if !has_skippable_tracepoints(facts) => return None,
         EngineKind::Tracepoint if facts.release >= (7, 2) => "programs on tracepoints",
@@ -135,6 +138,7 @@ mod tests {
         release: (7, 2),
         has_preempt_rcu: true,
         is_preemptible_build: true,
+        is_realtime: false,
     };
 
     #[test]
@@ -157,7 +161,7 @@ mod tests {
 
     #[test]
     fn no_engine_is_safe_where_its_programs_can_be_skipped() {
-        use EngineKind::{Fentry, Tracepoint};
+        use EngineKind::{Fentry, Lsm, Tracepoint};
         use Preemption::{Full, Lazy, Off, Unknown};
         let is_safe = |kind, preemption, release, has_ordinary_tracepoint| {
             let facts = PreemptionFacts { release, ..FACTS };
@@ -168,6 +172,7 @@ mod tests {
             assert!(is_safe(Tracepoint, Off, release, true));
             for preemption in [Full, Lazy, Unknown] {
                 assert!(!is_safe(Fentry, preemption, release, false));
+                assert!(is_safe(Lsm, preemption, release, true));
                 let safe = is_safe(Tracepoint, preemption, release, false);
                 assert_eq!(safe, release < (7, 2), "{release:?}");
                 let safe = is_safe(Tracepoint, preemption, release, true);

@@ -1,9 +1,11 @@
-//! Wrappers of system calls: descriptors, mappings, mounts, signals, priorities.
+//! Wrappers of system calls: descriptors, mappings, mounts, signals, priorities, security modules.
 
 pub(crate) mod descriptor;
 pub(crate) mod fd_passing;
+pub(crate) mod kprobes;
 pub(crate) mod mapped_memory;
 pub(crate) mod priority;
 pub(crate) mod rcu;
+pub(crate) mod security_modules;
 pub(crate) mod signal_mask;
 pub(crate) mod tracefs;

@@ -5,6 +5,8 @@
 //! adds instructions; so does another kernel path in about one open of 15 on 6.1, with or without a daemon. The
 //! tests compare the most frequent count exactly.
 
+mod lsm;
+
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt as _;
@@ -98,6 +100,8 @@ pub(crate) const SESSIONS: &[Session] = &[
         tests: &[("every_call_costs_more", every_call_costs_more)],
         ..FENTRY
     },
+    lsm::SESSION,
+    lsm::SESSION_10_RULES,
     // The last one: its lock also holds for later sessions.
     Session {
         name: "count_fentry_locked",

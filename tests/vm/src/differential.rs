@@ -69,6 +69,17 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
+/// Opens on the engine for kernels that preempt themselves.
+pub(crate) const SESSION_LSM: Session = Session {
+    name: "differential_lsm",
+    engine: "lsm",
+    prepare: || Ok(()),
+    tests: &[("open", |daemon| {
+        agree(daemon, &SESSION_LSM, "open", &open::runs(B64))
+    })],
+    ..SESSION
+};
+
 /// Syscalls of the 32-bit table, from 64-bit and 32-bit programs.
 pub(crate) const SESSION_32: Session = Session {
     name: "differential_32",

@@ -13,6 +13,7 @@
 mod attack;
 mod avc;
 mod clock;
+mod contention;
 mod count;
 mod daemon;
 mod deny;
@@ -69,9 +70,21 @@ const GENERAL: [&[Session]; 3] = [
             ..clock::SESSION
         },
         json::SESSION,
+        Session {
+            name: "lsm",
+            engine: "lsm",
+            ..tracepoint::SESSION
+        },
+        Session {
+            name: "lsm_both_abis",
+            engine: "lsm",
+            ..raw::SESSION
+        },
+        contention::SESSION,
     ],
     &[
         differential::SESSION,
+        differential::SESSION_LSM,
         differential::SESSION_32,
         differential::SESSION_URING,
         differential::SESSION_URING_LIST,

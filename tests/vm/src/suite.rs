@@ -17,6 +17,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -80,6 +81,9 @@ impl Rules {
     }
 }
 
+/// The engine that newer kernels have only.
+const LSM: &str = "lsm";
+
 /// The test of the daemon's start.
 const STARTS: &str = "daemon_starts";
 /// The test of the daemon's end.
@@ -93,6 +97,7 @@ pub(crate) fn run(sessions: &[Session], filter: &Filter) {
     let wanted: Vec<Session> = sessions
         .iter()
         .copied()
+        .filter(|session| session.engine != LSM || has_task_work())
         .filter(|session| session.names().any(|name| filter.matches(&name)))
         .collect();
     let names: Vec<String> = wanted
@@ -105,6 +110,13 @@ pub(crate) fn run(sessions: &[Session], filter: &Filter) {
         session.run(filter);
     }
     println!("vm: end");
+}
+
+/// Whether this kernel has what the engine `lsm` needs, which came with Linux 7.0.
+fn has_task_work() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let major = release.split('.').next().unwrap_or_default();
+    major.parse().is_ok_and(|major: u32| major >= 7)
 }
 
 impl Session {

@@ -29,6 +29,15 @@ int heartbeat(__u64 *ctx)
 	return 0;
 }
 
+/* kprobe on the same function, for the engine lsm: kernel.ftrace_enabled=0 disables it too. */
+SEC("kprobe")
+int heartbeat_kprobe(struct pt_regs *ctx)
+{
+	if (bpf_get_current_pid_tgid() >> 32 == tlg_daemon_tgid)
+		tlg_heartbeats++;
+	return 0;
+}
+
 /* v5.12; needs data symbols in kallsyms. */
 extern const void preempt_dynamic_mode __ksym __weak;
 

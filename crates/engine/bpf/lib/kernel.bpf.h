@@ -71,6 +71,7 @@ struct pt_regs {
 	unsigned long si;
 	unsigned long di;
 	unsigned long orig_ax;
+	unsigned long ip;
 	unsigned long sp;
 };
 
@@ -381,6 +382,7 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct nsproxy *nsproxy;
 	struct io_uring_task *io_uring;
+	struct nameidata *nameidata;
 	struct seccomp seccomp;
 	kuid_t loginuid;
 	unsigned int sessionid;

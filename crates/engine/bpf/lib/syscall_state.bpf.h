@@ -34,6 +34,9 @@ struct syscall_state {
 	__u32 syscall; /* index in the syscall table */
 	__u32 epoch; /* epoch of the plan that decides about the syscall */
 	__u64 ax; /* the register while the syscall runs: afterwards it has the result */
+	__u64 ip; /* where the syscall returns to */
+	__u32 script; /* the program that an exec starts is the interpreter of a script */
+	__u32 judged; /* an LSM program has compared the file of an open with the watches */
 	__u32 reserved; /* the slot was taken by deny.bpf.h and nothing is recorded yet */
 	__u32 items;
 	__u32 text_used;
@@ -132,9 +135,12 @@ static __always_inline struct syscall_state *state_find(struct task_struct *task
 	return of ? state_find_in(of, task, key, syscall) : NULL;
 }
 
-/* Empty state for a syscall of the current task, or NULL: then it is lost at its end. */
-static __always_inline struct syscall_state *state_claim(struct task_struct *task, __u32 key,
-							 const struct wire_syscall *syscall)
+/*
+ * Empty state for a syscall of the current task, or NULL: then it is lost at its end. `place`
+ * decides which slot is tried first.
+ */
+static __always_inline struct syscall_state *
+state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *syscall, __u32 place)
 {
 	struct task_state *of = task_state_create(task);
 	struct syscall_state *state;
@@ -144,7 +150,7 @@ static __always_inline struct syscall_state *state_claim(struct task_struct *tas
 		count_lost(WIRE_LOST_NO_SLOT);
 		return NULL;
 	}
-	index = slot_of(of, slot_kind(key), key, task->pid, slot_user(task)) - 1;
+	index = slot_of(of, slot_kind(key), key, place, slot_user(task)) - 1;
 	state = bpf_map_lookup_elem(&tlg_sys_state, &index);
 	if (!state)
 		return NULL;
@@ -161,6 +167,12 @@ static __always_inline struct syscall_state *state_claim(struct task_struct *tas
 	if (tlg_context)
 		state->path_used = 0;
 	return state;
+}
+
+static __always_inline struct syscall_state *state_claim(struct task_struct *task, __u32 key,
+							 const struct wire_syscall *syscall)
+{
+	return state_claim_at(task, key, syscall, task->pid);
 }
 
 /* The state of the syscall, or a new one. */

@@ -5,11 +5,16 @@ use std::ptr;
 
 use libbpf_rs::ProgramMut;
 
+use crate::attach::kprobe;
 use crate::attach::{self, AttachedLink};
 use crate::error::EngineError;
 use crate::hooks::attach_point::{AttachPoint, AttachTarget};
 use crate::hooks::program::Program;
 use crate::load::globals::Globals;
+use crate::sys::kprobes::Kprobes;
+
+/// The function that the programs are on.
+const FUNCTION: &str = "__x64_sys_sched_rr_get_interval";
 
 /// The attached program `heartbeat`.
 pub(crate) struct Heartbeat {
@@ -29,10 +34,23 @@ impl Heartbeat {
         let link = attach::attach_raw_tracepoint(heartbeat, None).map_err(|source| {
             EngineError::Attach {
                 program: heartbeat.name().to_string_lossy().into_owned(),
-                hook: "`__x64_sys_sched_rr_get_interval`".to_owned(),
+                hook: format!("`{FUNCTION}`"),
                 source: source.into(),
             }
         })?;
+        Ok(Self { link, globals })
+    }
+
+    /// Attaches `heartbeat_kprobe`, which counts as well.
+    ///
+    /// # Errors
+    /// [`EngineError::PerfEvent`], [`EngineError::Attach`].
+    pub(crate) fn attach_kprobe(
+        heartbeat: &ProgramMut<'_>,
+        kprobes: Kprobes,
+        globals: Globals,
+    ) -> Result<Self, EngineError> {
+        let link = kprobe::attach(heartbeat, kprobes, FUNCTION, 0)?;
         Ok(Self { link, globals })
     }
 

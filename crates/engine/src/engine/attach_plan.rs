@@ -52,7 +52,7 @@ impl<'s> Engine<'s> {
                 }
                 None => self
                     .program(attach_point.program)
-                    .and_then(|program| attach::attach(program, attach_point, hook)),
+                    .and_then(|program| attach::attach(program, attach_point, hook, self.kprobes)),
             };
             let link = link.and_then(|link| {
                 if let Some(pins) = &self.pins {

@@ -11,8 +11,8 @@ use crate::attach;
 use crate::compile::objects;
 use crate::error::EngineError;
 use crate::hooks::program::Program;
-use crate::load::ObjectSlots;
 use crate::load::maps;
+use crate::load::{GuardForm, ObjectSlots};
 
 impl<'s> Engine<'s> {
     /// Attaches the program that sends the current syscall when an LSM starts an audit record and the task has
@@ -25,7 +25,7 @@ impl<'s> Engine<'s> {
     pub fn attach_avc_hook(&mut self, slots: &mut ObjectSlots<'s>) -> Result<(), EngineError> {
         self.check_function_programs()?;
         self.objects
-            .load_more(slots, &[Program::AvcSyscall].into())?;
+            .load_more(slots, &[Program::AvcSyscall].into(), GuardForm::OnFunctions)?;
         // In the order of `enum wire_abi`.
         let syscalls = [Arch::X86_64, Arch::I386].into_iter().flat_map(|arch| {
             let numbers = (0..abi::SYSCALLS).map(Syscall);

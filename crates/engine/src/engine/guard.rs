@@ -58,19 +58,19 @@ impl<'s> Engine<'s> {
     /// Without pins it ends with this process.
     ///
     /// # Errors
-    /// [`EngineError`] when the kernel has no programs on functions or can skip them, or when a directory does not
-    /// exist. Then nothing is guarded that was not guarded before.
+    /// [`EngineError`] when the kernel has neither LSM programs nor programs on functions that it does not skip, or
+    /// when a directory does not exist. Then nothing is guarded that was not guarded before.
     pub fn install_guard(
         &mut self,
         slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
         files: &[PathBuf],
     ) -> Result<(), EngineError> {
-        self.check_function_programs()?;
+        let form = self.guard_form(probe)?;
         let setup = [&Program::GuardInit, &Program::GuardClaim];
         let programs = probe.guards.iter().chain(setup);
         self.objects
-            .load_more(slots, &programs.copied().collect())?;
+            .load_more(slots, &programs.copied().collect(), form)?;
         let mut guarded = Vec::new();
         if let Some(pins) = &self.pins {
             guarded.push(GuardedPath::directory(pins.path())?);

@@ -1,6 +1,5 @@
 //! Pinning an engine, so that it outlives its process, and adopting a pinned one.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::hooks::attach_point::AttachPoint;
 use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::KernelProbe;
-use crate::hooks::program::Program;
+use crate::hooks::program;
 use crate::load::maps::{self, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
 use crate::options::EngineOptions;
@@ -41,15 +40,9 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let InheritedState { pins, checkpoint } = inherited;
         let fixed = checkpoint.fixed();
-        let kind = if fixed.on_functions == 0 {
-            EngineKind::Tracepoint
-        } else {
-            EngineKind::Fentry
-        };
-        let mut programs = BTreeSet::from([Program::DaemonRegister, Program::InodeIdentity]);
-        if kind == EngineKind::Fentry {
-            programs.insert(Program::Heartbeat);
-        }
+        let unknown = || EngineError::pin("the engine")(io::ErrorKind::InvalidData.into());
+        let kind = EngineKind::from_number(fixed.kind).ok_or_else(unknown)?;
+        let programs = program::of_daemon(kind).collect();
         let objects =
             Objects::reuse_maps(slots, kind, probe.kernel.internal_hooks, programs, |name| {
                 pins.get(&map_pin_name(name))

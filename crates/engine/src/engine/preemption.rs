@@ -4,6 +4,8 @@ use super::Engine;
 use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::hooks::attach_point::AttachPoint;
+use crate::hooks::kernel_probe::KernelProbe;
+use crate::load::GuardForm;
 use crate::preemption::{self, Preemption, SkipRisk};
 
 impl Engine<'_> {
@@ -23,7 +25,7 @@ impl Engine<'_> {
     /// [`Engine::skip_risk`] must be called again from time to time.
     #[must_use]
     pub fn can_stop(&self) -> bool {
-        self.kind == EngineKind::Fentry || preemption::has_skippable_tracepoints(self.preemption)
+        self.kind.is_on_functions() || preemption::has_skippable_tracepoints(self.preemption)
     }
 
     fn skip_risk_of<'a>(
@@ -48,6 +50,18 @@ impl Engine<'_> {
                 risk,
             }),
             None => Ok(()),
+        }
+    }
+
+    /// What guard programs must be: LSM programs where the kernel can skip programs on functions.
+    ///
+    /// # Errors
+    /// [`EngineError::Preempts`] when LSM programs would not run either.
+    pub(super) fn guard_form(&self, probe: &KernelProbe) -> Result<GuardForm, EngineError> {
+        match self.check_function_programs() {
+            Ok(()) => Ok(GuardForm::OnFunctions),
+            Err(_) if probe.has_bpf_lsm => Ok(GuardForm::Lsm),
+            Err(error) => Err(error),
         }
     }
 

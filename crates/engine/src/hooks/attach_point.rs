@@ -39,6 +39,8 @@ pub(crate) enum AttachTarget {
     Declared,
     /// This function, by a copy of the program.
     Function(Function, FunctionSide),
+    /// The entry of this function, by a kprobe.
+    Kprobe(Function),
     /// The raw tracepoint with this name.
     RawTracepoint(&'static str),
     /// The tracepoint with this number.
@@ -51,7 +53,7 @@ impl AttachTarget {
         match self {
             Self::Tracepoint(_) => true,
             Self::RawTracepoint(name) => matches!(name.as_bytes(), b"sys_enter" | b"sys_exit"),
-            Self::Declared | Self::Function(..) => false,
+            Self::Declared | Self::Function(..) | Self::Kprobe(_) => false,
         }
     }
 }
@@ -75,6 +77,7 @@ impl Display for AttachPoint {
             AttachTarget::Declared => write!(f, "own"),
             AttachTarget::RawTracepoint(name) => write!(f, "raw-{name}"),
             AttachTarget::Tracepoint(id) => write!(f, "event-{id}"),
+            AttachTarget::Kprobe(Function { id, kind }) => write!(f, "kprobe-{}-{id}", kind.name()),
             AttachTarget::Function(Function { id, kind }, side) => {
                 write!(f, "{}-{}-{id}", kind.name(), side.name())
             }
@@ -94,6 +97,11 @@ impl AttachPoint {
                 AttachTarget::RawTracepoint(
                     RAW_TRACEPOINTS.iter().copied().find(|raw| *raw == name)?,
                 )
+            }
+            "kprobe" => {
+                let kind = FunctionKind::from_name(words.next()?)?;
+                let id = words.next()?.parse().ok()?;
+                AttachTarget::Kprobe(Function { id, kind })
             }
             "event" => AttachTarget::Tracepoint(words.next()?.parse().ok()?),
             kind => {
@@ -162,7 +170,9 @@ fn missing_syscall(hook: Hook) -> Option<&'static str> {
         Hook::SysEnter(call) | Hook::SysEnterNoReturn(call) | Hook::SysExit(call) => {
             Some(tracepoint_name(call).unwrap_or_default())
         }
-        Hook::FunctionEnter(call)
+        Hook::CallEnter(call)
+        | Hook::CallNoReturn(call)
+        | Hook::FunctionEnter(call)
         | Hook::FunctionEnterNoReturn(call)
         | Hook::FunctionExit(call) => Some(call.name().unwrap_or("?")),
         _ => None,
@@ -224,6 +234,10 @@ impl<'k> AttachPointFinder<'k> {
                     _ => Program::StubNoreturn,
                 })
             }
+            Hook::CallEnter(call) => self.kprobes(Program::CallEnter, call),
+            Hook::CallNoReturn(call) => self.kprobes(Program::CallNoReturn, call),
+            Hook::CallExec => Ok(declared(Program::CallExec)),
+            Hook::CallOpen => Ok(declared(Program::CallOpen)),
             Hook::UringEnter(name) => {
                 self.uring_operation(Program::StubUringEnter, FunctionSide::Enter, name)
             }
@@ -257,13 +271,33 @@ impl<'k> AttachPointFinder<'k> {
             .collect())
     }
 
-    /// Attach points on the functions of a syscall.
+    /// Attach points of stubs on the functions of a syscall.
     fn syscall(
         &self,
         call: SyscallId,
         side: FunctionSide,
         stub: impl Fn(FunctionKind) -> Program,
     ) -> Result<Vec<AttachPoint>, EngineError> {
+        let attach_point = |function: Function| AttachPoint {
+            program: stub(function.kind),
+            target: AttachTarget::Function(function, side),
+        };
+        let functions = self.syscall_functions(call)?.into_iter();
+        Ok(functions.map(attach_point).collect())
+    }
+
+    /// Attach points of a kprobe at the entries of the functions of a syscall.
+    fn kprobes(&self, program: Program, call: SyscallId) -> Result<Vec<AttachPoint>, EngineError> {
+        let attach_point = |function| AttachPoint {
+            program,
+            target: AttachTarget::Kprobe(function),
+        };
+        let functions = self.syscall_functions(call)?.into_iter();
+        Ok(functions.map(attach_point).collect())
+    }
+
+    /// The functions of a syscall.
+    fn syscall_functions(&self, call: SyscallId) -> Result<Vec<Function>, EngineError> {
         let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
         let names = function_candidates(call);
         let mut found: Vec<Function> = names
@@ -277,11 +311,7 @@ impl<'k> AttachPointFinder<'k> {
         if tracepoint_name(call).is_some() {
             found.truncate(1);
         }
-        let attach_point = |function: Function| AttachPoint {
-            program: stub(function.kind),
-            target: AttachTarget::Function(function, side),
-        };
-        Ok(found.into_iter().map(attach_point).collect())
+        Ok(found)
     }
 
     /// Attach point on the function of an operation of `io_uring`.
@@ -311,6 +341,10 @@ mod tests {
         for target in [
             AttachTarget::Declared,
             AttachTarget::Tracepoint(823),
+            AttachTarget::Kprobe(Function {
+                id: 4711,
+                kind: FunctionKind::NoArgument,
+            }),
             function(FunctionKind::Syscall, FunctionSide::Enter),
             function(FunctionKind::NoArgument, FunctionSide::Exit),
             function(FunctionKind::Uring, FunctionSide::Exit),

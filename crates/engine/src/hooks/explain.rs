@@ -185,7 +185,7 @@ fn missed(plan: &Plan, selection: HookSelection) -> Vec<&'static str> {
 }
 
 fn price(engine: EngineKind, hooks: &BTreeSet<Hook>, selection: HookSelection) -> Price {
-    if engine == EngineKind::Fentry && !selection.raw_exit {
+    if engine.is_on_functions() && !selection.raw_exit {
         return Price::default();
     }
     let enters = hooks.iter().any(|hook| {
@@ -351,7 +351,7 @@ fn notes_on_scope(
     }
     let unseen = || {
         let syscalls = scope.syscall_ids();
-        syscalls.filter(|&syscall| !selection.sees_objects(syscall))
+        syscalls.filter(|&syscall| !selection.sees_names(syscall))
     };
     let mut names: Vec<&str> = unseen()
         .filter(|&syscall| reads_names_from_task(syscall))

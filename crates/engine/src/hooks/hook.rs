@@ -35,6 +35,14 @@ pub enum Hook {
     FunctionEnterNoReturn(SyscallId),
     /// Exit of the function of a syscall.
     FunctionExit(SyscallId),
+    /// Kprobe at the entry of the function of a syscall that returns: its end is seen by task work.
+    CallEnter(SyscallId),
+    /// Kprobe at the entry of the function of a syscall that never returns.
+    CallNoReturn(SyscallId),
+    /// The LSM hook `bprm_committed_creds`: an exec has succeeded.
+    CallExec,
+    /// The LSM hook `file_open`: an open has found a file.
+    CallOpen,
     /// Entry of the function of an operation of `io_uring`.
     UringEnter(&'static str),
     /// Exit of the function of an operation of `io_uring`.
@@ -56,6 +64,8 @@ pub struct KernelFeatures {
     pub early_task_exit: bool,
     /// The internal functions that the kernel has.
     pub internal_hooks: InternalHookSet,
+    /// What the engine `lsm` needs, as far as BTF shows it.
+    pub task_work: bool,
     /// `newfstatat` and `statx` of a descriptor look up no name: v6.6 and v6.11.
     pub stat_by_descriptor: bool,
     /// Whether operations of `io_uring` evaluate the rules of the syscalls that they replace, on an engine
@@ -69,6 +79,7 @@ impl KernelFeatures {
         exec_prepare: true,
         early_task_exit: true,
         internal_hooks: InternalHookSet::ALL,
+        task_work: true,
         stat_by_descriptor: true,
         uring: true,
     };
@@ -77,6 +88,7 @@ impl KernelFeatures {
         exec_prepare: false,
         early_task_exit: false,
         internal_hooks: InternalHookSet::ALL,
+        task_work: false,
         stat_by_descriptor: false,
         uring: true,
     };
@@ -110,6 +122,11 @@ impl fmt::Display for Hook {
                 write!(f, "fentry:{}", function_label(syscall))
             }
             Self::FunctionExit(syscall) => write!(f, "fexit:{}", function_label(syscall)),
+            Self::CallEnter(syscall) | Self::CallNoReturn(syscall) => {
+                write!(f, "kprobe:{}", function_label(syscall))
+            }
+            Self::CallExec => f.write_str("lsm:bprm_committed_creds"),
+            Self::CallOpen => f.write_str("lsm:file_open"),
             Self::UringEnter(function) => write!(f, "fentry:{function}"),
             Self::UringExit(function) => write!(f, "fexit:{function}"),
             Self::UringComplete => f.write_str("io_uring:io_uring_complete"),

@@ -2,6 +2,9 @@
 //!
 //! The fentry engine attaches to the functions of the plan's syscalls: other syscalls pay nothing.
 //!
+//! The lsm engine has kprobes at the entries of the same functions; task work shows the end of the syscall. An LSM
+//! program shows the file that an open finds.
+//!
 //! The tracepoint engine attaches to `syscalls:sys_exit_X`, which costs other syscalls little, but never
 //! fires for 32-bit syscalls and exists only for syscalls that have a name. One syscall in the plan without
 //! such a tracepoint moves all exits to the raw tracepoint: both together would cost more than either. The
@@ -157,6 +160,7 @@ impl HookSelection {
     fn own_exit(self, syscall: SyscallId) -> Option<Hook> {
         match self.engine {
             EngineKind::Fentry => Some(Hook::FunctionExit(syscall)),
+            EngineKind::Lsm => Some(Hook::CallEnter(syscall)),
             EngineKind::Tracepoint => tracepoint_name(syscall).map(|_| Hook::SysExit(syscall)),
         }
     }
@@ -173,6 +177,9 @@ impl HookSelection {
     #[must_use]
     pub(crate) fn syscall_hooks(self, syscall: SyscallId) -> BTreeSet<Hook> {
         let mut hooks = BTreeSet::new();
+        if self.engine == EngineKind::Lsm {
+            return call_hooks(syscall);
+        }
         let on_functions = self.engine == EngineKind::Fentry;
         let nameless = tracepoint_name(syscall).is_none();
         if !syscall.returns() {
@@ -218,7 +225,17 @@ impl HookSelection {
     pub(crate) fn sees_objects(self, syscall: SyscallId) -> bool {
         let hooks = object_hooks(syscall);
         let has = |&hook| self.kernel.internal_hooks.contains(hook);
-        self.engine == EngineKind::Fentry && !hooks.is_empty() && hooks.iter().all(has)
+        match self.engine {
+            EngineKind::Fentry => !hooks.is_empty() && hooks.iter().all(has),
+            EngineKind::Lsm => opens(syscall),
+            EngineKind::Tracepoint => false,
+        }
+    }
+
+    /// Whether the engine sees every name of the syscall's objects, also of those that it does not find.
+    #[must_use]
+    pub(crate) fn sees_names(self, syscall: SyscallId) -> bool {
+        self.engine == EngineKind::Fentry && self.sees_objects(syscall)
     }
 
     /// Internal functions that show the auxiliary records of the syscall.
@@ -258,6 +275,12 @@ impl HookSelection {
         })
     }
 
+    /// Whether some syscalls of the plan are seen at a raw tracepoint.
+    #[must_use]
+    pub(crate) fn uses_raw_tracepoint(self) -> bool {
+        self.raw_enter || self.raw_exit || self.raw_exits != SyscallSet::default()
+    }
+
     /// What the kernel offers.
     #[must_use]
     pub(crate) const fn kernel(self) -> KernelFeatures {
@@ -274,7 +297,7 @@ impl HookSelection {
     #[must_use]
     pub(crate) const fn uring_coverage(self) -> UringCoverage {
         match self.engine {
-            EngineKind::Tracepoint => UringCoverage::Completions,
+            EngineKind::Tracepoint | EngineKind::Lsm => UringCoverage::Completions,
             EngineKind::Fentry if self.kernel.uring => UringCoverage::SyscallRules,
             EngineKind::Fentry => UringCoverage::OwnRules,
         }
@@ -314,6 +337,9 @@ impl HookSelection {
     /// Whether state of the syscall's entry is saved for its exit.
     #[must_use]
     pub(crate) fn saves_enter_state(self, syscall: SyscallId) -> bool {
+        if self.engine == EngineKind::Lsm {
+            return syscall.is_exec() || waits(syscall);
+        }
         syscall.returns()
             && self.syscall_hooks(syscall).iter().any(|hook| {
                 matches!(
@@ -328,10 +354,32 @@ impl HookSelection {
     }
 }
 
+/// Hooks of a syscall on the engine `lsm`.
+fn call_hooks(syscall: SyscallId) -> BTreeSet<Hook> {
+    if !syscall.returns() {
+        return [Hook::CallNoReturn(syscall)].into();
+    }
+    let script = syscall.is_exec().then_some(Hook::CallExec);
+    let file = opens(syscall).then_some(Hook::CallOpen);
+    [Hook::CallEnter(syscall)]
+        .into_iter()
+        .chain(script)
+        .chain(file)
+        .collect()
+}
+
+/// Whether the syscall opens a file by name, so that the LSM hook `file_open` shows its object.
+fn opens(syscall: SyscallId) -> bool {
+    matches!(
+        syscall.name(),
+        Some("open" | "openat" | "openat2" | "creat")
+    )
+}
+
 /// How many syscalls can have hooks of their own for their exits.
 const fn max_exits(engine: EngineKind) -> usize {
     match engine {
-        EngineKind::Fentry => MAX_FUNCTIONS,
+        EngineKind::Fentry | EngineKind::Lsm => MAX_FUNCTIONS,
         EngineKind::Tracepoint => MAX_TRACEPOINTS,
     }
 }

@@ -6,11 +6,14 @@ use std::fs;
 use std::path::Path;
 
 use audit::plan::uring::{URING_OPS, UringOp};
-use libbpf_rs::btf::types::{Enum, FuncProto, Ptr, Struct, Typedef};
+use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 use nix::errno::Errno;
 
+use crate::error::EngineError;
 use crate::preemption::{PreemptionFacts, parse_release};
+use crate::sys::kprobes::Kprobes;
+use crate::sys::security_modules;
 use crate::sys::tracefs::Tracefs;
 
 use super::hook::KernelFeatures;
@@ -23,6 +26,10 @@ use super::uring_functions::uring_function;
 /// Function of `fs/stat.c` that came when `statx` of a descriptor stopped to look up a name, v6.11; `newfstatat` had
 /// done so since v6.6.
 const STAT_BY_DESCRIPTOR: &str = "do_statx_fd";
+
+/// The function that requests task work, and its number of parameters since v7.0.
+const TASK_WORK: &str = "bpf_task_work_schedule_resume";
+const TASK_WORK_PARAMETERS: usize = 4;
 
 /// What this kernel offers. BTF is large, so it is read once. Tracefs is mounted here because tracepoints are looked
 /// up again later, when the process may no longer mount anything.
@@ -39,6 +46,10 @@ pub struct KernelProbe {
     pub(crate) guards: Vec<Program>,
     /// Which programs the kernel skips in which preemption mode.
     pub(crate) preemption: PreemptionFacts,
+    /// The kernel's kprobes.
+    pub(crate) kprobes: Kprobes,
+    /// Whether the security module `bpf` is active, so that LSM programs run.
+    pub(crate) has_bpf_lsm: bool,
     /// The kernel's tracepoints, or why they cannot be looked up.
     pub(crate) tracefs: Result<Tracefs, Errno>,
 }
@@ -86,6 +97,7 @@ impl KernelProbe {
             // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
             early_task_exit: arguments(btf, "btf_trace_sched_process_exit") == Some(2),
             internal_hooks,
+            task_work: parameters(btf, TASK_WORK) == Some(TASK_WORK_PARAMETERS),
             stat_by_descriptor: prototype(STAT_BY_DESCRIPTOR).is_some(),
             uring: true,
         };
@@ -101,8 +113,29 @@ impl KernelProbe {
             unseen_operations,
             guards: Program::guards().filter(is_available).collect(),
             preemption: preemption_facts(btf),
+            kprobes: Kprobes::of_kernel(),
+            has_bpf_lsm: security_modules::has_bpf(),
             tracefs: Tracefs::mount(),
         }
+    }
+
+    /// Checks that the engine `lsm` works here.
+    ///
+    /// # Errors
+    /// [`EngineError::NoTaskWork`] names what is missing.
+    pub(crate) fn check_task_work(&self) -> Result<(), EngineError> {
+        let missing = if !self.kernel.task_work {
+            "task work for programs, which Linux has since 7.0"
+        } else if self.kprobes.event_type().is_none() {
+            "kprobes (CONFIG_KPROBE_EVENTS)"
+        } else if !self.has_bpf_lsm {
+            "the security module `bpf` (kernel parameter `lsm=`)"
+        } else if self.preemption.is_realtime {
+            "a kernel without PREEMPT_RT, which requests task work too late"
+        } else {
+            return Ok(());
+        };
+        Err(EngineError::NoTaskWork { missing })
     }
 }
 
@@ -143,18 +176,29 @@ fn arguments(btf: &Btf<'_>, typedef: &str) -> Option<usize> {
     proto.len().checked_sub(1) // the first argument is the data of the attachment
 }
 
+/// How many parameters a function has; `None` when there is no such function.
+fn parameters(btf: &Btf<'_>, function: &str) -> Option<usize> {
+    let function: Func<'_> = btf.type_by_name(function)?;
+    let proto: FuncProto<'_> = function.referenced_type().try_into().ok()?;
+    Some(proto.len())
+}
+
 /// Reads what decides which programs a preemptible kernel skips. `task_struct` has the member
 /// `rcu_read_lock_nesting` only with `CONFIG_PREEMPT_RCU`.
 fn preemption_facts(btf: &Btf<'_>) -> PreemptionFacts {
     let task: Option<Struct<'_>> = btf.type_by_name("task_struct");
     let is_nesting = |name: Option<&OsStr>| name == Some(OsStr::new("rcu_read_lock_nesting"));
     let name = nix::sys::utsname::uname().ok();
+    let has = |word| {
+        let name = name.as_ref();
+        name.is_none_or(|name| name.version().to_string_lossy().contains(word))
+    };
     PreemptionFacts {
         release: name.as_ref().map_or((u32::MAX, u32::MAX), |name| {
             parse_release(&name.release().to_string_lossy())
         }),
         has_preempt_rcu: task.is_none_or(|task| task.iter().any(|member| is_nesting(member.name))),
-        is_preemptible_build: name
-            .is_none_or(|name| name.version().to_string_lossy().contains("PREEMPT")),
+        is_preemptible_build: has("PREEMPT"),
+        is_realtime: has("PREEMPT_RT"),
     }
 }

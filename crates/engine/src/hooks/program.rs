@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use libbpf_rs::{OpenProgramMut, ProgramMut};
+use libbpf_rs::{OpenProgramMut, ProgramAttachType, ProgramMut, ProgramType};
 
+use crate::engine_kind::EngineKind;
 use crate::skeleton::{OpenSyscallProgs, SyscallProgs};
 
 use super::internal_hook::{InternalHook, InternalHookSet};
@@ -58,6 +59,7 @@ programs! {
     DaemonRegister => daemon_register,
     InodeIdentity => inode_identity,
     Heartbeat => heartbeat,
+    HeartbeatKprobe => heartbeat_kprobe,
     SysExitTp => sys_exit_tp,
     SysEnterTp => sys_enter_tp,
     SysEnterNoret => sys_enter_noret,
@@ -74,6 +76,10 @@ programs! {
     StubNoreturn => stub_noreturn,
     StubNoreturn0 => stub_noreturn0,
     SysEnterFn => sys_enter_fn,
+    CallEnter => call_enter,
+    CallNoReturn => call_noreturn,
+    CallExec => call_exec,
+    CallOpen => call_open,
     StubUringEnter => stub_uring_enter,
     UringEnter => uring_enter,
     StubUringExit => stub_uring_exit,
@@ -157,6 +163,18 @@ impl Program {
     }
 }
 
+/// Programs of an engine that run for the daemon itself.
+pub(crate) fn of_daemon(kind: EngineKind) -> impl Iterator<Item = Program> {
+    let heartbeat = match kind {
+        EngineKind::Fentry => Some(Program::Heartbeat),
+        EngineKind::Lsm => Some(Program::HeartbeatKprobe),
+        EngineKind::Tracepoint => None,
+    };
+    [Program::DaemonRegister, Program::InodeIdentity]
+        .into_iter()
+        .chain(heartbeat)
+}
+
 /// Selects the programs that an object loads: programs that are not attached need not pass the verifier.
 ///
 /// Programs of internal hooks get the function that this kernel has.
@@ -178,6 +196,31 @@ pub(crate) fn select(
             && form.function != hook.function()
         {
             open.set_attach_target(0, Some(form.function.to_owned()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Start of the section of a program on an LSM function.
+const ON_LSM_FUNCTION: &str = "fmod_ret/security_";
+
+/// Makes LSM programs of guards, which the kernel never skips. The LSM hook has the rest of the function's name and
+/// its first arguments.
+///
+/// # Errors
+/// The kernel has no such hook.
+pub(crate) fn make_guards_lsm(
+    programs: &mut OpenSyscallProgs<'_>,
+    wanted: &BTreeSet<Program>,
+) -> libbpf_rs::Result<()> {
+    let kernel = 0;
+    for guard in wanted.iter().filter(|program| program.is_guard()) {
+        let program = guard.open(programs);
+        let section = program.section().to_string_lossy().into_owned();
+        if let Some(hook) = section.strip_prefix(ON_LSM_FUNCTION) {
+            program.set_prog_type(ProgramType::Lsm);
+            program.set_attach_type(ProgramAttachType::LsmMac);
+            program.set_attach_target(kernel, Some(hook.to_owned()))?;
         }
     }
     Ok(())

@@ -67,6 +67,11 @@ impl Globals {
         read!(self, tlg_heartbeats)
     }
 
+    /// Syscalls whose skipped kprobe an LSM program has made good.
+    pub(crate) fn rescued(self) -> u64 {
+        read!(self, tlg_rescued)
+    }
+
     /// Clears the result of `inode_identity`, before a run.
     pub(crate) fn clear_inode_identity(self) {
         write!(self, tlg_inode_identity, types::inode_identity::default());

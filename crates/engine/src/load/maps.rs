@@ -12,6 +12,7 @@ use crate::abi::watch::WireInodeKey;
 use crate::abi::{self, WireSyscall, WireTest};
 use crate::compile::CompiledPlan;
 use crate::compile::watches::Watches;
+use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::options::EngineOptions;
@@ -89,8 +90,12 @@ pub(crate) fn set_sizes(
     let maps = &mut open.maps;
     let cpus = count(cpus).max(1);
     let states = match coverage {
-        HookCoverage::InternalHooks => slots.all,
+        HookCoverage::InternalHooks | HookCoverage::TaskWork => slots.all,
         HookCoverage::SyscallsOnly => 1,
+    };
+    let works = match coverage {
+        HookCoverage::TaskWork => slots.all,
+        HookCoverage::InternalHooks | HookCoverage::SyscallsOnly => 1,
     };
     let paths = if options.context { states } else { 1 };
     let avc = if options.avc { cpus } else { 1 };
@@ -100,6 +105,7 @@ pub(crate) fn set_sizes(
         ("tlg_scratch", &mut maps.tlg_scratch, cpus),
         ("tlg_avc_scratch", &mut maps.tlg_avc_scratch, avc),
         ("tlg_sys_state", &mut maps.tlg_sys_state, states),
+        ("tlg_call_work", &mut maps.tlg_call_work, works),
         ("tlg_state_paths", &mut maps.tlg_state_paths, paths),
         (
             "tlg_rule_tests",
@@ -130,6 +136,19 @@ pub(crate) enum HookCoverage {
     InternalHooks,
     /// To entry and exit of syscalls.
     SyscallsOnly,
+    /// To the entry of syscalls; task work sees their end.
+    TaskWork,
+}
+
+impl HookCoverage {
+    /// That of an engine.
+    pub(crate) const fn of(kind: EngineKind) -> Self {
+        match kind {
+            EngineKind::Fentry => Self::InternalHooks,
+            EngineKind::Lsm => Self::TaskWork,
+            EngineKind::Tracepoint => Self::SyscallsOnly,
+        }
+    }
 }
 
 /// Number of slots for the state of syscalls in progress; see `bpf/lib/state_slots.bpf.h`.

@@ -82,6 +82,7 @@ const fn requirement(kind: EngineKind) -> &'static str {
         EngineKind::Fentry => {
             "programs on kernel functions (fentry and fexit, v5.5; CONFIG_FUNCTION_TRACER)"
         }
+        EngineKind::Lsm => "kprobes, LSM programs or task work for programs (v7.0)",
         EngineKind::Tracepoint => "programs on tracepoints and raw tracepoints",
     }
 }

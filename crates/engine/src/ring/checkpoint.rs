@@ -84,8 +84,8 @@ struct Entry {
 #[repr(C)]
 pub(crate) struct FixedSettings {
     pub(crate) seed: u64,
-    /// 0 for the engine `tracepoint`, 1 for `fentry`.
-    pub(crate) on_functions: u32,
+    /// [`crate::EngineKind`], as a number.
+    pub(crate) kind: u32,
     pub(crate) raw_enter: u32,
     pub(crate) raw_exit: u32,
     pub(crate) tests: u32,

@@ -79,6 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let this_machine = ThisMachineEngine::find(&probe, &explained.plan);
     let engine = match args.engine {
         EngineChoice::Fentry => EngineKind::Fentry,
+        EngineChoice::Lsm => EngineKind::Lsm,
         EngineChoice::Tracepoint => EngineKind::Tracepoint,
         EngineChoice::Auto => this_machine.engine().unwrap_or(EngineKind::Tracepoint),
     };

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! rules = ["/etc/audit/audit.rules"]
-//! engine = "auto"                 # or "fentry", "tracepoint"
+//! engine = "auto"                 # or "fentry", "lsm", "tracepoint"
 //! allow_loss = false              # start on a kernel that can skip programs
 //! delay_ms = 10                   # 2 to 1000
 //! partial = false
@@ -95,6 +95,8 @@ pub(crate) enum EngineChoice {
     Auto,
     /// fentry and fexit programs on kernel functions.
     Fentry,
+    /// Kprobes, LSM programs and task work, for kernels that preempt themselves.
+    Lsm,
     /// Tracepoint programs.
     Tracepoint,
 }
@@ -127,6 +129,7 @@ impl EngineChoice {
         match self {
             Self::Auto => "auto",
             Self::Fentry => "fentry",
+            Self::Lsm => "lsm",
             Self::Tracepoint => "tracepoint",
         }
     }
@@ -134,8 +137,9 @@ impl EngineChoice {
     /// Returns the engines to try, the best first.
     pub(crate) fn kinds(self) -> Vec<EngineKind> {
         match self {
-            Self::Auto => vec![EngineKind::Fentry, EngineKind::Tracepoint],
+            Self::Auto => EngineKind::ALL.to_vec(),
             Self::Fentry => vec![EngineKind::Fentry],
+            Self::Lsm => vec![EngineKind::Lsm],
             Self::Tracepoint => vec![EngineKind::Tracepoint],
         }
     }
@@ -305,7 +309,7 @@ mod tests {
                 b"engine = \"bpf\"\n",
                 1,
                 10,
-                "\"fentry\" or \"tracepoint\", not \"bpf\"",
+                "\"fentry\", \"lsm\" or \"tracepoint\", not \"bpf\"",
             ),
             (b"metrics = \"0.0.0.0:1\"\n", 1, 11, "loopback"),
             (b"rules = [\n", 1, 10, "this is not TOML: "),

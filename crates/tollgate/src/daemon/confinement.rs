@@ -52,7 +52,8 @@ const LANDLOCK_ABI: ABI = ABI::V7;
 fn kept_capabilities(engines: &[EngineKind]) -> Vec<Capability> {
     let paranoid = fs::read_to_string(PARANOID).unwrap_or_default();
     let mut kept_capabilities = KEPT_CAPABILITIES.to_vec();
-    if engines.contains(&EngineKind::Tracepoint)
+    let opens_events = |engine| matches!(engine, &EngineKind::Lsm | &EngineKind::Tracepoint);
+    if engines.iter().any(opens_events)
         && paranoid
             .trim()
             .parse()

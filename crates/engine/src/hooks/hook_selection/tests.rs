@@ -7,13 +7,18 @@ use super::*;
 
 #[track_caller]
 fn hooks_of(kernel: KernelFeatures, calls: &[(Arch, &str)]) -> Vec<String> {
+    hooks_on(EngineKind::Tracepoint, kernel, calls)
+}
+
+#[track_caller]
+fn hooks_on(engine: EngineKind, kernel: KernelFeatures, calls: &[(Arch, &str)]) -> Vec<String> {
     let mut plan = Plan::default();
     for &(arch, name) in calls {
         let syscall = table::syscall_number(arch, name.as_bytes()).unwrap();
         plan.syscalls
             .insert(SyscallId { arch, syscall }, SyscallPlan::default());
     }
-    plan_hooks(&plan, EngineKind::Tracepoint, kernel)
+    plan_hooks(&plan, engine, kernel)
         .iter()
         .map(ToString::to_string)
         .collect()
@@ -21,6 +26,27 @@ fn hooks_of(kernel: KernelFeatures, calls: &[(Arch, &str)]) -> Vec<String> {
 
 const B64: Arch = Arch::X86_64;
 const B32: Arch = Arch::I386;
+
+#[test]
+fn the_engine_lsm_has_kprobes_and_lsm_programs_only() {
+    let calls = [
+        (B64, "openat"),
+        (B64, "execve"),
+        (B64, "exit_group"),
+        (B32, "unlink"),
+    ];
+    assert_eq!(
+        hooks_on(EngineKind::Lsm, KernelFeatures::ALL, &calls),
+        [
+            "kprobe:__ia32_sys_unlink",
+            "kprobe:__x64_sys_execve",
+            "kprobe:__x64_sys_openat",
+            "kprobe:__x64_sys_exit_group",
+            "lsm:bprm_committed_creds",
+            "lsm:file_open",
+        ]
+    );
+}
 
 #[test]
 fn ordinary_calls_need_their_exit() {

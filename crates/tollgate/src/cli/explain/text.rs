@@ -145,9 +145,13 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::SchedPrepareExec | Hook::SchedProcessExec => raw.push("exec".to_owned()),
             Hook::SchedProcessExit | Hook::SlotsExit => raw.push("task exit".to_owned()),
             Hook::SchedProcessFork => raw.push("new tasks".to_owned()),
-            Hook::FunctionEnter(_) | Hook::FunctionEnterNoReturn(_) => enters += 1,
+            Hook::FunctionEnter(_)
+            | Hook::FunctionEnterNoReturn(_)
+            | Hook::CallEnter(_)
+            | Hook::CallNoReturn(_) => enters += 1,
+            Hook::CallExec => raw.push("exec".to_owned()),
             Hook::FunctionExit(_) => exits += 1,
-            Hook::Internal(_) => inside += 1,
+            Hook::Internal(_) | Hook::CallOpen => inside += 1,
             Hook::UringEnter(_) => {}
             Hook::UringExit(_) => uring += 1,
             Hook::UringComplete => raw.push("all of io_uring".to_owned()),

@@ -117,6 +117,7 @@ mod tests {
         );
         let tracepoint = ThisMachineEngine::of(|engine| match engine {
             EngineKind::Fentry => Err("the rules need 300 hooks".to_owned()),
+            EngineKind::Lsm => Err("the engine lsm needs kprobes".to_owned()),
             EngineKind::Tracepoint => Ok(()),
         });
         assert_eq!(tracepoint.engine(), Some(EngineKind::Tracepoint));
@@ -125,9 +126,15 @@ mod tests {
             lines[0].contains("takes engine tracepoint")
                 && lines[0].contains("those of fentry, which it does not take")
         );
-        assert_eq!(lines[1], "not fentry: the rules need 300 hooks");
+        assert_eq!(
+            lines[1..],
+            [
+                "not fentry: the rules need 300 hooks",
+                "not lsm: the engine lsm needs kprobes"
+            ]
+        );
         let none = ThisMachineEngine::of(|engine| Err(engine.name().to_owned()));
-        assert_eq!((none.engine(), none.refused().len()), (None, 2));
+        assert_eq!((none.engine(), none.refused().len()), (None, 3));
         assert!(none.lines(EngineKind::Fentry)[0].contains("does not start"));
     }
 }

@@ -35,7 +35,11 @@ pub(super) const SETTINGS: [Setting; 16] = [
         "rules",
         "an array of paths, such as [\"/etc/audit/audit.rules\"]",
     ),
-    setting("", "engine", "\"auto\", \"fentry\" or \"tracepoint\""),
+    setting(
+        "",
+        "engine",
+        "\"auto\", \"fentry\", \"lsm\" or \"tracepoint\"",
+    ),
     setting("", "allow_loss", "true or false"),
     setting("", "delay_ms", "a number of milliseconds from 2 to 1000"),
     setting("", "partial", "true or false"),

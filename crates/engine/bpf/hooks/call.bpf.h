@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Syscalls on kernels that preempt themselves: the engine `lsm`.
+ *
+ * A kprobe at the entry of a named syscall takes a slot, which holds what the end needs, and asks
+ * for task work. The work runs when the syscall has ended. Both run with preemption off, so they
+ * share the scratch area of their CPU with nobody.
+ *
+ * A syscall whose end is not seen is counted as one without a slot.
+ *
+ * The kernel skips a kprobe, and counts that, where it interrupts bpf(2) in the middle of an
+ * update of a map: while root's program that does this is preempted, on its CPU.
+ */
+#ifndef TOLLGATE_HOOKS_CALL_BPF_H
+#define TOLLGATE_HOOKS_CALL_BPF_H
+
+#include "wire.h"
+#include "lib/enter_state.bpf.h"
+#include "hooks/open.bpf.h"
+#include "lib/event.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/state_items.bpf.h"
+#include "lib/state_slots.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/task_state.bpf.h"
+#include "lib/task_work.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
+
+/* orig_ax while an interrupt from user space is handled. */
+#define NO_SYSCALL_NUMBER (~0ULL)
+
+#define CLAIM_TRIES	  4
+#define PLACE_STEP	  0x9e3779b1U
+
+/* include/linux/fs.h: the open file of a lower file system of an overlay. */
+#define FMODE_NOACCOUNT (1U << 29)
+
+/* In a map of its own: functions may not take a struct that contains it. */
+struct call_work {
+	struct bpf_task_work work;
+};
+
+/* Work of the syscall in each slot. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* tlg_slots on the engine lsm */
+	__type(key, __u32);
+	__type(value, struct call_work);
+} tlg_call_work SEC(".maps");
+
+/*
+ * Emits the event of the syscall of a slot that has ended. Objects that an LSM program has seen are
+ * those of the kernel; others are found as on the tracepoint engine.
+ */
+static __always_inline void call_emit(struct task_struct *task, struct wire_syscall *syscall,
+				      struct syscall_state *state)
+{
+	const struct pt_regs *regs = task_regs(task);
+	__u32 flags = WIRE_EVENT_RETURNED;
+	struct ended_state ended = {};
+	__u32 key = state->syscall;
+
+	if (syscall->facts & WIRE_FACT_FORKS && !regs->ax)
+		return;
+	if (syscall->facts & WIRE_FACT_EXEC && !regs->ax) {
+		flags |= WIRE_EVENT_STARTED;
+		if (state->script)
+			flags |= WIRE_EVENT_SCRIPT;
+	}
+	if (state->items)
+		ended.state = state;
+	else if (state->judged && syscall->facts & WIRE_FACT_WATCH_ONLY && (__s64)regs->ax >= 0)
+		return; /* what it opened is not watched */
+	emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, regs->ax, flags, 0,
+		   ended);
+}
+
+/* Ends the syscall of a slot. Not if the loader has emptied the slots since it was taken. */
+static __always_inline void call_end(struct task_struct *task, __u32 index)
+{
+	struct syscall_state *state = bpf_map_lookup_elem(&tlg_sys_state, &index);
+	const struct pt_regs *regs = task_regs(task);
+	struct task_state *of = task_state(task);
+	struct wire_syscall *syscall;
+
+	if (!of || !state || held_slot(of, SLOT_SYSCALL) != 1 + index)
+		return;
+	syscall = plan_syscall_at(state->epoch, state->syscall);
+	/*
+	 * The work is requested by an interrupt of this CPU. If that came after the syscall, the
+	 * registers are those that the program had at the interrupt.
+	 */
+	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
+	    (state->epoch != tlg_epoch && state->epoch != tlg_epoch_prev) ||
+	    (regs->orig_ax == NO_SYSCALL_NUMBER && regs->ip != state->ip))
+		count_lost(WIRE_LOST_NO_SLOT);
+	else
+		call_emit(task, syscall, state);
+	slot_end(of, SLOT_SYSCALL);
+	of->entered = 0;
+}
+
+/* Task work. Runs in the task of the syscall. */
+static int call_done(struct bpf_map *map, void *key, void *value)
+{
+	__u32 index = *(__u32 *)key;
+
+	bpf_preempt_disable();
+	call_end(current(), index);
+	bpf_preempt_enable();
+	return 0;
+}
+
+/* Requests the end of the syscall in a slot. */
+static __always_inline int call_request_end(struct task_struct *task, __u32 index)
+{
+	struct call_work *work = bpf_map_lookup_elem(&tlg_call_work, &index);
+
+	return work &&
+	       !bpf_task_work_schedule_resume___v7_0(task, &work->work, &tlg_call_work, call_done);
+}
+
+/*
+ * Takes a slot for the syscall of the current task and requests its end; NULL if it is lost. The
+ * work of a slot is busy for a moment after its last syscall has given it back: then another slot
+ * is taken.
+ */
+static __always_inline struct syscall_state *call_claim(struct task_struct *task, __u32 key,
+							const struct wire_syscall *syscall)
+{
+	struct syscall_state *state;
+	struct task_state *of;
+
+	for (__u32 i = 0; i < CLAIM_TRIES; i++) {
+		state = state_claim_at(task, key, syscall, task->pid + i * PLACE_STEP);
+		of = task_state(task);
+		if (!of)
+			return NULL; /* counted */
+		if (!state) {
+			count_lost(WIRE_LOST_NO_SLOT);
+			return NULL;
+		}
+		if (call_request_end(task, state->index)) {
+			state->ip = task_regs(task)->ip;
+			state->script = state->judged = 0;
+			return state;
+		}
+		slot_end(of, SLOT_SYSCALL);
+	}
+	count_lost(WIRE_LOST_NO_SLOT);
+	of->missing[SLOT_SYSCALL] = 1 + key;
+	return NULL;
+}
+
+/* Whether the flags of an open exclude that a rule matches it. */
+static __always_inline int open_is_excluded(const struct wire_syscall *syscall,
+					    const struct pt_regs *regs, __u32 abi)
+{
+	__u64 args[4];
+	__u32 flags;
+
+	if (!(syscall->facts & WIRE_FACT_WATCH_ONLY) || !(syscall->facts & WIRE_FACT_OPEN_FLAGS))
+		return 0;
+	fill_args(args, regs, abi);
+	flags = syscall->open_arg == 1 ? args[1] : args[2];
+	return !(ACC_MODE(flags) & syscall->watch_perm);
+}
+
+/*
+ * kprobe at the entry of the function of a syscall. Runs in the calling task with preemption off.
+ * For the cookie see fn_exit().
+ */
+SEC("kprobe")
+int call_enter(struct pt_regs *ctx)
+{
+	struct task_struct *task = current();
+	const struct pt_regs *regs = task_regs(task);
+	__u32 numbers = bpf_get_attach_cookie(ctx);
+	__u32 abi = task_abi(task);
+	__u32 nr = regs->orig_ax;
+	struct wire_syscall *syscall;
+	__u32 key;
+
+	if (numbers)
+		nr = (abi == WIRE_B64 ? numbers & 0xffff : numbers >> 16) - 1;
+	if (nr >= WIRE_SYSCALLS || is_daemon(task))
+		return 0;
+	key = abi * WIRE_SYSCALLS + nr;
+	syscall = plan_syscall(key);
+	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || open_is_excluded(syscall, regs, abi))
+		return 0;
+	if (syscall->facts & WIRE_FACT_ENTER_STATE)
+		save_enter_state(task);
+	state_drop(task, SLOT_SYSCALL);
+	call_claim(task, key, syscall);
+	return 0;
+}
+
+/* The same at the entry of a syscall that is recorded without a result. */
+SEC("kprobe")
+int call_noreturn(struct pt_regs *ctx)
+{
+	struct task_struct *task = current();
+
+	syscall_end(task, task_abi(task), task_regs(task)->orig_ax, 0, 0);
+	return 0;
+}
+
+/* Syscalls whose skipped kprobe an LSM program has made good. */
+__u64 tlg_rescued;
+
+/* Records the file that an open has found. Not inlined in the program: preemption is off here. */
+static __always_inline void call_opened(struct task_struct *task, __u32 key,
+					struct wire_syscall *syscall, const struct file *file)
+{
+	const struct nameidata *nd = FOLLOW(task_struct, task, nameidata);
+	struct syscall_state *state = state_find(task, key, &syscall);
+	struct scratch *s = scratch();
+	__u32 epoch = syscall->epoch;
+
+	if (!state && !state_is_missing(task, key))
+		__sync_fetch_and_add(&tlg_rescued, 1);
+	if (!s || (state && state->items))
+		return;
+	if (state)
+		state->judged = 1;
+	select_watches(s, syscall);
+	s->hits = 0;
+	/* Through memory, so that the verifier does not follow both values. */
+	s->index = file->f_mode & FMODE_CREATED && !(file->f_flags & O_TMPFILE_BIT);
+	if (uses_watches(syscall))
+		watch_prefilter(s, FOLLOW(file, file, f_path.dentry),
+				FOLLOW(file, file, f_path.mnt), 0, 1 + s->index);
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
+		return;
+	if (!state)
+		state = call_claim(task, key, syscall);
+	if (!state)
+		return;
+	state->open_flags = file->f_flags;
+	if (state->epoch == epoch)
+		state_save_hits(state, s);
+	add_opened(state, FOLLOW(nameidata, nd, name), file, s->index);
+}
+
+/*
+ * LSM file_open(file), v5.8: a file is found and about to be opened. Runs in the calling task, which
+ * still has the state of the look-up, with the kernel's copy of the name. Misses opens that fail
+ * before, or that another security module refuses, and O_PATH: the end of the syscall finds their
+ * objects. An overlay opens a file of a lower file system inside: that is not the object.
+ */
+SEC("lsm/file_open")
+int call_open(__u64 *ctx)
+{
+	const struct file *file = (struct file *)ctx[0];
+	struct wire_syscall *syscall;
+	struct task_struct *task;
+	__u32 key;
+
+	if (tlg_open_gate && !(file->f_flags & tlg_open_gate))
+		return 0;
+	task = current();
+	if (task->flags & PF_IO_WORKER || file->f_mode & FMODE_NOACCOUNT)
+		return 0;
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL)
+		return 0;
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY &&
+	    !(ACC_MODE(file->f_flags) & syscall->watch_perm))
+		return 0;
+	bpf_preempt_disable();
+	call_opened(task, key, syscall, file);
+	bpf_preempt_enable();
+	return 0;
+}
+
+/*
+ * LSM bprm_committed_creds(bprm), v5.8: an exec has succeeded. Runs in the task. The end of the
+ * exec cannot see whether its program is the interpreter of a script.
+ */
+SEC("lsm/bprm_committed_creds")
+int call_exec(__u64 *ctx)
+{
+	struct task_state *of = task_state(current());
+	struct syscall_state *state = of ? state_held(of, SLOT_SYSCALL) : NULL;
+	__u64 bprm = ctx[0];
+
+	if (state)
+		state->script =
+			LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp);
+	return 0;
+}
+
+#endif /* TOLLGATE_HOOKS_CALL_BPF_H */

@@ -1,0 +1,56 @@
+//! Kprobes: programs at the entry of a function by its name, opened as perf events.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use libbpf_rs::btf::types::Func;
+use libbpf_rs::btf::{Btf, TypeId};
+use libbpf_rs::{ProgramMut, libbpf_sys};
+
+use super::{AttachedLink, attach_perf_event, open_perf_event};
+use crate::error::EngineError;
+use crate::hooks::kernel_functions::Function;
+use crate::sys::kprobes::Kprobes;
+
+/// Attaches a program at the entry of a function. The program reads `cookie` by `bpf_get_attach_cookie()`.
+///
+/// # Errors
+/// [`EngineError::PerfEvent`], [`EngineError::Attach`].
+pub(crate) fn attach(
+    program: &ProgramMut<'_>,
+    kprobes: Kprobes,
+    function: &str,
+    cookie: u64,
+) -> Result<AttachedLink, EngineError> {
+    let hook = || format!("kprobe:{function}");
+    let event = open(kprobes, function).map_err(|source| EngineError::PerfEvent {
+        hook: hook(),
+        source,
+    })?;
+    attach_perf_event(program, event, cookie).map_err(|source| EngineError::Attach {
+        program: program.name().to_string_lossy().into_owned(),
+        hook: hook(),
+        source: source.into(),
+    })
+}
+
+fn open(kprobes: Kprobes, function: &str) -> io::Result<OwnedFd> {
+    let kind = kprobes.event_type().ok_or(io::ErrorKind::Unsupported)?;
+    let name = CString::new(function).map_err(io::Error::other)?;
+    let mut attr = libbpf_sys::perf_event_attr {
+        type_: kind,
+        ..Default::default()
+    };
+    // The kernel copies the name before the system call returns.
+    let address = u64::try_from(name.as_ptr().addr()).map_err(io::Error::other)?;
+    attr.__bindgen_anon_3.kprobe_func = address;
+    open_perf_event(attr)
+}
+
+/// Name of a function of the kernel.
+pub(crate) fn function_name(function: Function) -> Option<String> {
+    let kernel = Btf::from_vmlinux().ok()?;
+    let found = kernel.type_by_id::<Func<'_>>(TypeId::from(function.id))?;
+    Some(found.name()?.to_string_lossy().into_owned())
+}

@@ -1,0 +1,60 @@
+//! What is lost when the kernel preempts programs: four processes open a file on one CPU, one of them `SCHED_IDLE`,
+//! beside a process that updates a BPF map. `tests/differential/contend.c` has the processes.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use nix::sys::signal::Signal;
+
+use crate::daemon::{Daemon, LONGEST_END};
+use crate::machine::{USER, make_directory, make_file};
+use crate::suite::{Rules, Session};
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "contention",
+    engine: "lsm",
+    prepare,
+    rules: Rules::Text(
+        "-a always,exit -F arch=b64 -S openat -F path=/tmp/contend/file -F uid=1001 -k opens\n",
+    ),
+    tests: &[("opens_on_one_cpu", opens_on_one_cpu)],
+    stop,
+    after: |_log| Ok(()),
+    stays: false,
+};
+
+/// Number of opens; fewer than the ring holds, because the reader is slow on an emulated CPU.
+const CALLS: u32 = 60_000;
+/// How many were made.
+const MADE: &str = "/tmp/contend/made";
+
+fn prepare() -> anyhow::Result<()> {
+    make_directory(Path::new("/tmp/contend"), USER)?;
+    make_file(Path::new("/tmp/contend/file"), USER)
+}
+
+fn opens_on_one_cpu(_daemon: &Daemon) -> anyhow::Result<()> {
+    let mut contend = Command::new("/bin/contend");
+    let output = contend.arg(CALLS.to_string()).stderr(Stdio::inherit());
+    let output = output.output().context("cannot start contend")?;
+    ensure!(output.status.success(), "contend: {}", output.status);
+    fs::write(MADE, &output.stdout)?;
+    Ok(())
+}
+
+/// Every open is in the log, and nothing is counted as lost.
+fn stop(daemon: &Daemon) -> anyhow::Result<()> {
+    let account = daemon.end(Signal::SIGTERM, LONGEST_END)?;
+    let (line, counts) = (account.line, account.summary);
+    println!("vm: note {line}");
+    let made = fs::read_to_string(MADE).context("no opens were made")?;
+    let made: u64 = made.trim().parse()?;
+    ensure!(
+        (counts.matched, counts.written, counts.lost) == (made, made, 0),
+        "{made} opens: {line}"
+    );
+    Ok(())
+}
