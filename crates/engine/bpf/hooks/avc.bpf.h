@@ -108,7 +108,7 @@ int avc_syscall(__u64 *ctx)
 	fill_names(event, task);
 	resolve_objects(s, shape->object);
 	append_stamp(s, kind, buffer);
-	append_strings(s, task);
+	append_strings(s, task, NULL);
 	event->sockaddr_len = 0;
 	len = finish_event(s, task);
 	if (!has_room() || bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))

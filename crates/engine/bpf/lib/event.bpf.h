@@ -139,23 +139,34 @@ __noinline int append_exe(struct scratch *s)
 	return 0;
 }
 
-__noinline int append_cwd(struct scratch *s)
+__noinline int append_cwd(struct scratch *s, const struct syscall_state *state)
 {
 	struct task_struct *task = current();
 	struct fs_struct *fs = FOLLOW(task_struct, task, fs);
-	__u32 at;
+	__u32 at, deleted;
 
 	if (!s)
 		return 0;
 	at = s->used;
 	s->event.flags |= WIRE_EVENT_CWD;
-	if (append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD))
+	if (state && state->cwd_len) {
+		deleted = state->cwd_deleted;
+		if (!bpf_probe_read_kernel(
+			    tail_at(s, at), state->cwd_len & (WIRE_NAME_BYTES - 1),
+			    &state->text[state->cwd_at & (STATE_TEXT_BYTES - 1)]))
+			s->used += state->cwd_len;
+	} else {
+		deleted = append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD);
+	}
+	if (deleted)
 		s->event.flags |= WIRE_EVENT_CWD_DELETED;
 	s->event.cwd_len = s->used - at;
 	return 0;
 }
 
-static __always_inline void append_strings(struct scratch *s, const struct task_struct *task)
+/* Appends what is text. `state` is the state of a syscall with hooks, or NULL. */
+static __always_inline void append_strings(struct scratch *s, const struct task_struct *task,
+					   const struct syscall_state *state)
 {
 	struct wire_event *event = &s->event;
 	struct mm_struct *mm = FOLLOW(task_struct, task, mm);
@@ -164,7 +175,7 @@ static __always_inline void append_strings(struct scratch *s, const struct task_
 	event->argv_len = event->argc = 0;
 	append_exe(s);
 	if (event->objects)
-		append_cwd(s);
+		append_cwd(s, state);
 	if (mm)
 		append_proctitle(s, task, (__u64)mm);
 	if (mm && event->flags & WIRE_EVENT_STARTED)
@@ -320,7 +331,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	event->aux_count = 0;
 	if (syscall->aux_source || (state && state->aux_count))
 		append_aux_records(s, syscall, state);
-	append_strings(s, task);
+	append_strings(s, task, state);
 	event->sockaddr_len = 0;
 	if (state)
 		append_sockaddr(s, state);

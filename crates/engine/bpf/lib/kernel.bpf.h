@@ -246,6 +246,7 @@ struct files_struct {
 };
 
 struct fs_struct {
+	int users;
 	struct path root;
 	struct path pwd;
 };

@@ -49,6 +49,9 @@ struct syscall_state {
 	__u32 name_at[WIRE_ITEMS];
 	__u32 path_at[WIRE_ITEMS];
 	__u32 path_used; /* of struct state_paths */
+	__u32 cwd_at; /* components of the working directory in `text` */
+	__u32 cwd_len; /* 0 if it is the same until the syscall ends */
+	__u32 cwd_deleted;
 	__u32 address_len;
 	__u8 address[SOCKADDR_BYTES]; /* of a socket */
 	__u32 deletes_allowed; /* successful may_delete() checks of this syscall */
@@ -157,7 +160,7 @@ static __always_inline struct syscall_state *state_claim(struct task_struct *tas
 	state->aux_count = state->opened = 0;
 	state->reserved = 0;
 	state->mnt = 0;
-	state->address_len = 0;
+	state->address_len = state->cwd_len = 0;
 	if (tlg_context)
 		state->path_used = 0;
 	return state;

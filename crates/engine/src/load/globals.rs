@@ -106,7 +106,6 @@ impl Globals {
                 openat: read!(self, tlg_openat_reads) != 0,
                 open: read!(self, tlg_open_reads) != 0,
             },
-            refusals: read!(self, tlg_refusals) != 0,
             uring: read!(self, tlg_uring) != 0,
             filesystems: read!(self, tlg_fs_filter) != 0,
             shared_bytes: read!(self, tlg_ring_shared),
@@ -129,7 +128,6 @@ impl Globals {
             fast_path.read_only_opens.openat.into()
         );
         write!(self, tlg_open_reads, fast_path.read_only_opens.open.into());
-        write!(self, tlg_refusals, fast_path.refusals.into());
         write!(self, tlg_uring, fast_path.uring.into());
         write!(self, tlg_fs_filter, fast_path.filesystems.into());
         write!(self, tlg_ring_shared, fast_path.shared_bytes);
