@@ -19,6 +19,7 @@
 #include "lib/object.bpf.h"
 #include "lib/path.bpf.h"
 #include "lib/plan.bpf.h"
+#include "lib/record_stamp.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/sockaddr.bpf.h"
@@ -29,6 +30,8 @@
 #include "lib/task_mark.bpf.h"
 #include "lib/task_state.bpf.h"
 #include "lib/watch.bpf.h"
+
+#define NR_IO_URING_ENTER 426 /* of both ABIs */
 
 /* Whether a verdict of run_rules() records the event. */
 #define verdict_records(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_RECORD)
@@ -135,6 +138,10 @@ __noinline int append_exe(struct scratch *s)
 	s->event.flags |= WIRE_EVENT_EXE;
 	if (append_path(s, task, exe->f_path.dentry, exe->f_path.mnt, PATH_EXE))
 		s->event.flags |= WIRE_EVENT_EXE_DELETED;
+	if (s->used - at >= WIRE_NAME_BYTES) {
+		s->event.flags |= WIRE_EVENT_EXE_LONG;
+		s->used = at; /* a truncated path names another file */
+	}
 	s->event.exe_len = s->used - at;
 	return 0;
 }
@@ -160,6 +167,10 @@ __noinline int append_cwd(struct scratch *s, const struct syscall_state *state)
 	}
 	if (deleted)
 		s->event.flags |= WIRE_EVENT_CWD_DELETED;
+	if (s->used - at >= WIRE_NAME_BYTES) {
+		s->event.flags |= WIRE_EVENT_CWD_LONG;
+		s->used = at;
+	}
 	s->event.cwd_len = s->used - at;
 	return 0;
 }
@@ -272,6 +283,27 @@ static __always_inline __u32 finish_event(struct scratch *s, const struct task_s
 }
 
 /*
+ * Whether the current task runs an io_uring operation inside io_uring_enter, and not on its way out
+ * of a syscall, when the register has the result, nor as a worker.
+ */
+static __always_inline int in_uring_enter(const struct task_struct *task)
+{
+	const struct pt_regs *regs = task_regs(task);
+
+	return regs->orig_ax == NR_IO_URING_ENTER && regs->ax == (unsigned long)-ENOSYS &&
+	       !(task->flags & PF_IO_WORKER);
+}
+
+/* Adds the syscall in which an operation ran. */
+static __always_inline void fill_uring_enter(struct wire_event *event,
+					     const struct task_struct *task)
+{
+	event->flags |= WIRE_EVENT_URING_ENTER;
+	event->abi = task_abi(task);
+	fill_args(event->args, task_regs(task), event->abi);
+}
+
+/*
  * Emits the event of a finished syscall, or of the io_uring operation `op`, if a rule records it.
  * Without the state that its rules need it is lost: user memory may have changed.
  */
@@ -282,6 +314,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	struct syscall_state *state = ended.state;
 	struct syscall_state *objects = syscall->facts & WIRE_FACT_HOOKED ? state : NULL;
 	struct scratch *s = scratch();
+	struct record_stamp *stamp = NULL;
 	struct wire_event *event;
 	__u32 verdict;
 
@@ -314,10 +347,24 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	}
 
 	fill_facts(s, task, syscall, objects);
-	verdict = evaluate(s, syscall, objects);
-	if (!verdict_records(verdict))
-		return;
+	if (tlg_hooked && !state && syscall->facts & WIRE_FACT_HOOKED &&
+	    syscall->facts & WIRE_FACT_WATCH_ONLY)
+		verdict = NO_VERDICT; /* hooks have seen no watch; there is a stamp */
+	else
+		verdict = evaluate(s, syscall, objects);
+	if (!(flags & WIRE_EVENT_URING))
+		stamp = stamp_of(task, abi * WIRE_SYSCALLS + nr);
+	if (!verdict_records(verdict)) {
+		if (!stamp)
+			return;
+		event->flags |= WIRE_EVENT_STAMPED;
+		verdict = 0;
+	} else if (stamp) {
+		event->flags |= WIRE_EVENT_JOINED;
+	}
 
+	if (flags & WIRE_EVENT_URING && in_uring_enter(task))
+		fill_uring_enter(event, task);
 	if (s->no_state)
 		count_truncated(WIRE_TRUNC_SYSCALL_STATE);
 	event->rule = verdict & ~(WIRE_RECORD | WIRE_DENY);
@@ -326,9 +373,13 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	if (!(syscall->facts & WIRE_FACT_CREDS))
 		fill_creds(event, task);
 	fill_names(event, task);
-	if (!event->objects)
+	if (event->flags & WIRE_EVENT_STAMPED && !objects)
+		resolve_objects(s, syscall->objects); /* hooks need not have kept them */
+	else if (!event->objects)
 		fill_objects(s, syscall, objects);
 	event->aux_count = 0;
+	if (stamp)
+		append_stamp(s, stamp->kind, stamp->text);
 	if (syscall->aux_source || (state && state->aux_count))
 		append_aux_records(s, syscall, state);
 	append_strings(s, task, state);
@@ -337,7 +388,10 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 		append_sockaddr(s, state);
 	else if (syscall->address && !tlg_hooked)
 		append_user_sockaddr(s, syscall);
-	submit(event, finish_event(s, task), verdict);
+	if (event->flags & WIRE_EVENT_STAMPED)
+		submit_stamped(event, finish_event(s, task));
+	else
+		submit(event, finish_event(s, task), verdict);
 }
 
 /*
@@ -373,14 +427,16 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 		return;
 	if (!tlg_hooked || !(syscall->facts & HOOKED_FACTS)) {
 		emit_event(task, syscall, abi, nr, ret, flags, 0, ended);
+		stamp_drop(task);
 		return;
 	}
 	of = task_state(task);
 	if (of)
 		ended = state_at_end(of, task, key, &syscall);
 	if (ended.state || ended.missing || !(syscall->facts & WIRE_FACT_HOOKED) ||
-	    !(syscall->facts & WIRE_FACT_WATCH_ONLY))
+	    !(syscall->facts & WIRE_FACT_WATCH_ONLY) || stamp_of(task, key))
 		emit_event(task, syscall, abi, nr, ret, flags, 0, ended);
+	stamp_drop(task);
 	if (!of)
 		return;
 	slot_end(of, SLOT_SYSCALL);

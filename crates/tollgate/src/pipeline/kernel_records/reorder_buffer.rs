@@ -3,6 +3,9 @@
 //! The kernel writes the record of a security module's denial in the middle of a syscall. The syscall arrives through
 //! the ring with the stamp of that record. It is put into the ring before the record is sent, so it is nearly always
 //! here first. A syscall without a record is written alone after a timeout, unless the record was excluded.
+//!
+//! The event of a rule for that syscall has the stamp too, and arrives when the syscall has ended: it is written after
+//! the record, which the caller awaits for a limited time.
 
 use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
@@ -19,8 +22,23 @@ use netlink::KernelRecord;
 use super::{KernelRecordCounts, SenderTask};
 use crate::pipeline::batch::Batch;
 
-/// Record types of security modules: `AUDIT_FIRST_SELINUX` to `AUDIT_LAST_SELINUX`.
-const SECURITY_MODULE_TYPES: RangeInclusive<u16> = 1400..=1499;
+/// Ranges of the types of records for which a syscall or an event arrives: `is_of_syscall` in
+/// `crates/engine/bpf/hooks/avc.bpf.h`.
+const OF_SYSCALL: [RangeInclusive<u16>; 13] = [
+    1006..=1006, // LOGIN
+    1305..=1305, // CONFIG_CHANGE
+    1319..=1319, // TTY
+    1325..=1325, // NETFILTER_CFG
+    1328..=1328, // FEATURE_CHANGE
+    1331..=1331, // FANOTIFY
+    1334..=1334, // BPF
+    1335..=1335, // EVENT_LISTENER
+    1338..=1338, // DM_CTRL
+    1339..=1339, // DM_EVENT
+    1400..=1499, // of security modules
+    1700..=1700, // ANOM_PROMISCUOUS
+    1800..=1899, // INTEGRITY_*
+];
 /// A record stops waiting for its syscall when an event this much newer arrives, in milliseconds: the task may lose
 /// its CPU between the two.
 const SYSCALL_WAIT_MS: u64 = 100;
@@ -29,7 +47,10 @@ const RECORD_WAIT: Duration = Duration::from_secs(5);
 /// Limit of waiting syscall text.
 const SYSCALLS_LIMIT_BYTES: usize = 1 << 20;
 
-type Stamp = (Timestamp, Serial);
+/// Stamps that are remembered after their record was passed on: its syscall may end later.
+const LAST_JOINED: usize = 64;
+
+pub(super) type Stamp = (Timestamp, Serial);
 
 /// Record lines that wait for the ring.
 #[derive(Debug, Default)]
@@ -41,6 +62,8 @@ pub(super) struct ReorderBuffer {
     pending: VecDeque<PendingRecord>,
     /// Whether syscalls arrive.
     joins_syscalls: bool,
+    /// Stamps of the last records passed on to which a syscall belongs.
+    last_joined: VecDeque<Stamp>,
     syscalls: PendingSyscalls,
 }
 
@@ -94,7 +117,8 @@ impl ReorderBuffer {
         };
         counts.received += 1;
         let stamp = (record.time, record.serial);
-        let has_syscall = self.joins_syscalls && SECURITY_MODULE_TYPES.contains(&message.kind.0);
+        let of_syscall = |types: &RangeInclusive<u16>| types.contains(&message.kind.0);
+        let has_syscall = self.joins_syscalls && OF_SYSCALL.iter().any(of_syscall);
         let asked = user.applies_to(message.kind);
         if asked || !exclude.is_empty() {
             let sender = SenderTask::of(&record);
@@ -131,29 +155,56 @@ impl ReorderBuffer {
         while let Some(&pending) = self.pending.front()
             && until.is_none_or(|until| self.is_due(pending, until))
         {
-            let PendingRecord {
-                stamp,
-                end,
-                has_syscall,
-            } = pending;
-            let line = self.lines.get(self.passed..end).unwrap_or_default();
-            if !line.is_empty() {
-                batch.message(line, stamp);
-            }
-            self.passed = end;
-            self.pending.pop_front();
-            // All records of one event are consecutive.
-            let is_last = self.pending.front().is_none_or(|next| next.stamp != stamp);
-            if has_syscall && is_last {
-                self.syscalls
-                    .join(stamp, (!line.is_empty()).then_some(&mut *batch));
+            self.pass_first(pending, batch);
+        }
+        self.forget();
+        self.syscalls.pass_old(batch);
+    }
+
+    /// Passes on the records with a stamp, and all that arrived before them. Returns whether there are any, or were.
+    pub(super) fn pass_through(&mut self, stamp: Stamp, batch: &mut Batch) -> bool {
+        let Some(last) = self.pending.iter().rposition(|record| record.stamp == stamp) else {
+            return self.last_joined.contains(&stamp);
+        };
+        for _ in 0..=last {
+            if let Some(&pending) = self.pending.front() {
+                self.pass_first(pending, batch);
             }
         }
+        self.forget();
+        true
+    }
+
+    /// Passes on the first record.
+    fn pass_first(&mut self, pending: PendingRecord, batch: &mut Batch) {
+        let PendingRecord {
+            stamp,
+            end,
+            has_syscall,
+        } = pending;
+        let line = self.lines.get(self.passed..end).unwrap_or_default();
+        if !line.is_empty() {
+            batch.message(line, stamp);
+        }
+        self.passed = end;
+        self.pending.pop_front();
+        // All records of one event are consecutive.
+        let is_last = self.pending.front().is_none_or(|next| next.stamp != stamp);
+        if has_syscall && is_last {
+            self.syscalls
+                .join(stamp, (!line.is_empty()).then_some(&mut *batch));
+            if self.last_joined.len() == LAST_JOINED {
+                self.last_joined.pop_front();
+            }
+            self.last_joined.push_back(stamp);
+        }
+    }
+
+    fn forget(&mut self) {
         if self.pending.is_empty() {
             self.lines.clear();
             self.passed = 0;
         }
-        self.syscalls.pass_old(batch);
     }
 
     /// Passes on syscalls whose record has not arrived.
@@ -456,6 +507,35 @@ mod tests {
             "a record and its call are one event"
         );
         assert!(reorder_buffer.syscalls.text.is_empty());
+    }
+
+    #[test]
+    fn record_precedes_the_event_of_its_syscall() {
+        let mut reorder_buffer = ReorderBuffer::default();
+        reorder_buffer.expect_syscalls();
+        let mut batch = Batch::default();
+        let stamp = |serial| (time(100), Serial(serial));
+        assert!(
+            !reorder_buffer.pass_through(stamp(8), &mut batch),
+            "it has not arrived"
+        );
+        for serial in [7, 8, 9] {
+            let text = format!("audit(5.100:{serial}): prog-id=3 op=LOAD");
+            let bpf = KernelRecord {
+                kind: MsgType(1334),
+                text: text.as_bytes(),
+            };
+            let (exclude, user) = (ExcludeList::default(), user_list::UserList::default());
+            reorder_buffer.take(bpf, &exclude, &user, &mut KernelRecordCounts::default());
+        }
+        assert!(reorder_buffer.pass_through(stamp(8), &mut batch));
+        let before = [7, 8].map(|serial| ("BPF".to_owned(), serial));
+        assert_eq!(passed(&batch), before);
+        assert!(
+            reorder_buffer.pass_through(stamp(7), &mut batch),
+            "it was passed on before"
+        );
+        assert_eq!(passed(&batch), before);
     }
 
     #[test]
