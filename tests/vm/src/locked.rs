@@ -3,8 +3,9 @@
 //!
 //! The lock lasts until reboot: this session is the last one of its machine.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -67,6 +68,8 @@ const PINS: &str = "/tmp/locked-bpf/tollgate";
 /// cannot be written, guarded or not.
 const LOCKING: &str = "/tmp/locked-tollgate";
 const CONTROL: &str = "/tmp/locked-control/socket";
+/// The log of the locking daemons.
+const LOG: &str = "/tmp/kept.log";
 
 /// Attempts of root that must fail. Each is one command of busybox's shell.
 const ATTEMPTS: &[&str] = &[
@@ -79,6 +82,11 @@ const ATTEMPTS: &[&str] = &[
     "chmod 000 /tmp/kept.log",
     "chown 1001 /tmp/kept.log",
     "ln /tmp/kept.log /tmp/another-name",
+    ": > /tmp/earlier-name",
+    "truncate -s 0 /tmp/earlier-name",
+    "echo type=USER >> /tmp/earlier-name",
+    "chmod 000 /tmp/earlier-name",
+    "ln /tmp/earlier-name /tmp/another-name",
     "mkdir /tmp/kept.log.1",
     "ln -s /tmp/free /tmp/kept.log.2",
     "mkfifo /tmp/kept.log.3",
@@ -131,6 +139,10 @@ fn prepare() -> anyhow::Result<()> {
     }
     fs::write("/tmp/rules.d/a.rules", OTHER_RULES).context("cannot write rules")?;
     fs::copy(TOLLGATE, LOCKING).context("cannot copy the program")?;
+    // A log that has another name already.
+    fs::write(LOG, "").context("cannot write a log")?;
+    fs::set_permissions(LOG, Permissions::from_mode(0o600)).context("cannot close the log")?;
+    fs::hard_link(LOG, "/tmp/earlier-name").context("cannot link the log")?;
     let none: Option<&str> = None;
     // With all capabilities, as PID 1 has on most machines.
     mount(none, "/tmp", none, MsFlags::MS_SHARED, none).context("cannot share a mount")?;
@@ -160,8 +172,13 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     let path = reload::program("kept", ROUNDS)?;
     let start = |rules| start(daemon, "kept", rules);
 
+    let writer = OpenOptions::new().append(true).open(LOG);
+    let writer = writer.context("cannot open the log")?;
     let mut kept = start(RULES)?;
     locked(&kept)?;
+    let open = "`/tmp/kept.log` is open for writing in another process";
+    ensure!(kept.has_printed(open), "not printed: {open}");
+    drop(writer);
     let mut processes = vec![reload::make_calls(&path)?];
     let names = pinned(PINS)?;
     ensure_kept(&names)?;
@@ -326,6 +343,11 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
             refused.iter().any(|words| said.contains(words)),
             "`{attempt}`: {said}"
         );
+    }
+    for file in [LOG, LOCKING] {
+        // It succeeds also if the file system has no versions.
+        let said = said(&shell(&format!("chattr -v 7 {file}"))?);
+        ensure!(said.contains("Operation not permitted"), "{file}: {said}");
     }
     let (attribute, none) = ("trusted.tollgate", XattrFlags::empty());
     let set = |file| setxattr(file, attribute, b"1", none);

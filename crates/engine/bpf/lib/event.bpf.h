@@ -286,7 +286,7 @@ static __always_inline __u32 finish_event(struct scratch *s, const struct task_s
  * Whether the current task runs an io_uring operation inside io_uring_enter, and not on its way out
  * of a syscall, when the register has the result, nor as a worker.
  */
-static __always_inline int in_uring_enter(const struct task_struct *task)
+static __always_inline int in_uring_enter(struct task_struct *task)
 {
 	const struct pt_regs *regs = task_regs(task);
 
@@ -295,8 +295,7 @@ static __always_inline int in_uring_enter(const struct task_struct *task)
 }
 
 /* Adds the syscall in which an operation ran. */
-static __always_inline void fill_uring_enter(struct wire_event *event,
-					     const struct task_struct *task)
+static __always_inline void fill_uring_enter(struct wire_event *event, struct task_struct *task)
 {
 	event->flags |= WIRE_EVENT_URING_ENTER;
 	event->abi = task_abi(task);
