@@ -35,7 +35,7 @@ pub struct Event<'a> {
     pub syscall: Syscall,
     /// `io_uring` operation equivalent to the syscall; `None` for a syscall.
     pub uring_op: Option<u8>,
-    /// The `io_uring_enter` in which the operation ran; `None` for a worker, for the thread that polls the queue, and
+    /// The `io_uring_enter` in which the operation ran, or on tracepoints completed; `None` for a worker, for the thread that polls the queue, and
     /// for a syscall.
     pub uring_enter: Option<UringEnter>,
     /// Execution domain. 0 is the default and is not printed.

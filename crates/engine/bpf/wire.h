@@ -291,7 +291,7 @@ _Static_assert(sizeof(struct wire_enter_state) == 48, "wire_enter_state layout")
 #define WIRE_EVENT_JOINED      2048 /* of a kernel record too, whose type and stamp are in the first wire_aux */
 #define WIRE_EVENT_EXE_LONG    4096 /* the path of the executable is too long */
 #define WIRE_EVENT_CWD_LONG    8192 /* the working directory is too long */
-#define WIRE_EVENT_URING_ENTER 16384 /* operation inside io_uring_enter, whose args and abi these are */
+#define WIRE_EVENT_URING_ENTER 16384 /* operation in io_uring_enter, whose args and abi these are */
 
 /*
  * One audited syscall. After it follow, without gaps: `objects` times a wire_object, its name and

@@ -212,7 +212,7 @@ fn bpf_record_has_its_syscall(daemon: &Daemon) -> anyhow::Result<()> {
     // r0 = 0; exit: of the type BPF_PROG_TYPE_SOCKET_FILTER.
     let instructions = [0xb7_u64, 0x95].map(u64::to_le_bytes).concat();
     let attr = Arg::Words(vec![
-        (1 | 2 << 32).into(),
+        (1_i64 | 2 << 32).into(),
         Arg::Bytes(instructions),
         Arg::Text("GPL"),
         0.into(),

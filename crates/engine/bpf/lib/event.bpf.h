@@ -283,15 +283,16 @@ static __always_inline __u32 finish_event(struct scratch *s, const struct task_s
 }
 
 /*
- * Whether the current task runs an io_uring operation inside io_uring_enter, and not on its way out
- * of a syscall, when the register has the result, nor as a worker.
+ * Whether the current task runs an io_uring operation inside io_uring_enter. On the way out, when
+ * the register has the result, the kernel's audit has closed the syscall; tracepoints see most
+ * completions only there.
  */
 static __always_inline int in_uring_enter(struct task_struct *task)
 {
 	const struct pt_regs *regs = task_regs(task);
 
-	return regs->orig_ax == NR_IO_URING_ENTER && regs->ax == (unsigned long)-ENOSYS &&
-	       !(task->flags & PF_IO_WORKER);
+	return regs->orig_ax == NR_IO_URING_ENTER && !(task->flags & PF_IO_WORKER) &&
+	       (!tlg_hooked || regs->ax == (unsigned long)-ENOSYS);
 }
 
 /* Adds the syscall in which an operation ran. */
