@@ -32,7 +32,8 @@ pub(crate) const SESSION: Session = Session {
         ("rule_for_the_syscall_matches", rule_for_the_syscall_matches),
         ("bpf_record_has_its_syscall", bpf_record_has_its_syscall),
     ],
-    stop: Daemon::stop,
+    // Events that belong to a record of the kernel have its serial number.
+    stop: Daemon::stop_last,
     after: |_log| Ok(()),
     stays: false,
 };

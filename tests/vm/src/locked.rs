@@ -3,9 +3,8 @@
 //!
 //! The lock lasts until reboot: this session is the last one of its machine.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -70,6 +69,7 @@ const LOCKING: &str = "/tmp/locked-tollgate";
 const CONTROL: &str = "/tmp/locked-control/socket";
 /// The log of the locking daemons.
 const LOG: &str = "/tmp/kept.log";
+const OLD_LOG: &str = "/tmp/kept.log.9";
 
 /// Attempts of root that must fail. Each is one command of busybox's shell.
 const ATTEMPTS: &[&str] = &[
@@ -139,10 +139,9 @@ fn prepare() -> anyhow::Result<()> {
     }
     fs::write("/tmp/rules.d/a.rules", OTHER_RULES).context("cannot write rules")?;
     fs::copy(TOLLGATE, LOCKING).context("cannot copy the program")?;
-    // A log that has another name already.
-    fs::write(LOG, "").context("cannot write a log")?;
-    fs::set_permissions(LOG, Permissions::from_mode(0o600)).context("cannot close the log")?;
-    fs::hard_link(LOG, "/tmp/earlier-name").context("cannot link the log")?;
+    // An old log that has another name already.
+    fs::write(OLD_LOG, "").context("cannot write a log")?;
+    fs::hard_link(OLD_LOG, "/tmp/earlier-name").context("cannot link the log")?;
     let none: Option<&str> = None;
     // With all capabilities, as PID 1 has on most machines.
     mount(none, "/tmp", none, MsFlags::MS_SHARED, none).context("cannot share a mount")?;
@@ -172,11 +171,11 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     let path = reload::program("kept", ROUNDS)?;
     let start = |rules| start(daemon, "kept", rules);
 
-    let writer = OpenOptions::new().append(true).open(LOG);
-    let writer = writer.context("cannot open the log")?;
+    let writer = OpenOptions::new().append(true).open(OLD_LOG);
+    let writer = writer.context("cannot open the old log")?;
     let mut kept = start(RULES)?;
     locked(&kept)?;
-    let open = "`/tmp/kept.log` is open for writing in another process";
+    let open = "`/tmp/kept.log.9` is open for writing in another process";
     ensure!(kept.has_printed(open), "not printed: {open}");
     drop(writer);
     let mut processes = vec![reload::make_calls(&path)?];
