@@ -248,7 +248,11 @@ impl Decoder {
             personality: head.personality,
             exit: returned.then(|| reported_exit(head.exit.cast_signed())),
             unproven: head.flags & abi::EVENT_UNPROVEN != 0,
-            args: if uring_op.is_some() { [0; 4] } else { head.args },
+            args: if uring_op.is_some() {
+                [0; 4]
+            } else {
+                head.args
+            },
             uring_enter: (head.flags & abi::EVENT_URING_ENTER != 0).then_some(UringEnter {
                 arch: arch(head.abi),
                 args: head.args,

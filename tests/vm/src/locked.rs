@@ -2,6 +2,8 @@
 //! log.
 //!
 //! The lock lasts until reboot: this session is the last one of its machine.
+//!
+//! Length: the attempts of root are one list, and each needs the same locked machine.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};

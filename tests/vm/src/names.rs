@@ -14,8 +14,7 @@ use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::filesystems::{LOAD_MODULES, events, shell};
-use crate::machine::USER;
-use crate::slots::THIS_PROGRAM;
+use crate::machine::{THIS_PROGRAM, USER};
 use crate::suite::{Rules, Session};
 
 /// Hooks see names change.

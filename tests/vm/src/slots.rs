@@ -16,8 +16,7 @@ use support::event::Event;
 use support::wait::wait_for;
 
 use crate::daemon::{Daemon, LONGEST_END, LOST};
-use crate::machine::{PROGRAMS, STRANGER, USER, WORK, make_directory, make_file};
-use crate::names;
+use crate::machine::{PROGRAMS, STRANGER, THIS_PROGRAM, USER, WORK, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -53,8 +52,6 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// This program, whose [`run_task`] the tests run as a user.
-pub(crate) const THIS_PROGRAM: &str = "/init";
 /// The socket whose backlog is full.
 const SOCKET: &str = "/tmp/slots/socket";
 const WATCHED: &str = "/tmp/slots/watched";
@@ -109,7 +106,7 @@ fn broken_program() -> Vec<u8> {
     file
 }
 
-/// Runs a task of this program that tests start as a user: `blocked N`, `exec PATH` or `mkdir PATH`.
+/// Runs a task of this program that tests start as a user: `blocked N` or `exec PATH`.
 ///
 /// # Errors
 /// The task is unknown, or fails.
@@ -124,7 +121,6 @@ pub(crate) fn run_task(task: &str, argument: &str) -> anyhow::Result<()> {
                 .map_err(|_panic| anyhow::anyhow!("panic"))?
                 .into())
         }
-        "mkdir" => names::make_directory_and_leave(argument.to_owned()),
         _ => anyhow::bail!("there is no task `{task}`"),
     }
 }

@@ -9,17 +9,17 @@
 #include "lib/load.bpf.h"
 #include "lib/task.bpf.h"
 
-#define FMODE_WRITE	   2 /* include/linux/fs.h */
-#define O_ANY_WRITE	   01003 /* O_ACCMODE and O_TRUNC of include/uapi/asm-generic/fcntl.h */
-#define PTRACE_MODE_ATTACH 2 /* include/linux/ptrace.h */
-#define FS_IOC_SETFLAGS	   0x40086602 /* include/uapi/linux/fs.h */
-#define FS_IOC32_SETFLAGS  0x40046602
-#define FS_IOC_FSSETXATTR  0x401c5820
-#define FS_IOC_SETVERSION  0x40087602 /* the generation of an inode */
-#define FS_IOC32_SETVERSION 0x40047602
-#define EXT4_IOC_SETVERSION 0x40086604 /* fs/ext4/ext4.h: EXT4_IOC_SETVERSION_OLD */
+#define FMODE_WRITE	      2 /* include/linux/fs.h */
+#define O_ANY_WRITE	      01003 /* O_ACCMODE and O_TRUNC of include/uapi/asm-generic/fcntl.h */
+#define PTRACE_MODE_ATTACH    2 /* include/linux/ptrace.h */
+#define FS_IOC_SETFLAGS	      0x40086602 /* include/uapi/linux/fs.h */
+#define FS_IOC32_SETFLAGS     0x40046602
+#define FS_IOC_FSSETXATTR     0x401c5820
+#define FS_IOC_SETVERSION     0x40087602 /* the generation of an inode */
+#define FS_IOC32_SETVERSION   0x40047602
+#define EXT4_IOC_SETVERSION   0x40086604 /* fs/ext4/ext4.h: EXT4_IOC_SETVERSION_OLD */
 #define EXT4_IOC32_SETVERSION 0x40046604
-#define PROC_SUPER_MAGIC   0x9fa0 /* include/uapi/linux/magic.h */
+#define PROC_SUPER_MAGIC      0x9fa0 /* include/uapi/linux/magic.h */
 
 /*
  * Run by the daemon through BPF_PROG_TEST_RUN: reads the inodes of its descriptors, which can

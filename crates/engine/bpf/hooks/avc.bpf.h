@@ -38,7 +38,7 @@
 #define AUDIT_FIRST_INTEGRITY  1800
 #define AUDIT_LAST_INTEGRITY   1899
 
-#define NLMSG_HDRLEN 16 /* include/uapi/linux/netlink.h */
+#define NLMSG_HDRLEN	       16 /* include/uapi/linux/netlink.h */
 
 static __always_inline int is_of_module(__u32 kind)
 {
@@ -92,7 +92,8 @@ static __always_inline int is_of_syscall(__u32 kind)
 	case AUDIT_ANOM_PROMISCUOUS:
 		return 1;
 	}
-	return is_of_module(kind) || (kind >= AUDIT_FIRST_INTEGRITY && kind <= AUDIT_LAST_INTEGRITY);
+	return is_of_module(kind) ||
+	       (kind >= AUDIT_FIRST_INTEGRITY && kind <= AUDIT_LAST_INTEGRITY);
 }
 
 /*

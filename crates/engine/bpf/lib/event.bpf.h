@@ -158,9 +158,8 @@ __noinline int append_cwd(struct scratch *s, const struct syscall_state *state)
 	s->event.flags |= WIRE_EVENT_CWD;
 	if (state && state->cwd_len) {
 		deleted = state->cwd_deleted;
-		if (!bpf_probe_read_kernel(
-			    tail_at(s, at), state->cwd_len & (WIRE_NAME_BYTES - 1),
-			    &state->text[state->cwd_at & (STATE_TEXT_BYTES - 1)]))
+		if (!bpf_probe_read_kernel(tail_at(s, at), state->cwd_len & (WIRE_NAME_BYTES - 1),
+					   &state->text[state->cwd_at & (STATE_TEXT_BYTES - 1)]))
 			s->used += state->cwd_len;
 	} else {
 		deleted = append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD);

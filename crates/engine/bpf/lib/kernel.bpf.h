@@ -241,7 +241,6 @@ struct fdtable {
 	struct file **fd;
 };
 
-
 struct files_struct {
 	atomic_t count;
 	struct fdtable *fdt;

@@ -112,9 +112,7 @@ impl<'s> Engine<'s> {
             }
             self.globals.set_guard_files(&wire);
             let result = program.test_run(ProgramInput::default());
-            result.map_err(|error| {
-                EngineError::system("guard files")(io::Error::other(error))
-            })?;
+            result.map_err(|error| EngineError::system("guard files")(io::Error::other(error)))?;
             for (guarded, (path, file)) in self.globals.guard_files().iter().zip(files) {
                 let own = own_writers(file).map_err(EngineError::system("list open files"))?;
                 if guarded.writers > own {
@@ -238,7 +236,9 @@ fn is_guarded(pins: &PinDirectory) -> bool {
 /// The regular files of a directory whose names start with the name of `prefix`, open without access.
 fn files_with_prefix(prefix: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     let name = prefix.file_name().map(OsStr::as_bytes).unwrap_or_default();
-    let above = prefix.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = prefix
+        .parent()
+        .filter(|above| !above.as_os_str().is_empty());
     let mut files = Vec::new();
     for entry in fs::read_dir(above.unwrap_or_else(|| Path::new(".")))? {
         let entry = entry?;

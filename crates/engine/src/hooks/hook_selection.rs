@@ -25,7 +25,7 @@ use super::denial::{denial_hooks, newer_denial_hooks};
 use super::hook::{Hook, KernelFeatures};
 use super::internal_hook::InternalHook;
 use super::syscall_functions::tracepoint_name;
-use super::syscall_hooks::{aux_record_hooks, optional_object_hooks, object_hooks};
+use super::syscall_hooks::{aux_record_hooks, object_hooks, optional_object_hooks};
 use super::syscall_set::SyscallSet;
 use super::uring_functions::uring_function;
 
