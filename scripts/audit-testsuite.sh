@@ -32,6 +32,11 @@ for tool in ausearch gcc ip make perl bash script unshare timeout; do
 		exit 2
 	}
 done
+# Tests give ausearch the time in this locale's form.
+locale -a | grep -qix 'en_DK\.utf-\{0,1\}8' && [ "$(LC_TIME=en_DK.utf8 date -d 2001-02-03 +%x)" = 2001-02-03 ] || {
+	echo "audit-testsuite: the locale en_DK.utf8 is missing (localedef -i en_DK -f UTF-8 en_DK.UTF-8)" >&2
+	exit 2
+}
 ausearch=$(command -v ausearch)
 killall=$(command -v killall || echo false)
 

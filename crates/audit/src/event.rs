@@ -35,6 +35,9 @@ pub struct Event<'a> {
     pub syscall: Syscall,
     /// `io_uring` operation equivalent to the syscall; `None` for a syscall.
     pub uring_op: Option<u8>,
+    /// The `io_uring_enter` in which the operation ran, or on tracepoints completed; `None` for a worker, for the thread that polls the queue, and
+    /// for a syscall.
+    pub uring_enter: Option<UringEnter>,
     /// Execution domain. 0 is the default and is not printed.
     pub personality: u32,
     /// Return value; `None` if the syscall did not return (exit, or the task was killed in it).
@@ -61,6 +64,15 @@ pub struct Event<'a> {
     pub proctitle: &'a [u8],
     /// Origin of the task; `None` unless a sink requested it. Records do not contain it.
     pub task_context: Option<TaskContext<'a>>,
+}
+
+/// An `io_uring_enter` in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UringEnter {
+    /// Its ABI.
+    pub arch: Arch,
+    /// Its first four arguments.
+    pub args: [u64; 4],
 }
 
 /// Origin of a task, beyond what records contain.

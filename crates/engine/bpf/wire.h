@@ -294,10 +294,15 @@ _Static_assert(sizeof(struct wire_enter_state) == 48, "wire_enter_state layout")
 #define WIRE_EVENT_CWD_DELETED 16
 #define WIRE_EVENT_STARTED     32 /* the syscall executed a program: argv follows */
 #define WIRE_EVENT_CWD	       64
-#define WIRE_EVENT_URING       128 /* io_uring operation: args are 0 */
+#define WIRE_EVENT_URING       128 /* io_uring operation: args are 0 for rules */
 #define WIRE_EVENT_STAMPED     256 /* of a kernel record, whose type and text are in wire_aux */
 #define WIRE_EVENT_UNPROVEN    512 /* seccomp or a tracer may have answered the syscall */
 #define WIRE_EVENT_DESCRIPTOR  1024 /* the returned descriptor may be of another object */
+#define WIRE_EVENT_JOINED \
+	2048 /* of a kernel record too, whose type and stamp are in the first wire_aux */
+#define WIRE_EVENT_EXE_LONG    4096 /* the path of the executable is too long */
+#define WIRE_EVENT_CWD_LONG    8192 /* the working directory is too long */
+#define WIRE_EVENT_URING_ENTER 16384 /* operation in io_uring_enter, whose args and abi these are */
 
 /*
  * One audited syscall. After it follow, without gaps: `objects` times a wire_object, its name and

@@ -44,6 +44,10 @@ pub(crate) const EVENT_URING: u16 = 128;
 pub(crate) const EVENT_STAMPED: u16 = 256;
 pub(crate) const EVENT_UNPROVEN: u16 = 512;
 pub(crate) const EVENT_DESCRIPTOR: u16 = 1024;
+pub(crate) const EVENT_JOINED: u16 = 2048;
+pub(crate) const EVENT_EXE_LONG: u16 = 4096;
+pub(crate) const EVENT_CWD_LONG: u16 = 8192;
+pub(crate) const EVENT_URING_ENTER: u16 = 16384;
 
 pub(crate) const OBJECT_INODE: u8 = 1;
 pub(crate) const OBJECT_PARENT: u8 = 2;
@@ -461,6 +465,10 @@ mod tests {
             ("WIRE_EVENT_STAMPED", u64::from(EVENT_STAMPED)),
             ("WIRE_EVENT_UNPROVEN", u64::from(EVENT_UNPROVEN)),
             ("WIRE_EVENT_DESCRIPTOR", u64::from(EVENT_DESCRIPTOR)),
+            ("WIRE_EVENT_JOINED", u64::from(EVENT_JOINED)),
+            ("WIRE_EVENT_EXE_LONG", u64::from(EVENT_EXE_LONG)),
+            ("WIRE_EVENT_CWD_LONG", u64::from(EVENT_CWD_LONG)),
+            ("WIRE_EVENT_URING_ENTER", u64::from(EVENT_URING_ENTER)),
             ("WIRE_OBJECT_INODE", u64::from(OBJECT_INODE)),
             ("WIRE_OBJECT_PARENT", u64::from(OBJECT_PARENT)),
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),

@@ -50,8 +50,6 @@ pub(crate) struct CompiledPlan {
     pub(crate) read_only_opens: ReadOnlyOpens,
     /// Open flags of which one must be set for any rule to match; 0 when rules match without.
     pub(crate) open_gate: u32,
-    /// Whether a hook sees the object of an open that fails for lack of permission.
-    pub(crate) refusals: bool,
     /// Whether a rule denies syscalls that could not be recorded.
     pub(crate) denies: bool,
 }
@@ -78,7 +76,6 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         uring: false,
         read_only_opens: ReadOnlyOpens::default(),
         open_gate: O_ACCMODE,
-        refusals: selection.refused_opens,
         denies: plan.denying() != 0,
     };
     for (syscall_id, rules) in &plan.syscalls {

@@ -4,10 +4,10 @@ mod aux_records;
 pub(crate) mod path_items;
 pub(crate) mod rule_keys;
 
-use audit::event::{Argv, Event, Task, TaskContext, Timestamp, reported_exit};
+use audit::event::{Argv, Event, Task, TaskContext, Timestamp, UringEnter, reported_exit};
 use audit::ids::{Arch, Auid, Serial, Syscall};
 use audit::plan::uring::UringOp;
-use audit::record::decode;
+use audit::record::{decode, encode};
 use smallvec::SmallVec;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -80,13 +80,21 @@ pub fn sample_rule(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
     Ok(Epoch::split_rule(header(sample)?.0.rule))
 }
 
-/// Whether a sample is the syscall of an LSM record. Such an event has the timestamp and serial of that record,
+/// Whether a sample is the syscall of a kernel record alone. Such an event has the timestamp and serial of that record,
 /// and no rule.
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
 pub fn has_kernel_stamp(sample: &[u8]) -> Result<bool, DecodeError> {
     Ok(header(sample)?.0.flags & abi::EVENT_STAMPED != 0)
+}
+
+/// Whether the event of a rule belongs to a kernel record, whose timestamp and serial it has.
+///
+/// # Errors
+/// [`DecodeError::Short`] when the sample has no header.
+pub fn has_kernel_record(sample: &[u8]) -> Result<bool, DecodeError> {
+    Ok(header(sample)?.0.flags & abi::EVENT_JOINED != 0)
 }
 
 fn header(sample: &[u8]) -> Result<(&WireEvent, &[u8]), DecodeError> {
@@ -172,7 +180,7 @@ impl Decoder {
             objects.push(rest.object()?);
         }
         let aux_records = rest.aux_records(head.aux_count)?;
-        let (time, serial) = if stamped {
+        let (time, serial) = if stamped || head.flags & abi::EVENT_JOINED != 0 {
             stamp(aux_records)?
         } else {
             (context.time, context.serial)
@@ -195,6 +203,15 @@ impl Decoder {
             walked.name = Some(self.name.as_slice());
         }
         reverse_paths(&mut objects, &mut self.paths);
+        for (flag, path) in [
+            (abi::EVENT_EXE_LONG, &mut self.exe),
+            (abi::EVENT_CWD_LONG, &mut self.cwd),
+        ] {
+            if head.flags & flag != 0 {
+                path.clear();
+                path.extend_from_slice(encode::TOO_LONG);
+            }
+        }
         let (exe, cwd) = (self.exe.as_slice(), self.cwd.as_slice());
         let task_context = task_context.map(|(parent_comm, cgroup)| {
             reverse_path(cgroup, false, &mut self.cgroup);
@@ -215,10 +232,11 @@ impl Decoder {
         Ok(Event {
             time,
             serial,
-            arch: if head.abi == abi::B32 {
-                Arch::I386
-            } else {
+            // Rules see operations as 64-bit syscalls.
+            arch: if uring_op.is_some() {
                 Arch::X86_64
+            } else {
+                arch(head.abi)
             },
             syscall: match uring_op.map(UringOp::numbered) {
                 Some(operation) => {
@@ -230,7 +248,15 @@ impl Decoder {
             personality: head.personality,
             exit: returned.then(|| reported_exit(head.exit.cast_signed())),
             unproven: head.flags & abi::EVENT_UNPROVEN != 0,
-            args: head.args,
+            args: if uring_op.is_some() {
+                [0; 4]
+            } else {
+                head.args
+            },
+            uring_enter: (head.flags & abi::EVENT_URING_ENTER != 0).then_some(UringEnter {
+                arch: arch(head.abi),
+                args: head.args,
+            }),
             task: Task {
                 ppid: head.ppid,
                 pid: head.pid,
@@ -267,9 +293,17 @@ impl Decoder {
     }
 }
 
-/// The stamp of an LSM record, whose start is the only auxiliary record of the sample.
+fn arch(abi: u32) -> Arch {
+    if abi == abi::B32 {
+        Arch::I386
+    } else {
+        Arch::X86_64
+    }
+}
+
+/// The stamp of a kernel record, which is the first auxiliary record of the sample.
 fn stamp(aux_records: &[WireAux]) -> Result<(Timestamp, Serial), DecodeError> {
-    let [text] = aux_records else {
+    let [text, ..] = aux_records else {
         return Err(DecodeError::Stamp);
     };
     decode::stamp(text.word.as_bytes()).map_err(|_none| DecodeError::Stamp)

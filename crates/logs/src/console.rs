@@ -378,6 +378,7 @@ mod tests {
             arch: Arch::X86_64,
             syscall: Syscall(82),
             uring_op: None,
+            uring_enter: None,
             personality: 0,
             exit: Some(0),
             unproven: false,

@@ -50,11 +50,6 @@ impl Planner {
         &self.deny
     }
 
-    /// Whether a security module is active, whose denials the kernel's audit records.
-    pub(crate) fn has_security_module(&self) -> bool {
-        !self.modules.is_empty()
-    }
-
     /// Compiles rules.
     pub(crate) fn plan(&self, rules: Vec<RuleEntry>) -> Plan {
         let mut plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);

@@ -282,6 +282,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             arch: call.arch,
             syscall: call.syscall,
             uring_op: None,
+            uring_enter: None,
             personality: found.image.personality,
             exit: known.exit,
             unproven: false,

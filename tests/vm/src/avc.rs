@@ -15,6 +15,7 @@ use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::differential::kernel::KernelAudit;
+use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
 /// The tests.
@@ -22,13 +23,17 @@ pub(crate) const SESSION: Session = Session {
     name: "avc",
     engine: "fentry",
     prepare,
-    rules: Rules::Text("-a always,exit -F arch=b64 -S rmdir -k rule\n"),
+    rules: Rules::Text(
+        "-a always,exit -F arch=b64 -S rmdir -k rule\n-a always,exit -F arch=b64 -S bpf -k loads\n",
+    ),
     tests: &[
         ("avc_record_has_its_syscall", avc_record_has_its_syscall),
         ("ausearch_finds_it_by_name", ausearch_finds_it_by_name),
         ("rule_for_the_syscall_matches", rule_for_the_syscall_matches),
+        ("bpf_record_has_its_syscall", bpf_record_has_its_syscall),
     ],
-    stop: Daemon::stop,
+    // Events that belong to a record of the kernel have its serial number.
+    stop: Daemon::stop_last,
     after: |_log| Ok(()),
     stays: false,
 };
@@ -107,7 +112,7 @@ fn denials(log: &[u8], processes: &[u32]) -> anyhow::Result<Vec<BString>> {
 /// The records of an event without what differs between runs. When the event is sent, the syscall's result is not
 /// known; BPF programs do not know labels of tasks and objects, nor inodes of objects named by text.
 fn comparable(event: &Event) -> anyhow::Result<BString> {
-    const OTHER: [&str; 5] = ["pid", "ppid", "ino", "success", "exit"];
+    const OTHER: [&str; 6] = ["pid", "ppid", "ino", "success", "exit", "key"];
     const KNOWN_OF_PATH: [&str; 3] = ["item", "name", "nametype"];
     // Nor whether an object of a name exists.
     let kind_of_name = |value: &BStr| value.replace("UNKNOWN", "NORMAL");
@@ -170,20 +175,63 @@ fn ausearch_finds_it_by_name(daemon: &Daemon) -> anyhow::Result<()> {
     })
 }
 
-/// The rule's event is separate, with its key and the syscall's result.
+/// The event of a rule for the syscall has the record's stamp, the rule's key and the syscall's result.
 fn rule_for_the_syscall_matches(daemon: &Daemon) -> anyhow::Result<()> {
     let [process, ..] = *trigger_all()? else {
         anyhow::bail!("nothing was denied");
     };
-    let events = daemon.events("rule", process, 1)?;
-    let [event] = events.as_slice() else {
-        anyhow::bail!("{}", event::show(&events));
-    };
-    let exit = event.field("SYSCALL", "exit");
+    let found = found_by_key(daemon, "AVC", "rule", process)?;
     ensure!(
-        event.is_from_tollgate() && exit == "-13",
+        found.field("SYSCALL", "exit") == "-13" && !found.is_from_tollgate(),
         "{}",
-        event.summary()
+        found.summary()
+    );
+    let events = event::parse(&daemon.log_text()?)?;
+    let pid = process.to_string();
+    let of_process = |event: &&Event| event.fields("SYSCALL", "pid").contains(&pid);
+    let syscalls = events.iter().filter(of_process).count();
+    ensure!(syscalls == 1, "{syscalls} events of one call");
+    Ok(())
+}
+
+/// The event with a record of this type and this key that `ausearch` finds.
+fn found_by_key(daemon: &Daemon, kind: &str, key: &str, process: u32) -> anyhow::Result<Event> {
+    let process = process.to_string();
+    wait_for("the event in the output of ausearch", || {
+        let found = event::ausearch(daemon.log(), &["--raw", "-m", kind, "-k", key])?;
+        let is_its = |event: &Event| event.fields("SYSCALL", "pid").contains(&process);
+        Ok(found.into_iter().find(is_its))
+    })
+}
+
+/// The kernel's audit writes a record when a BPF program is loaded.
+fn bpf_record_has_its_syscall(daemon: &Daemon) -> anyhow::Result<()> {
+    const BPF: u32 = 321;
+    const EXIT_GROUP: u32 = 231;
+    const LOADER: &str = "/tmp/loader";
+    const PROG_LOAD: i64 = 5;
+    // r0 = 0; exit: of the type BPF_PROG_TYPE_SOCKET_FILTER.
+    let instructions = [0xb7_u64, 0x95].map(u64::to_le_bytes).concat();
+    let attr = Arg::Words(vec![
+        (1_i64 | 2 << 32).into(),
+        Arg::Bytes(instructions),
+        Arg::Text("GPL"),
+        0.into(),
+        0.into(),
+        0.into(),
+    ]);
+    Program::new(Entry::Syscall)
+        .call(BPF, args![PROG_LOAD, attr, 48])
+        .call(EXIT_GROUP, args![0])
+        .write(Path::new(LOADER))?;
+    let mut child = Command::new(LOADER).spawn().context("no loader")?;
+    let process = child.id();
+    ensure!(child.wait()?.success(), "the loader failed");
+    let found = found_by_key(daemon, "BPF", "loads", process)?;
+    ensure!(
+        found.field("BPF", "op") == "LOAD" && found.field("SYSCALL", "success") == "yes",
+        "{}",
+        found.summary()
     );
     Ok(())
 }

@@ -2,8 +2,10 @@
 //! log.
 //!
 //! The lock lasts until reboot: this session is the last one of its machine.
+//!
+//! Length: the attempts of root are one list, and each needs the same locked machine.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -68,6 +70,9 @@ const PINS: &str = "/tmp/locked-bpf/tollgate";
 /// cannot be written, guarded or not.
 const LOCKING: &str = "/tmp/locked-tollgate";
 const CONTROL: &str = "/tmp/locked-control/socket";
+/// The log of the locking daemons.
+const LOG: &str = "/tmp/kept.log";
+const OLD_LOG: &str = "/tmp/kept.log.9";
 
 /// Attempts of root that must fail. Each is one command of busybox's shell.
 const ATTEMPTS: &[&str] = &[
@@ -80,6 +85,11 @@ const ATTEMPTS: &[&str] = &[
     "chmod 000 /tmp/kept.log",
     "chown 1001 /tmp/kept.log",
     "ln /tmp/kept.log /tmp/another-name",
+    ": > /tmp/earlier-name",
+    "truncate -s 0 /tmp/earlier-name",
+    "echo type=USER >> /tmp/earlier-name",
+    "chmod 000 /tmp/earlier-name",
+    "ln /tmp/earlier-name /tmp/another-name",
     "mkdir /tmp/kept.log.1",
     "ln -s /tmp/free /tmp/kept.log.2",
     "mkfifo /tmp/kept.log.3",
@@ -132,6 +142,9 @@ fn prepare() -> anyhow::Result<()> {
     }
     fs::write("/tmp/rules.d/a.rules", OTHER_RULES).context("cannot write rules")?;
     fs::copy(TOLLGATE, LOCKING).context("cannot copy the program")?;
+    // An old log that has another name already.
+    fs::write(OLD_LOG, "").context("cannot write a log")?;
+    fs::hard_link(OLD_LOG, "/tmp/earlier-name").context("cannot link the log")?;
     let none: Option<&str> = None;
     // With all capabilities, as PID 1 has on most machines.
     mount(none, "/tmp", none, MsFlags::MS_SHARED, none).context("cannot share a mount")?;
@@ -161,8 +174,13 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     let path = reload::program("kept", ROUNDS)?;
     let start = |rules| start(daemon, "kept", rules);
 
+    let writer = OpenOptions::new().append(true).open(OLD_LOG);
+    let writer = writer.context("cannot open the old log")?;
     let mut kept = start(RULES)?;
     locked(&kept)?;
+    let open = "`/tmp/kept.log.9` is open for writing in another process";
+    ensure!(kept.has_printed(open), "not printed: {open}");
+    drop(writer);
     let mut processes = vec![reload::make_calls(&path)?];
     let names = pinned(PINS)?;
     ensure_kept(&names)?;
@@ -327,6 +345,11 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
             refused.iter().any(|words| said.contains(words)),
             "`{attempt}`: {said}"
         );
+    }
+    for file in [LOG, LOCKING] {
+        // It succeeds also if the file system has no versions.
+        let said = said(&shell(&format!("chattr -v 7 {file}"))?);
+        ensure!(said.contains("Operation not permitted"), "{file}: {said}");
     }
     let (attribute, none) = ("trusted.tollgate", XattrFlags::empty());
     let set = |file| setxattr(file, attribute, b"1", none);

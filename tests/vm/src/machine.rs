@@ -14,6 +14,8 @@ use nix::unistd::sync;
 pub(crate) const WORK: &str = "/tmp/work";
 /// The directory of the tests' programs.
 pub(crate) const PROGRAMS: &str = "/tmp/programs";
+/// This program, whose tasks ([`crate::run_task`]) tests run as a user.
+pub(crate) const THIS_PROGRAM: &str = "/init";
 /// The user that the rules name.
 pub(crate) const USER: u32 = 1001;
 /// A user that no rule names.

@@ -161,12 +161,13 @@ fn general(part: Option<&str>) -> Option<Vec<Session>> {
     Some(sessions.to_vec())
 }
 
-/// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` on the host, and those of
-/// [`slots::run_task`] in a machine.
+/// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` on the host, `mkdir NAME` and those
+/// of [`slots::run_task`] in a machine.
 fn run_task(words: &[String]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let ran = match words.as_slice() {
         [_, "lists", lists, tollgate] => lists::run_on_host(lists, tollgate),
+        [_, "mkdir", name] => names::make_directory_and_leave((*name).to_owned()),
         [_, task, argument] => slots::run_task(task, argument),
         _ => {
             println!("this is the first process of a test machine; run `cargo xtask vm`");

@@ -1,15 +1,20 @@
 //! Names that lead to another object than before, or in another mount namespace: bind mounts of an ordinary user
 //! hide and forge nothing, and a watch follows a file that is replaced, but not its inode number.
 
+use std::fs;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
 
 use anyhow::{Context as _, ensure};
+use nix::unistd::gettid;
 use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::filesystems::{LOAD_MODULES, events, shell};
-use crate::machine::USER;
+use crate::machine::{THIS_PROGRAM, USER};
 use crate::suite::{Rules, Session};
 
 /// Hooks see names change.
@@ -31,7 +36,9 @@ pub(crate) const SESSION: Session = Session {
          -w /tmp/names/fs/moved/file -p rwa -k moved\n\
          -w /tmp/names/fs/reused -p rwa -k reused\n\
          -w /tmp/names/fs/all -p rwa -k all\n\
-         -w /tmp/names/private/file -p rwa -k private\n",
+         -w /tmp/names/private/file -p rwa -k private\n\
+         -w /tmp/names/closed -p rwa -k closed\n\
+         -a always,exit -F arch=b64 -S chdir,mkdir -F uid=1001 -k cwd\n",
     ),
     tests: &[
         ("bound_program_hides_nothing", bound_program_hides_nothing),
@@ -59,6 +66,11 @@ pub(crate) const SESSION: Session = Session {
             "reused_inode_number_is_recorded",
             reused_inode_number_is_recorded,
         ),
+        (
+            "refused_open_through_a_link_is_recorded",
+            refused_open_through_a_link_is_recorded,
+        ),
+        ("cwd_is_that_of_the_begin", cwd_is_that_of_the_begin),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -78,6 +90,8 @@ umount /tmp/names/fs 2>/dev/null || true
 mkdir -p /tmp/names/fs /tmp/names/trusted /tmp/names/quiet /tmp/names/private /tmp/names/bound
 cp /bin/busybox /tmp/names/trusted/busybox
 echo text > /tmp/names/quiet/file
+echo text > /tmp/names/closed
+chmod 600 /tmp/names/closed
 rm -f /tmp/names/disk
 truncate -s 8M /tmp/names/disk
 /usr/sbin/mke2fs -q -F -t ext4 /tmp/names/disk
@@ -239,4 +253,89 @@ fn reused_inode_number_is_not_watched(daemon: &Daemon) -> anyhow::Result<()> {
 fn reused_inode_number_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     user(&reuse("fs/unheard", "fs/all/file", "mv $new fs/all/taken"))?;
     recorded(daemon, "all", "cat fs/all/taken", false)
+}
+
+/// The object, not the name that led to it, is watched.
+fn refused_open_through_a_link_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
+    if !daemon.sees_inside() {
+        return Ok(());
+    }
+    user("ln -s ../closed fs/link")?;
+    recorded(daemon, "closed", "! cat fs/link", false)?;
+    let event = events(daemon, "closed")?.pop();
+    let event = event.context("no event")?;
+    ensure!(
+        event.field("SYSCALL", "exit") == "-13"
+            && event.fields("PATH", "name") == ["fs/link"]
+            && event.fields("PATH", "nametype") == ["NORMAL"],
+        "{}",
+        event.summary()
+    );
+    let other = "ln -s ../quiet/file fs/other-link; ! echo x > fs/other-link";
+    unrecorded(daemon, "closed", other, false)
+}
+
+/// A working directory that the call itself, or another thread, changes before the call ends.
+fn cwd_is_that_of_the_begin(daemon: &Daemon) -> anyhow::Result<()> {
+    if !daemon.sees_inside() {
+        return Ok(());
+    }
+    let expect = |cwd: &str, name: &str| -> anyhow::Result<()> {
+        let event = wait_for("the event", || Ok(events(daemon, "cwd")?.pop()))?;
+        let names = event.fields("PATH", "name");
+        ensure!(
+            event.field("CWD", "cwd") == cwd && names.contains(&name.to_owned()),
+            "{}",
+            event.summary()
+        );
+        Ok(())
+    };
+    recorded(daemon, "cwd", "cd fs/own", false)?;
+    expect("/tmp/names", "fs/own")?;
+    let found = made(daemon, "cwd", || {
+        shell("fsfreeze --freeze /tmp/names/fs")?;
+        let mut child = Command::new(THIS_PROGRAM)
+            .args(["mkdir", "made"])
+            .current_dir("/tmp/names/fs/own")
+            .uid(USER)
+            .gid(USER)
+            .spawn()?;
+        let left = wait_for("the other thread to leave", || {
+            let cwd = fs::read_link(format!("/proc/{}/cwd", child.id()))?;
+            Ok((cwd == Path::new("/")).then_some(()))
+        });
+        shell("fsfreeze --unfreeze /tmp/names/fs")?;
+        ensure!(child.wait()?.success(), "nothing was made");
+        left
+    })?;
+    ensure!(found > 0, "mkdir is not recorded");
+    let event = events(daemon, "cwd")?
+        .into_iter()
+        .find(|event| event.field("SYSCALL", "syscall") == "83");
+    let event = event.context("no mkdir")?;
+    ensure!(
+        event.field("CWD", "cwd") == "/tmp/names/fs/own",
+        "{}",
+        event.summary()
+    );
+    Ok(())
+}
+
+/// Makes a directory in one thread; when that thread waits for the file system, another one leaves the directory.
+///
+/// # Errors
+/// No directory was made.
+pub(crate) fn make_directory_and_leave(name: String) -> anyhow::Result<()> {
+    let (send, thread_id) = mpsc::channel();
+    let maker = thread::spawn(move || {
+        send.send(gettid()).ok();
+        fs::create_dir(name)
+    });
+    let stat = format!("/proc/self/task/{}/stat", thread_id.recv()?);
+    wait_for("the thread to wait", || {
+        Ok(fs::read_to_string(&stat)?.contains(") D ").then_some(()))
+    })?;
+    std::env::set_current_dir("/")?;
+    let made = maker.join().map_err(|_panic| anyhow::anyhow!("panic"))?;
+    Ok(made?)
 }

@@ -16,7 +16,7 @@ use support::event::Event;
 use support::wait::wait_for;
 
 use crate::daemon::{Daemon, LONGEST_END, LOST};
-use crate::machine::{PROGRAMS, STRANGER, USER, WORK, make_directory, make_file};
+use crate::machine::{PROGRAMS, STRANGER, THIS_PROGRAM, USER, WORK, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -52,8 +52,6 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// This program, whose [`run_task`] the tests run as a user.
-const THIS_PROGRAM: &str = "/init";
 /// The socket whose backlog is full.
 const SOCKET: &str = "/tmp/slots/socket";
 const WATCHED: &str = "/tmp/slots/watched";

@@ -12,7 +12,8 @@ use super::aux_records::{self, AuxPosition};
 use super::digits::{decimal, decimal3, lower_hex, lower_hex2, octal};
 use super::{MAX_LINE_BYTES, execve, quote};
 use crate::event::{
-    Event, Inode, NameType, PathItem, SecurityLabel, Task, Timestamp, reported_exit, succeeded,
+    Event, Inode, NameType, PathItem, SecurityLabel, Task, Timestamp, UringEnter, reported_exit,
+    succeeded,
 };
 use crate::ids::{Dev, MsgType, Serial};
 use crate::table;
@@ -205,7 +206,11 @@ const MAX_LABEL_BYTES: usize = 512;
 /// Maximum size of a label in a record, with its field name and mode.
 const MAX_LABEL_FIELD_BYTES: usize = MAX_LABEL_BYTES + 32;
 
-const TOO_LONG: &[u8] = b"<too_long>";
+/// Stands for a path that is too long.
+///
+/// # Source
+/// `audit_log_d_path` in `kernel/audit.c`, Linux 6.12.
+pub const TOO_LONG: &[u8] = b"<too_long>";
 
 /// Size of a `"<too_long>"` field in a SYSCALL record.
 const TOO_LONG_FIELD_BYTES: usize = b" exe=\"<too_long>\"".len();
@@ -233,7 +238,32 @@ fn uringop_record(op: u8, event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     line.label(b" subj=", event.task.subj);
     key(event, &mut line);
     line.end();
+    if let Some(enter) = event.uring_enter {
+        uring_enter_record(&enter, event, stamp, out);
+    }
     stamp
+}
+
+/// Writes the record of the `io_uring_enter` in which an operation ran, as the kernel does at the end of that call:
+/// its result is not known yet. `ausearch` before 4.0 finds events by the key of this record only.
+fn uring_enter_record(enter: &UringEnter, event: &Event<'_>, stamp: Stamp, out: &mut Vec<u8>) {
+    let mut line = LineWriter::begin(b"type=SYSCALL msg=", stamp, out);
+    line.hex(b"arch=", enter.arch.0.into());
+    line.decimal(b" syscall=", IO_URING_ENTER);
+    args_and_items(enter.args, event, &mut line);
+    task(event, &mut line);
+    line.end();
+}
+
+/// Number of `io_uring_enter` in every ABI.
+const IO_URING_ENTER: u32 = 426;
+
+fn args_and_items([a0, a1, a2, a3]: [u64; 4], event: &Event<'_>, line: &mut LineWriter<'_>) {
+    line.hex(b" a0=", a0);
+    line.hex(b" a1=", a1);
+    line.hex(b" a2=", a2);
+    line.hex(b" a3=", a3);
+    line.decimal(b" items=", event.items.len());
 }
 
 fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
@@ -247,12 +277,7 @@ fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
         line.hex(b" per=", event.personality.into());
     }
     success_and_exit(event, &mut line);
-    let [a0, a1, a2, a3] = event.args;
-    line.hex(b" a0=", a0);
-    line.hex(b" a1=", a1);
-    line.hex(b" a2=", a2);
-    line.hex(b" a3=", a3);
-    line.decimal(b" items=", event.items.len());
+    args_and_items(event.args, event, &mut line);
     task(event, &mut line);
     if event.unproven {
         line.out.extend_from_slice(UNPROVEN);
@@ -402,6 +427,9 @@ fn size_hint(event: &Event<'_>) -> usize {
             .map(<[u8]>::len)
             .sum::<usize>();
     let arguments = event.argv.map_or(0, |argv| argv.bytes.len() * 4);
-    let records = event.items.len() + event.aux_records.len() + usize::from(event.cwd.is_some());
+    let records = event.items.len()
+        + event.aux_records.len()
+        + usize::from(event.cwd.is_some())
+        + 2 * usize::from(event.uring_enter.is_some());
     SYSCALL_AND_PROCTITLE + EACH_RECORD * records + strings * 2 + arguments
 }

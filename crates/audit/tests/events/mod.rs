@@ -19,6 +19,7 @@ pub(crate) fn openat() -> Event<'static> {
         arch: Arch::X86_64,
         syscall: Syscall(257),
         uring_op: None,
+        uring_enter: None,
         personality: 0,
         exit: Some(3),
         unproven: false,

@@ -10,6 +10,7 @@
 #ifndef TOLLGATE_GUARD_GUARDED_BPF_H
 #define TOLLGATE_GUARD_GUARDED_BPF_H
 
+#include "wire.h"
 #include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
@@ -17,6 +18,7 @@
 
 #define GUARD_DIRS  8
 #define GUARD_WORDS 8
+#define GUARD_FILES 64
 
 /* A guarded directory and a prefix of names in it. */
 struct guard_dir {
@@ -41,6 +43,26 @@ volatile __u32 tlg_guard_tgid;
 volatile __u64 tlg_guard_start; /* process numbers are reused */
 /* Device of the file system with the pins, or 0. */
 volatile __u32 tlg_guard_pins_dev;
+
+/*
+ * Files that have a guarded name and existed before they were guarded. They can have other names,
+ * hard links, that are not guarded.
+ */
+struct guard_file {
+	__u32 fd; /* 1 + the daemon's descriptor of the file, until guard_init() has read it */
+	__u32 writers; /* set by guard_init(): how often it is open for writing */
+};
+
+volatile struct guard_file tlg_guard_files[GUARD_FILES];
+
+/* Their inodes, and those of files that the daemon made since. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_identity);
+	__type(value, __u32);
+} tlg_guard_inodes SEC(".maps");
 
 /* Ids of the maps that only the daemon can write. */
 struct {
@@ -75,6 +97,41 @@ static __always_inline int is_guard_exe(__u64 inode)
 	return inode && tlg_guard_exe_ino && LOAD(inode, inode, i_ino) == tlg_guard_exe_ino &&
 	       (__u32)LOAD(inode, inode, i_generation) == tlg_guard_exe_generation &&
 	       inode_dev(inode) == tlg_guard_exe_dev;
+}
+
+static __always_inline struct wire_identity guard_identity(__u64 inode)
+{
+	struct wire_identity identity = {
+		.ino = LOAD(inode, inode, i_ino),
+		.dev = inode_dev(inode),
+		.generation = LOAD(inode, inode, i_generation),
+	};
+
+	return identity;
+}
+
+/* Whether a file is guarded whatever its name is. */
+static __noinline int is_guarded_inode(__u64 inode)
+{
+	struct wire_identity identity = guard_identity(inode);
+
+	return bpf_map_lookup_elem(&tlg_guard_inodes, &identity) != NULL;
+}
+
+static __noinline int guard_inode(__u64 inode)
+{
+	struct wire_identity identity = guard_identity(inode);
+	__u32 present = 1;
+
+	return bpf_map_update_elem(&tlg_guard_inodes, &identity, &present, BPF_ANY);
+}
+
+/* The file is gone, or is another file soon. */
+static __noinline int unguard_inode(__u64 inode)
+{
+	struct wire_identity identity = guard_identity(inode);
+
+	return bpf_map_delete_elem(&tlg_guard_inodes, &identity);
 }
 
 /*
@@ -163,12 +220,15 @@ static __always_inline int is_guarded_dir(__u64 dentry)
 }
 
 /*
- * Whether a dentry is guarded by its name, is a guarded directory, or is the daemon's executable.
+ * Whether a dentry is guarded by its name, is a guarded directory or file, or is the daemon's
+ * executable.
  */
 static __always_inline int is_guarded_object(__u64 dentry)
 {
-	return is_guarded_entry(dentry) || is_guarded_dir(dentry) ||
-	       is_guard_exe(LOAD(dentry, dentry, d_inode));
+	__u64 inode = LOAD(dentry, dentry, d_inode);
+
+	return is_guarded_entry(dentry) || is_guarded_dir(dentry) || is_guard_exe(inode) ||
+	       is_guarded_inode(inode);
 }
 
 #endif /* TOLLGATE_GUARD_GUARDED_BPF_H */

@@ -9,13 +9,17 @@
 #include "lib/load.bpf.h"
 #include "lib/task.bpf.h"
 
-#define FMODE_WRITE	   2 /* include/linux/fs.h */
-#define O_ANY_WRITE	   01003 /* O_ACCMODE and O_TRUNC of include/uapi/asm-generic/fcntl.h */
-#define PTRACE_MODE_ATTACH 2 /* include/linux/ptrace.h */
-#define FS_IOC_SETFLAGS	   0x40086602 /* include/uapi/linux/fs.h */
-#define FS_IOC32_SETFLAGS  0x40046602
-#define FS_IOC_FSSETXATTR  0x401c5820
-#define PROC_SUPER_MAGIC   0x9fa0 /* include/uapi/linux/magic.h */
+#define FMODE_WRITE	      2 /* include/linux/fs.h */
+#define O_ANY_WRITE	      01003 /* O_ACCMODE and O_TRUNC of include/uapi/asm-generic/fcntl.h */
+#define PTRACE_MODE_ATTACH    2 /* include/linux/ptrace.h */
+#define FS_IOC_SETFLAGS	      0x40086602 /* include/uapi/linux/fs.h */
+#define FS_IOC32_SETFLAGS     0x40046602
+#define FS_IOC_FSSETXATTR     0x401c5820
+#define FS_IOC_SETVERSION     0x40087602 /* the generation of an inode */
+#define FS_IOC32_SETVERSION   0x40047602
+#define EXT4_IOC_SETVERSION   0x40086604 /* fs/ext4/ext4.h: EXT4_IOC_SETVERSION_OLD */
+#define EXT4_IOC32_SETVERSION 0x40046604
+#define PROC_SUPER_MAGIC      0x9fa0 /* include/uapi/linux/magic.h */
 
 /*
  * Run by the daemon through BPF_PROG_TEST_RUN: reads the inodes of its descriptors, which can
@@ -45,6 +49,20 @@ int guard_init(struct bpf_raw_tracepoint_args *ctx)
 		dir->ino = LOAD(inode, inode, i_ino);
 		if (!dir->mask[0])
 			tlg_guard_pins_dev = dir->dev;
+	}
+	for (__u32 i = 0; i < GUARD_FILES; i++) {
+		volatile struct guard_file *guarded = &tlg_guard_files[i];
+		__u64 file, inode;
+
+		if (!guarded->fd)
+			break;
+		file = task_file(task, guarded->fd - 1);
+		inode = file ? LOAD(file, file, f_inode) : 0;
+		guarded->fd = 0;
+		guarded->writers = 0;
+		if (!inode || guard_inode(inode))
+			continue;
+		guarded->writers = LOAD(inode, inode, i_writecount.counter);
 	}
 	set_guard_daemon((__u64)task);
 	tlg_guard_exe_dev = inode_dev(exe);
@@ -100,15 +118,20 @@ SEC("fmod_ret/security_file_open")
 int guard_open(__u64 *ctx)
 {
 	const struct file *file = (struct file *)ctx[0];
-	__u64 dentry;
+	__u64 dentry, inode;
 
 	if (!(file->f_flags & O_ANY_WRITE))
 		return 0;
-	if ((__u64)FOLLOW(file, file, f_inode->i_ino) == tlg_guard_exe_ino &&
-	    is_guard_exe((__u64)FOLLOW(file, file, f_inode)))
+	inode = (__u64)FOLLOW(file, file, f_inode);
+	if ((__u64)FOLLOW(file, file, f_inode->i_ino) == tlg_guard_exe_ino && is_guard_exe(inode))
 		return guard_verdict(1);
 	dentry = (__u64)FOLLOW(file, file, f_path.dentry);
-	return guard_verdict(is_guarded_entry(dentry) || is_ftrace_sysctl(dentry));
+	if (!is_guarded_entry(dentry))
+		return guard_verdict(is_guarded_inode(inode) || is_ftrace_sysctl(dentry));
+	if (!is_guard_daemon((__u64)current()))
+		return -EPERM;
+	guard_inode(inode); /* a handle of the file can be opened without its name */
+	return 0;
 }
 
 /* fmod_ret on security_inode_create(dir, dentry, mode), v5.5; also called for BPF_OBJ_PIN. */
@@ -146,14 +169,22 @@ int guard_symlink(__u64 *ctx)
 SEC("fmod_ret/security_inode_link")
 int guard_link(__u64 *ctx)
 {
-	return guard_verdict(is_guarded_entry(ctx[0]) || is_guarded(ctx[1], ctx[2]));
+	return guard_verdict(is_guarded_entry(ctx[0]) || is_guarded(ctx[1], ctx[2]) ||
+			     is_guarded_inode(LOAD(dentry, ctx[0], d_inode)));
 }
 
 /* fmod_ret on security_inode_unlink(dir, dentry), v5.5. */
 SEC("fmod_ret/security_inode_unlink")
 int guard_unlink(__u64 *ctx)
 {
-	return guard_verdict(is_guarded(ctx[0], ctx[1]));
+	int verdict;
+
+	if (!is_guarded(ctx[0], ctx[1]))
+		return 0;
+	verdict = guard_verdict(1);
+	if (!verdict)
+		unguard_inode(LOAD(dentry, ctx[1], d_inode));
+	return verdict;
 }
 
 /*
@@ -163,8 +194,13 @@ int guard_unlink(__u64 *ctx)
 SEC("fmod_ret/security_inode_rename")
 int guard_rename(__u64 *ctx)
 {
-	return guard_verdict(is_guarded(ctx[0], ctx[1]) || is_guarded(ctx[2], ctx[3]) ||
-			     is_guarded_dir(ctx[1]) || is_guarded_dir(ctx[3]));
+	__u64 replaced = LOAD(dentry, ctx[3], d_inode);
+	int verdict = guard_verdict(is_guarded(ctx[0], ctx[1]) || is_guarded(ctx[2], ctx[3]) ||
+				    is_guarded_dir(ctx[1]) || is_guarded_dir(ctx[3]));
+
+	if (!verdict && replaced && is_guarded(ctx[2], ctx[3]))
+		unguard_inode(replaced);
+	return verdict;
 }
 
 /* fmod_ret on security_inode_setattr(idmap, dentry, attr), v6.0 form. */
@@ -207,9 +243,18 @@ static __always_inline int ioctl_verdict(__u64 *ctx)
 	const struct file *file = (struct file *)ctx[0];
 	__u32 command = ctx[1];
 
-	if (command != FS_IOC_SETFLAGS && command != FS_IOC32_SETFLAGS &&
-	    command != FS_IOC_FSSETXATTR)
+	switch (command) {
+	case FS_IOC_SETFLAGS:
+	case FS_IOC32_SETFLAGS:
+	case FS_IOC_FSSETXATTR:
+	case FS_IOC_SETVERSION:
+	case FS_IOC32_SETVERSION:
+	case EXT4_IOC_SETVERSION:
+	case EXT4_IOC32_SETVERSION:
+		break;
+	default:
 		return 0;
+	}
 	return guard_verdict(is_guarded_object((__u64)FOLLOW(file, file, f_path.dentry)));
 }
 

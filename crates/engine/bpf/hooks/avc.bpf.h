@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SYSCALL records for LSM denials. The kernel's audit writes a record such as AVC in the middle of
- * a syscall and sends it over netlink; if the kernel does not audit syscalls, no SYSCALL record
- * goes with it. This program sends task, syscall and objects with the stamp of that record. The
- * result of the syscall is not known yet.
+ * SYSCALL records for the kernel's own records. The kernel's audit writes a record such as AVC or
+ * BPF in the middle of a syscall and sends it over netlink; if the kernel does not audit syscalls,
+ * no SYSCALL record goes with it. If rules name the syscall, its event gets the stamp of the first
+ * such record: lib/record_stamp.bpf.h. Otherwise this program sends task, syscall and objects with
+ * that stamp; the result of the syscall is not known yet.
  */
 #ifndef TOLLGATE_HOOKS_AVC_BPF_H
 #define TOLLGATE_HOOKS_AVC_BPF_H
@@ -13,14 +14,36 @@
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/object.bpf.h"
+#include "lib/noreturn.bpf.h"
 #include "lib/plan.bpf.h"
+#include "lib/record_stamp.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/task.bpf.h"
 
-#define AUDIT_FIRST_SELINUX 1400 /* include/uapi/linux/audit.h: records of security modules */
-#define AUDIT_LAST_SELINUX  1499
-#define NLMSG_HDRLEN	    16 /* include/uapi/linux/netlink.h */
+/* include/uapi/linux/audit.h */
+#define AUDIT_LOGIN	       1006
+#define AUDIT_CONFIG_CHANGE    1305
+#define AUDIT_TTY	       1319
+#define AUDIT_NETFILTER_CFG    1325
+#define AUDIT_FEATURE_CHANGE   1328
+#define AUDIT_FANOTIFY	       1331
+#define AUDIT_BPF	       1334
+#define AUDIT_EVENT_LISTENER   1335
+#define AUDIT_DM_CTRL	       1338
+#define AUDIT_DM_EVENT	       1339
+#define AUDIT_FIRST_SELINUX    1400 /* records of security modules */
+#define AUDIT_LAST_SELINUX     1499
+#define AUDIT_ANOM_PROMISCUOUS 1700
+#define AUDIT_FIRST_INTEGRITY  1800
+#define AUDIT_LAST_INTEGRITY   1899
+
+#define NLMSG_HDRLEN	       16 /* include/uapi/linux/netlink.h */
+
+static __always_inline int is_of_module(__u32 kind)
+{
+	return kind >= AUDIT_FIRST_SELINUX && kind <= AUDIT_LAST_SELINUX;
+}
 
 /* Object arguments of each syscall, whether or not rules name it. */
 struct syscall_shape {
@@ -47,18 +70,30 @@ struct {
 	__type(value, struct scratch);
 } tlg_avc_scratch SEC(".maps");
 
-/* Appends the stamp: audit_log_start() has just written it at the start of the record's text. */
-static __always_inline void append_stamp(struct scratch *s, __u32 kind, __u64 buffer)
+/*
+ * Whether the kernel writes a record of this type in the middle of a syscall and, when it audits
+ * syscalls, with the stamp of that syscall: the types with which audit_log_start(audit_context(),
+ * ...) and audit_log(audit_context(), ...) are called, Linux 6.1 to 6.12. Not AUDIT_SECCOMP,
+ * AUDIT_ANOM_ABEND: the kernel writes them before a syscall begins, or after it has ended.
+ */
+static __always_inline int is_of_syscall(__u32 kind)
 {
-	struct wire_aux *aux = tail_at(s, s->used);
-	__u64 skb = LOAD(audit_buffer, buffer, skb);
-
-	aux->kind = kind;
-	if (bpf_probe_read_kernel(aux->word, sizeof(aux->word),
-				  (void *)(LOAD(sk_buff, skb, data) + NLMSG_HDRLEN)))
-		aux->word[0] = 0;
-	s->event.aux_count = 1;
-	s->used += sizeof(*aux);
+	switch (kind) {
+	case AUDIT_LOGIN:
+	case AUDIT_CONFIG_CHANGE:
+	case AUDIT_TTY:
+	case AUDIT_NETFILTER_CFG:
+	case AUDIT_FEATURE_CHANGE:
+	case AUDIT_FANOTIFY:
+	case AUDIT_BPF:
+	case AUDIT_EVENT_LISTENER:
+	case AUDIT_DM_CTRL:
+	case AUDIT_DM_EVENT:
+	case AUDIT_ANOM_PROMISCUOUS:
+		return 1;
+	}
+	return is_of_module(kind) ||
+	       (kind >= AUDIT_FIRST_INTEGRITY && kind <= AUDIT_LAST_INTEGRITY);
 }
 
 /*
@@ -77,13 +112,23 @@ int avc_syscall(__u64 *ctx)
 	__u32 abi = task_abi(task);
 	__u32 key = abi * WIRE_SYSCALLS + nr;
 	struct syscall_shape *shape;
+	struct wire_syscall *syscall;
 	struct wire_event *event;
 	struct scratch *s;
-	__u32 len;
+	const void *stamp;
 
-	if (kind < AUDIT_FIRST_SELINUX || kind > AUDIT_LAST_SELINUX || !buffer || ctx[0])
+	if (!is_of_syscall(kind) || !buffer || ctx[0])
 		return 0;
 	if (nr >= WIRE_SYSCALLS || task->flags & (PF_KTHREAD | PF_IO_WORKER))
+		return 0;
+	if (is_daemon(task) && !is_of_module(kind))
+		return 0;
+	/* audit_log_start() has just written it at the start of the record's text. */
+	stamp = (void *)(LOAD(sk_buff, LOAD(audit_buffer, buffer, skb), data) + NLMSG_HDRLEN);
+	syscall = plan_syscall(key);
+	if (syscall && syscall->tests != WIRE_NO_SYSCALL && !is_daemon(task) &&
+	    !never_returns(abi, nr) && !restores_registers(abi, nr) &&
+	    stamp_keep(task, key, kind, stamp))
 		return 0;
 	s = bpf_map_lookup_elem(&tlg_avc_scratch, &cpu);
 	shape = bpf_map_lookup_elem(&tlg_shapes, &key);
@@ -107,13 +152,10 @@ int avc_syscall(__u64 *ctx)
 	fill_creds(event, task);
 	fill_names(event, task);
 	resolve_objects(s, shape->object);
-	append_stamp(s, kind, buffer);
-	append_strings(s, task);
+	append_stamp(s, kind, stamp);
+	append_strings(s, task, NULL);
 	event->sockaddr_len = 0;
-	len = finish_event(s, task);
-	if (!has_room() || bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))
-		count_truncated(WIRE_TRUNC_AVC);
-	wake_reader();
+	submit_stamped(event, finish_event(s, task));
 	return 0;
 }
 

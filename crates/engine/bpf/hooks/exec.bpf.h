@@ -9,6 +9,7 @@
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/noreturn.bpf.h"
+#include "lib/record_stamp.bpf.h"
 #include "lib/state_slots.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/task_state.bpf.h"
@@ -94,6 +95,7 @@ int slots_exit(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	slot_end(of, SLOT_SYSCALL);
 	slot_end(of, SLOT_URING_OP);
+	stamp_drop(current());
 	return 0;
 }
 

@@ -26,8 +26,13 @@
 /* An open matches no rule unless it has one of these flags; 0 for no condition. */
 volatile __u32 tlg_open_gate;
 
-/* Whether open_may_open() is attached. */
-volatile __u32 tlg_refusals;
+/* Whether rules can match an open with these flags. */
+static __always_inline int open_can_match(const struct wire_syscall *syscall, __u32 flags)
+{
+	if (tlg_open_gate && !(flags & tlg_open_gate))
+		return 0;
+	return !(syscall->facts & WIRE_FACT_WATCH_ONLY) || ACC_MODE(flags) & syscall->watch_perm;
+}
 
 /* Matches a name that does not exist against watches, as text. */
 static __always_inline void watch_missing_name(struct scratch *s, struct task_struct *task,
@@ -87,11 +92,14 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 {
 	struct scratch *s = scratch();
 	struct syscall_state *state = NULL;
-	__u32 epoch;
+	__u32 epoch, refused;
 
 	if (!s)
 		return 0; /* counted at the end of the syscall */
 	epoch = syscall->epoch;
+	if (IS_ERR(file) || syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST)
+		state = state_find(task, key, &syscall);
+	refused = IS_ERR(file) && state && state->refused;
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (!IS_ERR(file)) {
@@ -103,15 +111,13 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	} else if ((__u64)file == (__u64)-ENOENT) {
 		if (syscall->facts & WIRE_FACT_WATCH_ONLY)
 			return 0; /* no object exists there to match a watch, as in the kernel */
-	} else if (uses_watches(syscall) && !tlg_refusals) {
+	} else if (uses_watches(syscall) && !refused) {
 		watch_missing_name(s, task, dirfd, (__u64)filename);
 	}
-	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits && !refused)
 		return 0;
-	if (tlg_refusals || syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST)
-		state = state_find(task, key, &syscall);
 	if (!state || state->reserved ||
-	    !(syscall->facts & WIRE_FACT_EXEC || state->refused || key >= WIRE_URING_FIRST))
+	    !(syscall->facts & WIRE_FACT_EXEC || refused || key >= WIRE_URING_FIRST))
 		state = state_claim(task, key, syscall);
 	if (!state)
 		return 0;
@@ -120,7 +126,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 		state_save_hits(state, s);
 	if (!IS_ERR(file))
 		add_opened(state, filename, file, s->index);
-	else if (state->refused)
+	else if (refused)
 		state_set_name(state, &state->item[(state->items - 1) & (WIRE_ITEMS - 1)],
 			       filename);
 	else
@@ -182,7 +188,7 @@ int open_execat(__u64 *ctx)
 
 /*
  * fexit on may_open(idmap, path, acc_mode, flag), v5.5: an object was found and access refused.
- * Attached only if a rule can match a failed open that matches no watch: every open passes here.
+ * Only here is it visible to which object the name led. Every open passes here.
  */
 SEC("fexit/may_open")
 int open_may_open(__u64 *ctx)
@@ -201,6 +207,9 @@ int open_may_open(__u64 *ctx)
 	task = current();
 	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL)
+		return 0;
+	if (key < WIRE_URING_FIRST && !(syscall->facts & WIRE_FACT_EXEC) &&
+	    !open_can_match(syscall, ctx[3]))
 		return 0;
 	state = state_find(task, key, &syscall);
 	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))

@@ -16,6 +16,7 @@
 #include "lib/enter_state.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/kernel.bpf.h"
+#include "lib/record_stamp.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
@@ -47,7 +48,7 @@ volatile __u32 tlg_open_reads;
 SEC("fexit/__x64_sys_close")
 int stub_openat(__u64 *ctx)
 {
-	if (!(((struct pt_regs *)ctx[0])->dx & O_ACCMODE) && !tlg_openat_reads)
+	if (!(((struct pt_regs *)ctx[0])->dx & O_ACCMODE) && !tlg_openat_reads && !tlg_stamps)
 		return 0;
 	bpf_tail_call(ctx, &tlg_tail_exit, 0);
 	count_lost(WIRE_LOST_TAIL_CALL);
@@ -57,7 +58,7 @@ int stub_openat(__u64 *ctx)
 SEC("fexit/__x64_sys_close")
 int stub_open(__u64 *ctx)
 {
-	if (!(((struct pt_regs *)ctx[0])->si & O_ACCMODE) && !tlg_open_reads)
+	if (!(((struct pt_regs *)ctx[0])->si & O_ACCMODE) && !tlg_open_reads && !tlg_stamps)
 		return 0;
 	bpf_tail_call(ctx, &tlg_tail_exit, 0);
 	count_lost(WIRE_LOST_TAIL_CALL);

@@ -19,6 +19,7 @@
 #include "lib/object.bpf.h"
 #include "lib/path.bpf.h"
 #include "lib/plan.bpf.h"
+#include "lib/record_stamp.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/sockaddr.bpf.h"
@@ -29,6 +30,8 @@
 #include "lib/task_mark.bpf.h"
 #include "lib/task_state.bpf.h"
 #include "lib/watch.bpf.h"
+
+#define NR_IO_URING_ENTER 426 /* of both ABIs */
 
 /* Whether a verdict of run_rules() records the event. */
 #define verdict_records(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_RECORD)
@@ -135,27 +138,45 @@ __noinline int append_exe(struct scratch *s)
 	s->event.flags |= WIRE_EVENT_EXE;
 	if (append_path(s, task, exe->f_path.dentry, exe->f_path.mnt, PATH_EXE))
 		s->event.flags |= WIRE_EVENT_EXE_DELETED;
+	if (s->used - at >= WIRE_NAME_BYTES) {
+		s->event.flags |= WIRE_EVENT_EXE_LONG;
+		s->used = at; /* a truncated path names another file */
+	}
 	s->event.exe_len = s->used - at;
 	return 0;
 }
 
-__noinline int append_cwd(struct scratch *s)
+__noinline int append_cwd(struct scratch *s, const struct syscall_state *state)
 {
 	struct task_struct *task = current();
 	struct fs_struct *fs = FOLLOW(task_struct, task, fs);
-	__u32 at;
+	__u32 at, deleted;
 
 	if (!s)
 		return 0;
 	at = s->used;
 	s->event.flags |= WIRE_EVENT_CWD;
-	if (append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD))
+	if (state && state->cwd_len) {
+		deleted = state->cwd_deleted;
+		if (!bpf_probe_read_kernel(tail_at(s, at), state->cwd_len & (WIRE_NAME_BYTES - 1),
+					   &state->text[state->cwd_at & (STATE_TEXT_BYTES - 1)]))
+			s->used += state->cwd_len;
+	} else {
+		deleted = append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD);
+	}
+	if (deleted)
 		s->event.flags |= WIRE_EVENT_CWD_DELETED;
+	if (s->used - at >= WIRE_NAME_BYTES) {
+		s->event.flags |= WIRE_EVENT_CWD_LONG;
+		s->used = at;
+	}
 	s->event.cwd_len = s->used - at;
 	return 0;
 }
 
-static __always_inline void append_strings(struct scratch *s, const struct task_struct *task)
+/* Appends what is text. `state` is the state of a syscall with hooks, or NULL. */
+static __always_inline void append_strings(struct scratch *s, const struct task_struct *task,
+					   const struct syscall_state *state)
 {
 	struct wire_event *event = &s->event;
 	struct mm_struct *mm = FOLLOW(task_struct, task, mm);
@@ -164,7 +185,7 @@ static __always_inline void append_strings(struct scratch *s, const struct task_
 	event->argv_len = event->argc = 0;
 	append_exe(s);
 	if (event->objects)
-		append_cwd(s);
+		append_cwd(s, state);
 	if (mm)
 		append_proctitle(s, task, (__u64)mm);
 	if (mm && event->flags & WIRE_EVENT_STARTED)
@@ -261,6 +282,27 @@ static __always_inline __u32 finish_event(struct scratch *s, const struct task_s
 }
 
 /*
+ * Whether the current task runs an io_uring operation inside io_uring_enter. On the way out, when
+ * the register has the result, the kernel's audit has closed the syscall; tracepoints see most
+ * completions only there.
+ */
+static __always_inline int in_uring_enter(struct task_struct *task)
+{
+	const struct pt_regs *regs = task_regs(task);
+
+	return regs->orig_ax == NR_IO_URING_ENTER && !(task->flags & PF_IO_WORKER) &&
+	       (!tlg_hooked || regs->ax == (unsigned long)-ENOSYS);
+}
+
+/* Adds the syscall in which an operation ran. */
+static __always_inline void fill_uring_enter(struct wire_event *event, struct task_struct *task)
+{
+	event->flags |= WIRE_EVENT_URING_ENTER;
+	event->abi = task_abi(task);
+	fill_args(event->args, task_regs(task), event->abi);
+}
+
+/*
  * Emits the event of a finished syscall, or of the io_uring operation `op`, if a rule records it.
  * Without the state that its rules need it is lost: user memory may have changed.
  */
@@ -271,6 +313,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	struct syscall_state *state = ended.state;
 	struct syscall_state *objects = syscall->facts & WIRE_FACT_HOOKED ? state : NULL;
 	struct scratch *s = scratch();
+	struct record_stamp *stamp = NULL;
 	struct wire_event *event;
 	__u32 verdict;
 
@@ -303,10 +346,24 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	}
 
 	fill_facts(s, task, syscall, objects);
-	verdict = evaluate(s, syscall, objects);
-	if (!verdict_records(verdict))
-		return;
+	if (tlg_hooked && !state && syscall->facts & WIRE_FACT_HOOKED &&
+	    syscall->facts & WIRE_FACT_WATCH_ONLY)
+		verdict = NO_VERDICT; /* hooks have seen no watch; there is a stamp */
+	else
+		verdict = evaluate(s, syscall, objects);
+	if (!(flags & WIRE_EVENT_URING))
+		stamp = stamp_of(task, abi * WIRE_SYSCALLS + nr);
+	if (!verdict_records(verdict)) {
+		if (!stamp)
+			return;
+		event->flags |= WIRE_EVENT_STAMPED;
+		verdict = 0;
+	} else if (stamp) {
+		event->flags |= WIRE_EVENT_JOINED;
+	}
 
+	if (flags & WIRE_EVENT_URING && in_uring_enter(task))
+		fill_uring_enter(event, task);
 	if (s->no_state)
 		count_truncated(WIRE_TRUNC_SYSCALL_STATE);
 	event->rule = verdict & ~(WIRE_RECORD | WIRE_DENY);
@@ -315,18 +372,25 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	if (!(syscall->facts & WIRE_FACT_CREDS))
 		fill_creds(event, task);
 	fill_names(event, task);
-	if (!event->objects)
+	if (event->flags & WIRE_EVENT_STAMPED && !objects)
+		resolve_objects(s, syscall->objects); /* hooks need not have kept them */
+	else if (!event->objects)
 		fill_objects(s, syscall, objects);
 	event->aux_count = 0;
+	if (stamp)
+		append_stamp(s, stamp->kind, stamp->text);
 	if (syscall->aux_source || (state && state->aux_count))
 		append_aux_records(s, syscall, state);
-	append_strings(s, task);
+	append_strings(s, task, state);
 	event->sockaddr_len = 0;
 	if (state)
 		append_sockaddr(s, state);
 	else if (syscall->address && !tlg_hooked)
 		append_user_sockaddr(s, syscall);
-	submit(event, finish_event(s, task), verdict);
+	if (event->flags & WIRE_EVENT_STAMPED)
+		submit_stamped(event, finish_event(s, task));
+	else
+		submit(event, finish_event(s, task), verdict);
 }
 
 /*
@@ -362,14 +426,16 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 		return;
 	if (!tlg_hooked || !(syscall->facts & HOOKED_FACTS)) {
 		emit_event(task, syscall, abi, nr, ret, flags, 0, ended);
+		stamp_drop(task);
 		return;
 	}
 	of = task_state(task);
 	if (of)
 		ended = state_at_end(of, task, key, &syscall);
 	if (ended.state || ended.missing || !(syscall->facts & WIRE_FACT_HOOKED) ||
-	    !(syscall->facts & WIRE_FACT_WATCH_ONLY))
+	    !(syscall->facts & WIRE_FACT_WATCH_ONLY) || stamp_of(task, key))
 		emit_event(task, syscall, abi, nr, ret, flags, 0, ended);
+	stamp_drop(task);
 	if (!of)
 		return;
 	slot_end(of, SLOT_SYSCALL);

@@ -95,6 +95,10 @@ struct super_block {
 	struct list_head s_mounts;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct inode {
 	__u16 i_mode;
 	kuid_t i_uid;
@@ -102,6 +106,7 @@ struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	__u32 i_rdev;
+	atomic_t i_writecount;
 	__u32 i_generation;
 };
 
@@ -262,16 +267,13 @@ struct fdtable {
 	struct file **fd;
 };
 
-typedef struct {
-	int counter;
-} atomic_t;
-
 struct files_struct {
 	atomic_t count;
 	struct fdtable *fdt;
 };
 
 struct fs_struct {
+	int users;
 	struct path root;
 	struct path pwd;
 };

@@ -123,4 +123,12 @@ static __always_inline void submit(struct wire_event *event, __u32 len, __u32 ve
 	wake_reader();
 }
 
+/* Submits the syscall of a kernel record, which no rule records. */
+static __always_inline void submit_stamped(struct wire_event *event, __u32 len)
+{
+	if (!has_room() || bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))
+		count_truncated(WIRE_TRUNC_AVC);
+	wake_reader();
+}
+
 #endif /* TOLLGATE_LIB_RING_BPF_H */

@@ -16,7 +16,31 @@
 #define SHORT_TEXT \
 	64 /* names up to this length are copied by words, which is faster than a helper */
 
-/* Adds a PATH item without name and inode. */
+/* Stores the text of the working directory, which the syscall or another task may change. */
+__noinline int state_save_cwd(struct syscall_state *state)
+{
+	struct task_struct *task = current();
+	struct fs_struct *fs = FOLLOW(task_struct, task, fs);
+	struct scratch *s = scratch();
+
+	if (!s || !state || state->text_used > STATE_TEXT_BYTES - 1)
+		return 0;
+	s->used = 0;
+	state->cwd_deleted = append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD);
+	if (s->used >= WIRE_NAME_BYTES ||
+	    bpf_probe_read_kernel(&state->text[state->text_used & (STATE_TEXT_BYTES - 1)],
+				  s->used & (WIRE_NAME_BYTES - 1), tail_at(s, 0)))
+		return 0;
+	state->cwd_at = state->text_used;
+	state->cwd_len = s->used;
+	state->text_used += s->used;
+	return 0;
+}
+
+/*
+ * Adds a PATH item without name and inode. The working directory is that of the first item: see
+ * audit_alloc_name().
+ */
 static __always_inline struct wire_object *state_add_item(struct syscall_state *state, __u32 part)
 {
 	__u32 at = state->items;
@@ -26,6 +50,8 @@ static __always_inline struct wire_object *state_add_item(struct syscall_state *
 		count_truncated(WIRE_TRUNC_SYSCALL_STATE);
 		return NULL;
 	}
+	if (!at && shares_cwd(current()))
+		state_save_cwd(state);
 	barrier_var(at); /* the verifier of v6.1 loses bounds of spilled registers */
 	at &= WIRE_ITEMS - 1;
 	item = &state->item[at];

@@ -127,4 +127,12 @@ static __always_inline __u32 task_in_group(const struct task_struct *task, __u32
 	return search.found;
 }
 
+/* Whether other tasks can change the working directory of a task. */
+static __always_inline int shares_cwd(const struct task_struct *task)
+{
+	const struct fs_struct *fs = FOLLOW(task_struct, task, fs);
+
+	return fs->users > 1;
+}
+
 #endif /* TOLLGATE_LIB_TASK_BPF_H */

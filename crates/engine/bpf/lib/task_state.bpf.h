@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * State of a task: what was saved when its syscall began, and which slots its syscall and its
- * io_uring operation hold. The kernel keeps it with the task and frees it with the task: it moves
+ * State of a task: what was saved when its syscall began, which slots its syscall and its
+ * io_uring operation hold, and the stamp of a record that belongs to its syscall. The kernel keeps it with the task and frees it with the task: it moves
  * with a thread that takes another number in an exec, and who gets a number of a dead thread does
  * not find it.
  */
@@ -18,12 +18,24 @@ enum slot_kind {
 	SLOT_KINDS,
 };
 
+#define STAMP_BYTES 40 /* audit(SECONDS.MMM:SERIAL): */
+
+/* Stamp of a record that the kernel has written in the middle of a syscall. */
+struct record_stamp {
+	__u32 kind; /* type of the record, or 0 */
+	__u32 syscall; /* index in the syscall table */
+	__u32 epoch; /* of the plan in force */
+	__u32 _pad;
+	__u64 text[STAMP_BYTES / 8];
+};
+
 struct task_state {
 	struct wire_enter_state enter;
 	__u32 entered; /* `enter` is that of the syscall in progress */
 	__u32 generation; /* tlg_slot_generation when a slot was last taken */
 	__u32 slot[SLOT_KINDS]; /* 1 + index of the slot, or 0 */
 	__u32 missing[SLOT_KINDS]; /* 1 + index in the syscall table of what got no slot, or 0 */
+	struct record_stamp stamp;
 };
 
 struct {

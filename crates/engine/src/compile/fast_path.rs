@@ -17,9 +17,6 @@ pub(crate) struct FastPath {
     pub(crate) open_gate: u32,
     /// Whether rules can match an open with `O_RDONLY`.
     pub(crate) read_only_opens: ReadOnlyOpens,
-    /// Whether a hook sees the object of an open that fails for lack of permission, so that names need not be
-    /// compared.
-    pub(crate) refusals: bool,
     /// Whether rules apply to `io_uring` operations.
     pub(crate) uring: bool,
     /// Whether there is a filesystem list.
@@ -43,7 +40,6 @@ impl FastPath {
             raw_exit: compiled.raw_exit,
             open_gate: compiled.open_gate,
             read_only_opens: compiled.read_only_opens,
-            refusals: compiled.refusals,
             uring: compiled.uring,
             filesystems: !compiled.filesystems.is_empty(),
             shared_bytes: if compiled.denies {
@@ -69,7 +65,6 @@ impl FastPath {
                 openat: self.read_only_opens.openat || other.read_only_opens.openat,
                 open: self.read_only_opens.open || other.read_only_opens.open,
             },
-            refusals: self.refusals && other.refusals,
             uring: self.uring || other.uring,
             filesystems: self.filesystems || other.filesystems,
             shared_bytes: self.shared_bytes.max(other.shared_bytes),
@@ -81,15 +76,14 @@ impl FastPath {
 mod tests {
     use super::*;
 
-    fn fast_path(open_gate: u32, refusals: bool) -> FastPath {
+    fn fast_path(open_gate: u32, needed: bool) -> FastPath {
         FastPath {
             raw_enter: SyscallSet::default(),
             raw_exit: SyscallSet::default(),
             open_gate,
             read_only_opens: ReadOnlyOpens::default(),
-            refusals,
-            uring: refusals,
-            filesystems: refusals,
+            uring: needed,
+            filesystems: needed,
             shared_bytes: u64::from(open_gate),
         }
     }
@@ -112,10 +106,6 @@ mod tests {
             }
         );
         assert_eq!(both.raw_exit.0[0][1], 0b11);
-        assert!(
-            !both.refusals,
-            "names are compared until the hook is attached"
-        );
         assert!(both.uring && both.filesystems);
         assert_eq!(both.shared_bytes, 3, "the larger shared part applies");
     }

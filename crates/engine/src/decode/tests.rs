@@ -251,6 +251,59 @@ fn failed_unlink_lists_object_unless_enoent() {
 }
 
 #[test]
+fn paths_that_are_too_long_are_marked() {
+    let mut sample = Sample::new()
+        .object(abi::LOOKUP_PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, b"/f")
+        .cwd(b"");
+    sample.head.flags |= abi::EVENT_CWD_LONG | abi::EVENT_EXE | abi::EVENT_EXE_LONG;
+    sample.decoded(|event| {
+        assert_eq!(event.cwd, Some(b"<too_long>".as_slice()));
+        assert_eq!(event.task.exe, Some(b"<too_long>".as_slice()));
+    });
+}
+
+#[test]
+fn operation_has_the_io_uring_enter_in_which_it_ran() {
+    let mut sample = Sample::new();
+    sample.head.flags |= abi::EVENT_URING;
+    (sample.head.uring_op, sample.head.args) = (18, [0; 4]);
+    assert_eq!(sample.decoded(|event| event.uring_enter), None);
+    sample.head.flags |= abi::EVENT_URING_ENTER;
+    (sample.head.abi, sample.head.args) = (abi::B32, [3, 1, 1, 0]);
+    sample.decoded(|event| {
+        let enter = UringEnter {
+            arch: Arch::I386,
+            args: [3, 1, 1, 0],
+        };
+        assert_eq!(event.uring_enter, Some(enter));
+        assert_eq!((event.arch, event.args), (Arch::X86_64, [0; 4]));
+    });
+}
+
+#[test]
+fn event_of_a_rule_can_have_the_stamp_of_a_record() {
+    let mut sample = Sample::new();
+    sample.head.flags |= abi::EVENT_JOINED;
+    let mut aux_record = WireAux {
+        kind: 1334,
+        ..WireAux::default()
+    };
+    let text = b"audit(1700000000.042:7): \0";
+    aux_record.word.as_mut_bytes()[..text.len()].copy_from_slice(text);
+    let other = WireAux {
+        kind: 1317, // FD_PAIR
+        ..WireAux::default()
+    };
+    sample.tail.extend_from_slice(aux_record.as_bytes());
+    sample.tail.extend_from_slice(other.as_bytes());
+    sample.head.aux_count = 2;
+    sample.decoded(|event| {
+        assert_eq!(event.serial, Serial(7));
+        assert_eq!((event.exit, event.aux_records.len()), (Some(0), 1));
+    });
+}
+
+#[test]
 fn avc_syscall_has_stamp_of_its_record() {
     let mut sample = Sample::new().object(
         abi::LOOKUP_PATH,

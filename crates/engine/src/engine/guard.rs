@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput};
@@ -20,7 +21,7 @@ use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
 use crate::load::ObjectSlots;
-use crate::load::globals::GUARD_SLOTS;
+use crate::load::globals::{GUARD_FILES, GUARD_SLOTS};
 use crate::skeleton::types;
 
 /// Prefix of the pins of guard links.
@@ -55,7 +56,8 @@ impl<'s> Engine<'s> {
     /// including all files of their directories whose names start with theirs.
     ///
     /// With pins the guard lasts until reboot, and [`PinDirectory::claim_guard`] hands it to a later daemon.
-    /// Without pins it ends with this process.
+    /// Without pins it ends with this process. Returns files that another process has open for writing: that process
+    /// can still change them.
     ///
     /// # Errors
     /// [`EngineError`] when the kernel has neither LSM programs nor programs on functions that it does not skip, or
@@ -65,7 +67,7 @@ impl<'s> Engine<'s> {
         slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
         files: &[PathBuf],
-    ) -> Result<(), EngineError> {
+    ) -> Result<Vec<PathBuf>, EngineError> {
         let form = self.guard_form(probe)?;
         let setup = [&Program::GuardInit, &Program::GuardClaim];
         let programs = probe.guards.iter().chain(setup);
@@ -87,7 +89,38 @@ impl<'s> Engine<'s> {
             let _results: Vec<_> = pinned.iter().map(|name| pins.remove(name)).collect();
         }
         self.guard_links.extend(attached?);
-        Ok(())
+        self.guard_inodes(files)
+    }
+
+    /// Guards files that exist whatever their names are: they can have hard links. Returns files that another process
+    /// has open for writing.
+    fn guard_inodes(&self, prefixes: &[PathBuf]) -> Result<Vec<PathBuf>, EngineError> {
+        let mut found = Vec::new();
+        for prefix in prefixes {
+            let failed = |source| EngineError::Guard {
+                directory: prefix.clone(),
+                source,
+            };
+            found.extend(files_with_prefix(prefix).map_err(failed)?);
+        }
+        let program = self.program(Program::GuardInit)?;
+        let mut open = Vec::new();
+        for files in found.chunks(GUARD_FILES) {
+            let mut wire = [types::guard_file::default(); GUARD_FILES];
+            for (to, (_, file)) in wire.iter_mut().zip(files) {
+                to.fd = u32::try_from(file.as_raw_fd() + 1).unwrap_or_default();
+            }
+            self.globals.set_guard_files(&wire);
+            let result = program.test_run(ProgramInput::default());
+            result.map_err(|error| EngineError::system("guard files")(io::Error::other(error)))?;
+            for (guarded, (path, file)) in self.globals.guard_files().iter().zip(files) {
+                let own = own_writers(file).map_err(EngineError::system("list open files"))?;
+                if guarded.writers > own {
+                    open.push(path.clone());
+                }
+            }
+        }
+        Ok(open)
     }
 
     /// Attaches the guard programs that no previous daemon has pinned. Adds the names of new pins to `pinned`.
@@ -200,6 +233,44 @@ fn is_guarded(pins: &PinDirectory) -> bool {
         .is_ok_and(|names| !names.is_empty())
 }
 
+/// The regular files of a directory whose names start with the name of `prefix`, open without access.
+fn files_with_prefix(prefix: &Path) -> io::Result<Vec<(PathBuf, File)>> {
+    let name = prefix.file_name().map(OsStr::as_bytes).unwrap_or_default();
+    let above = prefix
+        .parent()
+        .filter(|above| !above.as_os_str().is_empty());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(above.unwrap_or_else(|| Path::new(".")))? {
+        let entry = entry?;
+        if !entry.file_type()?.is_file() || !entry.file_name().as_bytes().starts_with(name) {
+            continue;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_PATH);
+        files.push((entry.path(), options.open(entry.path())?));
+    }
+    Ok(files)
+}
+
+/// How often this process has a file open for writing.
+fn own_writers(file: &File) -> io::Result<u32> {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let wanted = identity(file.metadata()?);
+    let mut writers = 0;
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        // The descriptor of the directory itself is gone, and others may be.
+        let (Ok(found), Ok(link)) = (fs::metadata(entry.path()), entry.metadata()) else {
+            continue;
+        };
+        // The link has the access of the descriptor.
+        if identity(found) == wanted && link.permissions().mode() & 0o200 != 0 {
+            writers += 1;
+        }
+    }
+    Ok(writers)
+}
+
 /// Clears entries that repeat an earlier one.
 fn remove_duplicates(dirs: &mut [types::guard_dir]) {
     let mut known = Vec::new();
@@ -288,6 +359,28 @@ mod tests {
         assert_ne!(all.fd, 0);
         let missing = GuardedPath::file_prefix(&directory.path().join("missing/audit.log"));
         assert!(missing.is_err());
+    }
+
+    #[test]
+    fn files_are_found_and_own_writers_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.log");
+        for name in ["audit.log", "audit.log.1", "other"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        let _writer = OpenOptions::new().append(true).open(&log).unwrap();
+        let _reader = File::open(&log).unwrap();
+        let mut found = files_with_prefix(&log).unwrap();
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        let writers = |(path, file): &(PathBuf, File)| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, own_writers(file).unwrap())
+        };
+        let found: Vec<_> = found.iter().map(writers).collect();
+        assert_eq!(
+            found,
+            [("audit.log".to_owned(), 1), ("audit.log.1".to_owned(), 0)]
+        );
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::skeleton::types;
 
 /// Maximum number of guarded directories: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
 pub(crate) const GUARD_SLOTS: usize = 8;
+/// Number of files that `guard_init` takes at once: `GUARD_FILES` of `bpf/guard/guarded.bpf.h`.
+pub(crate) const GUARD_FILES: usize = 64;
 
 /// Address of the globals. Programs access them concurrently, so every access is volatile and of one member.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +113,6 @@ impl Globals {
                 openat: read!(self, tlg_openat_reads) != 0,
                 open: read!(self, tlg_open_reads) != 0,
             },
-            refusals: read!(self, tlg_refusals) != 0,
             uring: read!(self, tlg_uring) != 0,
             filesystems: read!(self, tlg_fs_filter) != 0,
             shared_bytes: read!(self, tlg_ring_shared),
@@ -134,7 +135,6 @@ impl Globals {
             fast_path.read_only_opens.openat.into()
         );
         write!(self, tlg_open_reads, fast_path.read_only_opens.open.into());
-        write!(self, tlg_refusals, fast_path.refusals.into());
         write!(self, tlg_uring, fast_path.uring.into());
         write!(self, tlg_fs_filter, fast_path.filesystems.into());
         write!(self, tlg_ring_shared, fast_path.shared_bytes);
@@ -192,6 +192,16 @@ impl Globals {
     /// Writes the guarded directories; the program `guard_init` then sets their inodes.
     pub(crate) fn set_guarded(self, dirs: &[types::guard_dir; GUARD_SLOTS]) {
         write!(self, tlg_guard_dirs, *dirs);
+    }
+
+    /// Writes files whose inodes the program `guard_init` is to guard.
+    pub(crate) fn set_guard_files(self, files: &[types::guard_file; GUARD_FILES]) {
+        write!(self, tlg_guard_files, *files);
+    }
+
+    /// The files, with what `guard_init` has found.
+    pub(crate) fn guard_files(self) -> [types::guard_file; GUARD_FILES] {
+        read!(self, tlg_guard_files)
     }
 
     /// The guarded directories.

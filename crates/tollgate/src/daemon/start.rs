@@ -150,7 +150,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
     let opened = PrivilegedResources::open(&settings, &log_config, server.as_ref(), pins.as_ref())?;
-    let with_syscalls = opened.messages.is_some() && store.planner().has_security_module();
+    let with_syscalls = opened.messages.is_some();
     let engines = settings.capture.engine.kinds();
     let options = options(&settings, with_syscalls);
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
@@ -446,7 +446,7 @@ fn raise_open_file_limit() {
     }
 }
 
-/// Engine options, with or without syscalls for records of security modules.
+/// Engine options, with or without syscalls for records of the kernel.
 fn options(settings: &DaemonConfig, with_syscalls: bool) -> EngineOptions {
     EngineOptions {
         uring: settings.capture.uring,

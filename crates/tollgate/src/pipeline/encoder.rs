@@ -1,14 +1,18 @@
 //! Encodes ring samples as text, and counts them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::plan::exclude_list::ExcludeList;
 use audit::plan::{Plan, user_list};
 use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
 use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickClock};
+use zerocopy::IntoBytes as _;
 
 use crate::pipeline::ConsoleEvent;
 use crate::pipeline::batch::Batch;
@@ -21,6 +25,28 @@ use crate::sinks::viewers::ViewerFeed;
 
 /// Plans whose keys are kept: the active one and its predecessor.
 const RETAINED_PLANS: usize = 2;
+
+/// How long an event waits for the kernel record to which it belongs. The kernel sends the record before the syscall
+/// ends, by a thread of its own.
+const RECORD_WAIT: Duration = Duration::from_millis(100);
+/// Limit of events that wait.
+const HELD_LIMIT: usize = 256;
+
+/// An event that waits for its kernel record.
+#[derive(Debug)]
+pub(crate) struct HeldEvent {
+    time: Timestamp,
+    serial: Serial,
+    words: Vec<u64>,
+    since: Instant,
+}
+
+/// Whether an event may wait for its kernel record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Yes,
+    No,
+}
 
 /// Encoder state.
 pub(crate) struct Encoder {
@@ -40,6 +66,7 @@ pub(crate) struct Encoder {
     pub(crate) viewers: Arc<ViewerFeed>,
     pub(crate) stats: RingStats,
     pub(crate) kernel_records: Option<KernelRecords>,
+    pub(crate) held: VecDeque<HeldEvent>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) rate: RateLimiter,
     pub(crate) loss_reporter: LossReporter,
@@ -52,13 +79,47 @@ impl Encoder {
         self.batch.serve_viewers(&self.viewers);
     }
 
-    /// Receives kernel records. Returns whether there were any.
+    /// Receives kernel records, and takes events that waited for them. Returns whether there were any.
     pub(crate) fn receive_kernel_records(&mut self) -> anyhow::Result<bool> {
+        let Some(kernel_records) = &mut self.kernel_records else {
+            return Ok(false);
+        };
+        let received = kernel_records
+            .receive(&self.exclude, &self.user)
+            .context("cannot read records of the kernel's audit")?;
+        self.take_held(|held| held.since.elapsed() >= RECORD_WAIT);
+        Ok(received)
+    }
+
+    /// Whether events wait for their kernel records.
+    pub(crate) fn holds_events(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Takes the events whose kernel record has arrived, and those that wait no longer.
+    fn take_held(&mut self, is_due: impl Fn(&HeldEvent) -> bool) {
+        for _ in 0..self.held.len() {
+            let Some(held) = self.held.pop_front() else {
+                return;
+            };
+            if is_due(&held) || self.pass_record_of(held.time, held.serial) {
+                self.encode(held.words.as_bytes(), Waits::No);
+            } else {
+                self.held.push_back(held);
+            }
+        }
+    }
+
+    /// Takes all events that wait for their kernel records.
+    pub(crate) fn take_all_held(&mut self) {
+        self.take_held(|_| true);
+    }
+
+    /// Passes on the kernel records with this stamp. Returns whether they have arrived.
+    fn pass_record_of(&mut self, time: Timestamp, serial: Serial) -> bool {
         match &mut self.kernel_records {
-            Some(kernel_records) => kernel_records
-                .receive(&self.exclude, &self.user)
-                .context("cannot read records of the kernel's audit"),
-            None => Ok(false),
+            Some(kernel_records) => kernel_records.pass_through(time, serial, &mut self.batch),
+            None => true,
         }
     }
 
@@ -113,7 +174,7 @@ impl Encoder {
 
     /// Called when the ring is empty: after the next write, no event of an earlier plan is left.
     pub(crate) fn forget_keys(&mut self, engine: &Engine<'_>) {
-        if self.keys.plans() <= RETAINED_PLANS {
+        if self.keys.plans() <= RETAINED_PLANS || self.holds_events() {
             return;
         }
         let empty = *self
@@ -128,6 +189,7 @@ impl Encoder {
 
     /// From now on takes samples of another engine, with this plan.
     pub(crate) fn switch_plan(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
+        self.take_all_held();
         self.keys = Arc::new(RuleKeys::new(engine.epoch(), plan));
         self.clock = engine.clock()?;
         self.passed = None;
@@ -147,14 +209,20 @@ impl Encoder {
         self.empty_at = None;
     }
 
-    /// Passes on syscalls whose kernel record has not arrived.
+    /// Passes on syscalls and events whose kernel record has not arrived.
     pub(crate) fn pass_last_kernel_records(&mut self) {
+        self.take_all_held();
         if let Some(kernel_records) = &mut self.kernel_records {
             kernel_records.pass_last(&mut self.batch);
         }
     }
 
+    /// Takes a sample of the ring.
     pub(crate) fn take(&mut self, sample: &[u8]) {
+        self.encode(sample, Waits::Yes);
+    }
+
+    fn encode(&mut self, sample: &[u8], waits: Waits) {
         let (Ok(jiffies), Ok(rule)) = (engine::sample_jiffies(sample), engine::sample_rule(sample))
         else {
             self.stats.undecodable += 1;
@@ -177,8 +245,22 @@ impl Encoder {
             }
             return;
         }
+        let joins = engine::has_kernel_record(sample) == Ok(true);
         if let Some(kernel_records) = &mut self.kernel_records {
-            kernel_records.pass_until(time, &mut self.batch);
+            if !joins {
+                kernel_records.pass_until(time, &mut self.batch);
+            } else if !kernel_records.pass_through(event.time, event.serial, &mut self.batch)
+                && waits == Waits::Yes
+                && self.held.len() < HELD_LIMIT
+            {
+                self.held.push_back(HeldEvent {
+                    time: event.time,
+                    serial: event.serial,
+                    words: words(sample),
+                    since: Instant::now(),
+                });
+                return;
+            }
         }
         let start = self.batch.text.len();
         encode::event(&event, &mut self.batch.text);

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fs;
 
 use audit::event::{Event, Task, Timestamp};
-use audit::ids::{Auid, MsgType};
+use audit::ids::{Auid, MsgType, Serial};
 use audit::plan::exclude_list::ExcludeList;
 use audit::plan::user_list;
 use audit::record::decode;
@@ -111,6 +111,16 @@ impl KernelRecords {
     /// Adds the syscall of a record that has arrived or will arrive.
     pub(crate) fn add_syscall(&mut self, syscall: &Event<'_>, exclude: &ExcludeList) {
         self.reorder_buffer.add_syscall(syscall, exclude);
+    }
+
+    /// Passes on the records to which an event belongs, and older ones. Returns whether they have arrived.
+    pub(crate) fn pass_through(
+        &mut self,
+        time: Timestamp,
+        serial: Serial,
+        batch: &mut Batch,
+    ) -> bool {
+        self.reorder_buffer.pass_through((time, serial), batch)
     }
 
     /// Passes on records that are not newer than an event.

@@ -81,8 +81,8 @@ pub(crate) struct LockRequest {
     pub(crate) answer: Sender<anyhow::Result<LockResult>>,
 }
 
-/// Whether locked objects are protected from root's tools, or why not.
-pub(crate) type LockResult = Result<(), String>;
+/// Protected files that another process has open for writing, or why root's tools can change locked objects.
+pub(crate) type LockResult = Result<Vec<PathBuf>, String>;
 
 /// Sends commands. Clones send to the same thread.
 #[derive(Clone, Debug)]

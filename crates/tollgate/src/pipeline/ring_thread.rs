@@ -366,6 +366,7 @@ impl RingThread {
             self.drain(engine, state)?;
             // An event that is being written delays those after it.
             if engine.ring().position() >= now {
+                state.borrow_mut().take_all_held();
                 return Ok(());
             }
         }
@@ -394,10 +395,12 @@ impl RingThread {
                 self.pass_on(engine, state);
             }
             if count < DRAIN {
-                state.borrow_mut().forget_keys(engine);
-                return Ok(match taken {
-                    0 => Drain::Nothing,
-                    _ => Drain::All,
+                let mut state = state.borrow_mut();
+                state.forget_keys(engine);
+                return Ok(if taken == 0 && !state.holds_events() {
+                    Drain::Nothing
+                } else {
+                    Drain::All
                 });
             }
         }

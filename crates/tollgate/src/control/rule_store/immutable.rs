@@ -5,7 +5,7 @@ use crate::control::lock_file::LockedState;
 use crate::control::protocol::AuditSettings;
 use crate::control::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
-use crate::messages::info;
+use crate::messages::{info, warn};
 use crate::sinks::audit_log::LockedLogSettings;
 use crate::sinks::audit_log::rotate::OldLogPolicy;
 
@@ -55,7 +55,16 @@ impl RuleStore {
             Err(error) => return Err(error),
         };
         let guard = match guard {
-            Ok(()) => "programs, maps, pins and the log are protected from root's tools".to_owned(),
+            Ok(open) => {
+                for path in open {
+                    warn(&format!(
+                        "`{}` is open for writing in another process, which can still change it; \
+                         SIGUSR1 starts a new log",
+                        path.display()
+                    ));
+                }
+                "programs, maps, pins and the log are protected from root's tools".to_owned()
+            }
             Err(why) => format!(
                 "root's tools can still change programs, maps, pins and the log: no LSM program protects them: {why}"
             ),

@@ -3,6 +3,9 @@
 //! The kernel writes the record of a security module's denial in the middle of a syscall. The syscall arrives through
 //! the ring with the stamp of that record. It is put into the ring before the record is sent, so it is nearly always
 //! here first. A syscall without a record is written alone after a timeout, unless the record was excluded.
+//!
+//! The event of a rule for that syscall has the stamp too, and arrives when the syscall has ended: it is written after
+//! the record, which the caller awaits for a limited time.
 
 use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
@@ -19,8 +22,23 @@ use netlink::KernelRecord;
 use super::{KernelRecordCounts, SenderTask};
 use crate::pipeline::batch::Batch;
 
-/// Record types of security modules: `AUDIT_FIRST_SELINUX` to `AUDIT_LAST_SELINUX`.
-const SECURITY_MODULE_TYPES: RangeInclusive<u16> = 1400..=1499;
+/// Ranges of the types of records for which a syscall or an event arrives: `is_of_syscall` in
+/// `crates/engine/bpf/hooks/avc.bpf.h`.
+const OF_SYSCALL: [RangeInclusive<u16>; 13] = [
+    1006..=1006, // LOGIN
+    1305..=1305, // CONFIG_CHANGE
+    1319..=1319, // TTY
+    1325..=1325, // NETFILTER_CFG
+    1328..=1328, // FEATURE_CHANGE
+    1331..=1331, // FANOTIFY
+    1334..=1334, // BPF
+    1335..=1335, // EVENT_LISTENER
+    1338..=1338, // DM_CTRL
+    1339..=1339, // DM_EVENT
+    1400..=1499, // of security modules
+    1700..=1700, // ANOM_PROMISCUOUS
+    1800..=1899, // INTEGRITY_*
+];
 /// A record stops waiting for its syscall when an event this much newer arrives, in milliseconds: the task may lose
 /// its CPU between the two.
 const SYSCALL_WAIT_MS: u64 = 100;
@@ -29,7 +47,10 @@ const RECORD_WAIT: Duration = Duration::from_secs(5);
 /// Limit of waiting syscall text.
 const SYSCALLS_LIMIT_BYTES: usize = 1 << 20;
 
-type Stamp = (Timestamp, Serial);
+/// Stamps that are remembered after their record was passed on: its syscall may end later.
+const LAST_JOINED: usize = 64;
+
+pub(super) type Stamp = (Timestamp, Serial);
 
 /// Record lines that wait for the ring.
 #[derive(Debug, Default)]
@@ -41,6 +62,8 @@ pub(super) struct ReorderBuffer {
     pending: VecDeque<PendingRecord>,
     /// Whether syscalls arrive.
     joins_syscalls: bool,
+    /// Stamps of the last records passed on to which a syscall belongs.
+    last_joined: VecDeque<Stamp>,
     syscalls: PendingSyscalls,
 }
 
@@ -94,7 +117,8 @@ impl ReorderBuffer {
         };
         counts.received += 1;
         let stamp = (record.time, record.serial);
-        let has_syscall = self.joins_syscalls && SECURITY_MODULE_TYPES.contains(&message.kind.0);
+        let of_syscall = |types: &RangeInclusive<u16>| types.contains(&message.kind.0);
+        let has_syscall = self.joins_syscalls && OF_SYSCALL.iter().any(of_syscall);
         let asked = user.applies_to(message.kind);
         if asked || !exclude.is_empty() {
             let sender = SenderTask::of(&record);
@@ -131,29 +155,60 @@ impl ReorderBuffer {
         while let Some(&pending) = self.pending.front()
             && until.is_none_or(|until| self.is_due(pending, until))
         {
-            let PendingRecord {
-                stamp,
-                end,
-                has_syscall,
-            } = pending;
-            let line = self.lines.get(self.passed..end).unwrap_or_default();
-            if !line.is_empty() {
-                batch.message(line, stamp);
-            }
-            self.passed = end;
-            self.pending.pop_front();
-            // All records of one event are consecutive.
-            let is_last = self.pending.front().is_none_or(|next| next.stamp != stamp);
-            if has_syscall && is_last {
-                self.syscalls
-                    .join(stamp, (!line.is_empty()).then_some(&mut *batch));
+            self.pass_first(pending, batch);
+        }
+        self.forget();
+        self.syscalls.pass_old(batch);
+    }
+
+    /// Passes on the records with a stamp, and all that arrived before them. Returns whether there are any, or were.
+    pub(super) fn pass_through(&mut self, stamp: Stamp, batch: &mut Batch) -> bool {
+        let Some(last) = self
+            .pending
+            .iter()
+            .rposition(|record| record.stamp == stamp)
+        else {
+            return self.last_joined.contains(&stamp);
+        };
+        for _ in 0..=last {
+            if let Some(&pending) = self.pending.front() {
+                self.pass_first(pending, batch);
             }
         }
+        self.forget();
+        true
+    }
+
+    /// Passes on the first record.
+    fn pass_first(&mut self, pending: PendingRecord, batch: &mut Batch) {
+        let PendingRecord {
+            stamp,
+            end,
+            has_syscall,
+        } = pending;
+        let line = self.lines.get(self.passed..end).unwrap_or_default();
+        if !line.is_empty() {
+            batch.message(line, stamp);
+        }
+        self.passed = end;
+        self.pending.pop_front();
+        // All records of one event are consecutive.
+        let is_last = self.pending.front().is_none_or(|next| next.stamp != stamp);
+        if has_syscall && is_last {
+            self.syscalls
+                .join(stamp, (!line.is_empty()).then_some(&mut *batch));
+            if self.last_joined.len() == LAST_JOINED {
+                self.last_joined.pop_front();
+            }
+            self.last_joined.push_back(stamp);
+        }
+    }
+
+    fn forget(&mut self) {
         if self.pending.is_empty() {
             self.lines.clear();
             self.passed = 0;
         }
-        self.syscalls.pass_old(batch);
     }
 
     /// Passes on syscalls whose record has not arrived.
@@ -235,264 +290,4 @@ fn millis(time: Timestamp) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use audit::ids::{Arch, MsgType};
-    use audit::plan::Plan;
-    use audit::plan::rule_list::RuleList;
-    use audit::rule::parse_file;
-
-    use super::*;
-    use crate::host::ThisMachine;
-
-    const USER: MsgType = MsgType::USER;
-    const LOGIN: MsgType = MsgType(1006);
-
-    fn time(milli: u16) -> Timestamp {
-        Timestamp { sec: 5, milli }
-    }
-
-    fn plan(rules: &str) -> Plan {
-        let (lines, _) = parse_file(rules.as_bytes(), &ThisMachine);
-        let mut list = RuleList::default();
-        for line in lines {
-            list.apply(0, line.number, line.command).unwrap();
-        }
-        Plan::compile(list.into_rules(), &[Arch::X86_64])
-    }
-
-    fn reorder_buffer(
-        rules: &str,
-        messages: &[(MsgType, &str)],
-    ) -> (ReorderBuffer, KernelRecordCounts) {
-        let (mut reorder_buffer, mut counts) =
-            (ReorderBuffer::default(), KernelRecordCounts::default());
-        let Plan {
-            exclude_list: exclude,
-            user_list: user,
-            ..
-        } = plan(rules);
-        for &(kind, text) in messages {
-            let text = text.as_bytes();
-            reorder_buffer.take(KernelRecord { kind, text }, &exclude, &user, &mut counts);
-        }
-        (reorder_buffer, counts)
-    }
-
-    #[test]
-    fn user_list_filters_user_messages() {
-        let text = "audit(5.000:1): pid=7 uid=3 auid=3 ses=1 msg='op=x'";
-        let rules = "-a never,user -F uid=3\n";
-        let (sent, counts) = reorder_buffer(
-            rules,
-            &[
-                (MsgType(1112), text),
-                (MsgType(2100), text),
-                (MsgType(1005), text),
-            ],
-        );
-        assert_eq!((counts.received, counts.excluded), (3, 3));
-        assert!(sent.lines.is_empty());
-        let (_, of_kernel) = reorder_buffer(rules, &[(MsgType(1701), text)]);
-        assert_eq!((of_kernel.received, of_kernel.excluded), (1, 0));
-        let other = "audit(5.000:1): pid=7 uid=4 auid=3 ses=1 msg='op=x'";
-        let (_, others) = reorder_buffer(rules, &[(MsgType(1112), other)]);
-        assert_eq!((others.received, others.excluded), (1, 0));
-    }
-
-    #[test]
-    fn records_wait_for_older_events() {
-        let (mut reorder_buffer, counts) = reorder_buffer(
-            "",
-            &[
-                (USER, "audit(5.100:1): pid=1 uid=0 auid=0 ses=1 msg='a'"),
-                (LOGIN, "audit(5.200:2): pid=1 uid=0 "),
-                (MsgType(1423), "audit(5.200:2): domain=1"),
-                (MsgType(4000), "audit(5.300:3): x=1"),
-            ],
-        );
-        assert_eq!((counts.received, counts.refused), (4, 0));
-        let mut batch = Batch::default();
-        reorder_buffer.pass(&mut batch, Some(time(99)));
-        assert!(batch.text.is_empty());
-        reorder_buffer.pass(&mut batch, Some(time(200)));
-        assert_eq!(
-            batch.text.as_bstr(),
-            "type=USER msg=audit(5.100:1): pid=1 uid=0 auid=0 ses=1 msg='a'\n\
-             type=LOGIN msg=audit(5.200:2): pid=1 uid=0\n\
-             type=LANDLOCK_ACCESS msg=audit(5.200:2): domain=1\n"
-        );
-        assert_eq!(batch.origins.len(), 2, "records of one event count once");
-        reorder_buffer.pass(&mut batch, None);
-        assert!(
-            batch
-                .text
-                .ends_with(b"type=UNKNOWN[4000] msg=audit(5.300:3): x=1\n")
-        );
-        assert!(reorder_buffer.lines.is_empty());
-    }
-
-    #[test]
-    fn malformed_records_are_counted() {
-        let (reorder_buffer, counts) = reorder_buffer(
-            "",
-            &[
-                (USER, ""),
-                (USER, "audit(5:1): x"),
-                (USER, "audit(5.100:99999999999): x"),
-                (USER, "audit(5.100:1) x"),
-            ],
-        );
-        assert_eq!((counts.received, counts.refused), (0, 4));
-        assert!(reorder_buffer.lines.is_empty() && reorder_buffer.pending.is_empty());
-    }
-
-    #[test]
-    fn newlines_in_messages_are_escaped() {
-        let (reorder_buffer, counts) = reorder_buffer(
-            "",
-            &[(
-                USER,
-                "audit(5.100:1): msg='a\ntype=USER msg=audit(1.1:1): \x1dUID=\"root\"'",
-            )],
-        );
-        assert_eq!((counts.received, counts.refused), (1, 0));
-        assert_eq!(
-            reorder_buffer
-                .lines
-                .iter()
-                .filter(|&&byte| byte == b'\n')
-                .count(),
-            1
-        );
-        assert!(!reorder_buffer.lines.contains(&0x1d));
-    }
-
-    #[test]
-    fn exclude_list_filters_kernel_records() {
-        let messages = [
-            (
-                USER,
-                "audit(5.100:1): pid=0 uid=7 auid=1000 ses=1 msg='uid=0'",
-            ),
-            (
-                LOGIN,
-                "audit(5.100:2): pid=0 uid=0 old-auid=4294967295 auid=5",
-            ),
-        ];
-        for (rule, left) in [
-            ("-a always,exclude -F msgtype=LOGIN\n", 1),
-            ("-a always,exclude -F uid=7\n", 1),
-            ("-a always,exclude -F auid=5\n", 1),
-            ("-a always,exclude -F uid=0 -F auid=1000\n", 2),
-            ("-a always,exclude -F msgtype>=USER\n", 0),
-        ] {
-            let (reorder_buffer, counts) = reorder_buffer(rule, &messages);
-            assert_eq!(reorder_buffer.pending.len(), left, "{rule}");
-            assert_eq!(counts.excluded, u64::try_from(2 - left).unwrap(), "{rule}");
-        }
-    }
-
-    const AVC: MsgType = MsgType(1400);
-
-    fn add_syscall(reorder_buffer: &mut ReorderBuffer, serial: u32) {
-        reorder_buffer
-            .syscalls
-            .add((time(100), Serial(serial)), |text| {
-                for kind in ["SYSCALL", "PROCTITLE"] {
-                    let line = format!("type={kind} msg=audit(5.100:{serial}): a=1\n");
-                    text.extend_from_slice(line.as_bytes());
-                }
-            });
-    }
-
-    fn denied(reorder_buffer: &mut ReorderBuffer, text: &str, exclude: &ExcludeList) {
-        let message = KernelRecord {
-            kind: AVC,
-            text: text.as_bytes(),
-        };
-        let user = user_list::UserList::default();
-        reorder_buffer.take(message, exclude, &user, &mut KernelRecordCounts::default());
-    }
-
-    /// Types and serials of the lines passed on.
-    fn passed(batch: &Batch) -> Vec<(String, u32)> {
-        let lines = batch.text.lines();
-        lines
-            .map(|line| {
-                let record = decode::line(line).unwrap();
-                (record.kind.to_string(), record.serial.0)
-            })
-            .collect()
-    }
-
-    #[test]
-    fn syscall_follows_its_record() {
-        let mut reorder_buffer = ReorderBuffer::default();
-        reorder_buffer.expect_syscalls();
-        let pass_all = ExcludeList::default();
-        denied(
-            &mut reorder_buffer,
-            "audit(5.100:7): avc:  denied",
-            &pass_all,
-        );
-        denied(
-            &mut reorder_buffer,
-            "audit(5.100:8): avc:  denied",
-            &pass_all,
-        );
-        add_syscall(&mut reorder_buffer, 8);
-        let mut batch = Batch::default();
-        // An event as old as the record may precede the syscall in the ring.
-        reorder_buffer.pass(&mut batch, Some(time(199)));
-        assert!(batch.text.is_empty());
-        add_syscall(&mut reorder_buffer, 7);
-        reorder_buffer.pass(&mut batch, Some(time(100)));
-        let expected = [7, 8]
-            .map(|serial| ["AVC", "SYSCALL", "PROCTITLE"].map(|kind| (kind.to_owned(), serial)));
-        assert_eq!(passed(&batch), expected.as_flattened());
-        assert_eq!(
-            batch.origins.len(),
-            2,
-            "a record and its call are one event"
-        );
-        assert!(reorder_buffer.syscalls.text.is_empty());
-    }
-
-    #[test]
-    fn record_waits_a_limited_time_for_its_syscall() {
-        let mut reorder_buffer = ReorderBuffer::default();
-        reorder_buffer.expect_syscalls();
-        denied(
-            &mut reorder_buffer,
-            "audit(5.100:7): avc:  denied",
-            &ExcludeList::default(),
-        );
-        let mut batch = Batch::default();
-        reorder_buffer.pass(&mut batch, Some(time(200)));
-        assert_eq!(passed(&batch), [("AVC".to_owned(), 7)]);
-        // A syscall does not wait for a record forever: it is written after a timeout, or at the end.
-        add_syscall(&mut reorder_buffer, 7);
-        let mut alone = Batch::default();
-        reorder_buffer.pass(&mut alone, None);
-        assert!(alone.text.is_empty());
-        reorder_buffer.pass_last(&mut alone);
-        assert!(alone.text.starts_with(b"type=SYSCALL msg=audit(5.100:7): "));
-    }
-
-    #[test]
-    fn excluded_record_drops_its_syscall() {
-        let plan = plan("-a always,exclude -F msgtype=AVC\n");
-        let mut reorder_buffer = ReorderBuffer::default();
-        reorder_buffer.expect_syscalls();
-        add_syscall(&mut reorder_buffer, 7);
-        denied(
-            &mut reorder_buffer,
-            "audit(5.100:7): avc:  denied",
-            &plan.exclude_list,
-        );
-        let mut batch = Batch::default();
-        reorder_buffer.pass(&mut batch, None);
-        reorder_buffer.pass_last(&mut batch);
-        assert!(batch.text.is_empty());
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! Start of the ring thread: with a new engine, or with the state of a previous daemon.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ impl<'s> StartedEngine<'s> {
 }
 
 impl RingThread {
-    /// Starts, with syscalls for records of security modules where possible.
+    /// Starts, with syscalls for records of the kernel where possible.
     pub(super) fn start_engine<'s>(
         &mut self,
         slots: &mut ObjectSlots<'s>,
@@ -82,7 +83,7 @@ impl RingThread {
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 warn(&format!(
-                    "records of security modules, such as AVC, have no SYSCALL records: {error:#}"
+                    "records of the kernel, such as AVC and BPF, have no SYSCALL records: {error:#}"
                 ));
             }
         }
@@ -169,7 +170,7 @@ impl RingThread {
         if !engine.supports(self.options) {
             self.options.avc = false;
             warn(
-                "records of security modules, such as AVC, have no SYSCALL records: `-e 2` locked \
+                "records of the kernel, such as AVC and BPF, have no SYSCALL records: `-e 2` locked \
                  programs that were loaded without support for them",
             );
         }
@@ -321,6 +322,7 @@ impl RingThread {
             viewers: Arc::clone(&self.viewers),
             stats: RingStats::default(),
             kernel_records: self.kernel_records.take(),
+            held: VecDeque::new(),
             limits: Arc::clone(&self.limits),
             rate: RateLimiter::default(),
             loss_reporter: LossReporter::default(),
