@@ -76,6 +76,7 @@ const GENERAL: [&[Session]; 3] = [
         differential::SESSION_URING_LIST,
         differential::SESSION_FILESYSTEM_LIST,
         differential::watched::SESSION,
+        differential::watched::SESSION_RAW,
         deny::SESSION,
     ],
     &[

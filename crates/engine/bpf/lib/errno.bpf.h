@@ -13,6 +13,7 @@
 #define EBADF		      9
 #define EAGAIN		      11
 #define EINVAL		      22
+#define ENOSYS		      38
 #define ENOTSOCK	      88
 #define ERESTARTSYS	      512
 #define ERESTARTNOINTR	      513
