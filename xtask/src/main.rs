@@ -18,7 +18,9 @@ mod e2e;
 mod endure;
 mod fuzz;
 mod golden;
+mod hunt;
 mod lists;
+mod on_host;
 mod repository;
 mod rerun;
 mod step;
@@ -56,7 +58,7 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "vm",
-        "test on Debian's kernels: [--kernel 6.1|6.12] [--filter NAME] [--lists LISTS]",
+        "test on Debian's kernels: [--kernel 6.1|6.12] [--filter NAME]",
         vm::run,
     ),
     (
@@ -68,6 +70,11 @@ const COMMANDS: &[Command] = &[
         "lists",
         "compare random rule lists with the kernel's audit (root): [SEED:FIRST:COUNT]",
         lists::run,
+    ),
+    (
+        "hunt",
+        "run random programs: [--seconds N] [--kernel 6.1|6.12|all|host] [--seed S] [--program N]",
+        hunt::run,
     ),
     (
         "endure",

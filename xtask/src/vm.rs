@@ -60,6 +60,9 @@ const COUNT: &str = "count_";
 /// The tests with random rule lists.
 const LISTS: &str = "lists::";
 
+/// The tests with random programs.
+const HUNT: &str = "hunt::";
+
 /// Required programs and files.
 const TOOLS: [&str; 17] = [
     QEMU,
@@ -87,8 +90,9 @@ struct Options {
     kernels: Vec<&'static Kernel>,
     /// Runs only tests whose name contains this.
     filter: String,
-    /// Kernel option that selects random rule lists, `vm.lists=SEED:FIRST:COUNT`; empty for the default.
-    lists: String,
+    /// Kernel option that selects random rule lists or programs, such as `vm.lists=SEED:FIRST:COUNT`; empty for the
+    /// default.
+    random: String,
 }
 
 /// Builds the programs and runs the tests.
@@ -207,7 +211,7 @@ impl Options {
         let mut options = Self {
             kernels: KERNELS.iter().collect(),
             filter: String::new(),
-            lists: String::new(),
+            random: String::new(),
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -228,11 +232,15 @@ impl Options {
                 "--filter" => options.filter.clone_from(value),
                 "--lists" if !value.contains(char::is_whitespace) => {
                     options.filter = LISTS.to_owned();
-                    options.lists = format!("vm.lists={value}");
+                    options.random = format!("vm.lists={value}");
+                }
+                "--hunt" if !value.contains(char::is_whitespace) => {
+                    options.filter = HUNT.to_owned();
+                    options.random = format!("vm.hunt={value}");
                 }
                 _ => {
                     return Err("usage: vm [--kernel 6.1|6.12|all] [--filter NAME] \
-                                [--lists SEED:FIRST:COUNT]"
+                                [--lists SEED:FIRST:COUNT] [--hunt SEED:FIRST:COUNT]"
                         .into());
                 }
             }
@@ -296,7 +304,7 @@ fn boot_all(
                     initramfs: &initramfs,
                     filter: options.filter.clone(),
                     part,
-                    options: &options.lists,
+                    options: &options.random,
                 });
             }
         }
@@ -400,7 +408,7 @@ mod tests {
     fn lists_are_selected_by_seed_and_number() {
         let some = options(&["--lists", "7:0:250"]).unwrap();
         assert_eq!(
-            (some.filter.as_str(), some.lists.as_str()),
+            (some.filter.as_str(), some.random.as_str()),
             ("lists::", "vm.lists=7:0:250")
         );
     }

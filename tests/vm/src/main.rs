@@ -20,6 +20,7 @@ mod differential;
 mod disabled_hooks;
 mod filesystems;
 mod handover;
+mod hunt;
 mod json;
 mod lists;
 mod locked;
@@ -109,6 +110,9 @@ const SELINUX: &[Session] = &[
 /// Sessions that take minutes and run only if the filter names them.
 const SLOW: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
 
+/// Random programs, which `cargo xtask hunt` runs.
+const HUNT: &[Session] = &[hunt::SESSION];
+
 fn main() -> ExitCode {
     if std::process::id() != 1 {
         return run_task(&std::env::args().collect::<Vec<_>>());
@@ -122,6 +126,7 @@ fn main() -> ExitCode {
                 Purpose::Selinux => run(SELINUX),
                 Purpose::Panic => panic::run(),
                 Purpose::General if options.filter.text().starts_with("rulesets") => run(SLOW),
+                Purpose::General if options.filter.text().starts_with("hunt") => run(HUNT),
                 Purpose::General => match general(options.part.as_deref()) {
                     Some(sessions) => run(&sessions),
                     None => println!("vm: broken there is no such part: {:?}", options.part),
@@ -147,12 +152,13 @@ fn general(part: Option<&str>) -> Option<Vec<Session>> {
     Some(sessions.to_vec())
 }
 
-/// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` on the host, and those of
-/// [`slots::run_task`] in a machine.
+/// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` and `hunt PROGRAMS TOLLGATE` on the
+/// host, and those of [`slots::run_task`] in a machine.
 fn run_task(words: &[String]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let ran = match words.as_slice() {
         [_, "lists", lists, tollgate] => lists::run_on_host(lists, tollgate),
+        [_, "hunt", programs, tollgate] => hunt::run_on_host(programs, tollgate),
         [_, task, argument] => slots::run_task(task, argument),
         _ => {
             println!("this is the first process of a test machine; run `cargo xtask vm`");
