@@ -1,6 +1,6 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
-.PHONY: menu setup tollgate build run test bench check vm lists fuzz golden fmt install deb testdeb
+.PHONY: menu setup tollgate build run test bench check vm lists hunt fuzz golden fmt install deb testdeb
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -41,6 +41,9 @@ vm: ## run the tests on Debian's kernels in QEMU: KERNEL=6.1|6.12|6.18|newest|al
 
 lists: ## compare random rule lists with the kernel's audit (root): LISTS=SEED:FIRST:COUNT
 	@cargo xtask lists $(or $(LISTS),1:0:300)
+
+hunt: ## run random programs under both auditors: SECONDS=60 KERNEL=6.1|6.12|all|host
+	@cargo xtask hunt --seconds $(or $(SECONDS),60) --kernel $(or $(KERNEL),6.12)
 
 fuzz: ## feed mutated input to the parsers: SECONDS=60 for each target
 	@cargo xtask fuzz --seconds $(or $(SECONDS),60)

@@ -1,23 +1,21 @@
 //! `cargo xtask lists`: random rule lists on the running kernel with the tracepoint engine. `cargo xtask vm
 //! --lists` runs them on Debian's kernels.
-//!
-//! The program that runs them is `/init` of the test machines, invoked as `vm lists`.
 
 use std::error::Error;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::Outcome;
+use crate::on_host;
 use crate::repository::Repository;
-use crate::rerun::rerun_failed;
-use crate::step::{print_output, succeeds};
+use crate::step::succeeds;
 use crate::test_results::TestResults;
 use crate::vm;
 
 /// The default lists: they use the kernel's audit for some seconds.
 const DEFAULT: &str = "1:0:40";
 
-/// What a line of a failure starts with; see `tests/vm/src/suite.rs`.
-const FAILURE: &str = "vm: FAIL ";
+/// The name of the test in `tests/vm`.
+const TEST: &str = "lists";
 
 /// Builds the programs and runs lists: `SEED:FIRST:COUNT`.
 ///
@@ -29,7 +27,8 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
         [lists] => lists,
         _ => return Err("usage: lists [SEED:FIRST:COUNT]".into()),
     };
-    let passed = vm::build(repository)? && succeeds(&mut command(repository, lists))?;
+    let passed =
+        vm::build(repository)? && succeeds(&mut on_host::command(repository, TEST, lists))?;
     Ok(if passed {
         ExitCode::SUCCESS
     } else {
@@ -45,27 +44,5 @@ pub(crate) fn test(
     repository: &Repository,
     tests: &mut TestResults,
 ) -> Result<bool, Box<dyn Error>> {
-    let run = || {
-        let mut results = TestResults::default();
-        let mut failures = Vec::new();
-        let passed = print_output(&mut command(repository, DEFAULT), |line| {
-            failures.extend(line.strip_prefix(FAILURE).map(str::to_owned));
-        })?;
-        if passed {
-            results.pass();
-        } else {
-            results.fail(&format!("{DEFAULT}: {}", failures.join(" | ")));
-        }
-        Ok(results)
-    };
-    tests.add(run()?);
-    rerun_failed(tests, |_| run());
-    Ok(tests.tally.failed == 0)
-}
-
-fn command(repository: &Repository, lists: &str) -> Command {
-    let release = repository.target().join("release");
-    let mut command = Command::new(release.join("vm"));
-    command.args(["lists", lists]).arg(release.join("tollgate"));
-    command
+    on_host::run(repository, TEST, DEFAULT, tests)
 }

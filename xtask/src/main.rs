@@ -19,8 +19,10 @@ mod endure;
 mod fuzz;
 mod golden;
 mod hooks;
+mod hunt;
 mod lists;
 mod log;
+mod on_host;
 mod repository;
 mod rerun;
 mod step;
@@ -85,6 +87,11 @@ const COMMANDS: &[Command] = &[
         "log",
         "write a large log for measurements: FILE MIB",
         log::run,
+    ),
+    (
+        "hunt",
+        "run random programs: [--seconds N] [--kernel 6.1|6.12|all|host] [--seed S] [--program N]",
+        hunt::run,
     ),
     (
         "endure",

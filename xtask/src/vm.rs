@@ -68,6 +68,9 @@ const COUNT: &str = "count_";
 /// The tests with random rule lists.
 const LISTS: &str = "lists::";
 
+/// The tests with random programs.
+const HUNT: &str = "hunt::";
+
 /// Required programs and files.
 const TOOLS: [&str; 17] = [
     QEMU,
@@ -106,8 +109,8 @@ struct Options {
     profile: Profile,
     /// Runs only tests whose name contains this.
     filter: String,
-    /// More kernel options: `vm.lists=SEED:FIRST:COUNT` selects random rule lists, `vm.allow_loss` starts daemons with
-    /// `--allow-loss`.
+    /// More kernel options: `vm.lists=SEED:FIRST:COUNT` and `vm.hunt=SEED:FIRST:COUNT` select random rule lists or
+    /// programs, `vm.allow_loss` starts daemons with `--allow-loss`.
     kernel_options: String,
 }
 
@@ -225,14 +228,18 @@ impl Options {
                     options.filter = LISTS.to_owned();
                     options.kernel_options = format!("vm.lists={value}");
                 }
+                "--hunt" if !value.contains(char::is_whitespace) => {
+                    options.filter = HUNT.to_owned();
+                    options.kernel_options = format!("vm.hunt={value}");
+                }
                 "--profile" if value == "dev" => options.profile = Profile::Dev,
                 "--profile" if value == "release" => options.profile = Profile::Release,
                 "--append" => options.kernel_options.clone_from(value),
                 _ => {
                     return Err(
                         "usage: vm [--kernel VERSION[-rt]|newest[-rt]|all] [--filter NAME] \
-                                [--lists SEED:FIRST:COUNT] [--append KERNEL_OPTIONS] \
-                                [--profile dev|release]"
+                                [--lists SEED:FIRST:COUNT] [--hunt SEED:FIRST:COUNT] \
+                                [--append KERNEL_OPTIONS] [--profile dev|release]"
                             .into(),
                     );
                 }

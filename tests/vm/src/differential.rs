@@ -347,7 +347,7 @@ fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow
 }
 
 /// The kernel's version line: `6.12`.
-fn line_of_kernel() -> anyhow::Result<String> {
+pub(crate) fn line_of_kernel() -> anyhow::Result<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("no kernel release")?;
     Ok(release.splitn(3, '.').take(2).collect::<Vec<_>>().join("."))
 }

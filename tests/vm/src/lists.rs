@@ -9,10 +9,10 @@
 
 mod calls;
 mod generate;
-mod list_workload;
-mod permitted;
-mod random;
-mod recorded_call;
+pub(crate) mod list_workload;
+pub(crate) mod permitted;
+pub(crate) mod random;
+pub(crate) mod recorded_call;
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -126,7 +126,7 @@ pub(crate) fn run_on_host(text: &str, tollgate: &str) -> anyhow::Result<()> {
 }
 
 /// The machine-wide lock for changes of the kernel's audit.
-fn lock() -> std::io::Result<File> {
+pub(crate) fn lock() -> std::io::Result<File> {
     let file = File::options()
         .create(true)
         .append(true)

@@ -22,6 +22,7 @@ mod disabled_hooks;
 mod doctor;
 mod filesystems;
 mod handover;
+mod hunt;
 mod json;
 mod lists;
 mod locked;
@@ -90,6 +91,7 @@ const GENERAL: [&[Session]; 3] = [
         differential::SESSION_URING_LIST,
         differential::SESSION_FILESYSTEM_LIST,
         differential::watched::SESSION,
+        differential::watched::SESSION_RAW,
         deny::SESSION,
     ],
     &[
@@ -122,6 +124,9 @@ const SELINUX: &[Session] = &[
 /// Sessions that take minutes and run only if the filter names them.
 const SLOW: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
 
+/// Random programs, which `cargo xtask hunt` runs.
+const HUNT: &[Session] = &[hunt::SESSION];
+
 fn main() -> ExitCode {
     if std::process::id() != 1 {
         return run_task(&std::env::args().collect::<Vec<_>>());
@@ -136,6 +141,7 @@ fn main() -> ExitCode {
                 Purpose::Panic => panic::run(),
                 Purpose::General if options.filter.text().starts_with("rulesets") => run(SLOW),
                 Purpose::General if options.filter.text().starts_with("doctor") => doctor::run(),
+                Purpose::General if options.filter.text().starts_with("hunt") => run(HUNT),
                 Purpose::General => match general(options.part.as_deref()) {
                     Some(sessions) => run(&sessions),
                     None => println!("vm: broken there is no such part: {:?}", options.part),
@@ -161,13 +167,14 @@ fn general(part: Option<&str>) -> Option<Vec<Session>> {
     Some(sessions.to_vec())
 }
 
-/// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` on the host, `mkdir NAME` and those
-/// of [`slots::run_task`] in a machine.
+/// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` and `hunt PROGRAMS TOLLGATE` on the
+/// host, `mkdir NAME` and those of [`slots::run_task`] in a machine.
 fn run_task(words: &[String]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let ran = match words.as_slice() {
         [_, "lists", lists, tollgate] => lists::run_on_host(lists, tollgate),
         [_, "mkdir", name] => names::make_directory_and_leave((*name).to_owned()),
+        [_, "hunt", programs, tollgate] => hunt::run_on_host(programs, tollgate),
         [_, task, argument] => slots::run_task(task, argument),
         _ => {
             println!("this is the first process of a test machine; run `cargo xtask vm`");

@@ -6,7 +6,7 @@
 //!
 //! The table has words of 64 bits: the header `rounds`, `once`, `steps`, `counts` (address, or 0), `watches`;
 //! then the steps, each with `kind`, `number`, `saved` (address, or 0), `watched` (address, or 0) and the kind
-//! and value of six arguments.
+//! and value of six arguments. `steps` counts those of the first task; those of other tasks follow.
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +16,8 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use audit::ids::Arch;
 
 /// Address of the program, as in `program.ld`.
 const BASE: u64 = 0x40_0000;
@@ -30,6 +32,10 @@ const MAX_ARGS: usize = 6;
 
 const STEP_CALL: u64 = 0;
 const STEP_STORE: u64 = 1;
+const STEP_TASK: u64 = 2;
+
+/// Bytes of a thread's stack.
+const STACK_BYTES: usize = 4096;
 
 const ARG_NUMBER: u64 = 0;
 const ARG_RESULT: u64 = 1;
@@ -100,6 +106,28 @@ pub(crate) struct Program {
     /// Number of leading steps that only the first round makes.
     once: usize,
     steps: Vec<TableStep>,
+    /// Steps of the other tasks.
+    tasks: Vec<Vec<TableStep>>,
+}
+
+/// The kind of another task of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// A thread. Only programs of [`Entry::Syscall`] can start one.
+    Thread,
+    /// A child process.
+    Child,
+}
+
+impl Task {
+    /// Flags of `clone`: a thread shares everything but its stack, a child nothing.
+    const fn flags(self) -> u64 {
+        match self {
+            // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM
+            Self::Thread => 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000,
+            Self::Child => 17, // SIGCHLD
+        }
+    }
 }
 
 /// A step of a program.
@@ -111,6 +139,12 @@ enum TableStep {
         base: Option<&'static str>,
         at: u64,
         word: u64,
+    },
+    /// Starts a task that runs the steps of this number.
+    Task {
+        kind: Task,
+        steps: usize,
+        saved: Option<&'static str>,
     },
 }
 
@@ -140,7 +174,17 @@ impl Program {
             counts: false,
             once: 0,
             steps: Vec::new(),
+            tasks: Vec::new(),
         }
+    }
+
+    /// Adds the start of a task that runs the steps of `program`, which starts no others, and exits. Its number is
+    /// saved under this name.
+    pub(crate) fn start(mut self, kind: Task, program: Self, saved: Option<&'static str>) -> Self {
+        let steps = self.tasks.len();
+        self.steps.push(TableStep::Task { kind, steps, saved });
+        self.tasks.push(program.steps);
+        self
     }
 
     /// Adds a syscall by its number in the entry's table.
@@ -210,15 +254,30 @@ impl Program {
     /// The ELF file.
     fn elf(&self) -> Vec<u8> {
         let mut file = self.entry.interpreter();
-        let words = HEADER_WORDS + STEP_WORDS * self.steps.len();
+        let counts = [&self.steps].into_iter().chain(&self.tasks).map(Vec::len);
+        let starts: Vec<usize> = counts
+            .scan(0, |end, count| {
+                let start = *end;
+                *end += count;
+                Some(start)
+            })
+            .collect();
+        let all = || [&self.steps].into_iter().chain(&self.tasks).flatten();
+        let words = HEADER_WORDS + STEP_WORDS * all().count();
         let mut data = Data {
             bytes: Vec::new(),
             address: BASE + size(file.len() + WORD_BYTES * words),
             word_bytes: if self.entry == Entry::Syscall { 8 } else { 4 },
             names: BTreeMap::new(),
+            tasks: starts
+                .iter()
+                .skip(1)
+                .copied()
+                .zip(self.tasks.iter().map(Vec::len))
+                .collect(),
         };
         let mut steps = Vec::new();
-        for step in &self.steps {
+        for step in all() {
             data.step(step, &mut steps);
         }
         data.align();
@@ -245,6 +304,14 @@ impl Program {
 }
 
 impl Entry {
+    /// The table of its syscalls.
+    pub(crate) const fn arch(self) -> Arch {
+        match self {
+            Self::Syscall => Arch::X86_64,
+            Self::Int80 | Self::I386 => Arch::I386,
+        }
+    }
+
     /// The linked `program.c`, up to the end of its segment.
     fn interpreter(self) -> Vec<u8> {
         let elf: &[u8] = match self {
@@ -298,6 +365,8 @@ struct Data {
     word_bytes: usize,
     /// Addresses of named data.
     names: BTreeMap<&'static str, u64>,
+    /// First step and number of steps of each other task.
+    tasks: Vec<(usize, usize)>,
 }
 
 impl Data {
@@ -363,6 +432,18 @@ impl Data {
                 let base = base.map_or((ARG_NUMBER, 0), |name| (ARG_WORD, self.saved(name)));
                 args = vec![base, (ARG_NUMBER, *at), (ARG_NUMBER, *word)];
                 table.extend([STEP_STORE, 0, 0, 0]);
+            }
+            TableStep::Task { kind, steps, saved } => {
+                let (first, count) = self.tasks.get(*steps).copied().unwrap_or_default();
+                // A stack grows downwards.
+                let stack = match kind {
+                    Task::Thread => self.bytes(&[0; STACK_BYTES]) + size(STACK_BYTES),
+                    Task::Child => 0,
+                };
+                let numbers = [kind.flags(), stack, size(first), size(count)];
+                args = numbers.map(|number| (ARG_NUMBER, number)).to_vec();
+                let saved = saved.map_or(0, |name| self.saved(name));
+                table.extend([STEP_TASK, 0, saved, 0]);
             }
         }
         args.resize(MAX_ARGS, (ARG_NUMBER, 0));

@@ -82,7 +82,7 @@ int sys_exit_raw(struct bpf_raw_tracepoint_args *ctx)
 	__u32 abi = task_abi(task);
 
 	if (raw_selects(tlg_raw_exit, abi, nr))
-		syscall_end(task, abi, nr, ctx->args[1], returned_flags(task));
+		syscall_end_at(task, abi, nr, ctx->args[1], returned_flags(task), SEEN_AFTER);
 	return 0;
 }
 

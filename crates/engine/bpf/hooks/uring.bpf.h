@@ -119,7 +119,7 @@ int uring_exit(__u64 *ctx)
 	if (syscall->tests == WIRE_NO_SYSCALL)
 		goto out;
 	if (of)
-		ended = state_at_end(of, task, key, &syscall);
+		ended = state_at_end(of, task, key, &syscall, SEEN_INSIDE);
 	if (!result || result == IOU_STOP_MULTISHOT)
 		result = req->cqe.res;
 	else if (result == -EAGAIN || result == IOU_REQUEUE)

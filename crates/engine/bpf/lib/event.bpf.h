@@ -400,8 +400,8 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
  * A successful exec ends when the program has started: at its return the registers are those of an
  * execve of the new program's ABI (set_personality_64bit() in arch/x86/kernel/process_64.c).
  */
-static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u32 nr, __s64 ret,
-					__u32 flags)
+static __always_inline void syscall_end_at(struct task_struct *task, __u32 abi, __u32 nr, __s64 ret,
+					   __u32 flags, enum seen_at at)
 {
 	__u32 key = abi * WIRE_SYSCALLS + nr;
 	struct ended_state ended = {};
@@ -431,7 +431,7 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 	}
 	of = task_state(task);
 	if (of)
-		ended = state_at_end(of, task, key, &syscall);
+		ended = state_at_end(of, task, key, &syscall, at);
 	if (ended.state || ended.missing || !(syscall->facts & WIRE_FACT_HOOKED) ||
 	    !(syscall->facts & WIRE_FACT_WATCH_ONLY) || stamp_of(task, key))
 		emit_event(task, syscall, abi, nr, ret, flags, 0, ended);
@@ -442,6 +442,12 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 	/* No operation is in progress when a syscall of the same task ends. */
 	if (of->slot[SLOT_URING_OP])
 		slot_end(of, SLOT_URING_OP);
+}
+
+static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u32 nr, __s64 ret,
+					__u32 flags)
+{
+	syscall_end_at(task, abi, nr, ret, flags, SEEN_INSIDE);
 }
 
 #endif /* TOLLGATE_LIB_EVENT_BPF_H */

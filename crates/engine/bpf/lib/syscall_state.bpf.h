@@ -14,6 +14,7 @@
 #define TOLLGATE_LIB_SYSCALL_STATE_BPF_H
 
 #include "wire.h"
+#include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/path.bpf.h"
@@ -78,6 +79,12 @@ volatile __u32 tlg_uring;
 /* Whether the engine has hooks inside the kernel. */
 const volatile __u32 tlg_hooked;
 
+/* Where a program sees a syscall. */
+enum seen_at {
+	SEEN_INSIDE,
+	SEEN_AFTER, /* at the raw sys_exit: the register has the result */
+};
+
 /* Kind of the slot for an index in the syscall table. */
 static __always_inline enum slot_kind slot_kind(__u32 key)
 {
@@ -96,14 +103,17 @@ static __always_inline struct syscall_state *state_held(const struct task_state 
 /*
  * Whether a slot is of the syscall that the task is in now. An io_uring operation that no rule
  * names can run on the way out of a syscall and pass its hooks: the register has the result then.
- * An exec replaces the registers.
+ * An exec replaces the registers. After a syscall the register that it had is known only if no
+ * tracer has changed it.
  */
 static __always_inline int state_is_of(const struct syscall_state *state, struct task_struct *task,
-				       __u32 key, const struct wire_syscall *syscall)
+				       __u32 key, const struct wire_syscall *syscall,
+				       enum seen_at at)
 {
+	__u64 ax = at == SEEN_AFTER ? -ENOSYS : task_regs(task)->ax;
+
 	return state->syscall == key &&
-	       (key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC ||
-		state->ax == task_regs(task)->ax);
+	       (key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC || state->ax == ax);
 }
 
 /*
@@ -112,12 +122,13 @@ static __always_inline int state_is_of(const struct syscall_state *state, struct
  */
 static __always_inline struct syscall_state *state_find_in(const struct task_state *of,
 							   struct task_struct *task, __u32 key,
-							   struct wire_syscall **syscall)
+							   struct wire_syscall **syscall,
+							   enum seen_at at)
 {
 	struct syscall_state *state = state_held(of, slot_kind(key));
 	struct wire_syscall *before;
 
-	if (!state || !state_is_of(state, task, key, *syscall))
+	if (!state || !state_is_of(state, task, key, *syscall, at))
 		return NULL;
 	if (state->epoch == (*syscall)->epoch)
 		return state;
@@ -135,7 +146,7 @@ static __always_inline struct syscall_state *state_find(struct task_struct *task
 {
 	struct task_state *of = task_state(task);
 
-	return of ? state_find_in(of, task, key, syscall) : NULL;
+	return of ? state_find_in(of, task, key, syscall, SEEN_INSIDE) : NULL;
 }
 
 /*
@@ -284,15 +295,17 @@ struct ended_state {
 };
 
 /*
- * State of a syscall or operation that ends. It is missing if there was no slot, or if it began
- * under an older plan than the previous one, whose rules are gone.
+ * State of a syscall or operation that ends. It is missing if there was no slot, if it began under
+ * an older plan than the previous one, whose rules are gone, or if what a hook has recorded may be
+ * of an earlier syscall.
  */
 static __always_inline struct ended_state state_at_end(const struct task_state *of,
 						       struct task_struct *task, __u32 key,
-						       struct wire_syscall **syscall)
+						       struct wire_syscall **syscall,
+						       enum seen_at at)
 {
 	enum slot_kind kind = slot_kind(key);
-	struct ended_state ended = { .state = state_find_in(of, task, key, syscall) };
+	struct ended_state ended = { .state = state_find_in(of, task, key, syscall, at) };
 	struct syscall_state *state;
 
 	if (ended.state) {
@@ -301,8 +314,9 @@ static __always_inline struct ended_state state_at_end(const struct task_state *
 		return ended;
 	}
 	state = state_held(of, kind);
-	ended.missing =
-		of->missing[kind] == 1 + key || (state && state_is_of(state, task, key, *syscall));
+	ended.missing = of->missing[kind] == 1 + key ||
+			(state && state->syscall == key &&
+			 (at == SEEN_AFTER || state_is_of(state, task, key, *syscall, at)));
 	return ended;
 }
 

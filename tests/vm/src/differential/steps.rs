@@ -8,7 +8,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-use audit::ids::Arch;
 use audit::table;
 
 use super::GROUP;
@@ -93,23 +92,32 @@ pub(crate) fn numbers<const N: usize>(numbers: impl IntoIterator<Item = [u8; N]>
 /// # Errors
 /// If the table has no such syscall.
 pub(crate) fn program(entry: Entry, steps: &[ProgramStep]) -> anyhow::Result<Program> {
-    let arch = match entry {
-        Entry::Syscall => Arch::X86_64,
-        Entry::Int80 | Entry::I386 => Arch::I386,
-    };
     let mut program = Program::new(entry);
     for step in steps {
-        let number = table::syscall_number(arch, step.name.as_bytes());
-        let number = number.with_context(|| format!("no syscall `{}`", step.name))?;
-        for &Store { base, at, word } in &step.stores {
-            program = program.store(Some(base), at, word);
-        }
-        program = program.call(number.0, step.args.clone());
-        if let Some(name) = step.saved {
-            program = program.save(name);
-        }
+        program = add(program, entry, step)?;
     }
     Ok(program)
+}
+
+/// Adds a syscall of the table of this entry.
+///
+/// # Errors
+/// If the table has no such syscall.
+pub(crate) fn add(
+    mut program: Program,
+    entry: Entry,
+    step: &ProgramStep,
+) -> anyhow::Result<Program> {
+    let number = table::syscall_number(entry.arch(), step.name.as_bytes());
+    let number = number.with_context(|| format!("no syscall `{}`", step.name))?;
+    for &Store { base, at, word } in &step.stores {
+        program = program.store(Some(base), at, word);
+    }
+    program = program.call(number.0, step.args.clone());
+    Ok(match step.saved {
+        Some(name) => program.save(name),
+        None => program,
+    })
 }
 
 /// Runs the programs in a new directory; returns their process ids.

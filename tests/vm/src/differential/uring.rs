@@ -8,10 +8,13 @@
 //! `struct io_uring_sqe` in `include/uapi/linux/io_uring.h`, `struct io_rings` in
 //! `include/linux/io_uring_types.h`, Linux 6.1 and 6.12.
 
+use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context as _;
+use audit::table;
+use bstr::ByteSlice as _;
 
 use super::steps::{self, ProgramStep, Run, RunAs, Store, numbers, step};
 use crate::machine::PROGRAMS;
@@ -29,27 +32,27 @@ const NEW: u64 = 0x400;
 const HOW: u64 = 0x800;
 
 /// Codes of operations.
-mod op {
-    pub(super) const NOP: u64 = 0;
-    pub(super) const POLL_ADD: u64 = 6;
-    pub(super) const CONNECT: u64 = 16;
-    pub(super) const FALLOCATE: u64 = 17;
-    pub(super) const OPENAT: u64 = 18;
-    pub(super) const CLOSE: u64 = 19;
-    pub(super) const OPENAT2: u64 = 28;
-    pub(super) const SHUTDOWN: u64 = 34;
-    pub(super) const RENAMEAT: u64 = 35;
-    pub(super) const UNLINKAT: u64 = 36;
-    pub(super) const MKDIRAT: u64 = 37;
-    pub(super) const SYMLINKAT: u64 = 38;
-    pub(super) const LINKAT: u64 = 39;
-    pub(super) const FSETXATTR: u64 = 41;
-    pub(super) const SETXATTR: u64 = 42;
-    pub(super) const GETXATTR: u64 = 44;
+pub(crate) mod op {
+    pub(crate) const NOP: u64 = 0;
+    pub(crate) const POLL_ADD: u64 = 6;
+    pub(crate) const CONNECT: u64 = 16;
+    pub(crate) const FALLOCATE: u64 = 17;
+    pub(crate) const OPENAT: u64 = 18;
+    pub(crate) const CLOSE: u64 = 19;
+    pub(crate) const OPENAT2: u64 = 28;
+    pub(crate) const SHUTDOWN: u64 = 34;
+    pub(crate) const RENAMEAT: u64 = 35;
+    pub(crate) const UNLINKAT: u64 = 36;
+    pub(crate) const MKDIRAT: u64 = 37;
+    pub(crate) const SYMLINKAT: u64 = 38;
+    pub(crate) const LINKAT: u64 = 39;
+    pub(crate) const FSETXATTR: u64 = 41;
+    pub(crate) const SETXATTR: u64 = 42;
+    pub(crate) const GETXATTR: u64 = 44;
 }
 
 /// `AT_FDCWD`, in 32 bits.
-const CWD: u64 = 0xffff_ff9c;
+pub(crate) const CWD: u64 = 0xffff_ff9c;
 const O_CREAT_RDWR: u64 = 0o102;
 const AT_REMOVEDIR: u64 = 0x200;
 const SETUP_SQPOLL: u32 = 1 << 1;
@@ -147,6 +150,25 @@ pub(crate) struct Operation {
     data: Vec<Store>,
 }
 
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = u32::try_from(self.code).unwrap_or(u32::MAX);
+        let name = table::uring_op_name(number).unwrap_or("operation");
+        let bytes: Vec<u8> = self
+            .data
+            .iter()
+            .flat_map(|store| store.word.to_le_bytes())
+            .collect();
+        let texts: Vec<&[u8]> = bytes
+            .split(|byte| *byte == 0)
+            .filter(|text| !text.is_empty())
+            .collect();
+        let texts = bstr::join(", ", texts);
+        let [_, _, last] = self.words;
+        write!(f, "{name}({}; {last:#o})", texts.as_bstr())
+    }
+}
+
 /// Words in a mapping from an offset.
 fn words(base: &'static str, at: u64, words: impl IntoIterator<Item = u64>) -> Vec<Store> {
     let places = (at..).step_by(8).zip(words);
@@ -161,7 +183,7 @@ fn bytes(at: u64, bytes: &[u8]) -> Vec<Store> {
     self::words(DATA, at, words.iter().map(|word| u64::from_le_bytes(*word)))
 }
 
-fn operation(code: u64, name: &str, length: u64, flags: u64) -> Operation {
+pub(crate) fn operation(code: u64, name: &str, length: u64, flags: u64) -> Operation {
     Operation {
         code,
         fd: CWD,
@@ -171,7 +193,7 @@ fn operation(code: u64, name: &str, length: u64, flags: u64) -> Operation {
     }
 }
 
-fn with_two_names(code: u64, old: &str, new: &str, length: u64) -> Operation {
+pub(crate) fn with_two_names(code: u64, old: &str, new: &str, length: u64) -> Operation {
     let mut data = bytes(OLD, old.as_bytes());
     data.extend(bytes(NEW, new.as_bytes()));
     Operation {
@@ -183,7 +205,7 @@ fn with_two_names(code: u64, old: &str, new: &str, length: u64) -> Operation {
     }
 }
 
-fn openat2(name: &str, flags: u64) -> Operation {
+pub(crate) fn openat2(name: &str, flags: u64) -> Operation {
     let mut data = bytes(OLD, name.as_bytes());
     data.extend(words(DATA, HOW, [flags, 0, 0]));
     Operation {
@@ -196,7 +218,7 @@ fn openat2(name: &str, flags: u64) -> Operation {
 }
 
 /// One about the extended attribute `trusted.a` of a file, which is 5 bytes long.
-fn xattr(code: u64, path: &str, fd: u64) -> Operation {
+pub(crate) fn xattr(code: u64, path: &str, fd: u64) -> Operation {
     let mut data = bytes(OLD, b"trusted.a");
     data.extend(bytes(NEW, b"value"));
     data.extend(bytes(HOW, path.as_bytes()));
@@ -210,7 +232,7 @@ fn xattr(code: u64, path: &str, fd: u64) -> Operation {
 }
 
 /// An operation with only a descriptor.
-fn of_descriptor(code: u64, fd: u64, address: u64, length: u64) -> Operation {
+pub(crate) fn of_descriptor(code: u64, fd: u64, address: u64, length: u64) -> Operation {
     Operation {
         code,
         fd,

@@ -4,6 +4,8 @@
 //! Without the object there is no event: the tests expect the events in tollgate's log.
 
 use anyhow::ensure;
+use audit::ids::{Arch, Syscall};
+use audit::table;
 use support::event::{self, Event};
 use support::wait::wait_for;
 
@@ -32,6 +34,32 @@ pub(crate) const SESSION: Session = Session {
     ],
     ..super::SESSION
 };
+
+/// So many other syscalls are named that all are seen at the raw `sys_exit`, where the registers have the result.
+pub(crate) const SESSION_RAW: Session = Session {
+    name: "differential_watched_raw",
+    rules: Rules::Made(|| format!("{RULES}{}", all_other_calls())),
+    tests: &[
+        ("watched_calls_with_many_others", watched_calls),
+        (
+            "failed_exec_has_nothing_of_an_earlier_one",
+            failed_exec_has_nothing_of_an_earlier_one,
+        ),
+        ("access_control_lists", access_control_lists),
+    ],
+    ..SESSION
+};
+
+/// A rule that names all syscalls that [`RULES`] do not name, and matches none.
+fn all_other_calls() -> String {
+    let names = (0..500).filter_map(|number| table::syscall_name(Arch::X86_64, Syscall(number)));
+    let others = names.filter(|name| {
+        let mut words = RULES.split([' ', ',']);
+        words.all(|word| word != *name)
+    });
+    let names = others.collect::<Vec<_>>().join(",");
+    format!("-a always,exit -F arch=b64 -S {names} -F gid=4243 -k others\n")
+}
 
 const RULES: &str = "\
 -a always,exit -F arch=b64 -S openat,openat2 -F path=/tmp/w/file -F gid=4242 -k watched
@@ -140,6 +168,25 @@ fn uring_op_runs_inside_an_exec(daemon: &Daemon) -> anyhow::Result<()> {
         execs == ["execve=0 (true) NORMAL:/tmp/w/busybox"],
         "{execs:?}"
     );
+    Ok(())
+}
+
+/// The rules of these calls need a watch; what hooks have recorded inside the call is found at its end.
+fn watched_calls(daemon: &Daemon) -> anyhow::Result<()> {
+    let steps = vec![
+        step!("openat", steps::CWD, "other", 0),
+        step!("openat", steps::CWD, "./sub/../file", 0),
+        step!("openat", steps::CWD, "link", 0),
+        step!("setxattr", "link", "user.x", "v", 1, 0),
+    ];
+    let events = logged(daemon, "watched_calls", &run(steps))?;
+    let found: Vec<String> = events.iter().map(Event::summary).collect();
+    let expected = [
+        "openat=4 NORMAL:./sub/../file",
+        "openat=5 NORMAL:link",
+        "setxattr=0 NORMAL:/tmp/w/file",
+    ];
+    ensure!(found == expected, "{found:?}");
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::differential::uring::{Layout, Queue, on_files};
 use crate::program::{Arg, Entry, Program, args};
 
 /// Parent of the lists' directories.
-pub(super) const PLACES: &str = "/tmp/tollgate-lists";
+pub(crate) const PLACES: &str = "/tmp/tollgate-lists";
 
 /// First id of the first list; each list has [`IDS`] ids, which no user has.
 const FIRST_ID: u32 = 600_000;
@@ -23,17 +23,17 @@ const IDS: u32 = 16;
 
 /// The workload of a list: its ids and its directory.
 #[derive(Clone, Debug)]
-pub(super) struct ListWorkload {
+pub(crate) struct ListWorkload {
     /// Its number.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// Its first id; the methods below name the others.
-    pub(super) ids: u32,
+    pub(crate) ids: u32,
     /// Its directory.
-    pub(super) place: String,
+    pub(crate) place: String,
 }
 
 impl ListWorkload {
-    pub(super) fn new(number: u32) -> Self {
+    pub(crate) fn new(number: u32) -> Self {
         Self {
             number,
             ids: FIRST_ID + number * IDS,
@@ -41,41 +41,41 @@ impl ListWorkload {
         }
     }
 
-    pub(super) const fn uid(&self) -> u32 {
+    pub(crate) const fn uid(&self) -> u32 {
         self.ids
     }
 
-    pub(super) const fn euid(&self) -> u32 {
+    pub(crate) const fn euid(&self) -> u32 {
         self.ids + 1
     }
 
-    pub(super) const fn suid(&self) -> u32 {
+    pub(crate) const fn suid(&self) -> u32 {
         self.ids + 2
     }
 
-    pub(super) const fn gid(&self) -> u32 {
+    pub(crate) const fn gid(&self) -> u32 {
         self.ids + 4
     }
 
-    pub(super) const fn egid(&self) -> u32 {
+    pub(crate) const fn egid(&self) -> u32 {
         self.ids + 5
     }
 
-    pub(super) const fn sgid(&self) -> u32 {
+    pub(crate) const fn sgid(&self) -> u32 {
         self.ids + 6
     }
 
     /// A supplementary group; the next number is another one.
-    pub(super) const fn group(&self) -> u32 {
+    pub(crate) const fn group(&self) -> u32 {
         self.ids + 8
     }
 
-    pub(super) const fn auid(&self) -> u32 {
+    pub(crate) const fn auid(&self) -> u32 {
         self.ids + 10
     }
 
     /// Conditions that only the list's task meets.
-    pub(super) fn scopes(&self) -> [String; 7] {
+    pub(crate) fn scopes(&self) -> [String; 7] {
         [
             format!("uid={}", self.uid()),
             format!("suid={}", self.suid()),
@@ -88,15 +88,14 @@ impl ListWorkload {
     }
 
     /// Inode number and device of a permanent file.
-    pub(super) fn kept(&self) -> Option<(u64, u64)> {
+    pub(crate) fn kept(&self) -> Option<(u64, u64)> {
         let kept = fs::metadata(format!("{}/kept", self.place)).ok()?;
         Some((kept.ino(), kept.dev()))
     }
 
     /// Creates the directory and its files.
-    pub(super) fn prepare(&self, layout: Layout) -> anyhow::Result<()> {
-        self.make()
-            .with_context(|| format!("cannot create the files in {}", self.place))?;
+    pub(crate) fn prepare(&self, layout: Layout) -> anyhow::Result<()> {
+        self.make_files()?;
         for (name, entry) in PROGRAMS {
             self.write(name, entry, &self.steps(entry))?;
         }
@@ -109,7 +108,14 @@ impl ListWorkload {
             .with_context(|| format!("cannot write {}/{name}", self.place))
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    /// Creates the directory and its files but the programs.
+    pub(crate) fn make_files(&self) -> anyhow::Result<()> {
+        self.make()
+            .with_context(|| format!("cannot create the files in {}", self.place))
+    }
+
+    /// A path in the directory.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         Path::new(&self.place).join(name)
     }
 
@@ -148,7 +154,7 @@ impl ListWorkload {
     }
 
     /// Runs the programs of a list; returns their process ids.
-    pub(super) fn run(&self, subject: ListSubject) -> anyhow::Result<Vec<u32>> {
+    pub(crate) fn run(&self, subject: ListSubject) -> anyhow::Result<Vec<u32>> {
         let names: &[&str] = match subject {
             ListSubject::Calls => &PROGRAMS.map(|(name, _)| name),
             ListSubject::Operations => &[RING],
@@ -231,7 +237,7 @@ impl ListWorkload {
 
 /// The subject of a list's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListSubject {
+pub(crate) enum ListSubject {
     Calls,
     Operations,
 }
@@ -273,7 +279,7 @@ impl LastEvent {
 }
 
 /// Removes the lists' directories.
-pub(super) fn clear() -> anyhow::Result<()> {
+pub(crate) fn clear() -> anyhow::Result<()> {
     match fs::remove_dir_all(PLACES) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(error).context("cannot remove the lists of another run");

@@ -11,7 +11,7 @@ const TABLE: &str = include_str!("../../../differential/lists.toml");
 /// One permitted difference.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PermittedCall {
+pub(crate) struct PermittedCall {
     engine: Option<String>,
     calls: Option<Vec<String>>,
     exits: Option<Vec<String>>,
@@ -19,14 +19,14 @@ pub(super) struct PermittedCall {
     key: Option<String>,
     rules: Vec<String>,
     /// The reason.
-    pub(super) reason: String,
+    pub(crate) reason: String,
 }
 
 /// The entries for one engine. A run need not use every entry.
 ///
 /// # Errors
 /// The file is malformed.
-pub(super) fn for_engine(engine: &str) -> anyhow::Result<Permitted<PermittedCall>> {
+pub(crate) fn for_engine(engine: &str) -> anyhow::Result<Permitted<PermittedCall>> {
     let mut permitted = Permitted::<PermittedCall>::parse("tests/differential/lists.toml", TABLE)?;
     permitted.retain(|entry| entry.engine.as_deref().is_none_or(|named| named == engine));
     Ok(permitted)
@@ -34,7 +34,7 @@ pub(super) fn for_engine(engine: &str) -> anyhow::Result<Permitted<PermittedCall
 
 impl PermittedCall {
     /// Whether it permits a difference under these rules.
-    pub(super) fn permits(&self, rules: &[String], difference: &CallDifference) -> bool {
+    pub(crate) fn permits(&self, rules: &[String], difference: &CallDifference) -> bool {
         let call = &difference.call;
         self.calls
             .as_ref()

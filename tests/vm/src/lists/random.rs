@@ -2,11 +2,11 @@
 
 /// A random number generator.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The generator of one list.
-    pub(super) fn of(seed: u64, number: u32) -> Self {
+    pub(crate) fn of(seed: u64, number: u32) -> Self {
         let mut mixed = Self(seed);
         let seed = mixed.next();
         Self(seed ^ u64::from(number))
@@ -22,23 +22,23 @@ impl Random {
     }
 
     /// A number below a limit.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end.max(1)).unwrap_or(1);
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 
     /// True once in so many times.
-    pub(super) fn once_in(&mut self, times: usize) -> bool {
+    pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
     /// Chooses one.
-    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
     /// Chooses some in their order; at least one.
-    pub(super) fn some<T: Copy>(&mut self, from: &[T], most: usize) -> Vec<T> {
+    pub(crate) fn some<T: Copy>(&mut self, from: &[T], most: usize) -> Vec<T> {
         let count = 1 + self.below(most);
         let mut at: Vec<usize> = (0..count).map(|_| self.below(from.len())).collect();
         at.sort_unstable();

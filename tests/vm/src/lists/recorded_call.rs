@@ -15,16 +15,16 @@ const AGAIN: &str = "-11";
 
 /// The syscalls that an auditor recorded, by process, in the order of its log.
 #[derive(Debug, Default)]
-pub(super) struct RecordedCalls(BTreeMap<u32, Vec<RecordedCall>>);
+pub(crate) struct RecordedCalls(BTreeMap<u32, Vec<RecordedCall>>);
 
 /// One event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RecordedCall {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RecordedCall {
     /// Name of the syscall, with prefix `32:` for the 32-bit table.
-    pub(super) call: String,
+    pub(crate) call: String,
     args: [String; 4],
     /// `None` if the syscall did not return.
-    pub(super) exit: Option<String>,
+    pub(crate) exit: Option<String>,
     /// As in the record.
     key: String,
 }
@@ -32,7 +32,7 @@ pub(super) struct RecordedCall {
 /// The auditor that recorded the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Side {
+pub(crate) enum Side {
     Kernel,
     Tollgate,
     /// Both, by different rules.
@@ -41,11 +41,11 @@ pub(super) enum Side {
 
 /// An event that only one auditor recorded, or that both recorded by different rules.
 #[derive(Clone, Debug)]
-pub(super) struct CallDifference {
-    pub(super) side: Side,
-    pub(super) call: RecordedCall,
+pub(crate) struct CallDifference {
+    pub(crate) side: Side,
+    pub(crate) call: RecordedCall,
     /// Tollgate's key, if both recorded the event.
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 impl fmt::Display for CallDifference {
@@ -60,7 +60,7 @@ impl RecordedCalls {
     ///
     /// # Errors
     /// If a SYSCALL or URINGOP record lacks a mandatory field.
-    pub(super) fn read(log: &[u8]) -> anyhow::Result<Self> {
+    pub(crate) fn read(log: &[u8]) -> anyhow::Result<Self> {
         let mut calls = Self::default();
         let is_head =
             |line: &&[u8]| line.starts_with(b"type=SYSCALL ") || line.starts_with(b"type=URINGOP ");
@@ -75,13 +75,14 @@ impl RecordedCalls {
     }
 
     /// The recorded syscalls of one process.
-    pub(super) fn of(&self, pid: u32) -> &[RecordedCall] {
+    pub(crate) fn of(&self, pid: u32) -> &[RecordedCall] {
         self.0.get(&pid).map_or(&[], Vec::as_slice)
     }
 }
 
 impl RecordedCall {
-    fn read(line: &[u8]) -> anyhow::Result<(u32, Self)> {
+    /// Parses a SYSCALL or URINGOP record; the number is that of the process.
+    pub(crate) fn read(line: &[u8]) -> anyhow::Result<(u32, Self)> {
         let record = decode::line(line)?;
         let fields: BTreeMap<String, String> = record
             .fields()
@@ -146,7 +147,7 @@ impl fmt::Display for RecordedCall {
 }
 
 /// The differences. Events of one process are in the same order.
-pub(super) fn differences(theirs: &[RecordedCall], ours: &[RecordedCall]) -> Vec<CallDifference> {
+pub(crate) fn differences(theirs: &[RecordedCall], ours: &[RecordedCall]) -> Vec<CallDifference> {
     let difference = |side, call: &RecordedCall, key: &str| CallDifference {
         side,
         call: call.clone(),

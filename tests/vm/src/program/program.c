@@ -21,6 +21,7 @@ enum arg_kind {
 enum step_kind {
 	STEP_CALL,
 	STEP_STORE,
+	STEP_TASK,
 };
 
 struct arg {
@@ -50,6 +51,7 @@ extern const struct table table;
 
 #if defined(__x86_64__) && !defined(INT80)
 #define NR_WRITE 1
+#define NR_CLONE 56
 #define NR_EXIT	 60
 
 static long call(u32 number, const long *args)
@@ -68,6 +70,7 @@ static long call(u32 number, const long *args)
 }
 #else
 #define NR_WRITE 4
+#define NR_CLONE 120
 #define NR_EXIT	 1
 
 #ifdef __x86_64__
@@ -118,11 +121,88 @@ static long argument(const struct arg *arg, long result, char **argv)
 	}
 }
 
+__attribute__((noreturn, used)) static void run_task(u64 first, u64 count, char **argv);
+
+#if defined(__x86_64__) && !defined(INT80)
+/* Starts a thread on the stack that ends at `stack`. It takes its arguments from there. */
+static long start_thread(u64 flags, u64 *stack, u64 first, u64 count, char **argv)
+{
+	register long arg4 __asm__("r10") = 0;
+	register long arg5 __asm__("r8") = 0;
+	long result;
+
+	stack = (u64 *)((unsigned long)stack & ~15UL) - 4;
+	stack[0] = first;
+	stack[1] = count;
+	stack[2] = (u64)argv;
+	__asm__ volatile("syscall\n\t"
+			 "test %0, %0\n\t"
+			 "jnz 1f\n\t"
+			 "pop %%rdi\n\tpop %%rsi\n\tpop %%rdx\n\tpop %%rax\n\t"
+			 "call run_task\n"
+			 "1:"
+			 : "=a"(result)
+			 : "a"((long)NR_CLONE), "D"(flags), "S"(stack), "d"(0L), "r"(arg4),
+			   "r"(arg5)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+#else
+static long start_thread(u64 flags, u64 *stack, u64 first, u64 count, char **argv)
+{
+	(void)flags, (void)stack, (void)first, (void)count, (void)argv;
+	return -1;
+}
+#endif
+
+/* Starts a task that runs other steps: a thread if there is a stack for it, or else a child. */
+static long start_task(const long *args, char **argv)
+{
+	const long call_args[MAX_ARGS] = { args[0] };
+	long result;
+
+	if (args[1])
+		return start_thread(args[0], (u64 *)args[1], args[2], args[3], argv);
+	result = call(NR_CLONE, call_args);
+	if (!result)
+		run_task(args[2], args[3], argv);
+	return result;
+}
+
 static void write_out(const volatile void *bytes, unsigned long size)
 {
 	const long args[MAX_ARGS] = { 1, (long)bytes, size };
 
 	call(NR_WRITE, args);
+}
+
+__attribute__((noreturn)) static void end(int status)
+{
+	const long args[MAX_ARGS] = { status };
+
+	call(NR_EXIT, args);
+	__builtin_unreachable();
+}
+
+/* Runs the steps of a task that is not the first, and ends it. */
+__attribute__((noreturn, used)) static void run_task(u64 first, u64 count, char **argv)
+{
+	long args[MAX_ARGS] = { 0 };
+	long result = 0;
+
+	for (u64 i = first; i < first + count; i++) {
+		const struct step *step = &table.step[i];
+
+		for (int arg = 0; arg < MAX_ARGS; arg++)
+			args[arg] = argument(&step->args[arg], result, argv);
+		if (step->kind == STEP_STORE)
+			*word_at(args[0] + args[1]) = args[2];
+		else
+			result = call(step->number, args);
+		if (step->saved)
+			*(volatile long *)(unsigned long)step->saved = result;
+	}
+	end(0);
 }
 
 __attribute__((noreturn, used)) static void run(char **stack)
@@ -152,7 +232,10 @@ __attribute__((noreturn, used)) static void run(char **stack)
 			if (step->watched)
 				before = *word_at(step->watched);
 			start = counter();
-			result = call(step->number, args);
+			if (step->kind == STEP_TASK)
+				result = start_task(args, argv);
+			else
+				result = call(step->number, args);
 			spent += counter() - start;
 			if (step->watched)
 				changed += *word_at(step->watched) != before;
@@ -167,9 +250,7 @@ __attribute__((noreturn, used)) static void run(char **stack)
 		write_out(word_at(table.counts), table.rounds * sizeof(u64));
 	if (table.watches)
 		write_out(&changed, sizeof(changed));
-	args[0] = table.counts ? failed : 0;
-	call(NR_EXIT, args);
-	__builtin_unreachable();
+	end(table.counts ? failed : 0);
 }
 
 #ifdef __x86_64__

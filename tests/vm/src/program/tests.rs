@@ -133,3 +133,34 @@ fn changes_of_a_watched_word_are_counted() {
     assert_eq!(run(&program(201)).stdout, 3_u64.to_le_bytes());
     assert_eq!(run(&program(39)).stdout, 0_u64.to_le_bytes());
 }
+
+#[test]
+fn tasks_run_their_own_steps() {
+    let (wait4, read) = (61, 0);
+    let writer = |text: &'static str| {
+        let text = [1.into(), text.into(), 1.into()];
+        Program::new(Entry::Syscall).call(1, text.into())
+    };
+    let child = Program::new(Entry::Syscall)
+        .start(Task::Child, writer("c"), Some("child"))
+        .call(
+            wait4,
+            vec![Arg::Saved("child"), 0.into(), 0.into(), 0.into()],
+        )
+        .call(1, args![1, "p", 1]);
+    assert_eq!(run(&child).stdout, b"cp");
+    // The process ends when its last thread does.
+    let count = || Arg::Bytes(2_u64.to_ne_bytes().to_vec());
+    let late = Program::new(Entry::Syscall)
+        .call(read, vec![Arg::Saved("event"), Arg::Buffer, 8.into()])
+        .call(1, args![1, "t", 1]);
+    let (eventfd2, semaphore) = (290, 1);
+    let threads = Program::new(Entry::Syscall)
+        .call(eventfd2, args![0, semaphore])
+        .save("event")
+        .start(Task::Thread, late.clone(), None)
+        .start(Task::Thread, late, None)
+        .call(1, args![1, "m", 1])
+        .call(1, vec![Arg::Saved("event"), count(), 8.into()]);
+    assert_eq!(run(&threads).stdout, b"mtt");
+}
