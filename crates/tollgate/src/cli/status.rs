@@ -234,7 +234,8 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     if let Some(messages) = kernel_messages {
         line("messages", kernel_counts(messages))?;
     }
-    for (name, value) in kernel_audit.iter().flat_map(active_kernel_audit) {
+    let of_kernel = kernel_audit.iter().flat_map(active_kernel_audit);
+    for (name, value) in of_kernel.chain(watching(*viewers)) {
         line(name, value)?;
     }
     if let Some(JsonCounts { written, left_out }) = json {
@@ -242,9 +243,6 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     for (plugin, lost) in plugins.iter().filter(|(_, lost)| **lost != 0) {
         line("plugin", format!("{lost} lost by {plugin}"))?;
-    }
-    if *viewers != 0 {
-        line("viewers", viewers.to_string())?;
     }
     for Run {
         hook,
@@ -284,6 +282,11 @@ fn refused_files(refused: &RefusedFiles) -> [(&'static str, String); 3] {
             "correct the file, then run `tollgate augenrules --load`".to_owned(),
         ),
     ]
+}
+
+/// The line about clients that watch.
+fn watching(viewers: u64) -> Option<(&'static str, String)> {
+    (viewers != 0).then(|| ("viewers", viewers.to_string()))
 }
 
 /// Lines about rules of other programs in the kernel's own audit.
@@ -474,9 +477,9 @@ mod tests {
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
              kernel      its own audit is also active, 12 rules: it slows every syscall\n            \
              load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`\n\
+             viewers     2\n\
              JSON        2 written, 1 left out\n\
              plugin      3 lost by a.conf\n\
-             viewers     2\n\
              runs        10 of 420 ns: sys_exit_tp\n"
         );
     }

@@ -1,6 +1,6 @@
 //! `tollgate watch`: prints the events of the running daemon as they occur.
 
-use std::io::{self, BufRead as _, BufReader, Write};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
