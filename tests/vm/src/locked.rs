@@ -70,8 +70,7 @@ const PINS: &str = "/tmp/locked-bpf/tollgate";
 /// cannot be written, guarded or not.
 const LOCKING: &str = "/tmp/locked-tollgate";
 const CONTROL: &str = "/tmp/locked-control/socket";
-/// The log of the locking daemons.
-const LOG: &str = "/tmp/kept.log";
+/// An old log of the locking daemons.
 const OLD_LOG: &str = "/tmp/kept.log.9";
 
 /// Attempts of root that must fail. Each is one command of busybox's shell.
@@ -345,11 +344,6 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
             refused.iter().any(|words| said.contains(words)),
             "`{attempt}`: {said}"
         );
-    }
-    for file in [LOG, LOCKING] {
-        // It succeeds also if the file system has no versions.
-        let said = said(&shell(&format!("chattr -v 7 {file}"))?);
-        ensure!(said.contains("Operation not permitted"), "{file}: {said}");
     }
     let (attribute, none) = ("trusted.tollgate", XattrFlags::empty());
     let set = |file| setxattr(file, attribute, b"1", none);
