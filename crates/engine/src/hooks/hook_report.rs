@@ -60,7 +60,7 @@ impl KernelFeatures {
                 None if self.is_unneeded(hook) => HookState::Unneeded,
                 None => HookState::Missing,
             },
-            function: form.map_or(hook.function(), |form| form.function),
+            function: form.map_or_else(|| hook.function(), |form| form.function),
             kind: match hook.attach_kind() {
                 AttachKind::Fentry => "fentry",
                 AttachKind::Fexit => "fexit",
