@@ -187,6 +187,7 @@ impl SyscallEvent {
             arch: self.arch,
             syscall: self.syscall,
             uring_op: self.uring_op,
+            uring_enter: None,
             personality: self.personality,
             exit: self.exit,
             unproven: self.unproven,

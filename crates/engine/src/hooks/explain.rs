@@ -152,7 +152,7 @@ pub fn explain(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> Expla
         price: price(engine, &hooks, selection),
         missing: match engine {
             EngineKind::Fentry => kernel.missing_hooks(plan),
-            EngineKind::Tracepoint => Vec::new(),
+            EngineKind::Lsm | EngineKind::Tracepoint => Vec::new(),
         },
         kernel,
         unproven: sees_exits_only(&hooks),

@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::JsonSchema;
 
-pub(crate) use context::{JsonRecords, user_names};
+pub(crate) use context::JsonRecords;
 
 impl JsonSchema {
     /// Converts an object of [`records::object`] to an event of this schema.
@@ -216,6 +216,7 @@ mod tests {
             arch: Arch::X86_64,
             syscall: Syscall(257),
             uring_op: None,
+            uring_enter: None,
             personality: 0,
             exit: Some(-512),
             unproven: false,

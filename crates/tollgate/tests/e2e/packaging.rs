@@ -258,7 +258,9 @@ pub(crate) fn shells_complete_the_commands() {
     let companions = shown_by_help("Installed companions:");
     assert_eq!(
         companions,
-        ["aureport", "ausearch", "bench", "replay", "report", "search", "top"]
+        [
+            "aureport", "ausearch", "bench", "replay", "report", "search", "top"
+        ]
     );
     commands.extend(companions);
     commands.sort_unstable();

@@ -318,7 +318,7 @@ impl KernelAudit {
                 slows_syscalls: summary.slows_syscalls(),
             },
             Err(error) => Self {
-                error: Some(crate::messages::without_errno(&error.to_string()).to_owned()),
+                error: Some(crate::messages::without_errno(&error.to_string()).into_owned()),
                 command_line,
                 ..Self::default()
             },
