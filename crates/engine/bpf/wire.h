@@ -13,7 +13,7 @@
 #include <linux/types.h>
 #endif
 
-#define WIRE_VERSION	     4
+#define WIRE_VERSION	     5
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity of an event's tail; a power of two */
@@ -298,8 +298,7 @@ _Static_assert(sizeof(struct wire_enter_state) == 48, "wire_enter_state layout")
 #define WIRE_EVENT_STAMPED     256 /* of a kernel record, whose type and text are in wire_aux */
 #define WIRE_EVENT_UNPROVEN    512 /* seccomp or a tracer may have answered the syscall */
 #define WIRE_EVENT_DESCRIPTOR  1024 /* the returned descriptor may be of another object */
-#define WIRE_EVENT_JOINED \
-	2048 /* of a kernel record too, whose type and stamp are in the first wire_aux */
+#define WIRE_EVENT_JOINED      2048 /* of a kernel record too: its type and stamp in wire_aux */
 #define WIRE_EVENT_EXE_LONG    4096 /* the path of the executable is too long */
 #define WIRE_EVENT_CWD_LONG    8192 /* the working directory is too long */
 #define WIRE_EVENT_URING_ENTER 16384 /* operation in io_uring_enter, whose args and abi these are */

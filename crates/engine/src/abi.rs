@@ -8,7 +8,7 @@ pub(crate) mod watch;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 /// The oldest version whose events have the same layout; names of maps and programs differ.
 pub(crate) const OLDEST_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;

@@ -257,24 +257,7 @@ impl Decoder {
                 arch: arch(head.abi),
                 args: head.args,
             }),
-            task: Task {
-                ppid: head.ppid,
-                pid: head.pid,
-                auid: Auid(head.auid),
-                uid: head.uid,
-                gid: head.gid,
-                euid: head.euid,
-                suid: head.suid,
-                fsuid: head.fsuid,
-                egid: head.egid,
-                sgid: head.sgid,
-                fsgid: head.fsgid,
-                ses: head.ses,
-                tty: until_nul(&head.tty),
-                comm: until_nul(&head.comm),
-                exe: (head.flags & abi::EVENT_EXE != 0).then_some(exe),
-                subj: aux_records::label(subj, head.subj_mode.into()),
-            },
+            task: task(head, exe, subj),
             key: key.map(|key| &**key),
             argv: (head.flags & abi::EVENT_STARTED != 0).then_some(Argv {
                 argc: head.argc,
@@ -290,6 +273,27 @@ impl Decoder {
             proctitle: command_line(proctitle),
             task_context,
         })
+    }
+}
+
+fn task<'a>(head: &'a WireEvent, exe: &'a [u8], subj: &'a [u8]) -> Task<'a> {
+    Task {
+        ppid: head.ppid,
+        pid: head.pid,
+        auid: Auid(head.auid),
+        uid: head.uid,
+        gid: head.gid,
+        euid: head.euid,
+        suid: head.suid,
+        fsuid: head.fsuid,
+        egid: head.egid,
+        sgid: head.sgid,
+        fsgid: head.fsgid,
+        ses: head.ses,
+        tty: until_nul(&head.tty),
+        comm: until_nul(&head.comm),
+        exe: (head.flags & abi::EVENT_EXE != 0).then_some(exe),
+        subj: aux_records::label(subj, head.subj_mode.into()),
     }
 }
 

@@ -10,12 +10,12 @@
 //! reaches the terminal as a control character.
 
 mod messages;
+mod style;
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 
 use anstream::{AutoStream, ColorChoice};
-use anstyle::{AnsiColor, Style};
 use audit::event::{
     Event, Inode, NameSource, NameType, PathItem, Task, Timestamp, reported_exit, succeeded,
 };
@@ -28,7 +28,7 @@ use crate::accounts::Accounts;
 use crate::escaped::Escaped;
 use crate::event_context::user_names;
 use crate::syscall_event::SyscallEvent;
-use messages::{Denials, Message};
+use style::{BAD, BOLD, DIM, GOOD, KEY, ODD};
 
 /// How numbers are shown.
 #[derive(Debug)]
@@ -95,11 +95,14 @@ impl Console {
                 }
                 let event = &event.event();
                 write!(self.block, "{}", Block { event, interpret })?;
-                write!(self.block, "{}", Denials(records))?;
+                write!(self.block, "{}", messages::Denials(records))?;
             }
             None => {
-                let event = records;
-                write!(self.block, "{}", Message { event, interpret })?;
+                let event = messages::Message {
+                    event: records,
+                    interpret,
+                };
+                write!(self.block, "{event}")?;
             }
         }
         self.out.write_all(&self.block)?;
@@ -114,13 +117,6 @@ impl fmt::Debug for Console {
             .finish_non_exhaustive()
     }
 }
-
-const DIM: Style = Style::new().dimmed();
-const BOLD: Style = Style::new().bold();
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default().bold();
-const ODD: Style = AnsiColor::Yellow.on_default();
-const KEY: Style = AnsiColor::Magenta.on_default();
 
 struct Block<'a, 'e> {
     event: &'a Event<'e>,

@@ -155,11 +155,11 @@ fn offset_of(types: &Btf<'_>, names: &[&str]) -> io::Result<usize> {
         let variables: Vec<_> = section.iter().map(|at| (at.ty, at.offset)).collect();
         variables
     });
-    let found = found.filter_map(|(ty, offset)| {
+    let mut found = found.filter_map(|(ty, offset)| {
         let variable: Var<'_> = types.type_by_id(ty)?;
         let name = variable.name()?;
         names.iter().any(|wanted| name == *wanted).then_some(offset)
     });
-    let offset = found.last().and_then(|offset| usize::try_from(offset).ok());
+    let offset = found.next().and_then(|offset| usize::try_from(offset).ok());
     offset.ok_or_else(|| io::Error::other(format!("it has no variable {}", names.join(" or "))))
 }

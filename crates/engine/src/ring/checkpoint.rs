@@ -424,7 +424,7 @@ mod tests {
     /// A daemon must not read events of another format, which it recognizes by the version.
     #[test]
     fn wire_h_change_needs_new_version() {
-        const KNOWN: (u16, u64) = (4, 0xb825_75f8_2f1c_1131);
+        const KNOWN: (u16, u64) = (5, 0xcf2c_7c09_5108_f4f7);
         let found = (abi::VERSION, wire());
         assert_eq!(
             found, KNOWN,

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(request.filter().unwrap().keys.len(), MAX_VALUES);
         for request in [
             WatchRequest {
-                keys: vec![text.clone(); MAX_VALUES + 1],
+                keys: vec![text; MAX_VALUES + 1],
                 ..WatchRequest::default()
             },
             WatchRequest {

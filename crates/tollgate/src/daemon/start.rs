@@ -34,7 +34,7 @@ use crate::helper::HelperClient;
 use crate::host;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
-use crate::pipeline::handover::{PinPolicy, PinSetup};
+use crate::pipeline::handover::{self, PinPolicy, PinSetup};
 use crate::pipeline::heartbeat::skip_warning;
 use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
@@ -158,10 +158,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let log_controller = LogController::new(settings.log, &log_config, log_thread.clone());
     let log_path = log_config.path.clone();
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
-    let pins = pins.map(|pins| {
-        let plan_switch = pins.plan_switch();
-        (pins, plan_switch)
-    });
+    let pins = pins.map(handover::with_plan_switch);
     let confinement = confine(&engines, &opened.writable)?;
     let pinning = PinSetup::inspect(pins, log_config.writes().then_some(&log_path))?;
     let machine = Box::new(LocalSystem::new(opened.helper.clone()));

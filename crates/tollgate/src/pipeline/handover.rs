@@ -130,6 +130,12 @@ impl PinSetup {
     }
 }
 
+/// Finds what ends the recording of another build's programs. A confined daemon could not.
+pub(crate) fn with_plan_switch(pins: PinDirectory) -> (PinDirectory, io::Result<PlanSwitch>) {
+    let plan_switch = pins.plan_switch();
+    (pins, plan_switch)
+}
+
 /// Completes the log write in which a daemon was killed.
 fn resolve_unfinished_write(inherited: &InheritedState, log: Option<&Path>) -> anyhow::Result<()> {
     if let Some(span) = inherited.unfinished_write() {
