@@ -90,7 +90,7 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "hunt",
-        "run random programs: [--seconds N] [--kernel KERNEL|host] [--seed S] [--program N]",
+        "run random programs: [--seconds N] [--kernel KERNEL] [--seed S] [--program N]",
         hunt::run,
     ),
     (

@@ -45,7 +45,7 @@ pub(crate) fn commands_exist() {
     for entry in fs::read_dir(EXAMPLES).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        let found = text.lines().flat_map(|line| commands_of(line));
+        let found = text.lines().flat_map(commands_of);
         commands.extend(found);
     }
     assert!(commands.len() >= 6, "{commands:?}");

@@ -336,30 +336,40 @@ impl RingThread {
         slots: &mut ObjectSlots<'s>,
         start: StartEngine<'s>,
     ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
-        let [best, rest @ ..] = self.engines.as_slice() else {
+        let [preferred @ .., last] = self.engines.as_slice() else {
             anyhow::bail!("no engine is configured");
         };
+        let mut refused = Vec::new();
         // Losses are accepted for the last choice only.
         let options = EngineOptions {
-            allow_loss: self.options.allow_loss && rest.is_empty(),
+            allow_loss: false,
             ..self.options
         };
-        let started = start(slots, &self.probe, &self.plan, *best, options);
-        match (started, rest) {
-            (Ok(engine), _) => Ok((engine, None)),
-            (Err(refused), [next, ..]) => {
-                let refused = anyhow::Error::from(refused);
-                let why_not = format!("{}: {refused:#}", best.name());
-                let started = start(slots, &self.probe, &self.plan, *next, self.options);
-                if started.is_err() {
-                    warn(&format!("engine {why_not}"));
+        for &kind in preferred {
+            match start(slots, &self.probe, &self.plan, kind, options) {
+                Ok(engine) => return Ok((engine, why_not(&refused))),
+                Err(error) => {
+                    let error = anyhow::Error::from(error);
+                    refused.push(format!("{}: {error:#}", kind.name()));
                 }
-                let engine = started.with_context(|| format!("engine {}", next.name()))?;
-                Ok((engine, Some(why_not)))
             }
-            (Err(refused), []) => Err(refused.into()),
+        }
+        match start(slots, &self.probe, &self.plan, *last, self.options) {
+            Ok(engine) => Ok((engine, why_not(&refused))),
+            Err(error) if refused.is_empty() => Err(error.into()),
+            Err(error) => {
+                for refusal in &refused {
+                    warn(&format!("engine {refusal}"));
+                }
+                Err(error).with_context(|| format!("engine {}", last.name()))
+            }
         }
     }
+}
+
+/// Why engines before the one that started do not work.
+fn why_not(refused: &[String]) -> Option<String> {
+    (!refused.is_empty()).then(|| refused.join("; engine "))
 }
 
 /// Serial of the first event that the previous daemon has not written.
