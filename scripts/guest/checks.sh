@@ -133,7 +133,7 @@ whole_but_for_one_gap() {
 	gaps >"$tmp/gaps"
 	detail="of $created: missing $(head -n 5 "$tmp/gaps" | tr '\n' ';')"
 	[ -s "$tmp/gaps" ] || return 0
-	logged 'auditing restarts with a gap' && [ "$(wc -l <"$tmp/gaps")" -eq 1 ]
+	logged 'without a gap: ' && [ "$(wc -l <"$tmp/gaps")" -eq 1 ]
 }
 
 # dense: whether the daemon's serial numbers in the log have no gap. They are above 2^31, too large for

@@ -197,9 +197,10 @@ impl EngineError {
 const fn safe_kernels(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Fentry => {
-            "it needs preempt=none or voluntary; `--engine fentry --allow-loss` starts it all the same"
+            "it needs preempt=none or voluntary, which Linux has before 7.0; from 7.0 the engine lsm replaces it; \
+             `--engine fentry --allow-loss` starts it all the same"
         }
-        EngineKind::Lsm => "it needs preempt=none or voluntary",
+        EngineKind::Lsm => "it needs Linux 7.0 with the security module `bpf`",
         EngineKind::Tracepoint => {
             "it needs preempt=none or voluntary, or a kernel before 7.0; `--allow-loss` starts it all the same"
         }

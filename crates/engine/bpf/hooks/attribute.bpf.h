@@ -193,7 +193,7 @@ static __always_inline int attr_object(enum wire_attribute attribute, const stru
 	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
 	if (!item)
 		return 0;
-	if (attribute == WIRE_ATTRIBUTE_CWD && !state->cwd_len)
+	if (attribute == WIRE_ATTRIBUTE_CWD && !state->cwd_saved)
 		state_save_cwd(state);
 	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
 	if (shape->lookup == WIRE_LOOKUP_FD && !tlg_context)

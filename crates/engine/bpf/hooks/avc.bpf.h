@@ -22,7 +22,6 @@
 #include "lib/task.bpf.h"
 
 /* include/uapi/linux/audit.h */
-#define AUDIT_LOGIN	       1006
 #define AUDIT_CONFIG_CHANGE    1305
 #define AUDIT_TTY	       1319
 #define AUDIT_NETFILTER_CFG    1325
@@ -74,12 +73,12 @@ struct {
  * Whether the kernel writes a record of this type in the middle of a syscall and, when it audits
  * syscalls, with the stamp of that syscall: the types with which audit_log_start(audit_context(),
  * ...) and audit_log(audit_context(), ...) are called, Linux 6.1 to 6.12. Not AUDIT_SECCOMP,
- * AUDIT_ANOM_ABEND: the kernel writes them before a syscall begins, or after it has ended.
+ * AUDIT_ANOM_ABEND: the kernel writes them before a syscall begins, or after it has ended. Not
+ * AUDIT_LOGIN: readers look for logins among events of one record.
  */
 static __always_inline int is_of_syscall(__u32 kind)
 {
 	switch (kind) {
-	case AUDIT_LOGIN:
 	case AUDIT_CONFIG_CHANGE:
 	case AUDIT_TTY:
 	case AUDIT_NETFILTER_CFG:

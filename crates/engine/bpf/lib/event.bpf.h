@@ -156,7 +156,7 @@ __noinline int append_cwd(struct scratch *s, const struct syscall_state *state)
 		return 0;
 	at = s->used;
 	s->event.flags |= WIRE_EVENT_CWD;
-	if (state && state->cwd_len) {
+	if (state && state->cwd_saved) {
 		deleted = state->cwd_deleted;
 		if (!bpf_probe_read_kernel(tail_at(s, at), state->cwd_len & (WIRE_NAME_BYTES - 1),
 					   &state->text[state->cwd_at & (STATE_TEXT_BYTES - 1)]))

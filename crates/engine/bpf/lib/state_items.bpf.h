@@ -33,6 +33,7 @@ __noinline int state_save_cwd(struct syscall_state *state)
 		return 0;
 	state->cwd_at = state->text_used;
 	state->cwd_len = s->used;
+	state->cwd_saved = 1;
 	state->text_used += s->used;
 	return 0;
 }

@@ -54,8 +54,9 @@ struct syscall_state {
 	__u32 path_at[WIRE_ITEMS];
 	__u32 path_used; /* of struct state_paths */
 	__u32 cwd_at; /* components of the working directory in `text` */
-	__u32 cwd_len; /* 0 if it is the same until the syscall ends */
+	__u32 cwd_len; /* 0 for the root directory */
 	__u32 cwd_deleted;
+	__u32 cwd_saved; /* 0 if it is the same until the syscall ends */
 	__u32 address_len;
 	__u8 address[SOCKADDR_BYTES]; /* of a socket */
 	__u32 deletes_allowed; /* successful may_delete() checks of this syscall */
@@ -177,7 +178,7 @@ state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *s
 	state->aux_count = state->opened = 0;
 	state->reserved = 0;
 	state->mnt = 0;
-	state->address_len = state->cwd_len = 0;
+	state->address_len = state->cwd_saved = 0;
 	if (tlg_context)
 		state->path_used = 0;
 	return state;

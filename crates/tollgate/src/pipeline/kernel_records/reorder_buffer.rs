@@ -24,8 +24,7 @@ use crate::pipeline::batch::Batch;
 
 /// Ranges of the types of records for which a syscall or an event arrives: `is_of_syscall` in
 /// `crates/engine/bpf/hooks/avc.bpf.h`.
-const OF_SYSCALL: [RangeInclusive<u16>; 13] = [
-    1006..=1006, // LOGIN
+const OF_SYSCALL: [RangeInclusive<u16>; 12] = [
     1305..=1305, // CONFIG_CHANGE
     1319..=1319, // TTY
     1325..=1325, // NETFILTER_CFG
