@@ -4,8 +4,9 @@ mod gather;
 mod page;
 mod timeline;
 
-use std::fs::{self, File};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use bstr::ByteSlice as _;
 
@@ -175,7 +176,15 @@ pub(crate) fn run(
         return Ok(0);
     };
     let path = path.to_path_lossy();
-    if let Err(error) = fs::write(&path, page) {
+    // As private as the log.
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .and_then(|mut file| file.write_all(page.as_bytes()));
+    if let Err(error) = written {
         writeln!(err, "cannot write {}: {}", path.display(), message(&error))?;
         return Ok(1);
     }

@@ -11,6 +11,12 @@ use crate::index::{Condition, LogIndex};
 use crate::line_buffer::len;
 use crate::log_set::{LogError, LogFile, LogSet};
 
+/// A longer piece of a log is read event by event, not searched as text.
+///
+/// # Units
+/// Bytes.
+const MAX_PIECE_BYTES: u64 = 4 << 20;
+
 /// Whether a text may contain an event that is searched for.
 pub type TextFilter<'a> = Box<dyn Fn(&[u8]) -> bool + 'a>;
 
@@ -138,6 +144,10 @@ impl<'a> Candidates<'a> {
         let Some(file) = self.reader.file_mut(number) else {
             return Ok(false);
         };
+        // A hostile log can have a larger block, without a record in it.
+        if end - start > MAX_PIECE_BYTES {
+            return Ok(true);
+        }
         let size = usize::try_from(end - start).unwrap_or(usize::MAX);
         if self.text.len() < size {
             self.text.resize(size, 0);

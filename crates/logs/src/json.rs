@@ -205,7 +205,6 @@ fn names(record: &Record<'_>, object: &mut Map<String, Value>) {
 }
 
 fn value(record: &Record<'_>, field: &Field<'_>) -> Result<Value, DecodeError> {
-    let name = field.name.to_str_lossy();
     if field.value.starts_with(b"'") {
         let mut nested_fields = Map::new();
         for field in record.nested_fields(field) {
@@ -213,7 +212,7 @@ fn value(record: &Record<'_>, field: &Field<'_>) -> Result<Value, DecodeError> {
             put(
                 &mut nested_fields,
                 &field.name.to_str_lossy(),
-                value(record, &field)?,
+                plain_value(record, &field)?,
             );
         }
         return Ok(if nested_fields.is_empty() {
@@ -222,6 +221,12 @@ fn value(record: &Record<'_>, field: &Field<'_>) -> Result<Value, DecodeError> {
             Value::Object(nested_fields)
         });
     }
+    plain_value(record, field)
+}
+
+/// A value without fields in it: quotes within quotes are text.
+fn plain_value(record: &Record<'_>, field: &Field<'_>) -> Result<Value, DecodeError> {
+    let name = field.name.to_str_lossy();
     if NUMBERS.contains(&&*name) {
         let number = field.value.to_str().ok().and_then(|text| text.parse().ok());
         let number = number.map(|number: i64| json!(number));
@@ -284,6 +289,21 @@ mod tests {
         assembler.drain_ended(&mut keep);
         let [object] = objects.try_into().unwrap();
         (Value::Object(object), errors)
+    }
+
+    #[test]
+    fn quotes_within_quotes_are_text() {
+        let mut assembler = EventAssembler::default();
+        let deep = "='".repeat(20_000);
+        let line = format!(
+            "type=USER msg=audit(1.000:1): pid=1 msg='op{deep}x{}'",
+            "'".repeat(20_000)
+        );
+        assembler.take(line.as_bytes(), 0).unwrap();
+        assembler.end_all();
+        let event = assembler.next_ended().unwrap();
+        let object = object(&event, |_error| ());
+        assert!(!object.is_empty());
     }
 
     #[test]

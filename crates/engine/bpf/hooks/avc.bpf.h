@@ -10,6 +10,7 @@
 #define TOLLGATE_HOOKS_AVC_BPF_H
 
 #include "wire.h"
+#include "lib/errno.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
@@ -125,7 +126,9 @@ int avc_syscall(__u64 *ctx)
 	/* audit_log_start() has just written it at the start of the record's text. */
 	stamp = (void *)(LOAD(sk_buff, LOAD(audit_buffer, buffer, skb), data) + NLMSG_HDRLEN);
 	syscall = plan_syscall(key);
+	/* Not if the syscall has ended, and put its result there: its event has left. */
 	if (syscall && syscall->tests != WIRE_NO_SYSCALL && !is_daemon(task) &&
+	    regs->ax == (unsigned long)-ENOSYS &&
 	    !never_returns(abi, nr) && !restores_registers(abi, nr) &&
 	    stamp_keep(task, key, kind, stamp))
 		return 0;

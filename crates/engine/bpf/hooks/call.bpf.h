@@ -15,6 +15,7 @@
 #define TOLLGATE_HOOKS_CALL_BPF_H
 
 #include "wire.h"
+#include "lib/errno.bpf.h"
 #include "lib/enter_state.bpf.h"
 #include "hooks/open.bpf.h"
 #include "lib/event.bpf.h"
@@ -63,7 +64,11 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 				      struct syscall_state *state)
 {
 	const struct pt_regs *regs = task_regs(task);
-	__u32 flags = WIRE_EVENT_RETURNED;
+	/*
+	 * The kernel also runs task work in the middle of some syscalls, such as a traced fork. The
+	 * result is then not known yet.
+	 */
+	__u32 flags = regs->ax == (unsigned long)-ENOSYS ? 0 : WIRE_EVENT_RETURNED;
 	struct ended_state ended = {};
 	__u32 key = state->syscall;
 
@@ -268,6 +273,9 @@ int call_open(__u64 *ctx)
 		return 0;
 	task = current();
 	if (task->flags & PF_IO_WORKER || file->f_mode & FMODE_NOACCOUNT)
+		return 0;
+	/* io_uring also opens files when the syscall has ended, which has put its result there. */
+	if (task_regs(task)->ax != (unsigned long)-ENOSYS)
 		return 0;
 	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL)

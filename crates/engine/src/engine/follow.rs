@@ -12,6 +12,7 @@ use crate::handover::plan_switch::PlanSwitch;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::load::ObjectSlots;
 use crate::options::EngineOptions;
+use crate::sys::rcu;
 
 impl<'s> Engine<'s> {
     /// As [`Engine::start`], but the programs record nothing before [`Engine::begin_after`].
@@ -35,8 +36,7 @@ impl<'s> Engine<'s> {
     }
 
     /// Activates the plan of an engine that started silently, and ends the recording of the programs of
-    /// `previous`, which must be prepared. Between the two stores a call that ends is recorded by both. What
-    /// those programs have begun to record, this engine does not.
+    /// `previous`, which must be prepared. Between the two stores a call that ends is recorded by both.
     ///
     /// # Errors
     /// The clock or the variables cannot be read; then nothing has changed.
@@ -48,6 +48,8 @@ impl<'s> Engine<'s> {
         self.globals
             .switch_epoch(Epoch::BEFORE_FIRST, self.epoch, jiffies);
         epoch.store(empty, Ordering::Release);
+        // What they are writing is in their ring then. Without the wait it can be missing, but nothing is undone.
+        let _waited = rcu::wait_for_programs();
         Ok(())
     }
 

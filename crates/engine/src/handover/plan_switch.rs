@@ -13,7 +13,8 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, Var};
 use libbpf_rs::{MapHandle, MapInfo};
 
-use super::pins::{MAP_PREFIX, PinDirectory};
+use super::pins::{MAP_PREFIX, PLAN_PREFIX, PinDirectory};
+use super::plan_snapshot::PlanSnapshot;
 use crate::abi::{self, WireSyscall};
 use crate::epoch::Epoch;
 use crate::handover::inherited_programs::PROGRAM_PREFIX;
@@ -32,6 +33,7 @@ const SYSCALLS: [&str; 2] = ["tlg_syscalls", "tlg_calls"];
 /// What selects the plan of pinned programs.
 #[derive(Debug)]
 pub struct PlanSwitch {
+    pins: PinDirectory,
     syscalls: MapHandle,
     variables: MappedMemory,
     epoch: usize,
@@ -61,6 +63,7 @@ impl PinDirectory {
         let length = bytes(&info(&variables)?);
         let types = self.types()?;
         Ok(PlanSwitch {
+            pins: self.clone(),
             syscalls: MapHandle::from_map_id(table.id).map_err(io::Error::other)?,
             variables: MappedMemory::map(&variables, 0, length, Access::ReadWrite)?,
             epoch: offset_of(&types, &EPOCH)?,
@@ -90,6 +93,12 @@ impl PlanSwitch {
     /// When the table cannot be written. The active plan is unchanged.
     pub fn prepare(&self) -> io::Result<()> {
         let next = self.active()?.next();
+        // The other build can adopt its programs again, should this daemon end before it has removed their pins.
+        let snapshot = format!("{PLAN_PREFIX}{}", next.0);
+        if !self.pins.contains(&snapshot) {
+            self.pins
+                .pin(&snapshot, PlanSnapshot::default().to_map()?)?;
+        }
         self.word(self.epoch_prev)?
             .store(abi::NO_EPOCH, Ordering::Relaxed);
         rcu::wait_for_programs().map_err(io::Error::other)?;
@@ -101,8 +110,8 @@ impl PlanSwitch {
             .map_err(io::Error::other)
     }
 
-    /// The variable and the value by which that plan becomes active: the programs then record only the rest of
-    /// what they have begun to record.
+    /// The variable and the value by which that plan becomes active. Calls in progress, whose objects the programs
+    /// have seen, are not recorded any more.
     ///
     /// # Errors
     /// When the variables cannot be accessed; then nothing has changed.

@@ -244,6 +244,8 @@ impl Server {
         let mut interest = EpollEvent::new(interest, token);
         let watched = self.epoll.modify(&connection.stream, &mut interest);
         if state == ConnectionState::Closed || watched.is_err() {
+            // Closing does not end it if the connection was handed over: a copy of the descriptor stays open.
+            let _absent = self.epoll.delete(&connection.stream);
             self.connections.swap_remove(at);
         }
     }

@@ -215,23 +215,31 @@ impl RingThread {
         inherited: &InheritedState,
         plan_switch: io::Result<PlanSwitch>,
     ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
+        let taken = plan_switch.context("its plan cannot be switched");
+        let taken = taken.and_then(|plan_switch| {
+            let (engine, why_not) = self.start(slots, Engine::start_silent)?;
+            let prepared = plan_switch.prepare();
+            prepared.context("cannot write a plan of its programs")?;
+            // All that can fail comes before its programs stop recording.
+            handover::restore_plans(inherited, engine.epoch())?;
+            serial_of(inherited)?;
+            inherited.ring_reader().context("cannot read its ring")?;
+            engine.begin_after(&plan_switch)?;
+            Ok((engine, why_not))
+        });
         let detach = || {
             let detached = inherited.detach();
             detached.context("cannot detach the programs of the previous daemon")
         };
-        match plan_switch {
-            Ok(plan_switch) => {
-                let (engine, why_not) = self.start(slots, Engine::start_silent)?;
-                let prepared = plan_switch.prepare();
-                prepared.context("cannot write a plan of the previous daemon's programs")?;
-                engine.begin_after(&plan_switch)?;
+        match taken {
+            Ok(taken) => {
                 detach()?;
                 info("took over from another build of tollgate");
-                Ok((engine, why_not))
+                Ok(taken)
             }
             Err(error) => {
                 warn(&format!(
-                    "cannot take over from another build of tollgate without a gap: {error}; its recorded \
+                    "cannot take over from another build of tollgate without a gap: {error:#}; its recorded \
                      events are kept, and auditing restarts"
                 ));
                 detach()?;
