@@ -60,7 +60,9 @@ impl BackgroundBuild {
 }
 
 fn build_command(repository: &Repository, profile: Profile) -> Command {
-    let packages = ["bench", "tollgate", "vm"].map(|name| format!("--package={name}"));
+    // Companions too: the end-to-end tests run this build.
+    let packages = ["ausearch", "bench", "search", "tollgate", "top", "vm"];
+    let packages = packages.map(|name| format!("--package={name}"));
     let mut command = repository.cargo(&["build", "--locked"]);
     if profile == Profile::Release {
         command.arg("--release");

@@ -262,9 +262,10 @@ fn check(line: &str, dir: &TestDir) -> Result<(), String> {
         }
         ["tollgate", "watch" | "top", ..] => run(&format!("{line} --help"), dir, "Usage"),
         ["tollgate", "bench"] => run("tollgate bench --list", dir, "syscalls"),
-        ["tollgate", "run" | "explain" | "check" | "convert"] => {
-            run(&format!("{line} --help"), dir, "Usage")
-        }
+        [
+            "tollgate",
+            "run" | "explain" | "check" | "convert" | "doctor" | "search",
+        ] => run(&format!("{line} --help"), dir, "Usage"),
         ["tollgate", "run", ..] => run(&format!("{line} 2>&1"), dir, "[exec]"),
         ["tollgate", "explain", ..] => run(line, dir, "execve"),
         ["tollgate", "check", ..] => run(line, dir, "1 rule, "),
