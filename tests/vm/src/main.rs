@@ -168,12 +168,11 @@ fn general(part: Option<&str>) -> Option<Vec<Session>> {
 }
 
 /// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` and `hunt PROGRAMS TOLLGATE` on the
-/// host, `mkdir NAME` and those of [`slots::run_task`] in a machine.
+/// host, and those of [`slots::run_task`] in a machine.
 fn run_task(words: &[String]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let ran = match words.as_slice() {
         [_, "lists", lists, tollgate] => lists::run_on_host(lists, tollgate),
-        [_, "mkdir", name] => names::make_directory_and_leave((*name).to_owned()),
         [_, "hunt", programs, tollgate] => hunt::run_on_host(programs, tollgate),
         [_, task, argument] => slots::run_task(task, argument),
         _ => {

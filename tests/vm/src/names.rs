@@ -1,20 +1,15 @@
 //! Names that lead to another object than before, or in another mount namespace: bind mounts of an ordinary user
 //! hide and forge nothing, and a watch follows a file that is replaced, but not its inode number.
 
-use std::fs;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc;
-use std::thread;
 
 use anyhow::{Context as _, ensure};
-use nix::unistd::gettid;
 use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::filesystems::{LOAD_MODULES, events, shell};
-use crate::machine::{THIS_PROGRAM, USER};
+use crate::machine::USER;
 use crate::suite::{Rules, Session};
 
 /// Hooks see names change.
@@ -65,10 +60,6 @@ pub(crate) const SESSION: Session = Session {
         (
             "reused_inode_number_is_recorded",
             reused_inode_number_is_recorded,
-        ),
-        (
-            "refused_open_through_a_link_is_recorded",
-            refused_open_through_a_link_is_recorded,
         ),
         ("cwd_is_that_of_the_begin", cwd_is_that_of_the_begin),
     ],
@@ -255,87 +246,20 @@ fn reused_inode_number_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     recorded(daemon, "all", "cat fs/all/taken", false)
 }
 
-/// The object, not the name that led to it, is watched.
-fn refused_open_through_a_link_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
-    if !daemon.sees_inside() {
-        return Ok(());
-    }
-    user("ln -s ../closed fs/link")?;
-    recorded(daemon, "closed", "! cat fs/link", false)?;
-    let event = events(daemon, "closed")?.pop();
-    let event = event.context("no event")?;
-    ensure!(
-        event.field("SYSCALL", "exit") == "-13"
-            && event.fields("PATH", "name") == ["fs/link"]
-            && event.fields("PATH", "nametype") == ["NORMAL"],
-        "{}",
-        event.summary()
-    );
-    let other = "ln -s ../quiet/file fs/other-link; ! echo x > fs/other-link";
-    unrecorded(daemon, "closed", other, false)
-}
-
-/// A working directory that the call itself, or another thread, changes before the call ends.
+/// A working directory that the call itself changes before it ends.
 fn cwd_is_that_of_the_begin(daemon: &Daemon) -> anyhow::Result<()> {
     if !daemon.sees_inside() {
         return Ok(());
     }
     let expect = |cwd: &str, name: &str| -> anyhow::Result<()> {
-        let event = wait_for("the event", || Ok(events(daemon, "cwd")?.pop()))?;
-        let names = event.fields("PATH", "name");
-        ensure!(
-            event.field("CWD", "cwd") == cwd && names.contains(&name.to_owned()),
-            "{}",
-            event.summary()
-        );
+        let event = wait_for("the event", || {
+            let mut events = events(daemon, "cwd")?.into_iter();
+            Ok(events.find(|event| event.fields("PATH", "name").contains(&name.to_owned())))
+        })?;
+        let found = event.field("CWD", "cwd");
+        ensure!(found == cwd, "{found}: {}", event.summary());
         Ok(())
     };
     recorded(daemon, "cwd", "cd fs/own", false)?;
-    expect("/tmp/names", "fs/own")?;
-    let found = made(daemon, "cwd", || {
-        shell("fsfreeze --freeze /tmp/names/fs")?;
-        let mut child = Command::new(THIS_PROGRAM)
-            .args(["mkdir", "made"])
-            .current_dir("/tmp/names/fs/own")
-            .uid(USER)
-            .gid(USER)
-            .spawn()?;
-        let left = wait_for("the other thread to leave", || {
-            let cwd = fs::read_link(format!("/proc/{}/cwd", child.id()))?;
-            Ok((cwd == Path::new("/")).then_some(()))
-        });
-        shell("fsfreeze --unfreeze /tmp/names/fs")?;
-        ensure!(child.wait()?.success(), "nothing was made");
-        left
-    })?;
-    ensure!(found > 0, "mkdir is not recorded");
-    let event = events(daemon, "cwd")?
-        .into_iter()
-        .find(|event| event.field("SYSCALL", "syscall") == "83");
-    let event = event.context("no mkdir")?;
-    ensure!(
-        event.field("CWD", "cwd") == "/tmp/names/fs/own",
-        "{}",
-        event.summary()
-    );
-    Ok(())
-}
-
-/// Makes a directory in one thread; when that thread waits for the file system, another one leaves the directory.
-///
-/// # Errors
-/// No directory was made.
-pub(crate) fn make_directory_and_leave(name: String) -> anyhow::Result<()> {
-    let (send, thread_id) = mpsc::channel();
-    let maker = thread::spawn(move || {
-        send.send(gettid()).ok();
-        fs::create_dir(name)
-    });
-    let stat = format!("/proc/self/task/{}/stat", thread_id.recv()?);
-    wait_for("the thread to wait", || {
-        Ok(fs::read_to_string(&stat)?.contains(") D ").then_some(()))
-    })?;
-    std::env::set_current_dir("/")?;
-    let made = maker.join().map_err(|_panic| anyhow::anyhow!("panic"))?;
-    Ok(made?)
+    expect("/tmp/names", "fs/own")
 }

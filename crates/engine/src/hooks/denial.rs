@@ -52,7 +52,7 @@ pub(crate) fn denial_hooks(syscall: SyscallId) -> &'static [InternalHook] {
 }
 
 /// Functions beside those of [`denial_hooks`] that newer kernels call for some objects: see
-/// [`super::syscall_hooks::optional_object_hooks`].
+/// [`super::syscall_hooks::newer_object_hooks`].
 #[must_use]
 pub(crate) fn newer_denial_hooks(syscall: SyscallId) -> &'static [InternalHook] {
     match syscall.name().unwrap_or_default() {

@@ -12,7 +12,7 @@ use super::denial::{denial_hooks, newer_denial_hooks};
 use super::hook::KernelFeatures;
 use super::hook_selection::HookSelection;
 use super::internal_hook::{AttachKind, InternalHook};
-use super::syscall_hooks::{aux_record_hooks, object_hooks, optional_object_hooks};
+use super::syscall_hooks::{aux_record_hooks, newer_object_hooks, object_hooks};
 
 /// Whether a kernel has a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,7 @@ impl KernelFeatures {
     fn is_unneeded(&self, hook: InternalHook) -> bool {
         let has = |other| self.internal_hooks.contains(other);
         hook.alternative().is_some_and(has)
-            || hook != InternalHook::OpenMayOpen
-                && syscalls(hook, optional_object_hooks).next().is_some()
+            || syscalls(hook, newer_object_hooks).next().is_some()
             || syscalls(hook, newer_denial_hooks).next().is_some()
     }
 

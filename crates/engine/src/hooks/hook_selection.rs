@@ -28,7 +28,7 @@ use super::denial::{denial_hooks, newer_denial_hooks};
 use super::hook::{Hook, KernelFeatures};
 use super::internal_hook::InternalHook;
 use super::syscall_functions::tracepoint_name;
-use super::syscall_hooks::{aux_record_hooks, object_hooks, optional_object_hooks};
+use super::syscall_hooks::{aux_record_hooks, newer_object_hooks, object_hooks};
 use super::syscall_set::SyscallSet;
 use super::uring_functions::uring_function;
 
@@ -49,6 +49,8 @@ pub(crate) struct HookSelection {
     /// Syscalls whose exits are seen at the raw tracepoint although others have hooks of their own: too many for
     /// that were added while programs ran.
     raw_exits: SyscallSet<8>,
+    /// Files that an open finds and is refused are seen: some rule may match them without a watch.
+    pub(crate) refused_opens: bool,
     engine: EngineKind,
     kernel: KernelFeatures,
 }
@@ -91,13 +93,24 @@ impl HookSelection {
                 || !(syscall.returns() || kernel.early_task_exit && syscall.ends_task())
         };
         let returning = plan.syscalls.keys().filter(|syscall| syscall.returns());
-        Self {
+        let mut selection = Self {
             raw_enter: nameless.clone().any(needs_entry),
             raw_exit: nameless.any(SyscallId::returns) || returning.count() > max_exits(engine),
             raw_exits: SyscallSet::default(),
+            refused_opens: false,
             engine,
             kernel,
-        }
+        };
+        let any_open = |syscall, planned: &SyscallPlan| {
+            object_hooks(syscall).contains(&InternalHook::OpenFilp) && !planned.needs_watch()
+        };
+        let mut syscalls = plan.syscalls.iter();
+        let mut operations = plan.operations(selection.uring_coverage());
+        selection.refused_opens = kernel.internal_hooks.contains(InternalHook::OpenMayOpen)
+            && (syscalls.any(|(&syscall, planned)| any_open(syscall, planned))
+                || operations
+                    .any(|(operation, planned)| any_open(operation.syscall_id(), &planned)));
+        selection
     }
 
     /// Selection for a plan that replaces the current one while syscalls are in progress: no syscall moves
@@ -311,9 +324,14 @@ impl HookSelection {
     /// Hooks that show the objects of a syscall.
     fn object_hooks(self, syscall: SyscallId) -> impl Iterator<Item = Hook> {
         let hooks = object_hooks(syscall);
-        let optional = optional_object_hooks(syscall).iter().copied();
-        let optional = optional.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
-        hooks.iter().copied().chain(optional).map(Hook::Internal)
+        let refused = self.refused_opens && hooks.contains(&InternalHook::OpenFilp);
+        let newer = newer_object_hooks(syscall).iter().copied();
+        let newer = newer.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
+        let hooks = hooks.iter().copied();
+        hooks
+            .chain(newer)
+            .chain(refused.then_some(InternalHook::OpenMayOpen))
+            .map(Hook::Internal)
     }
 
     /// Whether state of the syscall's entry is saved for its exit.

@@ -54,17 +54,16 @@ pub(crate) fn object_hooks(syscall: SyscallId) -> &'static [InternalHook] {
     }
 }
 
-/// Internal functions beside those of [`object_hooks`] that show some objects; without those that the kernel lacks,
-/// the others show what they can. An open that is refused shows its object in `may_open()` only.
+/// Internal functions beside those of [`object_hooks`] that newer kernels call for some objects; older kernels call
+/// the others for these objects too.
 ///
 /// # Source
 /// `do_setxattr()`, `removexattr()` and `do_getxattr()` in `fs/xattr.c`, Linux 6.2 to 6.12: since 6.2,
-/// `vfs_setxattr()` does not set access control lists; `do_open()` in `fs/namei.c`.
+/// `vfs_setxattr()` does not set access control lists.
 #[must_use]
-pub(crate) fn optional_object_hooks(syscall: SyscallId) -> &'static [InternalHook] {
-    use InternalHook::{AttrGetAcl, AttrRemoveAcl, AttrSetAcl, OpenMayOpen};
+pub(crate) fn newer_object_hooks(syscall: SyscallId) -> &'static [InternalHook] {
+    use InternalHook::{AttrGetAcl, AttrRemoveAcl, AttrSetAcl};
     match syscall.name().unwrap_or_default() {
-        "open" | "openat" | "openat2" | "creat" => &[OpenMayOpen],
         "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[AttrSetAcl],
         "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[AttrRemoveAcl],
         "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => &[AttrGetAcl],
