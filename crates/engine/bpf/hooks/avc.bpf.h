@@ -128,9 +128,8 @@ int avc_syscall(__u64 *ctx)
 	syscall = plan_syscall(key);
 	/* Not if the syscall has ended, and put its result there: its event has left. */
 	if (syscall && syscall->tests != WIRE_NO_SYSCALL && !is_daemon(task) &&
-	    regs->ax == (unsigned long)-ENOSYS &&
-	    !never_returns(abi, nr) && !restores_registers(abi, nr) &&
-	    stamp_keep(task, key, kind, stamp))
+	    regs->ax == (unsigned long)-ENOSYS && !never_returns(abi, nr) &&
+	    !restores_registers(abi, nr) && stamp_keep(task, key, kind, stamp))
 		return 0;
 	s = bpf_map_lookup_elem(&tlg_avc_scratch, &cpu);
 	shape = bpf_map_lookup_elem(&tlg_shapes, &key);

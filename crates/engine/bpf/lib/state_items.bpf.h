@@ -91,6 +91,30 @@ static __always_inline void state_commit_name(struct syscall_state *state, struc
 	item->flags |= WIRE_OBJECT_NAMED | flags;
 }
 
+#define ONES 0x0101010101010101ULL /* 1 in each byte of a word */
+
+/*
+ * Copies the text of a struct filename by words, up to 7 bytes too many. Returns its length with
+ * the zero byte, or 0 if it is longer than SHORT_TEXT. The kernel's buffer is longer than that.
+ */
+static __always_inline long copy_short_text(__u64 *to, __u64 from)
+{
+	if (!bpf_ksym_exists(bpf_rdonly_cast) &&
+	    bpf_probe_read_kernel(to, SHORT_TEXT, (void *)from))
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < SHORT_TEXT / 8; i++) {
+		__u64 word = bpf_ksym_exists(bpf_rdonly_cast) ? LOAD_WORD(from + 8 * i) : to[i];
+		__u64 zeros = (word - ONES) & ~word & ONES << 7;
+
+		to[i] = word;
+		/* The bytes up to the first zero, counted by the multiplication. */
+		if (zeros)
+			return 8 * i + ((((zeros & -zeros) - 1) & ONES) * ONES >> 56);
+	}
+	return 0;
+}
+
 /* Sets the name of the last item to the text of a struct filename. */
 static __always_inline void state_copy_name(struct syscall_state *state, struct wire_object *item,
 					    __u64 filename, const void *text)
@@ -100,7 +124,9 @@ static __always_inline void state_copy_name(struct syscall_state *state, struct 
 
 	if (!room)
 		return;
-	len = bpf_probe_read_kernel_str(room, WIRE_NAME_BYTES, text);
+	len = copy_short_text((__u64 *)room, (__u64)text);
+	if (!len)
+		len = bpf_probe_read_kernel_str(room, WIRE_NAME_BYTES, text);
 	if (len <= 0) {
 		count_truncated(WIRE_TRUNC_NAME);
 		return;
@@ -211,8 +237,11 @@ static __always_inline void state_save_hits(struct syscall_state *state, const s
 /* Gives the hits in the state to the filter. */
 static __always_inline void state_load_hits(struct scratch *s, const struct syscall_state *state)
 {
-	for (__u32 i = 0; i < HITS_MAX; i++)
+	for (__u32 i = 0; i < HITS_MAX; i++) {
+		if (i >= state->hits)
+			break;
 		s->hit[i] = state->hit[i];
+	}
 	s->hits = state->hits;
 }
 

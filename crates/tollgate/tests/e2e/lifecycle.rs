@@ -61,7 +61,10 @@ pub(crate) fn events_are_written_at_once() {
 fn programs(pid: u32) -> Vec<u32> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {
-        let info = fs::read_to_string(entry.unwrap().path()).unwrap();
+        // A descriptor may have been closed since.
+        let Ok(info) = fs::read_to_string(entry.unwrap().path()) else {
+            continue;
+        };
         numbers.extend(info.lines().filter_map(|line| {
             let (name, number) = line.split_once(':')?;
             (name == "prog_id").then(|| number.trim().parse::<u32>().ok())?
