@@ -18,7 +18,7 @@ pub(crate) struct EventId {
 
 /// A record: parts of the event's text.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct RecordRange {
     kind: i32,
     start: usize,
     /// End of the kernel's text.
@@ -51,20 +51,20 @@ pub(crate) struct Event {
     /// Whether a record has names that the daemon added.
     pub(crate) is_enriched: bool,
     text: Vec<u8>,
-    spans: Vec<Span>,
+    ranges: Vec<RecordRange>,
 }
 
 impl Event {
     /// An event without records, which uses the memory of `old`.
     pub(crate) fn reuse(mut old: Self, id: EventId, kind: i32) -> Self {
         old.text.clear();
-        old.spans.clear();
+        old.ranges.clear();
         Self {
             id,
             kind,
             is_enriched: false,
             text: old.text,
-            spans: old.spans,
+            ranges: old.ranges,
         }
     }
 
@@ -78,7 +78,7 @@ impl Event {
             .find_byte(SEPARATOR)
             .map(|at| (start + at + 1, self.text.len()));
         self.is_enriched |= names.is_some();
-        self.spans.push(Span {
+        self.ranges.push(RecordRange {
             kind,
             start,
             end: names.map_or(self.text.len(), |(names, _)| names - 1),
@@ -90,13 +90,13 @@ impl Event {
     pub(crate) fn records(
         &self,
     ) -> impl DoubleEndedIterator<Item = Record<'_>> + ExactSizeIterator {
-        self.spans.iter().map(|span| Record {
-            kind: span.kind,
-            text: self.text.get(span.start..span.end).unwrap_or_default(),
-            names: span
+        self.ranges.iter().map(|range| Record {
+            kind: range.kind,
+            text: self.text.get(range.start..range.end).unwrap_or_default(),
+            names: range
                 .names
                 .and_then(|(start, end)| self.text.get(start..end)),
-            has_newline: span.has_newline,
+            has_newline: range.has_newline,
         })
     }
 
@@ -107,16 +107,16 @@ impl Event {
 
     /// Whether a record has a type.
     pub(crate) fn has(&self, kind: i32) -> bool {
-        self.spans.iter().any(|span| span.kind == kind)
+        self.ranges.iter().any(|range| range.kind == kind)
     }
 
     /// Whether a record has one of some types.
     pub(crate) fn has_any(&self, kinds: &std::ops::RangeInclusive<i32>) -> bool {
-        self.spans.iter().any(|span| kinds.contains(&span.kind))
+        self.ranges.iter().any(|range| kinds.contains(&range.kind))
     }
 
     /// Types of the records.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = i32> + '_ {
-        self.spans.iter().map(|span| span.kind)
+        self.ranges.iter().map(|range| range.kind)
     }
 }

@@ -22,7 +22,7 @@ use crate::record_type as ty;
 pub(crate) use cursor::{Malformed, unescape};
 
 /// Text of a field: a part of the record, or decoded.
-pub(crate) type Text<'e> = Cow<'e, [u8]>;
+pub(crate) type FieldText<'e> = Cow<'e, [u8]>;
 
 /// `uid` and `gid` when nothing is known.
 pub(crate) const NO_ID: u32 = u32::MAX;
@@ -83,7 +83,7 @@ bitflags::bitflags! {
 /// A name in an event: of a `PATH` record, a socket, or a disk.
 #[derive(Clone, Debug)]
 pub(crate) struct FileName<'e> {
-    pub(crate) name: Text<'e>,
+    pub(crate) name: FieldText<'e>,
     /// What follows `nametype=` in the record, to its end.
     pub(crate) kind: Option<&'e [u8]>,
 }
@@ -145,16 +145,16 @@ pub(crate) struct Found<'e> {
     pub(crate) arch: u32,
     pub(crate) syscall: i32,
     pub(crate) files: Option<Vec<FileName<'e>>>,
-    pub(crate) cwd: Option<Text<'e>>,
-    pub(crate) host: Option<Text<'e>>,
-    pub(crate) terminal: Option<Text<'e>>,
-    pub(crate) exe: Option<Text<'e>>,
-    pub(crate) comm: Option<Text<'e>>,
-    pub(crate) account: Option<Text<'e>>,
+    pub(crate) cwd: Option<FieldText<'e>>,
+    pub(crate) host: Option<FieldText<'e>>,
+    pub(crate) terminal: Option<FieldText<'e>>,
+    pub(crate) exe: Option<FieldText<'e>>,
+    pub(crate) comm: Option<FieldText<'e>>,
+    pub(crate) account: Option<FieldText<'e>>,
     pub(crate) keys: Option<Vec<Vec<u8>>>,
     pub(crate) avcs: Option<Vec<Avc<'e>>>,
-    pub(crate) vm: Option<Text<'e>>,
-    pub(crate) uuid: Option<Text<'e>>,
+    pub(crate) vm: Option<FieldText<'e>>,
+    pub(crate) uuid: Option<FieldText<'e>>,
 }
 
 impl Found<'_> {

@@ -12,7 +12,7 @@ mod walk;
 use crate::interpret::{FieldType, Interpreter};
 use crate::record_type as ty;
 
-pub(crate) use walk::{Place, Walk, events};
+pub(crate) use walk::{FieldPosition, Walk, events};
 
 /// Kind of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,20 +81,20 @@ impl ObjectKind {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sentence {
     pub(crate) kind: Option<&'static str>,
-    pub(crate) session: Option<Place>,
-    pub(crate) subject: Option<Place>,
-    pub(crate) subject2: Option<Place>,
+    pub(crate) session: Option<FieldPosition>,
+    pub(crate) subject: Option<FieldPosition>,
+    pub(crate) subject2: Option<FieldPosition>,
     pub(crate) subject_kind: Option<&'static str>,
-    pub(crate) subject_attributes: Vec<Place>,
+    pub(crate) subject_attributes: Vec<FieldPosition>,
     pub(crate) action: Option<Vec<u8>>,
-    pub(crate) object: Option<Place>,
-    pub(crate) object_secondary: Option<Place>,
-    pub(crate) object2: Option<Place>,
-    pub(crate) object_attributes: Vec<Place>,
+    pub(crate) object: Option<FieldPosition>,
+    pub(crate) object_secondary: Option<FieldPosition>,
+    pub(crate) object2: Option<FieldPosition>,
+    pub(crate) object_attributes: Vec<FieldPosition>,
     pub(crate) object_kind: ObjectKind,
-    pub(crate) result: Option<Place>,
+    pub(crate) result: Option<FieldPosition>,
     pub(crate) how: Option<Vec<u8>>,
-    pub(crate) key: Option<Place>,
+    pub(crate) key: Option<FieldPosition>,
 }
 
 /// Makes a sentence of an event.

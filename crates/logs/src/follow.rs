@@ -73,7 +73,7 @@ impl Follow {
             _ => {}
         }
         if let Some(current) = current {
-            self.remember(current);
+            self.add_read(current);
         }
         let mut files = LogSet::rotated(&self.log)?.into_files();
         if let Some(at) = files.iter().position(|file| file.id() == current) {
@@ -81,7 +81,7 @@ impl Follow {
         }
         files.retain(|file| file.id().is_some_and(|id| !self.read.contains(&id)));
         for file in &files {
-            file.id().into_iter().for_each(|id| self.remember(id));
+            file.id().into_iter().for_each(|id| self.add_read(id));
         }
         Ok(files)
     }
@@ -109,7 +109,7 @@ impl Follow {
         }
     }
 
-    fn remember(&mut self, file: FileId) {
+    fn add_read(&mut self, file: FileId) {
         if self.read.contains(&file) {
             return;
         }

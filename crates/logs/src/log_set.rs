@@ -106,7 +106,7 @@ impl LogSet {
             Err(error) => return Err(error),
         }
         for path in predecessors(&current) {
-            match LogFile::open(&path) {
+            match LogFile::open_text(&path) {
                 Ok(file) if files.iter().any(|other| other.id() == file.id()) => {}
                 Ok(file) => files.push(file),
                 Err(error) if error.is_missing() => {}
@@ -198,15 +198,23 @@ impl LogFile {
             path: path.to_owned(),
             cause,
         };
-        let not_a_file = || LogError::NotAFile {
-            path: path.to_owned(),
-        };
-        let about = fs::metadata(path).map_err(failed)?;
-        if about.file_type().is_fifo() {
+        if fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
             let stream = File::open(path).map_err(failed)?;
             return Ok(Self::stream(path, Box::new(stream)));
         }
-        if !about.is_file() {
+        Self::open_text(path)
+    }
+
+    /// Opens a file, not a pipe.
+    fn open_text(path: &Path) -> Result<Self, LogError> {
+        let failed = |cause| LogError::Open {
+            path: path.to_owned(),
+            cause,
+        };
+        let not_a_file = || LogError::NotAFile {
+            path: path.to_owned(),
+        };
+        if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(not_a_file());
         }
         // Not blocking: the file may have been replaced by a pipe.
@@ -375,6 +383,16 @@ mod tests {
     fn names(set: &LogSet) -> Vec<String> {
         let name = |file: &LogFile| file.path().file_name().unwrap().display().to_string();
         set.as_files().iter().map(name).collect()
+    }
+
+    #[test]
+    fn pipe_among_rotated_files_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("audit.log"), "").unwrap();
+        let pipe = place.path().join("audit.log.1");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let error = LogSet::rotated(place.path()).unwrap_err();
+        assert!(matches!(error, LogError::NotAFile { path } if path == pipe));
     }
 
     #[test]

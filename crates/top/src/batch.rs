@@ -11,7 +11,7 @@ use ratatui::buffer::Buffer;
 use serde::Serialize;
 
 use crate::control::{Control, Filter};
-use crate::model::{LossRow, Model, NameRow, Order, RuleRow, lost};
+use crate::model::{LossRow, Model, NameRow, RuleOrder, RuleRow, lost};
 use crate::poller::{Poll, Poller};
 use crate::stream::Stream;
 use crate::ui::Ui;
@@ -124,7 +124,7 @@ fn document(model: &Model, passed: Duration) -> Document {
         backlog: model.status.settings.backlog,
         sampled,
         sampled_of,
-        rules: model.rules(Order::Rate),
+        rules: model.rules(RuleOrder::Rate),
         losses: model.losses(),
         programs: model.programs(),
         users: model.users(),

@@ -83,7 +83,7 @@ pub(crate) struct LossRow {
 
 /// Order of rules; other tables are in the order of their rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum RuleOrder {
     #[default]
     Rate,
     Total,
@@ -92,7 +92,7 @@ pub(crate) enum Order {
     List,
 }
 
-impl Order {
+impl RuleOrder {
     pub(crate) const fn next(self) -> Self {
         match self {
             Self::Rate => Self::Total,
@@ -205,7 +205,7 @@ impl Model {
     }
 
     /// The rules: those that are loaded, then removed ones.
-    pub(crate) fn rules(&self, order: Order) -> Vec<RuleRow> {
+    pub(crate) fn rules(&self, order: RuleOrder) -> Vec<RuleRow> {
         let counts = self.status.by_rule.iter();
         let mut counts: BTreeMap<&str, _> =
             counts.map(|rule| (rule.rule.0.as_str(), rule)).collect();
@@ -244,12 +244,12 @@ impl Model {
                 .map(|(rule, counts)| row(rule, Vec::new(), "-", None, Some(counts))),
         );
         match order {
-            Order::Rate => rows.sort_by(|a, b| {
+            RuleOrder::Rate => rows.sort_by(|a, b| {
                 descending(a.per_second, b.per_second).then(b.matched.cmp(&a.matched))
             }),
-            Order::Total => rows.sort_by_key(|row| std::cmp::Reverse(row.matched)),
-            Order::Lost => rows.sort_by_key(|row| std::cmp::Reverse((row.lost, row.matched))),
-            Order::List => {}
+            RuleOrder::Total => rows.sort_by_key(|row| std::cmp::Reverse(row.matched)),
+            RuleOrder::Lost => rows.sort_by_key(|row| std::cmp::Reverse((row.lost, row.matched))),
+            RuleOrder::List => {}
         }
         rows
     }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer};
 
 /// Text that tasks or administrators chose: control characters are escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Text(pub(crate) String);
+pub(crate) struct EscapedText(pub(crate) String);
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for EscapedText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -99,7 +99,7 @@ pub(crate) struct Counts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct RuleCounts {
-    pub(crate) rule: Text,
+    pub(crate) rule: EscapedText,
     pub(crate) matched: u64,
     pub(crate) lost: BTreeMap<String, u64>,
 }
@@ -144,8 +144,8 @@ pub(crate) struct RuleCosts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct RuleCost {
-    pub(crate) rule: Text,
-    pub(crate) keys: Vec<Text>,
+    pub(crate) rule: EscapedText,
+    pub(crate) keys: Vec<EscapedText>,
     pub(crate) cost: String,
     pub(crate) syscalls: u64,
 }
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn text_cannot_control_the_terminal() {
-        let text: Text = serde_json::from_str(r#""a\u001b[2J\u202e'b'""#).unwrap();
+        let text: EscapedText = serde_json::from_str(r#""a\u001b[2J\u202e'b'""#).unwrap();
         assert_eq!(text.0, r"a\u{1b}[2J\u{202e}'b'");
-        let text: Text = serde_json::from_str(r#"{"hex":"ff"}"#).unwrap();
+        let text: EscapedText = serde_json::from_str(r#"{"hex":"ff"}"#).unwrap();
         assert_eq!(text.0, "0xff");
         assert_eq!(escaped(b"a\xff\x07"), r"a\xff\u{7}");
     }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::batch::lines;
 use crate::control::Filter;
 use crate::event::SeenEvent;
-use crate::model::{Model, Order};
+use crate::model::{Model, RuleOrder};
 use crate::status::{RuleCosts, Status};
 use crate::stream::Sample;
 use crate::ui::{Action, Panel, Ui};
@@ -296,7 +296,7 @@ fn rates_are_differences_over_time() {
     );
     assert!((model.rates.lost - 10.0).abs() < 1e-9, "{:?}", model.rates);
     model.costs = costs();
-    let rules = model.rules(Order::Rate);
+    let rules = model.rules(RuleOrder::Rate);
     let first = &rules[0];
     assert_eq!((first.keys[0].as_str(), first.matched), ("identity", 300));
     assert!((first.per_second - 100.0).abs() < 1e-9 && (first.share - 0.8).abs() < 1e-9);
@@ -373,7 +373,7 @@ fn keys_move_between_tables_and_rows() {
     press(&mut ui, &model, KeyCode::Char('p'));
     assert!(ui.is_paused);
     press(&mut ui, &model, KeyCode::Char('s'));
-    assert_eq!(ui.order, Order::Total);
+    assert_eq!(ui.order, RuleOrder::Total);
     assert_eq!(press(&mut ui, &model, KeyCode::Char('q')), Action::Quit);
     let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(ui.key(control_c, &model), Action::Quit);

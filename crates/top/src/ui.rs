@@ -6,7 +6,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::control::Filter;
 use crate::event::SeenEvent;
-use crate::model::{Model, Order};
+use crate::model::{Model, RuleOrder};
 use crate::stream::{KEPT_EVENTS, Sample};
 
 /// A table of the main screen.
@@ -52,7 +52,7 @@ pub(crate) struct Ui {
     pub(crate) focus: Panel,
     /// Selected row of the focused table.
     pub(crate) selected: usize,
-    pub(crate) order: Order,
+    pub(crate) order: RuleOrder,
     pub(crate) is_paused: bool,
     pub(crate) shows_help: bool,
     /// The list of records, if it is open.

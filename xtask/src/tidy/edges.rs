@@ -18,7 +18,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("trace", &["audit"]),
     ("tollgate", &["audit", "engine", "logs", "netlink", "trace"]),
     ("ausearch", &["audit"]),
-    ("bench", &["audit", "engine", "netlink"]),
+    ("bench", &["netlink"]),
     ("top", &["audit"]),
     ("inputs", &["audit"]),
     ("manual", &[]),
@@ -30,7 +30,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
 /// The crates that the tests of each crate may also depend on.
 const FOR_TESTS: [(&str, &[&str]); 8] = [
     ("audit", &["inputs"]),
-    ("bench", &["inputs", "manual"]),
+    ("bench", &["audit", "inputs", "manual"]),
     ("engine", &["inputs"]),
     ("logs", &["inputs"]),
     ("search", &["inputs", "manual", "support"]),

@@ -6,7 +6,7 @@ use super::options::Columns;
 use crate::event::Event;
 use crate::interpret::{FieldType, Interpreter};
 use crate::local_time::{self, Clock};
-use crate::normalize::{self, ObjectKind, Place, Sentence, Walk};
+use crate::normalize::{self, FieldPosition, ObjectKind, Sentence, Walk};
 use crate::record_type as ty;
 
 /// Prints events as sentences.
@@ -21,7 +21,7 @@ pub(crate) struct Sentences<'a> {
 /// The meaning of a field, or nothing.
 fn text_at(
     walk: &mut Walk,
-    place: Option<Place>,
+    place: Option<FieldPosition>,
     interpreter: &mut Interpreter,
 ) -> Option<Vec<u8>> {
     walk.go_to(place).then(|| walk.text(interpreter))
@@ -144,7 +144,7 @@ impl Sentences<'_> {
         out.push(b'\n');
     }
 
-    fn path_at(&mut self, walk: &mut Walk, place: Option<Place>) -> Option<Vec<u8>> {
+    fn path_at(&mut self, walk: &mut Walk, place: Option<FieldPosition>) -> Option<Vec<u8>> {
         walk.go_to(place).then(|| match walk.field_type() {
             FieldType::EscapedFile => walk.path(self.interpreter),
             _ => walk.text(self.interpreter),
@@ -292,7 +292,7 @@ fn is_setting(walk: &Walk, sentence: &Sentence) -> bool {
 /// The label among some attributes.
 fn label(
     walk: &mut Walk,
-    attributes: &[Place],
+    attributes: &[FieldPosition],
     name: &[u8],
     interpreter: &mut Interpreter,
 ) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bstr::ByteSlice as _;
 
-use super::Text;
+use super::FieldText;
 use crate::ctext::{self, hex_digit};
 
 /// A record that lacks what its type must have.
@@ -149,7 +149,7 @@ impl<'e> Cursor<'e> {
         &mut self,
         at: usize,
         unended: u8,
-    ) -> Result<Option<Text<'e>>, Malformed> {
+    ) -> Result<Option<FieldText<'e>>, Malformed> {
         if self.byte(at) == Some(b'"') {
             return Ok(Some(Cow::Borrowed(self.quoted(at, unended)?)));
         }
@@ -167,7 +167,7 @@ impl<'e> Cursor<'e> {
     }
 
     /// A string that older programs wrote without quotes although it is no hex. Moves past it.
-    pub(super) fn legacy(&mut self, at: usize) -> Option<Text<'e>> {
+    pub(super) fn legacy(&mut self, at: usize) -> Option<FieldText<'e>> {
         let end = self.position(at, b' ').unwrap_or(self.text.len());
         self.at = end;
         let word = self.between(at, end);
@@ -180,7 +180,7 @@ impl<'e> Cursor<'e> {
 }
 
 /// Decodes the hex digits at the start of a text, up to a NUL in what they say. A text in parentheses is itself.
-pub(crate) fn unescape(text: &[u8]) -> Option<Text<'_>> {
+pub(crate) fn unescape(text: &[u8]) -> Option<FieldText<'_>> {
     if text.first() == Some(&b'(') {
         let end = text.find_byte(b')')?;
         return text.get(..=end).map(Cow::Borrowed);

@@ -8,7 +8,7 @@ use bstr::ByteSlice as _;
 use super::cursor::{Cursor, Malformed, unescape};
 use super::programs;
 use super::task::object;
-use super::{Avc, AvcResult, FAILED, FileName, Found, Reader, SUCCEEDED, Text, UNSET, Wanted};
+use super::{Avc, AvcResult, FAILED, FieldText, FileName, Found, Reader, SUCCEEDED, UNSET, Wanted};
 use crate::ctext::{hex_digit, low_i32, until_nul};
 use crate::event::Record;
 use crate::interpret::address;
@@ -88,7 +88,7 @@ pub(super) fn file<'e>(
     found: &mut Found<'e>,
 ) -> Result<(), Malformed> {
     let rest = cursor.from(at);
-    let name: Text<'e> = if rest.first() == Some(&b'"') {
+    let name: FieldText<'e> = if rest.first() == Some(&b'"') {
         found.files.get_or_insert_default();
         let mut quoted = *cursor;
         Cow::Borrowed(quoted.quoted(at, 2)?)
@@ -118,14 +118,14 @@ pub(super) fn file<'e>(
 }
 
 /// Joins a name to a directory, at most as long as a path can be.
-fn joined<'e>(cwd: &[u8], name: &[u8]) -> Text<'e> {
+fn joined<'e>(cwd: &[u8], name: &[u8]) -> FieldText<'e> {
     const PATH_MAX: usize = 4096;
     let mut path = [cwd, b"/", name].concat();
     path.truncate(PATH_MAX - 1);
     Cow::Owned(path)
 }
 
-fn push_file<'e>(found: &mut Found<'e>, name: Text<'e>) {
+fn push_file<'e>(found: &mut Found<'e>, name: FieldText<'e>) {
     found
         .files
         .get_or_insert_default()

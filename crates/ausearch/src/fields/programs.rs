@@ -251,7 +251,7 @@ fn quoted_or_legacy<'e>(
     cursor: &Cursor<'e>,
     at: usize,
     code: u8,
-) -> Result<Option<super::Text<'e>>, Malformed> {
+) -> Result<Option<super::FieldText<'e>>, Malformed> {
     let mut here = *cursor;
     if here.byte(at) == Some(b'"') {
         return Ok(Some(here.quoted(at, code)?.into()));

@@ -1,7 +1,7 @@
 //! Events of one record.
 
 use super::actions::action;
-use super::{Normalizer, ObjectKind, Place, event_kind};
+use super::{FieldPosition, Normalizer, ObjectKind, event_kind};
 use crate::record_type as ty;
 
 impl Normalizer<'_> {
@@ -335,7 +335,7 @@ impl Normalizer<'_> {
         }
     }
 
-    fn other_object(&mut self, name: &str) -> Option<Place> {
+    fn other_object(&mut self, name: &str) -> Option<FieldPosition> {
         self.walk.first_field();
         self.walk.find(name).then(|| self.walk.place_in(0))
     }
@@ -366,7 +366,7 @@ impl Normalizer<'_> {
     }
 
     /// Finds the object of a record, and sets its kind.
-    pub(super) fn simple_object(&mut self, kind: i32) -> Option<Place> {
+    pub(super) fn simple_object(&mut self, kind: i32) -> Option<FieldPosition> {
         use ObjectKind::{
             Account, AuditConfig, FileSystem, Keystrokes, Printer, Process, SecurityPolicy,
             Service, Software, System, UserSession, VirtualMachine,
@@ -445,7 +445,7 @@ impl Normalizer<'_> {
     }
 
     /// What was changed in the audit configuration.
-    fn changed_object(&mut self) -> Option<Place> {
+    fn changed_object(&mut self) -> Option<FieldPosition> {
         const OBJECTS: [&str; 6] = [
             "audit_enabled",
             "audit_pid",

@@ -35,7 +35,7 @@ struct Fields {
 
 /// Where a field is: record and field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FieldPosition {
     record: usize,
     field: usize,
 }
@@ -365,20 +365,20 @@ impl Walk {
     }
 
     /// The current place, said to be in a record: a search may have gone on behind it.
-    pub(crate) fn place_in(&self, record: usize) -> Place {
-        Place {
+    pub(crate) fn place_in(&self, record: usize) -> FieldPosition {
+        FieldPosition {
             record,
             field: self.field_number(),
         }
     }
 
     /// The current place.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> FieldPosition {
         self.place_in(self.record_number())
     }
 
     /// Moves to a place; whether it exists.
-    pub(crate) fn go_to(&mut self, place: Option<Place>) -> bool {
+    pub(crate) fn go_to(&mut self, place: Option<FieldPosition>) -> bool {
         place.is_some_and(|place| self.go_to_record(place.record) && self.go_to_field(place.field))
     }
 

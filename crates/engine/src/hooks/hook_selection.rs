@@ -11,7 +11,7 @@
 //! same holds for entries.
 //!
 //! The kernel detaches programs from functions and tracepoints one after the other, some 100 ms each. A plan of
-//! very many syscalls sees their exits at the raw tracepoint, which is one attachment, on either engine.
+//! very many syscalls sees their exits at the raw tracepoint, which is one attachment, on `fentry` and `tracepoint`.
 //!
 //! State that exec and exit destroy is read at tracepoints of the scheduler on kernels that have them early
 //! enough, which costs other syscalls nothing, and at the entry of the syscall on older kernels. `sigreturn` is

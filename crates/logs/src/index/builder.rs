@@ -225,8 +225,18 @@ impl Builder {
             block.serial = least.min(serial)..=greatest.max(serial);
         }
         let columns = &mut self.columns;
+        let mut is_deep = false;
         values(event, |column, value| {
+            let whole = value.len();
+            let value = filter::indexed(column, value);
+            is_deep &= column == Column::Directory;
+            if value.len() < whole && std::mem::replace(&mut is_deep, true) {
+                return; // the same directory again, for each of those below it
+            }
             if let Some(builder) = columns.get_mut(usize::from(column.number())) {
+                if value.len() < whole && !builder.overflowed {
+                    builder.overflow(); // a dictionary has whole values
+                }
                 builder.add(filter::hash(column.number(), value), value, at);
             }
         });

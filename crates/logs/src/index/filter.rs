@@ -4,10 +4,24 @@
 //! lower: one cache line is read per question, and at [`BITS_PER_HASH`] about one question in 100 that should be
 //! answered no is answered yes.
 
+use crate::event_values::Column;
+
 /// Bits for each hash in the set.
 const BITS_PER_HASH: usize = 11;
 /// Bits that a hash sets.
 const BITS_SET: u32 = 6;
+
+/// Longest directory of which all bytes are indexed. A path of 4,096 bytes can have 2,048 directories above it.
+const MAX_DIRECTORY_BYTES: usize = 512;
+
+/// The part of a value that is indexed: two values with the same part are not told apart.
+pub(super) fn indexed(column: Column, value: &[u8]) -> &[u8] {
+    let bytes = match column {
+        Column::Directory => MAX_DIRECTORY_BYTES,
+        _ => value.len(),
+    };
+    value.get(..bytes).unwrap_or(value)
+}
 
 /// Builds the filter of a set of hashes, of at most `max_words` words; empty for an empty set.
 pub(super) fn build(hashes: &[u64], max_words: usize) -> Vec<u64> {

@@ -19,7 +19,7 @@ use crate::event_values::Column;
 
 /// Most blocks of a segment: a bitmap has as many bits.
 pub(super) const MAX_BLOCKS: usize = 64;
-const MAGIC: &[u8; 8] = b"TLGSEG01";
+const MAGIC: &[u8; 8] = b"TLGSEG02";
 /// Longest header.
 const MAX_HEADER: usize = 8 << 10;
 /// Longest column.
@@ -244,7 +244,10 @@ impl ColumnBytes {
     pub(super) fn with_value(&self, column: Column, value: &[u8]) -> u64 {
         match self.kind {
             ColumnKind::Dictionary => self.matching(|other| other == value),
-            ColumnKind::Filters => self.filtered(filter::hash(column.number(), value)),
+            ColumnKind::Filters => {
+                let value = filter::indexed(column, value);
+                self.filtered(filter::hash(column.number(), value))
+            }
         }
     }
 

@@ -68,8 +68,11 @@ pub fn open(
         return Ok(LogIndex::default());
     };
     let whole_only = extent == Extent::FullSegments;
-    let places = [Place::beside(log.path(), identity.file), Place::cache()];
-    let mut places: Vec<Place> = places.into_iter().flatten().collect();
+    let places = [
+        IndexDirectory::beside(log.path(), identity.file),
+        IndexDirectory::cache(),
+    ];
+    let mut places: Vec<IndexDirectory> = places.into_iter().flatten().collect();
     for place in &places {
         if let Some(index) = place.load(&identity, size)
             && (index.end() >= size || whole_only && size - index.end() < LITTLE_TEXT)
@@ -144,13 +147,13 @@ fn fingerprint(log: &mut LogFile, len: u64) -> Result<Option<u64>, LogError> {
 }
 
 /// A trusted directory of index files.
-struct Place {
+struct IndexDirectory {
     directory: File,
-    kind: PlaceKind,
+    kind: IndexDirectoryKind,
 }
 
 /// Where a directory of index files is, or is to be made.
-enum PlaceKind {
+enum IndexDirectoryKind {
     /// Beside the logs in this directory.
     Beside(File),
     /// In the user's cache.
@@ -159,7 +162,7 @@ enum PlaceKind {
     Missing(&'static str),
 }
 
-impl Place {
+impl IndexDirectory {
     /// The directory beside a log.
     fn beside(log: &Path, id: FileId) -> Option<Self> {
         let parent = match log.parent() {
@@ -175,11 +178,11 @@ impl Place {
         Some(match open_directory(&logs, DIRECTORY) {
             Some(directory) => Self {
                 directory,
-                kind: PlaceKind::Beside(logs),
+                kind: IndexDirectoryKind::Beside(logs),
             },
             None => Self {
                 directory: logs,
-                kind: PlaceKind::Missing(DIRECTORY),
+                kind: IndexDirectoryKind::Missing(DIRECTORY),
             },
         })
     }
@@ -196,18 +199,18 @@ impl Place {
         Some(match open_directory(&base, CACHE_DIRECTORY) {
             Some(directory) => Self {
                 directory,
-                kind: PlaceKind::Cache,
+                kind: IndexDirectoryKind::Cache,
             },
             None => Self {
                 directory: base,
-                kind: PlaceKind::Missing(CACHE_DIRECTORY),
+                kind: IndexDirectoryKind::Missing(CACHE_DIRECTORY),
             },
         })
     }
 
     /// Reads an index; `None` if there is none for this text.
     fn load(&self, identity: &Identity, size: u64) -> Option<LogIndex> {
-        if matches!(self.kind, PlaceKind::Missing(_)) {
+        if matches!(self.kind, IndexDirectoryKind::Missing(_)) {
             return None;
         }
         let file = open_file(&self.directory, &identity.file_name(), OFlag::O_RDONLY)?;
@@ -218,9 +221,9 @@ impl Place {
     /// The index file for writing, locked; `None` if it cannot be written.
     fn writable(self, identity: &Identity) -> Option<Store> {
         let (directory, logs) = match self.kind {
-            PlaceKind::Cache => (self.directory, None),
-            PlaceKind::Beside(logs) => (self.directory, Some(logs)),
-            PlaceKind::Missing(name) => {
+            IndexDirectoryKind::Cache => (self.directory, None),
+            IndexDirectoryKind::Beside(logs) => (self.directory, Some(logs)),
+            IndexDirectoryKind::Missing(name) => {
                 let made = make_directory(&self.directory, name)?;
                 let logs = (name == DIRECTORY).then_some(self.directory);
                 (made, logs)

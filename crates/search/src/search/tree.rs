@@ -1,6 +1,6 @@
 //! `--tree`: the ancestors of a process, and what it and its descendants did.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 
 use audit::record::assemble::EventRecords;
 use bstr::ByteSlice as _;
@@ -18,6 +18,8 @@ use crate::expression::{Expression, Operator, Test, Value};
 const MAX_ANCESTORS: usize = 32;
 /// Most processes below it.
 const MAX_DESCENDANTS: usize = 4096;
+/// Most processes that an expression lists: each event is compared with all of them.
+const MAX_LISTED: usize = 64;
 /// Greatest process id of Linux: a greater number is a serial.
 const PID_MAX: u32 = 4_194_304;
 
@@ -62,10 +64,11 @@ pub(super) fn print(
         depth += 2;
     }
     let depths = descendants(pid, range, open)?;
-    let tests = depths.keys().map(|pid| test("pid", *pid)).collect();
-    query(Expression::Or(tests), range).for_each(open()?, |event| {
-        let below = id(event, Column::Pid).and_then(|pid| depths.get(&pid));
-        output.indented(event, ancestors.len() + below.copied().unwrap_or(0))
+    query(any_of("pid", depths.keys()), range).for_each(open()?, |event| {
+        match id(event, Column::Pid).and_then(|pid| depths.get(&pid)) {
+            Some(below) => output.indented(event, ancestors.len() + below),
+            None => Ok(()),
+        }
     })?;
     output.end()?;
     Ok(true)
@@ -102,22 +105,23 @@ fn descendants(
     open: &OpenLogs<'_>,
 ) -> anyhow::Result<BTreeMap<u32, usize>> {
     let mut depths = BTreeMap::from([(pid, 0)]);
-    let mut level = vec![pid];
+    let mut level = HashSet::from([pid]);
     for depth in 1..MAX_ANCESTORS {
         if level.is_empty() || depths.len() >= MAX_DESCENDANTS {
             break;
         }
-        let tests = level.iter().map(|pid| test("ppid", *pid)).collect();
-        let mut children: HashMap<u32, ()> = HashMap::new();
-        query(Expression::Or(tests), range).for_each(open()?, |event| {
+        let mut children: HashSet<u32> = HashSet::new();
+        query(any_of("ppid", &level), range).for_each(open()?, |event| {
+            let is_below = id(event, Column::Ppid).is_some_and(|ppid| level.contains(&ppid));
             if let Some(child) = id(event, Column::Pid).filter(|child| !depths.contains_key(child))
+                && is_below
                 && children.len() < MAX_DESCENDANTS
             {
-                children.insert(child, ());
+                children.insert(child);
             }
             Ok(())
         })?;
-        level = children.into_keys().collect();
+        level = children;
         depths.extend(level.iter().map(|child| (*child, depth)));
     }
     Ok(depths)
@@ -128,6 +132,16 @@ fn query(expression: Expression, range: &TimeRange) -> Query {
         expression,
         range: *range,
     }
+}
+
+/// Events of any of these processes, and others as well if they are many.
+fn any_of<'a>(name: &str, numbers: impl IntoIterator<Item = &'a u32>) -> Expression {
+    let numbers: Vec<u32> = numbers.into_iter().copied().take(MAX_LISTED + 1).collect();
+    if numbers.len() > MAX_LISTED {
+        return Expression::Everything;
+    }
+    let tests = numbers.into_iter().map(|number| test(name, number));
+    Expression::Or(tests.collect())
 }
 
 fn test(name: &str, number: u32) -> Expression {

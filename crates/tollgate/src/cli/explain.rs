@@ -24,7 +24,7 @@ use this_machine::ThisMachineEngine;
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  Show the cost of the rules of this machine on either engine:
+  Show the cost of the rules of this machine on another engine:
     tollgate explain --engine fentry /etc/audit/audit.rules
     tollgate explain --engine tracepoint /etc/audit/audit.rules";
 

@@ -5,12 +5,13 @@
 //! replaces the one that has been idle longest.
 //!
 //! Root may send any request. Members of the group that may watch have requests that change nothing, shorter ones, and
-//! fewer connections: they replace only their own.
+//! fewer connections: they replace only their own. Root is served first, and all members together for at most
+//! [`READER_TIME`] before the daemon does something else.
 
-use std::fs::Permissions;
+mod socket_file;
+
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ use nix::unistd::{Gid, geteuid};
 
 use super::LINE_LIMIT_BYTES;
 use super::protocol::{self, Answer, Refusal, Request};
-use crate::private_directory;
+use socket_file::{admit_group, remove_stale_socket};
+pub(crate) use socket_file::{ensure_private_directory, is_listening};
 
 /// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 16;
@@ -33,6 +35,8 @@ const MAX_CONNECTIONS: usize = 16;
 const MAX_READERS: usize = 8;
 /// Longest request of a client that is not root.
 const READER_LINE_LIMIT_BYTES: usize = 512 << 10;
+/// Time for clients that are not root in one call of [`Server::serve`].
+const READER_TIME: Duration = Duration::from_millis(20);
 /// Time limit for a whole request, and for reading an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of connections accepted before existing ones are served.
@@ -77,6 +81,8 @@ pub(crate) struct Server {
     connections: Vec<Connection>,
     /// Epoll token of the next connection.
     next: u64,
+    /// Time that clients other than root have taken in this call of [`Self::serve`].
+    reader_time: Duration,
 }
 
 #[derive(Debug)]
@@ -139,6 +145,7 @@ impl Server {
             epoll,
             connections: Vec::new(),
             next: LISTENER + 1,
+            reader_time: Duration::ZERO,
         })
     }
 
@@ -172,8 +179,10 @@ impl Server {
         let mut tokens: Vec<u64> = events.chain(more.map(|one| one.token)).collect();
         tokens.sort_unstable();
         tokens.dedup();
-        // Existing connections before new ones.
-        for token in tokens.into_iter().rev() {
+        // Root's connections, then new ones, which may be root's.
+        tokens.sort_by_key(|&token| (!self.is_roots(token), token));
+        self.reader_time = Duration::ZERO;
+        for token in tokens {
             match token {
                 LISTENER => self.accept(handle),
                 token => self.serve_connection(token, handle),
@@ -182,6 +191,12 @@ impl Server {
         let now = Instant::now();
         self.connections
             .retain(|connection| now.saturating_duration_since(connection.since) < CLIENT_TIMEOUT);
+    }
+
+    /// Whether a connection is root's.
+    fn is_roots(&self, token: u64) -> bool {
+        let mut connections = self.connections.iter();
+        connections.any(|one| one.token == token && one.peer.is_root())
     }
 
     /// Accepts connections. A request that has already arrived is answered at once, before another connection can
@@ -235,7 +250,15 @@ impl Server {
         let Some(connection) = self.connections.get_mut(at) else {
             return;
         };
+        let is_root = connection.peer.is_root();
+        if !is_root && self.reader_time >= READER_TIME {
+            return; // in the next call
+        }
+        let began = Instant::now();
         let state = connection.serve(room, handle);
+        if !is_root {
+            self.reader_time += began.elapsed();
+        }
         let interest = if connection.output.is_empty() {
             EpollFlags::EPOLLIN
         } else {
@@ -303,7 +326,7 @@ impl Connection {
         if written != ConnectionState::Open || !self.output.is_empty() {
             return written;
         }
-        if !self.has_line() {
+        if !self.has_line() && room > 0 {
             let room = room.min(self.line_limit() - self.input.len());
             match self.read(room) {
                 Ok(0) => return ConnectionState::Closed,
@@ -335,12 +358,16 @@ impl Connection {
                 }
             };
             self.answer(&answer);
-        } else if self.input.len() >= self.line_limit() || room <= self.input.len() {
+        } else if self.input.len() >= self.line_limit() {
             self.last = true;
             let limit = self.line_limit();
             self.answer(&Answer::Unanswered(format!(
                 "the request is too long: the limit is {limit} bytes"
             )));
+        } else if room == 0 {
+            self.last = true;
+            let reason = "too many long requests at once: send it again";
+            self.answer(&Answer::Unanswered(reason.to_owned()));
         }
         self.write()
     }
@@ -410,69 +437,6 @@ impl Connection {
 /// Whether the operation can succeed when the socket is ready again.
 fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-/// Lets a group enter the directory, unless everybody can, and connect to the socket.
-fn admit_group(directory: &Path, socket: &Path, group: Gid) -> anyhow::Result<()> {
-    let about = std::fs::metadata(directory)?;
-    let enters = about.gid() == group.as_raw() && about.mode() & 0o010 != 0;
-    if about.mode() & 0o001 == 0 && !enters {
-        chown(directory, None, Some(group.as_raw()))?;
-        let mode = about.mode() & 0o7707 | 0o010;
-        std::fs::set_permissions(directory, Permissions::from_mode(mode))?;
-    }
-    chown(socket, None, Some(group.as_raw()))?;
-    std::fs::set_permissions(socket, Permissions::from_mode(0o660))?;
-    Ok(())
-}
-
-/// Creates the directory with mode 0700, or checks that no other user can write to it.
-///
-/// # Errors
-/// The directory cannot be created, or other users can write to it.
-pub(crate) fn ensure_private_directory(directory: &Path) -> anyhow::Result<()> {
-    let shown = directory.display();
-    private_directory::create(directory)?;
-    let about = std::fs::metadata(directory)
-        .with_context(|| format!("cannot inspect directory `{shown}`"))?;
-    let foreign = about.uid() != geteuid().as_raw() && about.uid() != 0;
-    if foreign || about.mode() & 0o022 != 0 {
-        bail!(
-            "directory `{shown}` can be written by other users, who could replace the files of \
-             the daemon; choose a directory that only root can write"
-        );
-    }
-    Ok(())
-}
-
-/// Whether a process listens at `path`.
-pub(crate) fn is_listening(path: &Path) -> bool {
-    UnixStream::connect(path).is_ok()
-}
-
-/// Removes the socket of a daemon that has ended.
-fn remove_stale_socket(path: &Path) -> anyhow::Result<()> {
-    let shown = path.display();
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot inspect `{shown}`"));
-        }
-        Ok(about) if !about.file_type().is_socket() => {
-            bail!("`{shown}` exists and is not a socket: remove it, or choose another path")
-        }
-        Ok(_) => {}
-    }
-    match UnixStream::connect(path) {
-        Ok(_) => bail!(
-            "another daemon listens at `{shown}`: stop it, or choose another path with `--control`"
-        ),
-        Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
-            std::fs::remove_file(path)
-                .with_context(|| format!("cannot remove the stale socket `{shown}`"))
-        }
-        Err(error) => Err(error).with_context(|| format!("cannot connect to `{shown}`")),
-    }
 }
 
 #[cfg(test)]

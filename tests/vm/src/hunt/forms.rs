@@ -32,9 +32,9 @@ pub(super) enum Kind {
     /// One of these strings.
     Text(&'static [&'static str]),
     /// 256 writable bytes.
-    Room,
+    Buffer,
     /// The number of the program's process.
-    Own,
+    OwnPid,
     /// A `struct open_how`.
     How,
     /// A `struct sockaddr`; its length follows.
@@ -55,7 +55,7 @@ pub(super) enum Descriptor {
 }
 
 use Descriptor::{File, Socket};
-use Kind::{Address, AnyName, At, Fd, How, Id, Message, Name, Number, Own, Room, Short, Text};
+use Kind::{Address, AnyName, At, Buffer, Fd, How, Id, Message, Name, Number, OwnPid, Short, Text};
 
 const ZERO: Kind = Number(&[0]);
 const FILE: Kind = Fd(File);
@@ -162,35 +162,41 @@ pub(super) const FILES: &[Form] = &[
     ),
     form(
         "getxattr",
-        &[Name, Text(ATTRIBUTES), Room, Number(&[16, 0])],
+        &[Name, Text(ATTRIBUTES), Buffer, Number(&[16, 0])],
     ),
-    form("lgetxattr", &[Name, Text(ATTRIBUTES), Room, Number(&[16])]),
-    form("fgetxattr", &[FILE, Text(ATTRIBUTES), Room, Number(&[16])]),
-    form("listxattr", &[Name, Room, Number(&[256, 0])]),
-    form("llistxattr", &[Name, Room, Number(&[256])]),
-    form("flistxattr", &[FILE, Room, Number(&[256])]),
+    form(
+        "lgetxattr",
+        &[Name, Text(ATTRIBUTES), Buffer, Number(&[16])],
+    ),
+    form(
+        "fgetxattr",
+        &[FILE, Text(ATTRIBUTES), Buffer, Number(&[16])],
+    ),
+    form("listxattr", &[Name, Buffer, Number(&[256, 0])]),
+    form("llistxattr", &[Name, Buffer, Number(&[256])]),
+    form("flistxattr", &[FILE, Buffer, Number(&[256])]),
     form("removexattr", &[Name, Text(ATTRIBUTES)]),
     form("lremovexattr", &[Name, Text(ATTRIBUTES)]),
     form("fremovexattr", &[FILE, Text(ATTRIBUTES)]),
-    form("stat", &[AnyName, Room]),
-    form("lstat", &[AnyName, Room]),
-    form("newfstatat", &[At, AnyName, Room, AT_LINKS]),
-    form("statx", &[At, AnyName, AT_LINKS, Number(&[0x7ff]), Room]),
+    form("stat", &[AnyName, Buffer]),
+    form("lstat", &[AnyName, Buffer]),
+    form("newfstatat", &[At, AnyName, Buffer, AT_LINKS]),
+    form("statx", &[At, AnyName, AT_LINKS, Number(&[0x7ff]), Buffer]),
     form("access", &[AnyName, Number(&[0, 1, 4])]),
     form("faccessat", &[At, AnyName, Number(&[0, 2])]),
     form(
         "faccessat2",
         &[At, Name, Number(&[0, 2]), Number(&[0, 0x200])],
     ),
-    form("readlink", &[AnyName, Room, Number(&[64])]),
-    form("readlinkat", &[At, Name, Room, Number(&[64])]),
-    form("statfs", &[Name, Room]),
+    form("readlink", &[AnyName, Buffer, Number(&[64])]),
+    form("readlinkat", &[At, Name, Buffer, Number(&[64])]),
+    form("statfs", &[Name, Buffer]),
     form("chdir", &[Name]),
     form("fchdir", &[FILE]),
     form("fallocate", &[FILE, ZERO, ZERO, LENGTH]),
     form(
         "name_to_handle_at",
-        &[At, Name, Room, Room, Number(&[0, 0x400])],
+        &[At, Name, Buffer, Buffer, Number(&[0, 0x400])],
     ),
     form("inotify_add_watch", &[FILE, Name, Number(&[0x20])]),
     form(
@@ -223,7 +229,7 @@ pub(super) const FILES: &[Form] = &[
     form("chroot", &[Name]),
     form("umount2", &[Name, Number(&[8])]),
     form("pivot_root", &[Name, Name]),
-    form("quotactl", &[Number(&[0x8000_0700]), Name, ZERO, Room]),
+    form("quotactl", &[Number(&[0x8000_0700]), Name, ZERO, Buffer]),
 ];
 
 const ATTRIBUTES: &[&str] = &["user.x", "user.y", "trusted.a", "security.none", "bad"];
@@ -237,7 +243,7 @@ pub(super) const OTHERS: &[Form] = &[
     ),
     form(
         "socketpair",
-        &[Number(&[1]), Number(&[0x801, 0x802]), ZERO, Room],
+        &[Number(&[1]), Number(&[0x801, 0x802]), ZERO, Buffer],
     ),
     form("bind", &[SOCKET, Address, Number(&[110, 16, 2])]),
     form("connect", &[SOCKET, Address, Number(&[110, 16, 2])]),
@@ -257,21 +263,21 @@ pub(super) const OTHERS: &[Form] = &[
     form("sendmsg", &[SOCKET, Message, Number(&[0x40])]),
     form(
         "recvfrom",
-        &[SOCKET, Room, Number(&[16]), Number(&[0x40]), ZERO, ZERO],
+        &[SOCKET, Buffer, Number(&[16]), Number(&[0x40]), ZERO, ZERO],
     ),
-    form("getsockname", &[SOCKET, Room, Room]),
-    form("getpeername", &[SOCKET, Room, Room]),
+    form("getsockname", &[SOCKET, Buffer, Buffer]),
+    form("getpeername", &[SOCKET, Buffer, Buffer]),
     form("shutdown", &[SOCKET, Number(&[0, 2, 9])]),
     form(
         "setsockopt",
-        &[SOCKET, Number(&[1]), Number(&[2, 9]), Room, Number(&[4])],
+        &[SOCKET, Number(&[1]), Number(&[2, 9]), Buffer, Number(&[4])],
     ),
     form(
         "getsockopt",
-        &[SOCKET, Number(&[1]), Number(&[3]), Room, Room],
+        &[SOCKET, Number(&[1]), Number(&[3]), Buffer, Buffer],
     ),
-    form("pipe", &[Room]),
-    form("pipe2", &[Room, Number(&[0, 0o4000, 1])]),
+    form("pipe", &[Buffer]),
+    form("pipe2", &[Buffer, Number(&[0, 0o4000, 1])]),
     opens("dup", &[FILE], File),
     opens("dup2", &[FILE, Number(&[20, 21, -1])], File),
     opens(
@@ -281,23 +287,23 @@ pub(super) const OTHERS: &[Form] = &[
     ),
     form("close", &[FILE]),
     form("fcntl", &[FILE, Number(&[1, 3, 1033]), ZERO]),
-    form("ioctl", &[FILE, Number(&[0x541b, 0x5401]), Room]),
-    form("read", &[FILE, Room, Number(&[16, 0])]),
+    form("ioctl", &[FILE, Number(&[0x541b, 0x5401]), Buffer]),
+    form("read", &[FILE, Buffer, Number(&[16, 0])]),
     form("write", &[FILE, Text(&["text"]), Number(&[4])]),
-    form("pread", &[FILE, Room, Number(&[16]), ZERO]),
+    form("pread", &[FILE, Buffer, Number(&[16]), ZERO]),
     form("pwrite", &[FILE, Text(&["text"]), Number(&[4]), ZERO]),
     form("lseek", &[FILE, Number(&[0, 100]), Number(&[0, 2, 9])]),
     form("fsync", &[FILE]),
     form("flock", &[FILE, Number(&[5, 8])]),
-    form("fstat", &[FILE, Room]),
-    form("fstatfs", &[FILE, Room]),
-    form("getdents64", &[FILE, Room, Number(&[256])]),
+    form("fstat", &[FILE, Buffer]),
+    form("fstatfs", &[FILE, Buffer]),
+    form("getdents64", &[FILE, Buffer, Number(&[256])]),
     form("sendfile", &[FILE, FILE, ZERO, Number(&[4])]),
     form(
         "copy_file_range",
         &[FILE, ZERO, FILE, ZERO, Number(&[4]), ZERO],
     ),
-    form("getcwd", &[Room, Number(&[256, 1])]),
+    form("getcwd", &[Buffer, Number(&[256, 1])]),
     form("umask", &[Number(&[0o22, 0o77])]),
     opens("inotify_init1", &[ZERO], File),
     opens(
@@ -308,21 +314,21 @@ pub(super) const OTHERS: &[Form] = &[
     opens("eventfd2", &[ZERO, Number(&[0x800])], File),
     opens("epoll_create1", &[ZERO], File),
     opens("timerfd_create", &[Number(&[1, 99]), ZERO], File),
-    opens("pidfd_open", &[Own, ZERO], File),
-    form("kill", &[Own, ZERO]),
+    opens("pidfd_open", &[OwnPid, ZERO], File),
+    form("kill", &[OwnPid, ZERO]),
     form("kill", &[Number(&[1]), ZERO]),
-    form("tkill", &[Own, ZERO]),
-    form("tgkill", &[Own, Own, ZERO]),
-    form("rt_sigqueueinfo", &[Own, ZERO, Room]),
-    form("ptrace", &[Number(&[16, 0x4206, 0x99]), Own, ZERO, ZERO]),
+    form("tkill", &[OwnPid, ZERO]),
+    form("tgkill", &[OwnPid, OwnPid, ZERO]),
+    form("rt_sigqueueinfo", &[OwnPid, ZERO, Buffer]),
+    form("ptrace", &[Number(&[16, 0x4206, 0x99]), OwnPid, ZERO, ZERO]),
     form(
         "prctl",
         &[Number(&[4, 38, 99]), Number(&[1]), ZERO, ZERO, ZERO],
     ),
     form("prctl", &[Number(&[15]), Text(&["other", "new name"])]),
     form("personality", &[Number(&[0, 0x4_0000, 0xffff_ffff])]),
-    form("capget", &[Room, Room]),
-    form("capset", &[Room, Room]),
+    form("capget", &[Buffer, Buffer]),
+    form("capset", &[Buffer, Buffer]),
     form("setuid", &[Id]),
     form("setgid", &[Number(&[7])]),
     form("setreuid", &[Number(&[-1]), Id]),
@@ -331,7 +337,7 @@ pub(super) const OTHERS: &[Form] = &[
     form("setresgid", &[Number(&[-1]), Id, Number(&[-1])]),
     form("setfsuid", &[Id]),
     form("setfsgid", &[Id]),
-    form("setgroups", &[Number(&[0, 1]), Room]),
+    form("setgroups", &[Number(&[0, 1]), Buffer]),
     form("getpid", &[]),
     form("getuid", &[]),
     form("gettid", &[]),
@@ -339,11 +345,11 @@ pub(super) const OTHERS: &[Form] = &[
     form("setpgid", &[ZERO, ZERO]),
     form("setpriority", &[ZERO, ZERO, Number(&[1, 2])]),
     form("sched_yield", &[]),
-    form("getrandom", &[Room, Number(&[8]), ZERO]),
-    form("uname", &[Room]),
+    form("getrandom", &[Buffer, Number(&[8]), ZERO]),
+    form("uname", &[Buffer]),
     form("nanosleep", &[Short, ZERO]),
-    form("prlimit64", &[ZERO, Number(&[7, 99]), ZERO, Room]),
-    form("getrusage", &[ZERO, Room]),
+    form("prlimit64", &[ZERO, Number(&[7, 99]), ZERO, Buffer]),
+    form("getrusage", &[ZERO, Buffer]),
     form(
         "mmap",
         &[
@@ -386,10 +392,10 @@ pub(super) const OTHERS: &[Form] = &[
         &[Number(&[0x1000]), Number(&[4096]), Number(&[4])],
     ),
     form("brk", &[ZERO]),
-    form("bpf", &[Number(&[0, 99]), Room, Number(&[8])]),
+    form("bpf", &[Number(&[0, 99]), Buffer, Number(&[8])]),
     form(
         "perf_event_open",
-        &[Room, ZERO, Number(&[-1]), Number(&[-1]), ZERO],
+        &[Buffer, ZERO, Number(&[-1]), Number(&[-1]), ZERO],
     ),
     form(
         "add_key",
@@ -397,7 +403,7 @@ pub(super) const OTHERS: &[Form] = &[
     ),
     form("keyctl", &[Number(&[0, 99]), Number(&[-3]), ZERO]),
     form("userfaultfd", &[Number(&[0, 1])]),
-    form("seccomp", &[Number(&[2, 9]), ZERO, Room]),
+    form("seccomp", &[Number(&[2, 9]), ZERO, Buffer]),
     form("unshare", &[Number(&[0, 0x200, 0x400])]),
     form("setns", &[FILE, ZERO]),
     form("msgget", &[Number(&[0x7467]), ZERO]),
@@ -410,13 +416,13 @@ pub(super) const OTHERS: &[Form] = &[
         &[Text(&["not a module"]), Number(&[12]), Text(&[""])],
     ),
     form("delete_module", &[Text(&["missing"]), ZERO]),
-    form("io_uring_setup", &[Number(&[0, 8]), Room]),
+    form("io_uring_setup", &[Number(&[0, 8]), Buffer]),
     form("fanotify_init", &[ZERO, ZERO]),
     form("waitid", &[ZERO, ZERO, ZERO, Number(&[5]), ZERO]),
     form("wait4", &[Number(&[-1]), ZERO, Number(&[1]), ZERO]),
-    form("process_vm_readv", &[Own, ZERO, ZERO, ZERO, ZERO, ZERO]),
+    form("process_vm_readv", &[OwnPid, ZERO, ZERO, ZERO, ZERO, ZERO]),
     form("adjtimex", &[ZERO]),
-    form("clock_gettime", &[Number(&[1]), Room]),
+    form("clock_gettime", &[Number(&[1]), Buffer]),
     form("iopl", &[ZERO]),
 ];
 

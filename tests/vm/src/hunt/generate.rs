@@ -349,8 +349,8 @@ impl Writer<'_> {
             Kind::Fd(kind) => Arg::Saved(self.slot(kind)),
             Kind::Number(numbers) => self.random.pick(numbers).into(),
             Kind::Text(texts) => Arg::Text(self.random.pick(texts)),
-            Kind::Room => Arg::Buffer,
-            Kind::Own => Arg::Saved(OWN),
+            Kind::Buffer => Arg::Buffer,
+            Kind::OwnPid => Arg::Saved(OWN),
             Kind::How => {
                 let flags = self.random.pick(OPEN).cast_unsigned();
                 let mode = if flags & 0o100 == 0 { 0 } else { 0o600 };

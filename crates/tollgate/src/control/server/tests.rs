@@ -1,7 +1,8 @@
 //! Clients of every kind against a server without a daemon.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::thread::{self, JoinHandle};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

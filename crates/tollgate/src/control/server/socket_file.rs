@@ -1,0 +1,76 @@
+//! The file of the control socket: its directory, its permissions, and what is left of an earlier daemon.
+
+use std::fs::Permissions;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use nix::errno::Errno;
+use nix::unistd::{Gid, geteuid};
+
+use crate::private_directory;
+
+/// Lets a group enter the directory, unless everybody can, and connect to the socket.
+pub(super) fn admit_group(directory: &Path, socket: &Path, group: Gid) -> anyhow::Result<()> {
+    let about = std::fs::metadata(directory)?;
+    let enters = about.gid() == group.as_raw() && about.mode() & 0o010 != 0;
+    if about.mode() & 0o001 == 0 && !enters {
+        chown(directory, None, Some(group.as_raw()))?;
+        let mode = about.mode() & 0o7707 | 0o010;
+        std::fs::set_permissions(directory, Permissions::from_mode(mode))?;
+    }
+    chown(socket, None, Some(group.as_raw()))?;
+    std::fs::set_permissions(socket, Permissions::from_mode(0o660))?;
+    Ok(())
+}
+
+/// Creates the directory with mode 0700, or checks that no other user can write to it.
+///
+/// # Errors
+/// The directory cannot be created, or other users can write to it.
+pub(crate) fn ensure_private_directory(directory: &Path) -> anyhow::Result<()> {
+    let shown = directory.display();
+    private_directory::create(directory)?;
+    let about = std::fs::metadata(directory)
+        .with_context(|| format!("cannot inspect directory `{shown}`"))?;
+    let foreign = about.uid() != geteuid().as_raw() && about.uid() != 0;
+    if foreign || about.mode() & 0o022 != 0 {
+        bail!(
+            "directory `{shown}` can be written by other users, who could replace the files of \
+             the daemon; choose a directory that only root can write"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a process listens at `path`.
+pub(crate) fn is_listening(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
+}
+
+/// Removes the socket of a daemon that has ended.
+pub(super) fn remove_stale_socket(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot inspect `{shown}`"));
+        }
+        Ok(about) if !about.file_type().is_socket() => {
+            bail!("`{shown}` exists and is not a socket: remove it, or choose another path")
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => bail!(
+            "another daemon listens at `{shown}`: stop it, or choose another path with `--control`"
+        ),
+        Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
+            std::fs::remove_file(path)
+                .with_context(|| format!("cannot remove the stale socket `{shown}`"))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot connect to `{shown}`")),
+    }
+}
