@@ -12,7 +12,8 @@ for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate
 	install -D -m 0755 -t "$root/sbin" "$binaries/$name"
 done
 ln -sf tollgate-search "$root/sbin/tollgate-replay"
-install -D -m 0755 -t "$root/sbin" packaging/tollgate-alternatives
+sed "s,/usr/lib/tollgate,$prefix/lib/tollgate,g" packaging/tollgate-alternatives >"$root/sbin/tollgate-alternatives"
+chmod 0755 "$root/sbin/tollgate-alternatives"
 install -D -m 0644 -t "$root/share/man/man8" man/*.8
 install -D -m 0644 -t "$root/share/man/man5" man/*.5
 install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"

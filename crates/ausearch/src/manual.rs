@@ -87,7 +87,7 @@ fn page_of_aureport_is_fresh() {
 fn page_of_report_is_fresh() {
     check(
         "report",
-        "draw a picture of an audit log",
+        "summarize an audit log as an HTML page",
         crate::report::OPTIONS,
     );
 }

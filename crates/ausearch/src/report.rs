@@ -93,7 +93,7 @@ pub(crate) fn parse(words: &mut Words, clock: &Clock) -> Result<Option<Options>,
         let Some(spec) = spec else {
             let word = word.to_str_lossy();
             return Err(format!(
-                "`{word}` is no option: see `tollgate report --help`\n"
+                "`{word}` is an unknown option: see `tollgate report --help`\n"
             ));
         };
         match spec.id {
@@ -112,9 +112,7 @@ pub(crate) fn parse(words: &mut Words, clock: &Clock) -> Result<Option<Options>,
         }
     }
     if !is_page {
-        return Err(
-            "`--html` is the only kind of report: see tollgate-aureport(8) for others\n".to_owned(),
-        );
+        return Err("`--html` is required; for text reports use `tollgate aureport`\n".to_owned());
     }
     Ok(Some(options))
 }

@@ -76,7 +76,7 @@ pub struct Engine<'s> {
     /// Counters when this daemon took over; subtracted from what it reports.
     baseline: EngineStats,
     /// Events that another build's programs had recorded.
-    followed: u64,
+    followed: EngineStats,
     globals: Globals,
     /// The memory that `globals` points into.
     _bss: MappedMemory,
@@ -259,7 +259,7 @@ impl<'s> Engine<'s> {
             counters,
             rule_drops,
             baseline: EngineStats::default(),
-            followed: 0,
+            followed: EngineStats::default(),
             globals,
             _bss: bss,
             ring: Ring::new(ring, waiting),
@@ -424,8 +424,7 @@ impl<'s> Engine<'s> {
 
     fn since_start(&self, counted: EngineStats) -> EngineStats {
         let mut stats = counted - self.baseline;
-        stats.matched += self.followed;
-        stats.delivered += self.followed;
+        stats += self.followed;
         stats
     }
 
@@ -477,8 +476,9 @@ impl<'s> Engine<'s> {
     /// event; `reported_lost` are the losses since the start that the log reports, by reason.
     #[must_use]
     pub fn commit_token(&self, serial: Serial, mut reported_lost: [u64; LOST + 1]) -> CommitToken {
-        for (reported, baseline) in reported_lost.iter_mut().zip(self.baseline.lost) {
-            *reported += baseline;
+        let before = self.baseline.lost.iter().zip(self.followed.lost);
+        for (reported, (baseline, followed)) in reported_lost.iter_mut().zip(before) {
+            *reported = reported.saturating_sub(followed) + baseline;
         }
         self.ring.commit_token(serial, reported_lost)
     }

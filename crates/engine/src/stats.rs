@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use std::fs;
 use std::io;
 use std::marker::PhantomData;
-use std::ops::Sub;
+use std::ops::{AddAssign, Sub};
 use std::os::fd::{AsFd, AsRawFd as _};
 
 use libbpf_rs::libbpf_sys;
@@ -35,6 +35,19 @@ impl EngineStats {
     #[must_use]
     pub fn total_lost(&self) -> u64 {
         self.lost.iter().sum()
+    }
+}
+
+/// Counters of two engines, one after the other.
+impl AddAssign for EngineStats {
+    fn add_assign(&mut self, other: Self) {
+        self.matched += other.matched;
+        self.delivered += other.delivered;
+        let lost = self.lost.iter_mut().zip(other.lost);
+        let truncated = self.truncated.iter_mut().zip(other.truncated);
+        for (count, other) in lost.chain(truncated) {
+            *count += other;
+        }
     }
 }
 

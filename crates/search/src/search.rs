@@ -51,8 +51,8 @@ Examples:
     tollgate search dir=/srv/www --since '2026-11-24 03:00' --until '2026-11-24 04:00'
   Where did this process come from, and what did it do?
     tollgate search --tree 4321
-  How many events has each rule recorded?
-    tollgate search --top key
+  How many events has each key?
+    tollgate search type=SYSCALL --top key
   Show new events of a rule as they happen:
     tollgate search key=identity --follow";
 
@@ -110,7 +110,7 @@ pub(crate) struct Args {
     /// Show numbers instead of names
     #[arg(long)]
     numeric: bool,
-    /// Colour the output
+    /// Color the output
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
     color: String,
     /// List the fields of expressions

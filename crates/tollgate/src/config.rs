@@ -11,12 +11,12 @@ pub(crate) mod plugins;
 pub(crate) mod tollgate_toml;
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use audit::conf::auditd;
 use audit::rule::{Diagnostic, Severity};
 use nix::errno::Errno;
@@ -34,6 +34,8 @@ pub(crate) use tollgate_toml::TollgateToml;
 pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
 /// Path of the rules that `augenrules` merges.
 pub(crate) const AUDIT_RULES: &str = "/etc/audit/audit.rules";
+/// Directory of the files that `augenrules` merges.
+const RULES_D: &str = "/etc/audit/rules.d";
 /// Path of the configuration of tollgate.
 pub(crate) const TOLLGATE_TOML: &str = "/etc/tollgate/tollgate.toml";
 
@@ -130,6 +132,37 @@ pub(crate) fn read_auditd(path: &Path) -> anyhow::Result<ConfigFile<auditd::Sett
 /// When the file cannot be read or does not meet the requirements.
 pub(crate) fn read_tollgate_toml(path: &Path) -> anyhow::Result<ConfigFile<TollgateToml>> {
     ConfigFile::read(path, REQUIREMENTS, tollgate_toml::parse)
+}
+
+/// The rule files of this machine: those that tollgate.toml names, or the sources of `audit.rules`, or that file.
+///
+/// # Errors
+/// There is none, or the directory of the sources cannot be read.
+pub(crate) fn installed_rule_files() -> anyhow::Result<Vec<PathBuf>> {
+    let toml = Path::new(TOLLGATE_TOML);
+    if exists(toml)
+        && let Some(files) = read_tollgate_toml(toml)?.settings.rules
+    {
+        return Ok(files);
+    }
+    let mut files = Vec::new();
+    if exists(RULES_D.as_ref()) {
+        for entry in fs::read_dir(RULES_D).with_context(|| format!("cannot read `{RULES_D}`"))? {
+            let path = entry?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "rules")
+            {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    if files.is_empty() && exists(AUDIT_RULES.as_ref()) {
+        files.push(PathBuf::from(AUDIT_RULES));
+    }
+    ensure!(!files.is_empty(), "`{RULES_D}` has no rule file");
+    Ok(files)
 }
 
 /// Whether the file exists. A file whose metadata cannot be read counts as existing.

@@ -208,6 +208,8 @@ mod e2e {
         handover::unknown_ring_format_is_not_decoded,
         handover::other_build_writes_pending_events,
         handover::other_build_is_followed_without_a_gap,
+        handover::interrupted_takeover_is_reported,
+        handover::losses_of_other_options_are_reported,
         handover::pinned_state_has_one_daemon,
         kernel_records::user_and_kernel_records_are_logged,
         kernel_records::beside_auditd_records_are_read_only,

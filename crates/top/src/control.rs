@@ -131,7 +131,7 @@ fn connect_error(path: &Path, error: io::Error) -> anyhow::Error {
     let shown = path.display();
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
-            "no daemon listens at `{shown}`: start `tollgate daemon`, or name its socket with --control"
+            "no daemon listens at `{shown}`: run `systemctl start tollgate`, or name the socket of a daemon with --control"
         ),
         ErrorKind::PermissionDenied => anyhow!(
             "cannot connect to the daemon at `{shown}`: only root and the group `watch_group` of tollgate.toml can"

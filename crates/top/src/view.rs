@@ -109,13 +109,16 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
     frame.render_widget(Paragraph::new(Line::from(first)), title);
     if area.width >= LARGE.0 {
         let most = model.history.iter().max().copied().unwrap_or_default();
-        let most = Line::styled(format!("most {}/s ", number::count(most)), DIM);
+        let most = Line::styled(format!("peak {}/s ", number::count(most)), DIM);
         frame.render_widget(Paragraph::new(most.right_aligned()), title);
     }
     let lines = vec![
         events,
         Line::from(losses),
-        Line::from(vec![Span::styled(" price ", HEAD), Span::raw(price(model))]),
+        Line::from(vec![
+            Span::styled(" overhead ", HEAD),
+            Span::raw(price(model)),
+        ]),
     ];
     frame.render_widget(Paragraph::new(lines), text);
     draw_curve(frame, curve, model);

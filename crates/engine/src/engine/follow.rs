@@ -12,6 +12,7 @@ use crate::handover::plan_switch::PlanSwitch;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::load::ObjectSlots;
 use crate::options::EngineOptions;
+use crate::stats::EngineStats;
 use crate::sys::rcu;
 
 impl<'s> Engine<'s> {
@@ -53,8 +54,8 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// Counts events that the previous programs had recorded as matched and delivered.
-    pub const fn add_followed(&mut self, events: u64) {
-        self.followed += events;
+    /// Adds the counters of the engine before this one, whose events are in the same log.
+    pub fn add_followed(&mut self, stats: EngineStats) {
+        self.followed += stats;
     }
 }

@@ -106,6 +106,8 @@ impl<'s> Engine<'s> {
     /// [`EngineError::Pin`]; then nothing is pinned.
     pub fn pin(&mut self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
         let pinned = self.pin_all(pins, text);
+        // Without it the next daemon reports a gap that there was not.
+        let _result = pins.end_restart();
         if pinned.is_ok() {
             self.detacher.set_pins(pins.clone());
             self.pins = Some(pins.clone());

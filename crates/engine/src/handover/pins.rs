@@ -32,7 +32,7 @@ struct LockedDirectory {
 #[non_exhaustive]
 pub enum PinError {
     /// The directory is not on bpffs.
-    #[error("`{}` is not on a bpf file system; `mount -t bpf bpf /sys/fs/bpf` mounts one, as systemd does", path.display())]
+    #[error("`{}` is not a directory in a bpf file system, below its root; systemd mounts one at /sys/fs/bpf, as does `mount -t bpf bpf /sys/fs/bpf`", path.display())]
     NotBpf {
         /// The directory.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum PinError {
         path: PathBuf,
     },
     /// Another daemon has locked the directory.
-    #[error("another daemon uses `{}`: stop it, or set another directory with `pins` in tollgate.toml", path.display())]
+    #[error("a daemon uses `{}`: stop it, for example with `systemctl stop tollgate`, or set another directory with `pins` in tollgate.toml", path.display())]
     Busy {
         /// The directory.
         path: PathBuf,
@@ -196,6 +196,29 @@ impl PinDirectory {
         self.contains(LOCK_NOTE_PIN)
     }
 
+    /// Notes that the programs of a daemon are about to be replaced by others that are not pinned yet. A daemon
+    /// that finds this note reports that calls can be missing since. [`Self::clear`] leaves it in place.
+    ///
+    /// # Errors
+    /// When the checkpoint cannot be opened, or the note cannot be pinned.
+    pub fn begin_restart(&self) -> io::Result<()> {
+        self.pin(RESTART_NOTE_PIN, self.get(CHECKPOINT_PIN)?)
+    }
+
+    /// Whether a daemon ended between [`Self::begin_restart`] and [`Self::end_restart`].
+    #[must_use]
+    pub fn is_restarting(&self) -> bool {
+        self.contains(RESTART_NOTE_PIN)
+    }
+
+    /// Removes the note of [`Self::begin_restart`].
+    ///
+    /// # Errors
+    /// As `unlink(2)`.
+    pub fn end_restart(&self) -> io::Result<()> {
+        self.remove(RESTART_NOTE_PIN)
+    }
+
     /// Removes all pins; objects that nothing else holds end. Removes [`CHECKPOINT_PIN`] first, because a set
     /// of pins without it is incomplete.
     ///
@@ -209,9 +232,9 @@ impl PinDirectory {
         }
         let clear = || {
             self.remove(CHECKPOINT_PIN)?;
-            self.names("")?
-                .iter()
-                .try_for_each(|name| self.remove(name))
+            let names = self.names("")?;
+            let mut names = names.iter().filter(|name| *name != RESTART_NOTE_PIN);
+            names.try_for_each(|name| self.remove(name))
         };
         clear().map_err(|source| PinError::Io {
             path: self.path().to_owned(),
@@ -244,6 +267,9 @@ pub(crate) const MAP_PREFIX: &str = "map-";
 pub(crate) const PLAN_PREFIX: &str = "plan-";
 /// Name of the pin of the lock note.
 pub(crate) const LOCK_NOTE_PIN: &str = "locked";
+
+/// Name of the pin of [`PinDirectory::begin_restart`].
+const RESTART_NOTE_PIN: &str = "restarting";
 
 fn is_bpf_filesystem(path: &Path) -> io::Result<bool> {
     Ok(fstatfs(File::open(path)?)?.filesystem_type() == BPF_FS_MAGIC)

@@ -34,7 +34,7 @@ impl TimeRange {
         let parse = |text: &str, name| {
             seconds(text, now).with_context(|| {
                 format!(
-                    "{name} `{text}` is no time: use an age (2h), a date (2026-11-24), a date and time \
+                    "{name} `{text}` is not a valid time: use an age (2h), a date (2026-11-24), a date and time \
                      ('2026-11-24 10:30'), a time (10:30), today, yesterday or @SECONDS"
                 )
             })

@@ -13,6 +13,7 @@ use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, RuleHost as _, Severity, diagnostic_codes};
 use serde::Serialize;
 
+use crate::config;
 use crate::host::ThisMachine;
 use crate::messages::{self, Exit, count};
 use crate::rule_files::{self, RuleFile, RuleFiles};
@@ -21,15 +22,18 @@ use crate::rule_files::{self, RuleFile, RuleFiles};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   Check the rules of this machine:
-    tollgate check /etc/audit/rules.d/*.rules
+    tollgate check
   Explain a finding:
     tollgate check --explain shadowed";
 
 /// Arguments of `tollgate check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule files in the format of `auditctl -R`; `-` is standard input
-    #[arg(required_unless_present = "explain", value_name = "FILE")]
+    /// Rule files in the format of `auditctl -R` [default: those of this machine]
+    ///
+    /// `-` is standard input. Without FILE, the files are those that `rules` in tollgate.toml names, or those in
+    /// /etc/audit/rules.d, or /etc/audit/audit.rules.
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print the findings as JSON
     #[arg(long, conflicts_with = "sarif")]
@@ -50,7 +54,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(code) = &args.explain {
         return explain(code);
     }
-    let mut loaded = rule_files::read_also_stdin(&args.files)?;
+    let files = if args.files.is_empty() {
+        config::installed_rule_files().context(
+            "no rule file is installed in /etc/audit: name the files to check, as in `tollgate check my.rules`",
+        )?
+    } else {
+        args.files.clone()
+    };
+    let mut loaded = rule_files::read_also_stdin(&files)?;
     lint(&mut loaded);
     let written = if args.json {
         json(&loaded, &mut io::stdout().lock())

@@ -76,7 +76,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .as_ref()
         .map_or(KernelFeatures::V5_15, |probe| probe.kernel);
     let mut explained = Explained::new(files, EngineKind::Tracepoint, kernel);
-    let this_machine = ThisMachineEngine::find(&probe, &explained.plan);
+    let this_machine = if explained.errors == 0 {
+        ThisMachineEngine::find(&probe, &explained.plan)
+    } else {
+        ThisMachineEngine::Unknown(
+            "the daemon does not start with these files: lines have errors".to_owned(),
+        )
+    };
     let engine = match args.engine {
         EngineChoice::Fentry => EngineKind::Fentry,
         EngineChoice::Lsm => EngineKind::Lsm,

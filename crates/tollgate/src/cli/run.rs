@@ -254,9 +254,9 @@ fn ready(plan: &Plan, backend: Backend) -> String {
         Backend::Notify => "without results",
     };
     format!(
-        "auditing {} syscalls for {} rules in one command, engine seccomp, {how}",
-        plan.syscalls.len(),
-        plan.rules.len()
+        "auditing {} for {} in one command, engine seccomp, {how}",
+        messages::count(plan.syscalls.len(), "syscall"),
+        messages::count(plan.rules.len(), "rule")
     )
 }
 

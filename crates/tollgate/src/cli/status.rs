@@ -178,16 +178,8 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     if let Some(risk) = skip_risk {
         line("unsafe", format!("events can be lost: {risk}"))?;
     }
-    line("rules", format!("{rules}, naming {calls} syscalls"))?;
-    if *denying != 0 {
-        let value = format!("syscalls of {denying} rules while they cannot be recorded");
-        line("denied", value)?;
-    }
-    if !absent.is_empty() {
-        line(
-            "absent",
-            format!("not in this kernel: {}", absent.join(", ")),
-        )?;
+    for (name, value) in rule_lines(*rules, *calls, *denying, absent) {
+        line(name, value)?;
     }
     for (name, value) in refused.iter().flat_map(refused_files) {
         line(name, value)?;
@@ -279,9 +271,33 @@ fn refused_files(refused: &RefusedFiles) -> [(&'static str, String); 3] {
         ("", format!("in force: {in_force}")),
         (
             "",
-            "correct the file, then run `tollgate augenrules --load`".to_owned(),
+            "correct the file, then run `tollgate augenrules --load`, or after tollgate.toml `systemctl restart tollgate`".to_owned(),
         ),
     ]
+}
+
+/// Lines about the rules in force: how many there are, and what they name.
+fn rule_lines(
+    rules: u64,
+    calls: u64,
+    denying: u64,
+    absent: &[String],
+) -> Vec<(&'static str, String)> {
+    let mut lines = vec![("rules", format!("{rules}, naming {calls} syscalls"))];
+    if denying != 0 {
+        let denying = messages::count(usize::try_from(denying).unwrap_or(usize::MAX), "rule");
+        lines.push((
+            "denied",
+            format!("syscalls of {denying} while they cannot be recorded"),
+        ));
+    }
+    if !absent.is_empty() {
+        lines.push((
+            "absent",
+            format!("not in this kernel: {}", absent.join(", ")),
+        ));
+    }
+    lines
 }
 
 /// The line about clients that watch.
@@ -295,8 +311,9 @@ fn active_kernel_audit(kernel: &KernelAuditStatus) -> Vec<(&'static str, String)
         return Vec::new();
     }
     let rules = kernel.rules;
-    let state = format!("its own audit is also active, {rules} rules: it slows every syscall");
-    let advice = "load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`";
+    let state =
+        format!("the kernel's own audit is active with {rules} rules: it slows every syscall");
+    let advice = "load rules with `tollgate augenrules --load`, and delete the kernel's with `auditctl -D` of the package auditd";
     vec![("kernel", state), ("", advice.to_owned())]
 }
 
@@ -459,11 +476,11 @@ mod tests {
              engine      tracepoint, 1 hooks\n\
              unsafe      events can be lost: the kernel can skip programs\n\
              rules       2, naming 3 syscalls\n\
-             denied      syscalls of 1 rules while they cannot be recorded\n\
+             denied      syscalls of 1 rule while they cannot be recorded\n\
              absent      not in this kernel: uselib\n\
              REFUSED     for 1 min 0 s: /r:3: unknown syscall `opne`\n            \
              in force: the last good rules and settings, loaded from files at 2023-11-14T22:13:20Z\n            \
-             correct the file, then run `tollgate augenrules --load`\n\
+             correct the file, then run `tollgate augenrules --load`, or after tollgate.toml `systemctl restart tollgate`\n\
              log         /var/log/\\u{1b}[m\n\
              suspended   for 1 min 1 s, 3 events not written: disk_full_action: no space left for the log\n            \
              `tollgate auditctl --signal resume` resumes\n\
@@ -475,8 +492,8 @@ mod tests {
              incomplete  1 path truncated\n\
              disabled    hooks, for 5 s in total\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
-             kernel      its own audit is also active, 12 rules: it slows every syscall\n            \
-             load rules with `tollgate augenrules --load`, delete those of auditd's auditctl with its `-D`\n\
+             kernel      the kernel's own audit is active with 12 rules: it slows every syscall\n            \
+             load rules with `tollgate augenrules --load`, and delete the kernel's with `auditctl -D` of the package auditd\n\
              viewers     2\n\
              JSON        2 written, 1 left out\n\
              plugin      3 lost by a.conf\n\

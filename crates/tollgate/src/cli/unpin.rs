@@ -37,6 +37,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         matches!(locked, Ok(None)),
         "`{shown}` is locked until reboot by `-e 2`: reboot to detach its programs"
     );
+    pins.end_restart()
+        .with_context(|| format!("cannot remove pins in `{shown}`"))?;
     let unread = match PinnedState::open(&pins)? {
         PinnedState::Empty => {
             info(&format!("`{shown}` contains no BPF objects"));

@@ -194,7 +194,6 @@ impl Encoder {
         self.clock = engine.clock()?;
         self.passed = None;
         self.empty_at = None;
-        self.loss_reporter = LossReporter::default();
         self.rules = RuleStats::default();
         self.use_plan(engine.epoch(), plan);
         Ok(())

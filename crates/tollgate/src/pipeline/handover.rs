@@ -45,6 +45,8 @@ pub(crate) struct PinSetup {
     pub(crate) locked: bool,
     /// Record about state that could not be taken over.
     pub(crate) discarded: Option<RecordBody>,
+    /// Record about calls that can be missing, because the previous daemon was killed while it replaced programs.
+    pub(crate) gap: Option<RecordBody>,
 }
 
 /// State left by a previous daemon.
@@ -103,6 +105,13 @@ impl PinSetup {
         };
         let mut takeover = Self {
             locked: pins.is_locked(),
+            gap: pins.is_restarting().then(|| {
+                warn(
+                    "the previous daemon was killed while it replaced programs: calls since then can be missing in \
+                     the log",
+                );
+                gap_record("killed-while-replacing-programs")
+            }),
             ..Self::default()
         };
         match PinnedState::open(&pins)? {
@@ -187,6 +196,14 @@ pub(crate) fn discard(
         kind: MsgType::DAEMON_ERR,
         body: body.into_bytes(),
     })
+}
+
+/// A record that calls can be missing, which no counter has.
+pub(crate) fn gap_record(reason: &str) -> RecordBody {
+    RecordBody {
+        kind: MsgType::DAEMON_ERR,
+        body: format!("op=lost-calls reason=\"{reason}\" res=failed").into_bytes(),
+    }
 }
 
 /// Snapshot of one rule.

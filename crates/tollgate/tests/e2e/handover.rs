@@ -274,7 +274,7 @@ pub(crate) fn clean_exit_unpins_everything() {
     let unpin = || CommandOutput::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
     let busy = unpin();
     assert_eq!(busy.code, Some(1), "{busy:?}");
-    assert!(busy.stderr.contains("another daemon uses"), "{busy:?}");
+    assert!(busy.stderr.contains("a daemon uses"), "{busy:?}");
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     let before = fs::read(&log).unwrap().len();
@@ -454,6 +454,74 @@ pub(crate) fn other_build_is_followed_without_a_gap() {
     assert!((made..=most).contains(&found), "{found} of {made} opens");
 }
 
+/// Records of calls that can be missing, by reason.
+fn gaps(log: &Path) -> Vec<String> {
+    let log = fs::read(log).unwrap();
+    let gaps = log.lines().filter_map(|line| {
+        let (_, rest) = line.to_str().ok()?.split_once("op=lost-calls reason=\"")?;
+        Some(rest.split_once('"')?.0.to_owned())
+    });
+    gaps.collect()
+}
+
+pub(crate) fn interrupted_takeover_is_reported() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let rules = opens(&test_dir, "gap");
+    let note = bpf.pins().join("restarting");
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    // As if it had been killed after it had ended the recording of another build.
+    fs::hard_link(bpf.pins().join("header"), &note).unwrap();
+    pretend_other_build(&bpf);
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+    assert!(daemon.has_printed("was killed while it replaced programs"));
+    assert!(!note.exists());
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+    assert!(!daemon.has_printed("was killed while it replaced programs"));
+    let Account { log, .. } = daemon.end(Signal::SIGTERM);
+    assert_eq!(gaps(&log), ["killed-while-replacing-programs"]);
+}
+
+pub(crate) fn losses_of_other_options_are_reported() {
+    let test_dir = TestDir::new();
+    let bpf = Bpf::mount(&test_dir);
+    let file = test_dir.file("file", "");
+    let rules = opens(&test_dir, "lost");
+    let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    // More than the ring has room for while nobody reads.
+    let made: u32 = 250_000;
+    test_dir.workload().burst(&file, made);
+    let json = test_dir.own.join("log.json");
+    let settings = format!(
+        "pins = \"{}\"\n[json]\nfile = \"{}\"\n",
+        bpf.pins().display(),
+        json.display()
+    );
+    let daemon = Daemon::start_with_settings(&test_dir, &rules, &settings);
+    assert!(daemon.has_printed("its programs were loaded with different options"));
+    let Account {
+        code, summary, log, ..
+    } = daemon.end(Signal::SIGTERM);
+    assert_eq!(code, Some(3));
+    assert_ne!(summary.lost, 0, "{summary:?}");
+    assert_eq!(summary.matched, u64::from(made), "{summary:?}");
+    assert_eq!(
+        summary.written + summary.lost,
+        u64::from(made),
+        "{summary:?}"
+    );
+    assert_eq!(gaps(&log), ["restarted"]);
+    let text = fs::read(&log).unwrap();
+    let lost = format!("op=lost-events lost={} reason=\"ring-full\"", summary.lost);
+    assert_eq!(text.find_iter(&lost).count(), 1);
+}
+
 pub(crate) fn pinned_state_has_one_daemon() {
     let test_dir = TestDir::new();
     let bpf = Bpf::mount(&test_dir);
@@ -469,7 +537,7 @@ pub(crate) fn pinned_state_has_one_daemon() {
             .arg(bpf.pins()),
     );
     assert_eq!(second.code, Some(1), "{second:?}");
-    assert!(second.stderr.contains("another daemon uses"), "{second:?}");
+    assert!(second.stderr.contains("a daemon uses"), "{second:?}");
     test_dir
         .workload()
         .run(&[step!("openat", libc::AT_FDCWD, "missing", 0)]);

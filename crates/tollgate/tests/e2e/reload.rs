@@ -240,7 +240,7 @@ pub(crate) fn rule_file_settings_match_auditctl() {
     let id = test_dir.id;
     let rule = |key: &str| format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k {key}\n");
     let daemon = Daemon::start(&test_dir, &format!("-r 2000\n-f 0\n-e 0\n{}", rule("old")));
-    assert!(daemon.has_printed("auditing nothing: `-e 0` is in force, and 1 rules are loaded"));
+    assert!(daemon.has_printed("auditing nothing: `-e 0` is in force; 1 rule loaded"));
     let is_set = |daemon: &Daemon, expected: &[&str]| {
         let status = daemon.auditctl(&["-s"]).stdout;
         for line in expected {

@@ -75,7 +75,7 @@ pub(crate) fn last_good_rules_are_used_at_a_start() {
         fs::write(&files.rules, format!("{}{wrong}", rule(&test_dir, "new"))).unwrap();
         fs::remove_file(&files.log).unwrap();
         let daemon = Daemon::start_from_files(&test_dir, "");
-        assert!(daemon.has_printed("starting with the last good rules: 1 rules"));
+        assert!(daemon.has_printed("starting with the last good rules: 1 rule,"));
         // The good text, with its comments, is there to compare with.
         let name = files
             .rules
@@ -376,7 +376,7 @@ pub(crate) fn rules_in_the_kernels_audit_are_reported() {
     );
     let wait_for_text =
         |text: &str| super::harness::wait_for(text, || daemon.has_printed(text).then_some(()));
-    wait_for_text("the kernel's own audit is also active (enabled, 1 rules)");
+    wait_for_text("the kernel's own audit is also active (enabled, 1 rule)");
     auditctl(&["-D"]);
     assert_eq!(State::ask().rules, ["No rules"]);
     assert_eq!(state(&daemon)["never_task"], false);

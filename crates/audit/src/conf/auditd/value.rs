@@ -60,7 +60,7 @@ pub(super) fn number(value: &BStr, least: u64, most: u64) -> Result<u64, ValueEr
             ValueError::new(
                 "bad-number",
                 format!("`{value}` is not a number from {least} to {most}"),
-                "write decimal digits",
+                "write a whole number in that range, in decimal digits",
             )
         })
 }

@@ -1,7 +1,7 @@
-//! What decides whether and how well a kernel can be audited.
+//! What decides which engine a kernel supports, and what records lack there.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
@@ -166,8 +166,10 @@ impl Facts {
 
     /// The hooks of the kernel whose BTF is in a file.
     pub(super) fn of_file(path: &Path) -> anyhow::Result<Self> {
-        let probe = KernelProbe::read_file(path)
-            .with_context(|| format!("cannot read the BTF in `{}`", path.display()))?;
+        let unreadable = || format!("cannot read the BTF in `{}`", path.display());
+        // libbpf's errors do not tell a missing file.
+        File::open(path).with_context(unreadable)?;
+        let probe = KernelProbe::read_file(path).with_context(unreadable)?;
         Ok(Self::of_probe(&probe))
     }
 

@@ -10,6 +10,7 @@ use nix::sys::stat::{major, minor};
 use super::duration;
 use crate::config;
 use crate::messages::{self, warn};
+use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
 use crate::rule_files;
 use crate::unix_time::unix_seconds;
 
@@ -56,10 +57,15 @@ pub(super) fn report(pins: &Path) {
         "to go on auditing, run `systemctl start tollgate`; `journalctl -u tollgate` has the reason why the last \
          daemon ended",
     );
-    warn(if is_locked {
-        "`-e 2` has locked the programs: they end at the next boot"
+    let unpin = if directory == Path::new(DEFAULT_PIN_DIRECTORY) {
+        "tollgate unpin".to_owned()
     } else {
-        "to end auditing, run `tollgate unpin`"
+        format!("tollgate unpin {}", directory.display())
+    };
+    warn(&if is_locked {
+        "`-e 2` has locked the programs: they end at the next boot".to_owned()
+    } else {
+        format!("to end auditing, run `{unpin}`")
     });
 }
 

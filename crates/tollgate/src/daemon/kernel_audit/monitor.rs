@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use netlink::AuditSummary;
 
-use crate::messages::{info, warn};
+use crate::messages::{count, info, warn};
 
 /// Interval of the checks.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -43,11 +43,11 @@ impl KernelAuditMonitor {
         let slow = |state: Option<AuditSummary>| state.filter(AuditSummary::slows_syscalls);
         match (slow(before), slow(state)) {
             (old, Some(new)) if old.map(|old| old.rules) != Some(new.rules) => warn(&format!(
-                "the kernel's own audit is also active ({}, {} rules) and slows every syscall; \
+                "the kernel's own audit is also active ({}, {}) and slows every syscall; \
                  load rules with `tollgate augenrules --load` instead of auditd's augenrules; \
                  auditd's `auditctl -D; auditctl -a never,task` exempts tasks started from then on",
                 if new.enabled { "enabled" } else { "disabled" },
-                new.rules
+                count(new.rules, "rule")
             )),
             (Some(_), None) => {
                 info(

@@ -11,7 +11,7 @@ use crate::control::rule_store::RuleStore;
 use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::pipeline_handle::PipelineHandle;
 use crate::host::Planner;
-use crate::messages::{info, utc, warn};
+use crate::messages::{count, info, utc, warn};
 use crate::rule_files::{self, CompiledRules, Refused, RuleText};
 use crate::sinks::audit_log::LogConfig;
 
@@ -113,8 +113,8 @@ pub(super) fn rules(
         return Ok(None);
     };
     warn(&format!(
-        "starting with the last good rules: {} rules, loaded from files at {}; {ADVICE}",
-        good.rule_count(),
+        "starting with the last good rules: {}, loaded from files at {}; {ADVICE}",
+        count(good.rule_count(), "rule"),
         utc(good.loaded)
     ));
     for path in good.files() {

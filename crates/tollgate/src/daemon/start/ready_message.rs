@@ -7,6 +7,7 @@ use audit::plan::Plan;
 use engine::{AttachedHooks, EngineKind, KernelFeatures, explain};
 
 use crate::control::rule_store::LoadedRules;
+use crate::messages::count;
 
 /// The message that auditing has started.
 pub(crate) struct ReadyMessage<'a> {
@@ -32,12 +33,15 @@ impl Display for ReadyMessage<'_> {
         match rules {
             LoadedRules::InForce(rules) => write!(
                 f,
-                "auditing {calls} syscalls for {rules} rules through {} hooks, engine {engine}; {overhead}; log {log}",
-                attached.hooks.len(),
+                "auditing {} for {} through {}, engine {engine}; {overhead}; log {log}",
+                count(*calls, "syscall"),
+                count(*rules, "rule"),
+                count(attached.hooks.len(), "hook"),
             )?,
             LoadedRules::Disabled(rules) => write!(
                 f,
-                "auditing nothing: `-e 0` is in force, and {rules} rules are loaded, engine {engine}; log {log}"
+                "auditing nothing: `-e 0` is in force; {} loaded, engine {engine}; log {log}",
+                count(*rules, "rule"),
             )?,
         }
         if !attached.absent.is_empty() {
@@ -84,7 +88,7 @@ mod tests {
         ready.rules = LoadedRules::Disabled(2);
         assert_eq!(
             ready.to_string(),
-            "auditing nothing: `-e 0` is in force, and 2 rules are loaded, engine tracepoint; log /x"
+            "auditing nothing: `-e 0` is in force; 2 rules loaded, engine tracepoint; log /x"
         );
     }
 }

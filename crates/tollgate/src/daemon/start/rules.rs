@@ -16,7 +16,7 @@ use crate::control::server::Server;
 use crate::daemon::pipeline_handle::PipelineHandle;
 use crate::host::Planner;
 use crate::json_bytes::JsonBytes;
-use crate::messages::{info, warn};
+use crate::messages::{count, info, warn};
 use crate::rule_files::{self, CompiledRules, Refused, RuleText};
 use crate::sinks::audit_log::LogConfig;
 
@@ -196,8 +196,10 @@ fn apply(
         pipeline_handle,
     )?;
     info(&format!(
-        "rules replaced: {rules} rules, {calls} syscalls, {} hooks{}",
-        pipeline_handle.attached.hooks.len(),
+        "rules replaced: {}, {}, {}{}",
+        count(rules, "rule"),
+        count(calls, "syscall"),
+        count(pipeline_handle.attached.hooks.len(), "hook"),
         if store.is_recording() {
             ""
         } else {

@@ -10,17 +10,18 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use crossbeam_channel::bounded;
 use engine::{
-    Decoder, Engine, EngineError, EngineKind, EngineOptions, InheritedState, KernelProbe,
-    ObjectSlots, PinDirectory, PlanSwitch, RuleKeys,
+    Decoder, Engine, EngineError, EngineKind, EngineOptions, EngineStats, InheritedState,
+    KernelProbe, ObjectSlots, PinDirectory, PlanSwitch, RuleKeys,
 };
 
-use super::{DRAIN, Drain, RingStats, RingThread, pass_last_kernel_records};
+use super::{DRAIN, Drain, RingStats, RingThread};
 use crate::messages::{info, warn};
 use crate::pipeline::StartReport;
 use crate::pipeline::batch::Batch;
 use crate::pipeline::encoder::Encoder;
 use crate::pipeline::handover::{self, PinSetup, Takeover};
 use crate::pipeline::loss_reporter::{LossReporter, RateLimiter};
+use crate::pipeline::ring_commands::RecordBody;
 use crate::pipeline::rule_stats::RuleStats;
 
 /// [`Engine::start`] or [`Engine::start_silent`].
@@ -31,6 +32,15 @@ type StartEngine<'s> = fn(
     EngineKind,
     EngineOptions,
 ) -> Result<Engine<'s>, EngineError>;
+
+/// An engine that follows another build's.
+struct FollowingEngine<'s> {
+    engine: Engine<'s>,
+    /// Why engines before it do not work.
+    why_not: Option<String>,
+    /// Record about calls that can be missing.
+    gap: Option<RecordBody>,
+}
 
 /// A running engine and its encoder.
 pub(super) struct StartedEngine<'s> {
@@ -69,7 +79,16 @@ impl RingThread {
         &mut self,
         slots: &mut ObjectSlots<'s>,
     ) -> anyhow::Result<StartedEngine<'s>> {
+        let gap = self.pinning.gap.take();
+        let pins = self.pinning.pins.clone();
         let mut begun = self.start_or_adopt(slots)?;
+        if let Some(record) = gap {
+            let now = begun.engine.read_clock()?;
+            begun.state.get_mut().record(&record, now);
+            if let Some(pins) = pins {
+                pins.end_restart().context("cannot remove a pin")?;
+            }
+        }
         if self.options.avc {
             self.attach_avc_hook(&mut begun, slots);
         }
@@ -99,6 +118,7 @@ impl RingThread {
             takeover,
             locked,
             mut discarded,
+            gap: _,
         } = std::mem::take(&mut self.pinning);
         match takeover {
             Takeover::Nothing => {}
@@ -121,13 +141,23 @@ impl RingThread {
                 return Err(handover::locked_state_error(inherited.pins(), &other));
             }
             Takeover::Events(inherited, plan_switch) => {
-                let (mut engine, why_not) =
-                    self.follow_other_build(slots, &inherited, plan_switch)?;
+                let FollowingEngine {
+                    mut engine,
+                    why_not,
+                    gap,
+                } = self.follow_other_build(slots, &inherited, plan_switch)?;
                 let (state, events) = self.drain_inherited(&engine, &inherited)?;
-                engine.add_followed(events);
+                engine.add_followed(EngineStats {
+                    matched: events,
+                    delivered: events,
+                    ..EngineStats::default()
+                });
                 let state = RefCell::new(state);
                 inherited.pins().clear()?;
                 state.borrow_mut().switch_plan(&engine, &self.plan)?;
+                if let Some(record) = gap {
+                    state.borrow_mut().record(&record, engine.read_clock()?);
+                }
                 return self.pin(engine, state, why_not, pins.as_ref());
             }
         }
@@ -201,9 +231,16 @@ impl RingThread {
             "cannot take over from the previous daemon without a gap: {error:#}; its recorded events \
              are kept, and auditing restarts",
         ));
-        self.end(engine, &state)?;
-        let (engine, why_not) = self.start(slots, Engine::start)?;
+        if let Some(pins) = pins {
+            pins.begin_restart()
+                .context("cannot note the restart in the pin directory")?;
+        }
+        let stats = self.end(engine, &state)?;
+        let (mut engine, why_not) = self.start(slots, Engine::start)?;
+        engine.add_followed(stats);
         state.borrow_mut().switch_plan(&engine, &self.plan)?;
+        let record = handover::gap_record("restarted");
+        state.borrow_mut().record(&record, engine.read_clock()?);
         self.pin(engine, state, why_not, pins)
     }
 
@@ -214,7 +251,7 @@ impl RingThread {
         slots: &mut ObjectSlots<'s>,
         inherited: &InheritedState,
         plan_switch: io::Result<PlanSwitch>,
-    ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
+    ) -> anyhow::Result<FollowingEngine<'s>> {
         let taken = plan_switch.context("its plan cannot be switched");
         let taken = taken.and_then(|plan_switch| {
             let (engine, why_not) = self.start(slots, Engine::start_silent)?;
@@ -224,6 +261,8 @@ impl RingThread {
             handover::restore_plans(inherited, engine.epoch())?;
             serial_of(inherited)?;
             inherited.ring_reader().context("cannot read its ring")?;
+            let noted = inherited.pins().begin_restart();
+            noted.context("cannot note the restart in the pin directory")?;
             engine.begin_after(&plan_switch)?;
             Ok((engine, why_not))
         });
@@ -232,18 +271,31 @@ impl RingThread {
             detached.context("cannot detach the programs of the previous daemon")
         };
         match taken {
-            Ok(taken) => {
+            Ok((engine, why_not)) => {
                 detach()?;
                 info("took over from another build of tollgate");
-                Ok(taken)
+                Ok(FollowingEngine {
+                    engine,
+                    why_not,
+                    gap: None,
+                })
             }
             Err(error) => {
                 warn(&format!(
                     "cannot take over from another build of tollgate without a gap: {error:#}; its recorded \
                      events are kept, and auditing restarts"
                 ));
+                inherited
+                    .pins()
+                    .begin_restart()
+                    .context("cannot note the restart in the pin directory")?;
                 detach()?;
-                self.start(slots, Engine::start)
+                let (engine, why_not) = self.start(slots, Engine::start)?;
+                Ok(FollowingEngine {
+                    engine,
+                    why_not,
+                    gap: Some(handover::gap_record("restarted")),
+                })
             }
         }
     }
@@ -276,17 +328,18 @@ impl RingThread {
         Ok((state, number))
     }
 
-    /// Detaches an engine and writes everything it has recorded.
-    fn end(&self, mut engine: Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<()> {
+    /// Detaches an engine, writes everything it has recorded, and reports what it has lost. Returns its counters.
+    fn end(&self, mut engine: Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<EngineStats> {
         let detaching = engine.detach();
         while self.drain(&engine, state)? != Drain::Nothing {}
-        pass_last_kernel_records(state)?;
+        let stats = self.final_stats(&engine, state)?.stats;
         let (written, is_written) = bounded(1);
         state.borrow_mut().batch.on_written = Some(written);
         self.pass_on(&engine, state);
         // Write failures are counted with all others.
         let _written = is_written.recv();
-        Ok(detaching.wait()?)
+        detaching.wait()?;
+        Ok(stats)
     }
 
     /// Pins an engine if configured; reports why it cannot be pinned.
