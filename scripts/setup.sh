@@ -233,7 +233,8 @@ need_rust() {
 cd "$(dirname "$0")/.."
 ready=0
 need_packages "${1:-}" || ready=1
-if [ "${1:-}" != packages ]; then
-	need_rust "${1:-}" || ready=1
-fi
+case ${1:-} in
+packages | packaging) ;;
+*) need_rust "${1:-}" || ready=1 ;;
+esac
 exit "$ready"

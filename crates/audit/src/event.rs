@@ -153,6 +153,15 @@ impl<'a> Argv<'a> {
     }
 }
 
+impl Argv<'_> {
+    /// Whether the program has arguments, or bytes of the last one, that were not captured.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        let argc = usize::try_from(self.argc).unwrap_or(usize::MAX);
+        argc > 0 && (!self.bytes.ends_with(b"\0") || self.args().count() < argc)
+    }
+}
+
 /// An object that a syscall named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathItem<'a> {
@@ -283,6 +292,17 @@ mod tests {
         assert_eq!(args(5, b"ls\0-l"), [b"ls", b"-l"]);
         assert_eq!(args(5, b""), [b""; 0]);
         assert_eq!(args(1, b"ls\0-l\0"), [b"ls"]);
+    }
+
+    #[test]
+    fn truncated_argv_is_known() {
+        let is_truncated = |argc, bytes| Argv { argc, bytes }.is_truncated();
+        for (argc, bytes) in [(2, &b"ls\0-l"[..]), (3, b"ls\0-l\0"), (1, b"")] {
+            assert!(is_truncated(argc, bytes), "{argc} {bytes:?}");
+        }
+        for (argc, bytes) in [(2, &b"ls\0-l\0"[..]), (1, b"\0"), (0, b"")] {
+            assert!(!is_truncated(argc, bytes), "{argc} {bytes:?}");
+        }
     }
 
     #[test]

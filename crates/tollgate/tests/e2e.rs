@@ -34,6 +34,7 @@ mod e2e {
     mod load;
     mod locked;
     mod log_settings;
+    mod other_build;
     mod packaging;
     mod plugin;
     mod privilege;
@@ -205,11 +206,11 @@ mod e2e {
         locked::unusable_pinned_state_is_kept,
         locked::failed_lock_leaves_nothing_half_applied,
         handover::restarts_do_not_grow_pinned_state,
-        handover::unknown_ring_format_is_not_decoded,
-        handover::other_build_writes_pending_events,
-        handover::other_build_is_followed_without_a_gap,
-        handover::interrupted_takeover_is_reported,
-        handover::losses_of_other_options_are_reported,
+        other_build::unknown_ring_format_is_not_decoded,
+        other_build::other_build_writes_pending_events,
+        other_build::other_build_is_followed_without_a_gap,
+        other_build::interrupted_takeover_is_reported,
+        other_build::losses_of_other_options_are_reported,
         handover::pinned_state_has_one_daemon,
         kernel_records::user_and_kernel_records_are_logged,
         kernel_records::beside_auditd_records_are_read_only,

@@ -85,7 +85,7 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
         Span::styled(" events", HEAD),
         Span::styled(format!("  {}/s", number::rate(rates.matched)), TITLE),
         Span::raw(format!(
-            "  matched {}  logged {}  backlog {}",
+            "  matched {}  written {}  backlog {}",
             number::count(status.counts.matched),
             number::count(status.counts.written),
             number::count(status.settings.backlog)
@@ -115,10 +115,7 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &Model, ui: &Ui) {
     let lines = vec![
         events,
         Line::from(losses),
-        Line::from(vec![
-            Span::styled(" overhead ", HEAD),
-            Span::raw(price(model)),
-        ]),
+        Line::from(vec![Span::styled(" cost  ", HEAD), Span::raw(price(model))]),
     ];
     frame.render_widget(Paragraph::new(lines), text);
     draw_curve(frame, curve, model);

@@ -3,7 +3,7 @@
 //! An argument that fits is written as `aN=`. A longer one is written in chunks `aN[0]=`, `aN[1]=`, ... after
 //! `aN_len=`, which counts its encoded bytes without quotes. Either all chunks of an argument are quoted, or all
 //! are hex. `argc=` is in the first record only and counts all arguments, including those that the engine
-//! truncated.
+//! truncated: then the last record ends with `truncated=yes`.
 
 use bstr::{BString, ByteSlice as _};
 
@@ -71,6 +71,10 @@ pub(super) fn records(argv: &Argv<'_>, stamp: Stamp, out: &mut Vec<u8>) {
     let mut room = MAX_EXECVE_AUDIT_LEN;
     for (number, bytes) in argv.args().enumerate() {
         line = argument(&Argument::new(number, bytes), &mut room, line, stamp);
+    }
+    if argv.is_truncated() {
+        // The kernel, which writes all arguments, has no such field.
+        line.out.extend_from_slice(b" truncated=yes");
     }
     line.end();
 }

@@ -194,8 +194,11 @@ impl IndexDirectory {
                 .map(PathBuf::from)
                 .filter(|path| path.is_absolute())
         };
-        let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-        let base = trusted_directory(&base)?;
+        // `su` keeps HOME: there a link of its user could lead root elsewhere.
+        let base = match absolute("XDG_CACHE_HOME") {
+            Some(cache) => trusted_directory(&cache)?,
+            None => open_directory(trusted_directory(&absolute("HOME")?)?, ".cache")?,
+        };
         Some(match open_directory(&base, CACHE_DIRECTORY) {
             Some(directory) => Self {
                 directory,

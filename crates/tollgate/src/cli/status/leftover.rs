@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use nix::sys::stat::{major, minor};
 
-use super::duration;
+use super::lines::duration;
 use crate::config;
 use crate::messages::{self, warn};
 use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
