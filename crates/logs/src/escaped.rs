@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use serde_json::Value;
+
 /// A string chosen by a task, as one word: quoted if it is empty or has blanks or quotes, and truncated if it is very
 /// long. Unprintable characters are escaped.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +36,59 @@ impl Display for Escaped<'_> {
     }
 }
 
+/// A JSON value on one line, in which characters that a terminal may obey are written as `\u`: also DEL and the control
+/// characters above ASCII, which JSON does not require, and those that change the text direction.
+#[derive(Clone, Copy, Debug)]
+pub struct EscapedJson<'a>(pub &'a Value);
+
+impl Display for EscapedJson<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        let is_plain = |byte: u8| byte.is_ascii() && byte != 0x7f;
+        if text.bytes().all(is_plain) {
+            return f.write_str(&text);
+        }
+        let mut units = [0; 2];
+        for character in text.chars() {
+            // Such characters are in strings only.
+            let is_obeyed = !u8::try_from(character).is_ok_and(is_plain)
+                && character.escape_debug().next() == Some('\\');
+            if !is_obeyed {
+                f.write_char(character)?;
+                continue;
+            }
+            for unit in character.encode_utf16(&mut units) {
+                write!(f, "\\u{unit:04x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_has_no_control_characters_and_the_same_value() {
+        for text in [
+            "plain \"quoted\" \\ \n",
+            "caf\u{e9} \u{1f600}",
+            "\u{9b}2J\u{7f}",
+            "\u{202e}\u{2066}\u{2028}\u{200b}",
+            "\u{e0001}",
+        ] {
+            let value = Value::from(text);
+            let line = EscapedJson(&value).to_string();
+            assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
+            let is_obeyed = |character: char| {
+                character.is_control() || "\u{202e}\u{2066}\u{2028}\u{200b}".contains(character)
+            };
+            assert!(!line.contains(is_obeyed), "{line}");
+        }
+        let kept = Value::from("caf\u{e9}");
+        assert_eq!(EscapedJson(&kept).to_string(), "\"caf\u{e9}\"");
+    }
 
     #[test]
     fn words_are_plain_or_quoted() {

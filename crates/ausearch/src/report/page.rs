@@ -187,14 +187,16 @@ fn table(title: &str, ranking: &Ranking) -> Markup {
     }
 }
 
-/// A text that a task chose, without control characters.
+/// A text that a task chose, without characters that are not visible or change the direction of the text.
 fn readable(text: &[u8]) -> String {
     const MOST: usize = 300;
     let text = text.to_str_lossy();
     text.chars()
         .take(MOST)
         .map(|letter| {
-            if letter.is_control() {
+            // `escape_debug` escapes what cannot be seen.
+            let is_hidden = !letter.is_ascii() && letter.escape_debug().next() == Some('\\');
+            if letter.is_control() || is_hidden {
                 '\u{fffd}'
             } else {
                 letter

@@ -62,8 +62,8 @@ impl Permissions {
             Some(mode) if mode == "confidentiality" => {
                 "kernel lockdown is active (`cat /sys/kernel/security/lockdown`: confidentiality)".to_owned()
             }
-            _ => "a security policy of this host forbids it: the process has the capabilities, and no lockdown \
-                  forbids it"
+            _ => "a security policy of this host or of its hypervisor forbids it, although capabilities and lockdown \
+                  allow it"
                 .to_owned(),
         }
     }

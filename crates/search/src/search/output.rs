@@ -10,7 +10,7 @@ use audit::table;
 use bstr::{BString, ByteSlice as _};
 use logs::accounts::Accounts;
 use logs::console::{Console, Interpret};
-use logs::escaped::Escaped;
+use logs::escaped::{Escaped, EscapedJson};
 use logs::event_values::{Column, ENRICHED, values};
 use logs::json;
 use logs::syscall_event::SyscallEvent;
@@ -77,7 +77,7 @@ impl Output {
             Form::Raw => self.out.write_all(event.text()),
             Form::Json => {
                 let object = serde_json::Value::Object(json::object(event, |_| ()));
-                writeln!(self.out, "{object}")
+                writeln!(self.out, "{}", EscapedJson(&object))
             }
             Form::Columns(_) => self.columns(event, depth),
         };

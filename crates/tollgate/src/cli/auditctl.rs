@@ -168,10 +168,17 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<OwnOptions> {
                 used += 1;
                 words.get(used).map_or(&b""[..], Vec::as_slice)
             }
-            word => match word.strip_prefix(b"--compat=") {
-                Some(version) => version,
-                None => break,
-            },
+            word => {
+                if let Some(path) = word.strip_prefix(b"--control=") {
+                    own.socket = OsStr::from_bytes(path).into();
+                    used += 1;
+                    continue;
+                }
+                match word.strip_prefix(b"--compat=") {
+                    Some(version) => version,
+                    None => break,
+                }
+            }
         };
         own.dialect = match version {
             b"3" => Dialect::V3,

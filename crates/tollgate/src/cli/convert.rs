@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use audit::record::assemble::EventRecords;
 use audit::record::decode::DecodeError;
+use logs::escaped::EscapedJson;
 use logs::event_reader::{EventReader, Item};
 use logs::log_set::LogSet;
 
@@ -131,7 +132,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
         for error in errors {
             self.report_error(&format!("event {serial}: {error}"));
         }
-        writeln!(self.out, "{}", self.schema.event(object))
+        writeln!(self.out, "{}", EscapedJson(&self.schema.event(object)))
     }
 
     fn report_error(&mut self, what: &str) {

@@ -214,7 +214,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for RuleCounts { rule, lost, .. } in by_rule {
         let of_rule: u64 = lost.values().sum();
         if of_rule != 0 {
-            line("", format!("{of_rule} of {rule}"))?;
+            line("", format!("{of_rule} by rule {rule}"))?;
         }
     }
     for (part, count) in incomplete {
@@ -366,7 +366,7 @@ mod tests {
              confined    capabilities bpf chown, no new privileges, Landlock fully enforced, V7: \
              writes below /var/log/audit only\n\
              events      10 matched, 8 delivered, 7 written\n\
-             lost        2\n            2 ring full\n            2 of -a always,exit -S rmdir\n\
+             lost        2\n            2 ring full\n            2 by rule -a always,exit -S rmdir\n\
              incomplete  1 path truncated\n\
              disabled    hooks, for 5 s in total\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\

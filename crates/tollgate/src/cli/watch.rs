@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use audit::record::assemble::{EventAssembler, EventRecords};
 use logs::accounts::Accounts;
 use logs::console::{Console, Interpret};
+use logs::escaped::EscapedJson;
 use nix::unistd::User;
 
 use crate::cli::status::{VIEWERS, connect_error};
@@ -202,7 +203,7 @@ impl Printer {
                     Form::Text(console) => console.records(event),
                     Form::Json(out, schema) => {
                         let object = records::object(event, |_error| ());
-                        writeln!(out, "{}", schema.event(object))
+                        writeln!(out, "{}", EscapedJson(&schema.event(object)))
                     }
                 };
             }

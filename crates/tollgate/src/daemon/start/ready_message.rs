@@ -31,6 +31,11 @@ impl Display for ReadyMessage<'_> {
         } = self;
         let log = log.display();
         match rules {
+            LoadedRules::InForce(0) => write!(
+                f,
+                "auditing nothing: no rule is loaded, engine {engine}; write rules to /etc/audit/rules.d, then run \
+                 `tollgate augenrules --load`; log {log}"
+            )?,
             LoadedRules::InForce(rules) => write!(
                 f,
                 "auditing {} for {} through {}, engine {engine}; {overhead}; log {log}",
