@@ -15,7 +15,6 @@ use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event;
 use super::harness::needs;
 use super::harness::wait_for;
-use super::raw_syscalls;
 use super::status_metrics::{BPF_STATS, Setting};
 use super::step::step;
 use super::test_dir::TestDir;
