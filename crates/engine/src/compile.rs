@@ -256,12 +256,19 @@ fn task_tests(plan: &Plan) -> Vec<WireTest> {
 /// The `word` of a test of a watch in a rule that suppresses events: names that any user can make do not count.
 const TRUSTED_NAMES: u16 = 1;
 
+/// Whether a test is about the watches that were hit.
+const fn is_watch_test(test: &Test) -> bool {
+    matches!(test.operand, Operand::Path | Operand::Dir)
+}
+
 /// Tests of some rules; indexes are relative to the first of them.
 fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
     let mut all = Vec::new();
     for slot in slots {
         let first = all.len();
-        let (same, others) = split_same_object_tests(slot);
+        let (same, mut others) = split_same_object_tests(slot);
+        // A rule about a watch is tested when some watch is hit: most such rules are about another one.
+        others.sort_by_key(|test| !is_watch_test(test));
         if !same.is_empty() {
             all.push(WireTest {
                 kind: abi::TEST_SAME,

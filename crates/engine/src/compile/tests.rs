@@ -183,6 +183,15 @@ fn unwatched_tests_omit_watch_rules() {
 }
 
 #[test]
+fn watches_are_tested_first() {
+    let compiled =
+        compiled("-a always,exit -F arch=b64 -S openat -F perm=wa -F uid=5 -F dir=/etc\n");
+    let openat = compiled.of(Arch::X86_64, "openat").unwrap();
+    let first = usize::try_from(openat.tests).unwrap();
+    assert_eq!(compiled.tests[first].kind, abi::TEST_DIR);
+}
+
+#[test]
 fn object_shapes_match_syscall_arguments() {
     let compiled = compiled(
         "-a always,exit -F arch=b64 -S renameat2,execve,openat2,fchmod,symlink,getpid -F path=/x\n\
