@@ -151,9 +151,7 @@ impl<'a> Argv<'a> {
             .flatten()
             .take(at_most)
     }
-}
 
-impl Argv<'_> {
     /// Whether the program has arguments, or bytes of the last one, that were not captured.
     #[must_use]
     pub fn is_truncated(&self) -> bool {

@@ -75,7 +75,7 @@ pub struct Engine<'s> {
     rule_drops: RuleDrops,
     /// Counters when this daemon took over; subtracted from what it reports.
     baseline: EngineStats,
-    /// Events that another build's programs had recorded.
+    /// Counters of the engine before this one, whose events are in the same log.
     followed: EngineStats,
     globals: Globals,
     /// The memory that `globals` points into.

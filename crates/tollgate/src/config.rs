@@ -13,12 +13,13 @@ pub(crate) mod tollgate_toml;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use audit::conf::auditd;
-use audit::rule::{Diagnostic, Severity};
+use audit::rule::{Diagnostic, Severity, augenrules};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
@@ -147,22 +148,31 @@ pub(crate) fn installed_rule_files() -> anyhow::Result<Vec<PathBuf>> {
     }
     let mut files = Vec::new();
     if exists(RULES_D.as_ref()) {
-        for entry in fs::read_dir(RULES_D).with_context(|| format!("cannot read `{RULES_D}`"))? {
-            let path = entry?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == "rules")
-            {
-                files.push(path);
-            }
-        }
+        files = rule_sources(RULES_D.as_ref())?;
     }
-    files.sort();
     if files.is_empty() && exists(AUDIT_RULES.as_ref()) {
         files.push(PathBuf::from(AUDIT_RULES));
     }
     ensure!(!files.is_empty(), "`{RULES_D}` has no rule file");
     Ok(files)
+}
+
+/// Rule files of a directory, in the order in which `augenrules` merges them. Hidden files are skipped.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(crate) fn rule_sources(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let unreadable = || format!("cannot read `{}`", directory.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).with_context(unreadable)? {
+        let name = entry.with_context(unreadable)?.file_name();
+        let bytes = name.as_bytes();
+        if bytes.ends_with(b".rules") && !bytes.starts_with(b".") {
+            names.push(name);
+        }
+    }
+    names.sort_by(|a, b| augenrules::compare(a.as_bytes(), b.as_bytes()));
+    Ok(names.iter().map(|name| directory.join(name)).collect())
 }
 
 /// Whether the file exists. A file whose metadata cannot be read counts as existing.

@@ -14,6 +14,7 @@ use audit::ids::Dialect;
 use audit::rule::augenrules;
 
 use crate::cli::status;
+use crate::config;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::protocol::{Answer, Request};
@@ -140,28 +141,12 @@ fn merge(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Updated)
 }
 
-/// Reads the rule files of a directory, in the order in which they are merged. Hidden files are skipped.
+/// Reads the rule files of a directory, in the order in which they are merged.
 fn read(directory: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
-    let shown = directory.display();
-    let entries = fs::read_dir(directory).with_context(|| format!("cannot read `{shown}`"))?;
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry
-            .with_context(|| format!("cannot read `{shown}`"))?
-            .file_name();
-        let bytes = name.as_bytes();
-        if bytes.ends_with(b".rules") && !bytes.starts_with(b".") {
-            names.push(name);
-        }
-    }
-    names.sort_by(|a, b| augenrules::compare(a.as_bytes(), b.as_bytes()));
-    names
-        .iter()
-        .map(|name| {
-            let path = directory.join(name);
-            fs::read(&path).with_context(|| format!("cannot read `{}`", path.display()))
-        })
-        .collect()
+    let read = |path: &PathBuf| {
+        fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
+    };
+    config::rule_sources(directory)?.iter().map(read).collect()
 }
 
 /// Replaces the file and keeps the previous version.

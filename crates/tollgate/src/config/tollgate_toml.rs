@@ -208,7 +208,7 @@ pub(super) fn parse(bytes: &[u8]) -> (TollgateToml, Vec<Diagnostic>) {
 
 /// The finding about a key of `[on_loss] deny`.
 pub(crate) fn denied_key_finding(bytes: &[u8], key: &str, message: String) -> Diagnostic {
-    let advice = "correct the key, or or add `-k KEY` to the rules whose calls should be denied";
+    let advice = "correct the key, or add `-k KEY` to the rules whose calls should be denied";
     let mut found = diagnostic(bytes, quoted_in(bytes, "deny", key), message, advice);
     found.code = "unused-key";
     found

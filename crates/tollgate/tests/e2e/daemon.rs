@@ -393,6 +393,13 @@ impl Daemon {
         self.process.wait(PATIENCE).unwrap();
     }
 
+    /// Kills it and waits for its end.
+    #[track_caller]
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::SIGKILL);
+        self.wait();
+    }
+
     /// The current events in its log.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Event> {

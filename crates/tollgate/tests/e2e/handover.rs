@@ -145,8 +145,7 @@ pub(crate) fn events_of_a_killed_daemon_are_written_once() {
             load.wait_for_programs(2);
             // Each round kills it at another instant of its work.
             delay(Duration::from_micros(7_919 * round % 10_000));
-            daemon.signal(Signal::SIGKILL);
-            daemon.wait();
+            daemon.kill();
             // Events while no daemon runs.
             load.wait_for_programs(u32::try_from(round).unwrap() / 2);
             daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
@@ -235,8 +234,7 @@ pub(crate) fn kill_during_replacement_leaves_no_partial_rules() {
             daemon.begin_to_replace(&more);
             // Each round kills it at another instant of the replacement.
             delay(Duration::from_micros(1_300 * round * round / 4));
-            daemon.signal(Signal::SIGKILL);
-            daemon.wait();
+            daemon.kill();
             daemon = Daemon::start_pinned(&test_dir, &plain, &bpf.pins());
         }
         ended = Some(daemon);
@@ -274,8 +272,7 @@ pub(crate) fn clean_exit_unpins_everything() {
     let busy = unpin();
     assert_eq!(busy.code, Some(1), "{busy:?}");
     assert!(busy.stderr.contains("a daemon uses"), "{busy:?}");
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     let before = fs::read(&log).unwrap().len();
     test_dir.workload().burst(&file, 10);
     let gone = unpin();

@@ -163,8 +163,7 @@ pub(crate) fn changes_of_a_killed_daemon_are_restored() {
     let before = State::unused(&lock);
     let test_dir = TestDir::new();
     let kill = |daemon: Daemon| {
-        daemon.signal(Signal::SIGKILL);
-        daemon.wait();
+        daemon.kill();
         let left = State::ask();
         assert_eq!(left.rules, ["-a never,task"], "nobody pays meanwhile");
         assert_eq!(left.number("enabled"), 1);

@@ -86,8 +86,7 @@ pub(crate) fn killed_daemon_leaves_nothing_attached() {
     test_dir.workload().run(&[rmdir()]);
     let log = daemon.log.clone();
     wait_for("the event", || (daemon.events().len() == 1).then_some(()));
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     wait_for("the kernel to drop the programs", || {
         let gone = programs
             .iter()

@@ -195,8 +195,7 @@ pub(crate) fn unusable_pinned_state_is_kept() {
     let pins = bpf.pins();
     let daemon = Daemon::start_pinned(&test_dir, &locked(&test_dir), &pins);
     daemon.wait_for_line("rules and settings are locked");
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     test_dir.workload().burst(&file, 10);
     let before = names(&pins);
     let refused = |limit: &str, why: &str| {

@@ -21,8 +21,7 @@ pub(crate) fn unknown_ring_format_is_not_decoded() {
     let file = test_dir.file("file", "");
     let rules = opens(&test_dir, "format");
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     test_dir.workload().burst(&file, 100);
     raw_syscalls::poke(&bpf.pins().join("header"), WIRE, 4711);
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
@@ -57,8 +56,7 @@ pub(crate) fn other_build_writes_pending_events() {
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     test_dir.workload().burst(&file, 100);
     daemon.flush();
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     test_dir.workload().burst(&file, 1000);
     pretend_other_build(&bpf);
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
@@ -111,16 +109,14 @@ pub(crate) fn interrupted_takeover_is_reported() {
     let rules = opens(&test_dir, "gap");
     let note = bpf.pins().join("restarting");
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     // As if it had been killed after it had ended the recording of another build.
     fs::hard_link(bpf.pins().join("header"), &note).unwrap();
     pretend_other_build(&bpf);
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     assert!(daemon.has_printed("was killed while it replaced programs"));
     assert!(!note.exists());
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     assert!(!daemon.has_printed("was killed while it replaced programs"));
     let Account { log, .. } = daemon.end(Signal::SIGTERM);
@@ -133,8 +129,7 @@ pub(crate) fn losses_of_other_options_are_reported() {
     let file = test_dir.file("file", "");
     let rules = opens(&test_dir, "lost");
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     // More than the ring has room for while nobody reads.
     let made: u32 = 250_000;
     test_dir.workload().burst(&file, made);

@@ -7,8 +7,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nix::sys::signal::Signal;
-
 use super::daemon::{CommandOutput, Daemon, program};
 use super::handover::Bpf;
 use super::harness::needs;
@@ -149,8 +147,7 @@ pub(crate) fn removal_detaches_what_a_killed_daemon_left() {
         test_dir.id
     );
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     assert!(bpf.pins().join("header").exists());
     let removed = remove();
     assert_eq!(removed.code, Some(0), "{removed:?}");

@@ -301,8 +301,7 @@ pub(crate) fn log_has_one_writer() {
     test_dir.workload().run(&[rmdir()]);
     assert_eq!(keys(&daemon), ["one"]);
     // The kernel releases the lock of a killed daemon.
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.kill();
     drop(daemon);
     let next = Daemon::start(&test_dir, &rule(&test_dir, "two"));
     let second = start("audit.log", "second/control");

@@ -232,8 +232,7 @@ impl RingThread {
              are kept, and auditing restarts",
         ));
         if let Some(pins) = pins {
-            pins.begin_restart()
-                .context("cannot note the restart in the pin directory")?;
+            note_restart(pins)?;
         }
         let stats = self.end(engine, &state)?;
         let (mut engine, why_not) = self.start(slots, Engine::start)?;
@@ -261,8 +260,7 @@ impl RingThread {
             handover::restore_plans(inherited, engine.epoch())?;
             serial_of(inherited)?;
             inherited.ring_reader().context("cannot read its ring")?;
-            let noted = inherited.pins().begin_restart();
-            noted.context("cannot note the restart in the pin directory")?;
+            note_restart(inherited.pins())?;
             engine.begin_after(&plan_switch)?;
             Ok((engine, why_not))
         });
@@ -285,10 +283,7 @@ impl RingThread {
                     "cannot take over from another build of tollgate without a gap: {error:#}; its recorded \
                      events are kept, and auditing restarts"
                 ));
-                inherited
-                    .pins()
-                    .begin_restart()
-                    .context("cannot note the restart in the pin directory")?;
+                note_restart(inherited.pins())?;
                 detach()?;
                 let (engine, why_not) = self.start(slots, Engine::start)?;
                 Ok(FollowingEngine {
@@ -431,6 +426,12 @@ impl RingThread {
 /// Why engines before the one that started do not work.
 fn why_not(refused: &[String]) -> Option<String> {
     (!refused.is_empty()).then(|| refused.join("; engine "))
+}
+
+/// Notes that programs are about to be replaced; the new ones are pinned afterwards.
+fn note_restart(pins: &PinDirectory) -> anyhow::Result<()> {
+    let noted = pins.begin_restart();
+    noted.context("cannot note the restart in the pin directory")
 }
 
 /// Serial of the first event that the previous daemon has not written.
