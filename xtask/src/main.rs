@@ -146,17 +146,25 @@ fn dispatch(arguments: &[String]) -> Outcome {
         print!("{}", menu());
         return Ok(ExitCode::SUCCESS);
     }
-    let Some((_, _, command)) = COMMANDS.iter().find(|(known, _, _)| known == name) else {
+    let Some((_, purpose, command)) = COMMANDS.iter().find(|(known, _, _)| known == name) else {
         return Err(format!("unknown command `{name}`; commands:\n{}", menu()).into());
     };
+    if matches!(rest, [only] if matches!(only.as_str(), "--help" | "-h")) {
+        print!("{}", menu_line(name, purpose));
+        return Ok(ExitCode::SUCCESS);
+    }
     command(&Repository::find()?, rest)
 }
 
 fn menu() -> String {
     COMMANDS
         .iter()
-        .map(|(name, purpose, _)| format!("  cargo xtask {name:<7} {purpose}\n"))
+        .map(|(name, purpose, _)| menu_line(name, purpose))
         .collect()
+}
+
+fn menu_line(name: &str, purpose: &str) -> String {
+    format!("  cargo xtask {name:<7} {purpose}\n")
 }
 
 #[cfg(test)]

@@ -245,7 +245,8 @@ static long rule_step(__u32 index, void *data)
 
 	if (!test)
 		return 1;
-	switch (test->kind) {
+	/* First tests of most rules: see is_watch_test() in compile.rs. */
+	switch (__builtin_expect(test->kind, WIRE_TEST_DIR)) {
 	case WIRE_TEST_WORD:
 		holds = compare(event_word(s, test->word), test->op, test->value);
 		break;

@@ -159,6 +159,7 @@ struct file {
 
 struct filename {
 	const char *name;
+	const char iname[];
 };
 
 struct nameidata {

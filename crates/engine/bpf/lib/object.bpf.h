@@ -25,19 +25,17 @@
 #define ACC_MODE(flags) ("\004\002\006\006"[(flags) & 3]) /* include/linux/fs.h: AUDIT_PERM_* */
 
 /*
- * Argument of a shape. The event has the first four; the others are read from the registers, which
- * the kernel preserves. Through barriers: a choice between two members becomes a variable offset,
- * which the verifier refuses. Not inlined: the verifier checks it once.
+ * Fifth or sixth argument of the syscall, from the registers, which the kernel preserves. Through
+ * barriers: a choice between two members becomes a variable offset, which the verifier refuses.
+ * Not inlined: the verifier checks it once.
  */
-__noinline __u64 object_arg(const struct scratch *s, __u32 index)
+__noinline __u64 late_arg(const struct scratch *s, __u32 index)
 {
 	const struct pt_regs *regs = task_regs(current());
 	__u64 fifth, sixth;
 
 	if (!s)
 		return 0;
-	if (index < 4)
-		return syscall_arg(&s->event, index);
 	if (s->event.abi == WIRE_B64) {
 		fifth = regs->r8;
 		barrier_var(fifth);
@@ -50,6 +48,12 @@ __noinline __u64 object_arg(const struct scratch *s, __u32 index)
 	sixth = regs->bp;
 	barrier_var(sixth);
 	return (__u32)(index == 4 ? fifth : sixth);
+}
+
+/* Argument of a shape. The event has the first four. */
+static __always_inline __u64 object_arg(const struct scratch *s, __u32 index)
+{
+	return index < 4 ? syscall_arg(&s->event, index) : late_arg(s, index);
 }
 
 static __always_inline struct wire_object *object_at(struct scratch *s, __u32 at)
