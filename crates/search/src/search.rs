@@ -21,7 +21,7 @@ use logs::index::Condition;
 use logs::log_set::LogSet;
 
 use crate::expression::{Expression, field, parse};
-use crate::mistake;
+use crate::{info, mistake};
 use output::{Form, Output};
 use time::TimeRange;
 
@@ -177,6 +177,14 @@ fn search(args: &Args) -> anyhow::Result<bool> {
         None => {}
     }
     output.end()?;
+    if count == 0 {
+        for name in query.expression.unknown_accounts() {
+            info(&format!(
+                "tollgate-search: no user or group of this machine is called `{name}`: only records that contain the \
+                 name were compared; write the number for others"
+            ));
+        }
+    }
     Ok(count > 0)
 }
 

@@ -67,8 +67,9 @@ pub(crate) fn watch_group(name: &str) -> Option<Gid> {
         Ok(Some(group)) => Some(group.gid),
         Ok(None) => {
             warn(&format!(
-                "the group `{name}` of `watch_group` does not exist: only root can watch; create it with \
-                 `groupadd {name}`, then restart the daemon"
+                "{}; {}",
+                absent_watch_group(name),
+                watch_group_advice(name)
             ));
             None
         }
@@ -80,6 +81,16 @@ pub(crate) fn watch_group(name: &str) -> Option<Gid> {
             None
         }
     }
+}
+
+/// Says that the group that may watch does not exist.
+pub(crate) fn absent_watch_group(name: &str) -> String {
+    format!("the group `{name}` of `watch_group` does not exist: only root can watch")
+}
+
+/// What to type if the group that may watch does not exist.
+pub(crate) fn watch_group_advice(name: &str) -> String {
+    format!("create it with `groupadd {name}`, then restart the daemon")
 }
 
 /// Whether a security module is active.

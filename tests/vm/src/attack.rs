@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -136,6 +136,11 @@ impl Attacker {
     fn start(words: [&str; 2]) -> anyhow::Result<Self> {
         let [first, second] = words;
         let path = Path::new(PROGRAMS).join("attacker");
+        // The victim may run first, and the word of an earlier attack names nothing here.
+        let shared = File::options().write(true).open(SHARED);
+        shared
+            .and_then(|file| file.write_all_at(first.as_bytes(), WORD - AT))
+            .context("cannot write the memory")?;
         with_memory(1)
             .then_rounds(u32::MAX)
             .store(None, WORD, word(first)?)

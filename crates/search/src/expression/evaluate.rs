@@ -21,6 +21,24 @@ impl Expression {
             Self::Or(parts) => parts.iter().any(|part| part.matches(event)),
         }
     }
+
+    /// Names of users and groups that this machine does not know: only records that name them match.
+    pub(crate) fn unknown_accounts(&self) -> Vec<&str> {
+        match self {
+            Self::Everything => Vec::new(),
+            Self::Test(test) => match &test.value {
+                Value::Account {
+                    name: Some(name),
+                    ids,
+                } if ids.is_empty() => vec![name],
+                _ => Vec::new(),
+            },
+            Self::Not(inner) => inner.unknown_accounts(),
+            Self::And(parts) | Self::Or(parts) => {
+                parts.iter().flat_map(Self::unknown_accounts).collect()
+            }
+        }
+    }
 }
 
 impl Test {

@@ -192,6 +192,23 @@ fn deep_and_long_expressions_are_refused() {
     );
 }
 
+#[test]
+fn unknown_accounts_are_listed() {
+    let unknown = |text: &str| {
+        let expression = parse(text, &accounts()).unwrap();
+        expression
+            .unknown_accounts()
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        unknown("uid=nobody1 or not (gid=nogroup1 and auid=alice and euid=7)"),
+        ["nobody1", "nogroup1"]
+    );
+    assert!(unknown("key=nobody1").is_empty());
+}
+
 /// Any text is parsed or refused with a place in it; what matches an event is not excluded by the plan.
 #[test]
 fn fuzz_expression() {

@@ -9,8 +9,10 @@ use audit::conf::auditd::{OverflowAction, Settings};
 use audit::conf::plugin::{Plugin, PluginProgram};
 use audit::rule::{Diagnostic, Severity};
 use bstr::{BString, ByteSlice as _};
+use nix::unistd::Group;
 
 use crate::config::{self, ConfigFile, TollgateToml, plugins, tollgate_toml};
+use crate::host;
 use crate::messages::SourceText;
 use crate::messages::{self, Exit};
 use crate::rule_files::keys;
@@ -64,7 +66,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for path in &files {
         let file = if path.extension().is_some_and(|end| end == "toml") {
             let mut read = config::read_tollgate_toml(path)?;
-            let findings = [missing_files(&read), unused_keys(&read)].concat();
+            let findings = [
+                missing_files(&read),
+                unused_keys(&read),
+                absent_group(&read),
+            ]
+            .concat();
             read.file.diagnostics.extend(findings);
             print(&read.file, "")?;
             read.file
@@ -134,6 +141,23 @@ fn unused_keys(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
         tollgate_toml::denied_key_finding(&read.file.bytes, &key, message)
     };
     unused.into_iter().map(finding).collect()
+}
+
+/// Finds a group that may watch and that does not exist: the daemon starts without it.
+fn absent_group(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
+    let Some(name) = &read.settings.watch_group else {
+        return Vec::new();
+    };
+    match Group::from_name(name) {
+        Ok(None) => vec![tollgate_toml::ineffective_value_finding(
+            &read.file.bytes,
+            "watch_group",
+            name,
+            host::absent_watch_group(name),
+            &host::watch_group_advice(name),
+        )],
+        Ok(Some(_)) | Err(_) => Vec::new(),
+    }
 }
 
 /// Returns the files that the daemon reads by default.
@@ -252,6 +276,23 @@ mod tests {
                 (1, 15, "`/missing/auditd.conf` does not exist"),
             ]
         );
+    }
+
+    #[test]
+    fn absent_group_is_a_warning_at_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tollgate.toml");
+        for (group, expected) in [("root", 0), ("no-such-group", 1)] {
+            std::fs::write(&path, format!("watch_group = \"{group}\"\n")).unwrap();
+            let found = absent_group(&config::read_tollgate_toml(&path).unwrap());
+            assert_eq!(found.len(), expected, "{group}");
+            for finding in found {
+                assert_eq!(
+                    (finding.severity, finding.line, finding.column),
+                    (Severity::Warning, 1, 15)
+                );
+            }
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIRECTORY", default_value = DEFAULT_PIN_DIRECTORY)]
     pins: PathBuf,
     /// Print all facts as JSON
+    ///
+    /// Without a daemon: `error`, and in `leftover` the programs that are still attached.
     #[arg(long)]
     json: bool,
     /// Repeat every SECONDS seconds until interrupted [default: 2]
@@ -55,7 +57,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     loop {
         // A new connection each time: the daemon closes idle connections.
-        let status = request_status(args)?;
+        let status = match request_status(args) {
+            Ok(status) => status,
+            Err(error) if args.json => {
+                print_failure(args, &error)?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
         let mut out = io::stdout().lock();
         let written = match (args.json, args.watch) {
             (true, None) => serde_json::to_writer_pretty(&mut out, &status)
@@ -85,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn request_status(args: &Args) -> anyhow::Result<Box<Status>> {
     let control = &args.control;
     let mut client = Client::connect(control).map_err(|error| {
-        if is_absent(&error) {
+        if is_absent(&error) && !args.json {
             leftover::report(&args.pins);
         }
         connect_error(control, error, VIEWERS)
@@ -95,6 +104,16 @@ fn request_status(args: &Args) -> anyhow::Result<Box<Status>> {
         Answer::Refused(refusal) => bail!("the daemon refused the request: {}", refusal.reason),
         _ => bail!(control::INVALID_REPLY),
     }
+}
+
+/// Prints as JSON why no daemon answers, and what an ended one has left.
+fn print_failure(args: &Args, error: &anyhow::Error) -> anyhow::Result<()> {
+    let report = serde_json::json!({
+        "error": format!("{error:#}"),
+        "leftover": leftover::find(&args.pins),
+    });
+    messages::ignore_broken_pipe(writeln!(io::stdout().lock(), "{report:#}"))
+        .context("cannot write to standard output")
 }
 
 /// Whether no daemon listens.
@@ -108,12 +127,21 @@ fn is_absent(error: &io::Error) -> bool {
 /// Who may send requests that change nothing.
 pub(super) const VIEWERS: &str = "root and the group `watch_group` of tollgate.toml";
 
-/// Returns the error of a connection, with advice. `who` may connect.
-pub(super) fn connect_error(control: &Path, error: io::Error, who: &str) -> anyhow::Error {
-    let shown = control.display();
+/// Returns the error of a connection to `socket`, with advice. `who` may connect.
+pub(super) fn connect_error(socket: &Path, error: io::Error, who: &str) -> anyhow::Error {
+    let shown = socket.display();
     match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            if socket == Path::new(control::SOCKET) =>
+        {
+            anyhow!(
+                "no daemon listens at `{shown}`: run `systemctl start tollgate`, or name the socket of a daemon with \
+                 --control"
+            )
+        }
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => anyhow!(
-            "no daemon listens at `{shown}`: run `systemctl start tollgate`, or name the socket of a daemon with --control"
+            "no daemon listens at `{shown}`: start it, or correct --control; the service listens at `{}`",
+            control::SOCKET
         ),
         io::ErrorKind::PermissionDenied => {
             anyhow!("cannot connect to the daemon at `{shown}`: only {who} can")

@@ -214,6 +214,20 @@ pub(crate) fn denied_key_finding(bytes: &[u8], key: &str, message: String) -> Di
     found
 }
 
+/// The finding about a value in quotes that has no effect on this machine.
+pub(crate) fn ineffective_value_finding(
+    bytes: &[u8],
+    setting: &str,
+    value: &str,
+    message: String,
+    advice: &str,
+) -> Diagnostic {
+    let mut found = diagnostic(bytes, quoted_in(bytes, setting, value), message, advice);
+    found.severity = Severity::Warning;
+    found.code = "no-effect";
+    found
+}
+
 /// The finding about a file that the setting names and that does not exist.
 pub(crate) fn missing_file_finding(bytes: &[u8], setting: &str, path: &Path) -> Diagnostic {
     let shown = path.display().to_string();

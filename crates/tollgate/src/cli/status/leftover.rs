@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use nix::sys::stat::{major, minor};
 
@@ -12,7 +11,7 @@ use crate::config;
 use crate::messages::{self, warn};
 use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
 use crate::rule_files;
-use crate::unix_time::unix_seconds;
+use crate::unix_time::{now, unix_seconds};
 
 /// Prefix of the names of pinned links.
 const LINK_PREFIX: &str = "link-";
@@ -22,35 +21,48 @@ const LOCK_NOTE: &str = "locked";
 const LOCKS: &str = "/proc/locks";
 
 /// Pinned programs without a daemon.
-#[derive(Debug)]
-struct LeftoverPrograms {
+#[derive(Debug, serde::Serialize)]
+pub(super) struct LeftoverPrograms {
+    /// The pin directory.
     directory: PathBuf,
     /// Number of attached programs.
     attached: usize,
-    /// When a daemon last read their events, at most a minute too early.
-    read_at: SystemTime,
-    is_locked: bool,
+    /// When a daemon last read their events, at most a minute too early; seconds since 1970.
+    read_at: u64,
+    /// `-e 2` has locked them until the next boot.
+    locked: bool,
+    /// Why a daemon cannot use the installed files.
+    wrong_files: Vec<String>,
+}
+
+/// Finds what a daemon has left in the pin directory.
+pub(super) fn find(pins: &Path) -> Option<LeftoverPrograms> {
+    let mut programs = LeftoverPrograms::find(pins)?;
+    programs.wrong_files = wrong_files();
+    Some(programs)
 }
 
 /// Reports what a daemon has left in the pin directory, and what to type.
 pub(super) fn report(pins: &Path) {
-    let Some(programs) = LeftoverPrograms::find(pins) else {
+    let Some(programs) = find(pins) else {
         return;
     };
     let LeftoverPrograms {
         directory,
         attached,
         read_at,
-        is_locked,
+        locked,
+        wrong_files,
     } = programs;
+    let age = now().saturating_sub(read_at);
     warn(&format!(
         "{attached} BPF programs of a daemon that has ended are still attached, pinned in `{}`; no daemon has read \
          their events since {}, for {}; when the ring is full, events are lost",
         directory.display(),
-        messages::utc(unix_seconds(read_at)),
-        duration(read_at.elapsed().map_or(0, |time| time.as_secs()))
+        messages::utc(read_at),
+        duration(age)
     ));
-    for reason in wrong_files() {
+    for reason in wrong_files {
         warn(&format!("a daemon cannot use: {reason}"));
     }
     warn(
@@ -62,7 +74,7 @@ pub(super) fn report(pins: &Path) {
     } else {
         format!("tollgate unpin {}", directory.display())
     };
-    warn(&if is_locked {
+    warn(&if locked {
         "`-e 2` has locked the programs: they end at the next boot".to_owned()
     } else {
         format!("to end auditing, run `{unpin}`")
@@ -87,8 +99,9 @@ impl LeftoverPrograms {
         Some(Self {
             directory: directory.to_owned(),
             attached,
-            read_at: about.modified().ok()?,
-            is_locked: names.iter().any(|name| name == LOCK_NOTE),
+            read_at: unix_seconds(about.modified().ok()?),
+            locked: names.iter().any(|name| name == LOCK_NOTE),
+            wrong_files: Vec::new(),
         })
     }
 }
@@ -153,9 +166,9 @@ mod tests {
             fs::write(directory.path().join(name), "").unwrap();
         }
         let programs = find().unwrap();
-        assert_eq!((programs.attached, programs.is_locked), (2, false));
+        assert_eq!((programs.attached, programs.locked), (2, false));
         fs::write(directory.path().join(LOCK_NOTE), "").unwrap();
-        assert!(find().unwrap().is_locked);
+        assert!(find().unwrap().locked);
         let lock = Flock::lock(
             fs::File::open(directory.path()).unwrap(),
             FlockArg::LockExclusive,
