@@ -1,6 +1,6 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
-.PHONY: menu setup tollgate build run test bench check vm lists hunt fuzz golden fmt install deb testdeb
+.PHONY: menu setup tollgate build run test bench check vm lists hunt fuzz golden fmt install uninstall deb testdeb
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -10,7 +10,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 menu: ## print this menu
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that build and run need; tell how to get Rust
 	@sh scripts/setup.sh
@@ -56,6 +56,9 @@ fmt: ## format Rust and C
 
 install: ## install the build under DESTDIR/PREFIX (/usr/local) (root)
 	@sh scripts/install.sh $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
+
+uninstall: ## end auditing and remove what `make install` has installed; rules and logs stay (root)
+	@sh scripts/uninstall.sh $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
 
 deb: build ## build the Debian package in target/debian
 	@sh scripts/deb.sh $(RELEASE) $(or $(CARGO_TARGET_DIR),target)/debian

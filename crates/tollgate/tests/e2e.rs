@@ -142,6 +142,7 @@ mod e2e {
         examples::commands_exist,
         packaging::unit_file_is_valid,
         packaging::setup_installs_what_is_needed,
+        packaging::uninstall_removes_what_was_installed,
         packaging::upgrade_does_not_restart_a_locked_daemon,
         packaging::removal_detaches_what_a_killed_daemon_left,
         packaging::journald_drop_in_keeps_kernel_audit,

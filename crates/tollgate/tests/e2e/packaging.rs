@@ -363,17 +363,41 @@ fn install(test_dir: &TestDir, prefix: &str) -> PathBuf {
         fs::write(&binary, text).unwrap();
         fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
     }
-    let script = Path::new(ROOT).join("scripts/install.sh");
-    let mut command = Command::new("sh");
-    let installed = CommandOutput::of(
-        command
-            .arg(script)
-            .arg(&test_dir.own)
-            .arg(&root)
-            .arg(prefix),
-    );
-    assert_eq!((installed.code, installed.stderr.as_str()), (Some(0), ""));
+    run_script(test_dir, "install.sh", &root, prefix);
     root
+}
+
+/// Runs a script on the programs of install().
+fn run_script(test_dir: &TestDir, name: &str, root: &Path, prefix: &str) {
+    let mut command = Command::new("sh");
+    command.arg(Path::new(ROOT).join("scripts").join(name));
+    let output = CommandOutput::of(command.arg(&test_dir.own).arg(root).arg(prefix));
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+}
+
+/// `make uninstall` removes every file of `make install` and no other.
+pub(crate) fn uninstall_removes_what_was_installed() {
+    fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                files(&entry.path(), found);
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    let test_dir = TestDir::new();
+    let root = install(&test_dir, "/usr/local");
+    let other = root.join("usr/local/sbin/other");
+    fs::write(&other, "").unwrap();
+    let mut before = Vec::new();
+    files(&root, &mut before);
+    assert!(before.len() > 20, "{before:?}");
+    run_script(&test_dir, "uninstall.sh", &root, "/usr/local");
+    let mut after = Vec::new();
+    files(&root, &mut after);
+    assert_eq!(after, [other]);
+    assert!(!root.join("usr/local/lib/tollgate").exists());
 }
 
 /// Building and running need few packages; browsers, emulators and Go come with the tests.

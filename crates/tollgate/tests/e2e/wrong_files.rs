@@ -338,6 +338,17 @@ pub(crate) fn status_without_a_daemon_names_the_pins() {
     ] {
         assert!(left.stderr.contains(text), "{text}: {}", left.stderr);
     }
+    let mut command = Command::new(program());
+    command.args(["status", "--json", "--control"]);
+    command.arg(&daemon.control).arg("--pins").arg(bpf.pins());
+    let left = CommandOutput::of(&mut command);
+    assert_eq!(left.code, Some(1), "{left:?}");
+    let report: serde_json::Value = serde_json::from_str(&left.stdout).unwrap();
+    assert_eq!(report["leftover"]["locked"], false, "{report}");
+    assert!(
+        report["leftover"]["attached"].as_u64() > Some(0),
+        "{report}"
+    );
     let unpin = [OsStr::new("unpin"), bpf.pins().as_os_str()].map(OsStr::to_owned);
     assert_eq!(
         CommandOutput::of(Command::new(program()).args(unpin)).code,
