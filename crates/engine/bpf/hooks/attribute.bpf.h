@@ -207,8 +207,7 @@ static __always_inline int attr_object(enum wire_attribute attribute, const stru
 	if (!is_op)
 		return state_name_object(s, state, shape);
 	if (filename)
-		state_copy_name(state, item, filename, (void *)LOAD(filename, filename, name),
-				NULL);
+		state_copy_name(state, item, filename, (void *)LOAD(filename, filename, name));
 	return 0;
 }
 

@@ -325,6 +325,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	event = &s->event;
 	select_watches(s, syscall);
 	s->used = s->hits = s->exe_hits = 0;
+	s->tree_version = 0;
 	event->version = WIRE_VERSION;
 	event->flags = flags;
 	event->objects = 0;

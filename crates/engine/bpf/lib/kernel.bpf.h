@@ -159,7 +159,6 @@ struct file {
 
 struct filename {
 	const char *name;
-	const char iname[];
 };
 
 struct nameidata {

@@ -45,6 +45,14 @@ static __always_inline __u64 tree_version(void)
 	       1ULL << 63;
 }
 
+/* The same, read once while `s->tree_version` is not reset: two helper calls less before v6.2. */
+static __always_inline __u64 known_tree_version(struct scratch *s)
+{
+	if (!s->tree_version)
+		s->tree_version = tree_version();
+	return s->tree_version;
+}
+
 static __always_inline void copy_component(struct scratch *s, __u64 dentry)
 {
 	__u64 name = AT(dentry, dentry, d_name);
@@ -181,7 +189,7 @@ static __always_inline int cache_holds(const struct path_cache *cache, const str
 			return 0;
 		dentry = dentry->d_parent;
 	}
-	return !cache->version || cache->version == tree_version();
+	return !cache->version || cache->version == known_tree_version(walk->s);
 }
 
 /* Copies whole words, up to 7 bytes too many; `most` is a constant. */
@@ -222,7 +230,7 @@ static __always_inline __u32 append_path(struct scratch *s, const struct task_st
 	cache->deleted = walk.deleted;
 	cache->dentry = walk.dentry;
 	cache->mnt = walk.mnt;
-	cache->version = tree_version();
+	cache->version = known_tree_version(s);
 	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
 	len = s->used - walk.from;
 	if (walk.uncacheable || cache->levels > CACHED_LEVELS || len > CACHED_TEXT ||

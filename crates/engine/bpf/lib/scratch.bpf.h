@@ -122,6 +122,7 @@ struct scratch {
 	struct name_scan scan;
 	__u32 last_start; /* where the last component of a name starts and ends in it */
 	__u32 last_end;
+	__u64 tree_version; /* tree_version() of this event, or 0 if not yet read */
 	struct path_cache path_cache[PATH_SLOTS];
 	struct title_cache title_cache;
 	__u64 unwatched_mnt; /* no watch above this mount at unwatched_version, in unwatched_epoch */

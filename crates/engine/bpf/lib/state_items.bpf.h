@@ -26,6 +26,7 @@ __noinline int state_save_cwd(struct syscall_state *state)
 	if (!s || !state || state->text_used > STATE_TEXT_BYTES - 1)
 		return 0;
 	s->used = 0;
+	s->tree_version = 0;
 	state->cwd_deleted = append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD);
 	if (s->used >= WIRE_NAME_BYTES ||
 	    bpf_probe_read_kernel(&state->text[state->text_used & (STATE_TEXT_BYTES - 1)],
@@ -96,17 +97,15 @@ static __always_inline void state_commit_name(struct syscall_state *state, struc
 /*
  * Copies the text of a struct filename by words, up to 7 bytes too many. Returns its length with
  * the zero byte, or 0 if it is longer than SHORT_TEXT. The kernel's buffer is longer than that.
- * Before v6.2 only text inside a trusted struct can be read without a helper: `filename`, or NULL.
  */
-static __always_inline long copy_short_text(__u64 *to, const void *text,
-					    const struct filename *filename)
+static __always_inline long copy_short_text(__u64 *to, __u64 from)
 {
-	if (!bpf_ksym_exists(bpf_rdonly_cast) && (!filename || text != filename->iname))
+	if (!bpf_ksym_exists(bpf_rdonly_cast) &&
+	    bpf_probe_read_kernel(to, SHORT_TEXT, (void *)from))
 		return 0;
 #pragma unroll
 	for (__u32 i = 0; i < SHORT_TEXT / 8; i++) {
-		__u64 word = bpf_ksym_exists(bpf_rdonly_cast) ? LOAD_WORD((__u64)text + 8 * i)
-							      : ((const __u64 *)filename->iname)[i];
+		__u64 word = bpf_ksym_exists(bpf_rdonly_cast) ? LOAD_WORD(from + 8 * i) : to[i];
 		__u64 zeros = (word - ONES) & ~word & ONES << 7;
 
 		to[i] = word;
@@ -117,27 +116,23 @@ static __always_inline long copy_short_text(__u64 *to, const void *text,
 	return 0;
 }
 
-/*
- * Sets the name of the last item to the text of the struct filename at `addr`; `trusted` is the
- * same, or NULL.
- */
+/* Sets the name of the last item to the text of a struct filename. */
 static __always_inline void state_copy_name(struct syscall_state *state, struct wire_object *item,
-					    __u64 addr, const void *text,
-					    const struct filename *trusted)
+					    __u64 filename, const void *text)
 {
 	__u8 *room = state_text_room(state);
 	long len;
 
 	if (!room)
 		return;
-	len = copy_short_text((__u64 *)room, text, trusted);
+	len = copy_short_text((__u64 *)room, (__u64)text);
 	if (!len)
 		len = bpf_probe_read_kernel_str(room, WIRE_NAME_BYTES, text);
 	if (len <= 0) {
 		count_truncated(WIRE_TRUNC_NAME);
 		return;
 	}
-	state->filename[(state->items - 1) & (WIRE_ITEMS - 1)] = addr;
+	state->filename[(state->items - 1) & (WIRE_ITEMS - 1)] = filename;
 	state_commit_name(state, item, len - 1, WIRE_OBJECT_KERNEL);
 }
 
@@ -145,7 +140,7 @@ static __always_inline void state_copy_name(struct syscall_state *state, struct 
 static __always_inline void state_set_name(struct syscall_state *state, struct wire_object *item,
 					   const struct filename *filename)
 {
-	state_copy_name(state, item, (__u64)filename, FOLLOW(filename, filename, name), filename);
+	state_copy_name(state, item, (__u64)filename, FOLLOW(filename, filename, name));
 }
 
 /* Adds an item with a name that the kernel copied. */
