@@ -352,6 +352,10 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 		verdict = NO_VERDICT; /* hooks have seen no watch; there is a stamp */
 	else
 		verdict = evaluate(s, syscall, objects);
+	/* Rules that only watch were compared with the file and with the name. */
+	if (event->flags & WIRE_EVENT_DESCRIPTOR &&
+	    (verdict_records(verdict) || syscall->facts & WIRE_FACT_OBJECTS))
+		count_truncated(WIRE_TRUNC_DESCRIPTOR);
 	if (!(flags & WIRE_EVENT_URING))
 		stamp = stamp_of(task, abi * WIRE_SYSCALLS + nr);
 	if (!verdict_records(verdict)) {

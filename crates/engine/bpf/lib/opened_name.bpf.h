@@ -95,18 +95,12 @@ static __always_inline int is_name(struct scratch *s, const struct wire_object *
 
 /*
  * Compares the last component of the name at `at` in the tail, the object's, with the name of a
- * dentry, and counts a difference. They differ if the name is a symbolic link, too. `.` and `..`
- * name any directory.
+ * dentry. They differ if the name is a symbolic link, too. `.` and `..` name any directory.
  */
 __noinline int has_opened_name(struct scratch *s, const struct wire_object *object, __u32 at,
 			       __u64 dentry)
 {
-	if (!s || !object)
-		return 0;
-	if (is_name(s, object, at, dentry))
-		return 1;
-	count_truncated(WIRE_TRUNC_DESCRIPTOR);
-	return 0;
+	return s && object && is_name(s, object, at, dentry);
 }
 
 #endif /* TOLLGATE_LIB_OPENED_NAME_BPF_H */

@@ -303,6 +303,7 @@ fn rule_source(args: &Args, file: &TollgateToml) -> RuleSource {
             .cloned()
             .map(BString::from)
             .collect(),
+        needs_restart: false,
     }
 }
 
@@ -322,13 +323,17 @@ fn reread_rules(args: &Args, started_with: &TollgateToml) -> Result<RuleSource, 
         on_loss: now.on_loss.clone(),
         ..started_with.clone()
     };
-    if now != same {
+    let needs_restart = now != same;
+    if needs_restart {
         warn(
             "tollgate.toml: `rules`, `partial` and `[on_loss]` are in force; other changed settings need a \
              restart of the daemon",
         );
     }
-    Ok(rule_source(args, &now))
+    Ok(RuleSource {
+        needs_restart,
+        ..rule_source(args, &now)
+    })
 }
 
 /// Returns the default rule file. It may be missing if there is a control socket, because rules can be added

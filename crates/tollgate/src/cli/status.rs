@@ -74,8 +74,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 .map_err(io::Error::from)
                 .and_then(|()| writeln!(out))
                 .and_then(|()| out.flush()),
-            (false, None) => table(&status, &mut out),
-            (false, Some(_)) => begin(&mut out).and_then(|()| table(&status, &mut out)),
+            (false, None) => table(&status, &args.control, &mut out),
+            (false, Some(_)) => {
+                begin(&mut out).and_then(|()| table(&status, &args.control, &mut out))
+            }
         };
         let is_closed = matches!(&written, Err(error) if error.kind() == io::ErrorKind::BrokenPipe);
         messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
@@ -162,7 +164,7 @@ fn begin(out: &mut (impl Write + IsTerminal)) -> io::Result<()> {
 }
 
 /// Prints one fact per line; losses and gaps only if there are any.
-fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
+fn table(status: &Status, socket: &Path, out: &mut impl Write) -> io::Result<()> {
     let Status {
         settings,
         version,
@@ -216,7 +218,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     line("log", log.to_string())?;
     if let Some(suspended) = suspended {
         line("suspended", suspension(suspended))?;
-        line("", "`tollgate auditctl --signal resume` resumes".to_owned())?;
+        line("", resume_advice(&suspended.setting, socket))?;
     }
     if let Some(pins) = pins {
         line("pinned", pins.to_string())?;
@@ -275,6 +277,19 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         line("runs", format!("{runs} of {each} ns: {hook}"))?;
     }
     out.flush()
+}
+
+/// What resumes a suspended log of the daemon that listens at `socket`.
+fn resume_advice(setting: &str, socket: &Path) -> String {
+    if setting == "write" {
+        return "make room, or correct the error: the log goes on with the next write that succeeds".to_owned();
+    }
+    let option = if socket == Path::new(control::SOCKET) {
+        String::new()
+    } else {
+        format!("--control {} ", socket.display())
+    };
+    format!("make room, then run `tollgate auditctl {option}--signal resume`")
 }
 
 /// Whether auditing is not as configured: older rules or settings are in force, or the log is not written.
@@ -374,7 +389,7 @@ mod tests {
             }],
         };
         let mut out = Vec::new();
-        table(&status, &mut out).unwrap();
+        table(&status, Path::new("/x/c"), &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "audit       enabled\n\
@@ -389,7 +404,7 @@ mod tests {
              correct the file, then run `tollgate augenrules --load`, or after tollgate.toml `systemctl restart tollgate`\n\
              log         /var/log/\\u{1b}[m\n\
              suspended   for 1 min 1 s, 3 events not written: disk_full_action: no space left for the log\n            \
-             `tollgate auditctl --signal resume` resumes\n\
+             make room, then run `tollgate auditctl --control /x/c --signal resume`\n\
              pinned      /p\n\
              confined    capabilities bpf chown, no new privileges, Landlock fully enforced, V7: \
              writes below /var/log/audit only\n\

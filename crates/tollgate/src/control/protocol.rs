@@ -301,7 +301,8 @@ pub(crate) struct JsonCounts {
 /// Why nothing is written to the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogSuspension {
-    /// The setting of `auditd.conf` whose action suspended the log, or `open` if it cannot be opened.
+    /// The setting of `auditd.conf` whose action suspended the log, `open` if it cannot be opened, or `write` while
+    /// writes fail.
     pub(crate) setting: String,
     /// What happened to the log or the disk.
     pub(crate) reason: String,

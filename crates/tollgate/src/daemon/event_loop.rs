@@ -32,6 +32,10 @@ const QUIT: u32 = Signal::SIGQUIT as u32;
 /// Time between two collections of the status for clients that are not root.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Why files are still refused after a reload without errors.
+const NEEDS_RESTART: &str =
+    "settings of tollgate.toml that differ from those in force need `systemctl restart tollgate`";
+
 /// State of the main thread while the pipeline runs.
 pub(super) struct EventLoop {
     pub(super) signals: SignalFd,
@@ -149,11 +153,17 @@ impl EventLoop {
         let sender = SignalSender::of(peer.pid.cast_unsigned(), peer.uid);
         let log = self.log_controller.reload(sender);
         let source = (self.reload_rules)();
+        let needs_restart = source.as_ref().is_ok_and(|source| source.needs_restart);
         let rules = rules::reload(source, author, &mut self.store, &mut self.pipeline);
         let outcome = rules.and_then(|files| log.map(|()| files));
         match &outcome {
             Ok(files) => {
-                self.store.clear_refused_files();
+                // After a start with the last good tollgate.toml its settings, other than rules, stay in force.
+                if needs_restart && self.store.refused_files().is_some() {
+                    self.store.set_refused_files(NEEDS_RESTART.to_owned(), None);
+                } else {
+                    self.store.clear_refused_files();
+                }
                 if let Some(file) = &self.last_good {
                     file.save(files, &self.store);
                 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use audit::plan::Plan;
 use bstr::BString;
 use engine::{EngineOptions, KernelFeatures, KernelProbe, PinDirectory};
@@ -102,6 +102,8 @@ pub(crate) struct RuleSource {
     pub(crate) partial: bool,
     /// Keys of the rules that deny a syscall which cannot be recorded.
     pub(crate) deny: Vec<BString>,
+    /// Other settings have changed since the start.
+    pub(crate) needs_restart: bool,
 }
 
 /// Whether to open a control socket.
@@ -303,6 +305,10 @@ impl PrivilegedResources {
     ) -> anyhow::Result<Self> {
         let (source, messages) = KernelAudit::open(settings.capture.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
+        if let Some(json) = json.filter(|json| json.file == log_config.path) {
+            let path = json.file.display();
+            bail!("`{path}` is the audit log and the JSON log: give `[json] file` another name");
+        }
         let opened = Self {
             writable: writable(log_config, json, server, pins, settings.last_good.as_ref())?,
             json: json

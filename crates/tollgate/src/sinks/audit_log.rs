@@ -60,6 +60,8 @@ pub(crate) struct AuditLog {
     size: u64,
     /// Set while nothing is written until somebody resumes.
     suspension: Option<Suspension>,
+    /// Set while writes fail and no action has suspended the log.
+    failure: Option<Suspension>,
     /// Running program of `max_log_file_action`: logging resumes when it ends.
     until_ended: Option<RunId>,
     alarms: Alarms,
@@ -144,6 +146,7 @@ impl AuditLog {
             log: None,
             size: 0,
             suspension: None,
+            failure: None,
             until_ended: None,
             alarms: Alarms::default(),
             system,
@@ -332,7 +335,11 @@ impl AuditLog {
     fn count_lost(&mut self, events: u64, reason: &str) -> AppendResult {
         self.lost.0 += events;
         reason.clone_into(&mut self.lost.1);
-        if let Some(suspension) = &mut self.suspension {
+        if self.suspension.is_none() {
+            self.failure
+                .get_or_insert_with(|| Suspension::begin("write", reason));
+        }
+        if let Some(suspension) = self.suspension.as_mut().or(self.failure.as_mut()) {
             suspension.events += events;
         }
         AppendResult {
@@ -344,7 +351,7 @@ impl AuditLog {
 
     /// Writes a record about lost events.
     fn report_losses(&mut self) {
-        if self.lost.0 == 0 || self.config.conf.is_none() || self.is_suspended() {
+        if self.lost.0 == 0 || self.is_suspended() {
             return;
         }
         let (events, reason) = self.lost.clone();

@@ -191,6 +191,11 @@ impl Log {
         Ok(self.file.metadata()?.len())
     }
 
+    /// Whether the file has no name any more.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.file.metadata().is_ok_and(|about| about.nlink() == 0)
+    }
+
     /// Statistics of the file system.
     ///
     /// # Errors

@@ -128,7 +128,7 @@ pub(crate) fn flush_waits_for_the_json_log() {
 pub(crate) fn json_log_losses_are_reported_in_the_log() {
     let test_dir = TestDir::new();
     let path = test_dir.own.join("small");
-    let small = Small::mount(&path, "64k");
+    let small = Small::mount(&path, "68k");
     let log = small.0.join("events.json");
     let settings = format!("[json]\nfile = \"{}\"\n", log.display());
     let daemon = Daemon::start_with_settings(&test_dir, &rule(&test_dir), &settings);
@@ -148,7 +148,7 @@ pub(crate) fn json_log_losses_are_reported_in_the_log() {
     test_dir.workload().run(&rmdirs(20));
     assert_eq!(daemon.flush(), "\"done\"\n");
     assert_eq!(left_out(), 300);
-    // No page is left; an event may still fit at the end of the last page.
+    // No page is left; an event may still fit at the end of the last page. The lock has a page.
     fs::write(&ballast, vec![0; 64 << 10]).unwrap_err();
     test_dir.workload().run(&rmdirs(100));
     let ended = daemon.end(Signal::SIGTERM);

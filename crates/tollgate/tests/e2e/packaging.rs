@@ -367,7 +367,7 @@ fn install(test_dir: &TestDir, prefix: &str) -> PathBuf {
     root
 }
 
-/// Runs a script on the programs of install().
+/// Runs a script on the programs of `install()`.
 fn run_script(test_dir: &TestDir, name: &str, root: &Path, prefix: &str) {
     let mut command = Command::new("sh");
     command.arg(Path::new(ROOT).join("scripts").join(name));

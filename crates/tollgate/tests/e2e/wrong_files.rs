@@ -146,6 +146,17 @@ pub(crate) fn last_good_configuration_is_used_at_a_start() {
         test_dir.workload().run(&[rmdir()]);
         daemon.flush();
         assert!(keys(&daemon).contains(&"good".to_owned()));
+        if path == &files.toml {
+            // A corrected file that has other settings than those in force is not in force.
+            fs::write(path, format!("delay_ms = 20\n{good}")).unwrap();
+            daemon.begin_to_replace(&rule(&test_dir, "good"));
+            daemon.wait_for_line("rules replaced");
+            super::harness::wait_for("the need for a restart", || {
+                let status = daemon.status();
+                let reason = status["refused"]["reason"].as_str().unwrap_or_default();
+                reason.contains("need `systemctl restart").then_some(())
+            });
+        }
         fs::write(path, good).unwrap();
         daemon.begin_to_replace(&rule(&test_dir, "good"));
         daemon.wait_for_line("rules replaced");

@@ -17,6 +17,7 @@ use super::state_report::space;
 use super::system::SyslogSeverity;
 use super::{AuditLog, rotate};
 use crate::helper::Runlevel;
+use crate::sinks::log_file::Log;
 
 /// Blocks that are kept free.
 const LAST_BLOCKS: u64 = 5;
@@ -100,6 +101,17 @@ impl AuditLog {
         self.alarm(&text);
         self.set_suspended("open", &text);
         self.disk_failed(Fault::Open, &cause(&error));
+    }
+
+    /// Begins a new log if the open one was deleted: what is written to it would be gone when it is closed.
+    pub(super) fn replace_deleted_log(&mut self) {
+        if self.log.as_ref().is_some_and(Log::is_deleted) {
+            let path = self.config.path.display();
+            self.alarm(&format!(
+                "log `{path}` was deleted while it was open: its events are gone; a new log begins"
+            ));
+            self.reopen_after_failure("create the log again");
+        }
     }
 
     /// Removes old logs beyond `num_logs`, unless all are kept.

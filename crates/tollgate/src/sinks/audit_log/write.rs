@@ -77,6 +77,7 @@ impl AuditLog {
         lines: &[u8],
         observer: &mut dyn WriteObserver,
     ) -> Result<(), WriteFailure> {
+        self.replace_deleted_log();
         let Some(log) = &mut self.log else {
             return Err(WriteFailure::nothing(io::Error::other("the log is closed")));
         };
@@ -93,6 +94,7 @@ impl AuditLog {
                 // Before any other action on the log: it may be renamed now.
                 observer.write_ends();
                 *self.alarms.of(Fault::Write) = false;
+                self.failure = None;
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
                 self.flush(lines);
                 self.check_size();

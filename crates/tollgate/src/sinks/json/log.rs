@@ -15,6 +15,7 @@ use crate::messages::warn;
 use crate::sinks::audit_log::name_cache::NameCache;
 use crate::sinks::audit_log::rotate::{self, OldLogPolicy};
 use crate::sinks::log_file::log_directory::LogDirectory;
+use crate::sinks::log_file::log_lock::LogLock;
 use crate::sinks::log_file::{Log, LogAccess};
 use crate::sinks::queue::Sink;
 
@@ -32,6 +33,8 @@ pub(crate) struct JsonLog {
     names: NameCache,
     enriched: Vec<u8>,
     text: Vec<u8>,
+    /// Keeps other daemons from writing the file.
+    _lock: Option<LogLock>,
 }
 
 impl JsonLog {
@@ -39,13 +42,14 @@ impl JsonLog {
     /// group and mode unchanged.
     ///
     /// # Errors
-    /// As [`Log::open`].
+    /// As [`Log::open`] and [`LogLock::take`].
     pub(crate) fn open(settings: &JsonLogConfig, group: Option<u32>) -> anyhow::Result<Self> {
         let path = &settings.file;
         let name = path
             .file_name()
             .with_context(|| format!("the JSON log path `{}` has no file name", path.display()))?;
         let directory = LogDirectory::of(path)?;
+        let lock = LogLock::take(path)?;
         let access = LogAccess {
             group,
             ..LogAccess::PLAIN
@@ -69,6 +73,7 @@ impl JsonLog {
             names: NameCache::new(),
             enriched: Vec::new(),
             text: Vec::new(),
+            _lock: lock,
         })
     }
 
@@ -159,6 +164,17 @@ mod tests {
     }
 
     #[test]
+    fn json_log_has_one_writer() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = settings(place.path(), 1, 1);
+        let first = JsonLog::open(&settings, None).unwrap();
+        let second = JsonLog::open(&settings, None).unwrap_err().to_string();
+        assert!(second.contains("is written by another daemon"), "{second}");
+        drop(first);
+        JsonLog::open(&settings, None).unwrap();
+    }
+
+    #[test]
     fn event_has_names_paths_and_container() {
         let place = tempfile::tempdir().unwrap();
         let settings = settings(place.path(), 1, 1);
@@ -221,7 +237,8 @@ mod tests {
             log.write(EVENT).unwrap();
             log.rotate(OldLogPolicy::AllKept);
         }
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 4);
+        // The log, three old ones and the lock.
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 5);
     }
 
     #[test]
@@ -236,6 +253,7 @@ mod tests {
         let mut names: Vec<_> = fs::read_dir(place.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with('.'))
             .collect();
         names.sort();
         assert_eq!(names, ["events.json", "events.json.1", "events.json.2"]);

@@ -73,7 +73,7 @@ impl LogLock {
                     }));
                 }
                 Err((file, Errno::EWOULDBLOCK)) => bail!(
-                    "log `{shown}` is written by another daemon, {}: stop that daemon, or write another log with --log",
+                    "log `{shown}` is written by another daemon, {}: stop that daemon, or write another file",
                     holder(&file)
                 ),
                 Err((_, errno)) => {

@@ -175,3 +175,37 @@ fn suspended_log_has_a_reason_and_a_count() {
     test.log.resume_on_signal(SignalSender::this());
     assert_eq!(test.log.suspension(), None);
 }
+
+/// Without an action, failed writes are shown until one succeeds, which also reports them.
+#[test]
+fn failing_log_has_a_reason_until_a_write_succeeds() {
+    let mut test = TestLog::new(settings());
+    let _lost = test.log.count_lost(3, "no space left");
+    let _lost = test.log.count_lost(2, "no space left");
+    let failure = test.log.suspension().unwrap();
+    assert_eq!((failure.setting, failure.events), ("write", 5));
+    assert!(!test.log.is_suspended());
+    test.log.append(EVENT, 1, &mut ());
+    assert_eq!(test.log.suspension(), None);
+    assert!(
+        test.text("audit.log").contains("op=lost-events lost=5"),
+        "{}",
+        test.text("audit.log")
+    );
+}
+
+#[test]
+fn deleted_log_is_replaced() {
+    let mut test = TestLog::new(settings());
+    test.log.append(EVENT, 1, &mut ());
+    fs::remove_file(&test.log.config.path).unwrap();
+    test.log.append(EVENT, 1, &mut ());
+    test.log.append(EVENT, 1, &mut ());
+    assert_eq!(test.text("audit.log").into_bytes(), EVENT.repeat(2));
+    let alarms = test.actions.take();
+    assert_eq!(alarms.len(), 1, "{alarms:?}");
+    assert!(
+        alarms[0].contains("was deleted while it was open"),
+        "{alarms:?}"
+    );
+}
