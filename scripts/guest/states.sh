@@ -44,7 +44,8 @@ wrong=/etc/audit/rules.d/70-wrong.rules
 begin_state() {
 	detail=
 	set_mark
-	rm -f /etc/audit/rules.d/[67]*.rules /var/ballast /etc/tollgate/tollgate.toml /etc/systemd/journald.conf
+	rm -f /etc/audit/rules.d/[67]*.rules /var/ballast /etc/systemd/journald.conf
+	rm -rf /etc/tollgate
 	sed -i '/^wrong/d' /etc/audit/auditd.conf
 	systemctl --quiet disable --now auditd 2>&1
 	systemctl --quiet enable audit-rules 2>/dev/null
@@ -53,7 +54,7 @@ begin_state() {
 		dpkg --install /root/tollgate.deb >/dev/null 2>&1
 	systemctl reset-failed tollgate 2>/dev/null
 	systemctl --quiet enable --now tollgate
-	tollgate augenrules --load && tollgate status >"$tmp/out" || {
+	{ tollgate augenrules --load && tollgate status; } >"$tmp/out" 2>&1 || {
 		echo 'FAILED to make the machine good'
 		sed 's/^/  /' "$tmp/out"
 	}
