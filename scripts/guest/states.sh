@@ -50,7 +50,9 @@ begin_state() {
 	systemctl --quiet disable --now auditd 2>&1
 	systemctl --quiet enable audit-rules 2>/dev/null
 	auditctl -D >/dev/null 2>&1
-	[ "$(dpkg-query -W -f '${Version}' tollgate 2>&1)" = "$(package_version /root/tollgate.deb)" ] ||
+	# dpkg also knows the version of a removed package.
+	[ "$(dpkg-query -W -f '${Status} ${Version}' tollgate 2>&1)" = \
+		"install ok installed $(package_version /root/tollgate.deb)" ] ||
 		dpkg --install /root/tollgate.deb >/dev/null 2>&1
 	systemctl reset-failed tollgate 2>/dev/null
 	systemctl --quiet enable --now tollgate
