@@ -7,6 +7,11 @@ destination=${2%/}
 prefix=${3%/}
 here=$(dirname "$0")
 
+# The same names, from an installation elsewhere; first, because it fails without a build.
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+sh "$here/install.sh" "$binaries" "$stage" "$prefix"
+
 if [ -z "$destination" ]; then
 	if [ -d /run/systemd/system ]; then
 		systemctl --quiet disable --now tollgate.service || true
@@ -24,10 +29,6 @@ if [ -z "$destination" ]; then
 	fi
 fi
 
-# The same names, from an installation elsewhere.
-stage=$(mktemp -d)
-trap 'rm -rf "$stage"' EXIT
-sh "$here/install.sh" "$binaries" "$stage" "$prefix"
 (cd "$stage" && find . ! -type d) | while IFS= read -r file; do
 	rm -f "$destination/${file#./}"
 done
