@@ -16,6 +16,7 @@ use crate::control::client::Client;
 use crate::control::protocol::{Answer, Counts, JsonCounts, Request, RuleCounts, Run, Status};
 use crate::messages::{self, Exit};
 use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
+use leftover::LeftoverPrograms;
 use lines::{
     active_kernel_audit, duration, kernel_counts, refused_files, rule_lines, suspension, watching,
 };
@@ -59,11 +60,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // A new connection each time: the daemon closes idle connections.
         let status = match request_status(args) {
             Ok(status) => status,
-            Err(error) if args.json => {
-                print_failure(args, &error)?;
+            Err(error) => {
+                if args.json {
+                    print_failure(args, &error)?;
+                }
                 return Err(error);
             }
-            Err(error) => return Err(error),
         };
         let mut out = io::stdout().lock();
         let written = match (args.json, args.watch) {
@@ -112,9 +114,13 @@ fn request_status(args: &Args) -> anyhow::Result<Box<Status>> {
 fn print_failure(args: &Args, error: &anyhow::Error) -> anyhow::Result<()> {
     let report = serde_json::json!({
         "error": format!("{error:#}"),
-        "leftover": leftover::find(&args.pins),
+        "leftover": LeftoverPrograms::find(&args.pins),
     });
-    messages::ignore_broken_pipe(writeln!(io::stdout().lock(), "{report:#}"))
+    let text = match args.watch {
+        None => format!("{report:#}"),
+        Some(_) => report.to_string(),
+    };
+    messages::ignore_broken_pipe(writeln!(io::stdout().lock(), "{text}"))
         .context("cannot write to standard output")
 }
 

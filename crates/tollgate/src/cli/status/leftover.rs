@@ -35,16 +35,9 @@ pub(super) struct LeftoverPrograms {
     wrong_files: Vec<String>,
 }
 
-/// Finds what a daemon has left in the pin directory.
-pub(super) fn find(pins: &Path) -> Option<LeftoverPrograms> {
-    let mut programs = LeftoverPrograms::find(pins)?;
-    programs.wrong_files = wrong_files();
-    Some(programs)
-}
-
 /// Reports what a daemon has left in the pin directory, and what to type.
 pub(super) fn report(pins: &Path) {
-    let Some(programs) = find(pins) else {
+    let Some(programs) = LeftoverPrograms::find(pins) else {
         return;
     };
     let LeftoverPrograms {
@@ -83,7 +76,7 @@ pub(super) fn report(pins: &Path) {
 
 impl LeftoverPrograms {
     /// Finds attached programs in a pin directory that no daemon uses.
-    fn find(directory: &Path) -> Option<Self> {
+    pub(super) fn find(directory: &Path) -> Option<Self> {
         let names: Vec<_> = fs::read_dir(directory)
             .ok()?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -101,7 +94,7 @@ impl LeftoverPrograms {
             attached,
             read_at: unix_seconds(about.modified().ok()?),
             locked: names.iter().any(|name| name == LOCK_NOTE),
-            wrong_files: Vec::new(),
+            wrong_files: wrong_files(),
         })
     }
 }
