@@ -16,4 +16,5 @@ pub mod ids;
 pub mod plan;
 pub mod record;
 pub mod rule;
+pub mod spelling;
 pub mod table;

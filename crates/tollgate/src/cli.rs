@@ -14,6 +14,7 @@ pub(crate) mod explain;
 mod manual;
 mod run;
 mod status;
+mod this_machine;
 mod unpin;
 mod watch;
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 use bstr::BString;
 
 use super::lexer::Word;
+use crate::spelling::nearest;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -222,76 +223,9 @@ pub(super) fn escape_text(text: &[u8]) -> String {
     out
 }
 
-/// Returns the known name with the smallest edit distance to `word`, if at most one in three bytes differs.
-fn nearest(word: &[u8], known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    const LIMIT_BYTES: usize = 32;
-    if word.len() > LIMIT_BYTES {
-        return None;
-    }
-    let word = word.to_ascii_lowercase();
-    known
-        .map(|name| {
-            (
-                edit_distance(&word, name.to_ascii_lowercase().as_bytes()),
-                name,
-            )
-        })
-        .min_by_key(|&(edit_distance, _)| edit_distance)
-        .filter(|&(edit_distance, _)| edit_distance <= word.len().div_ceil(3))
-        .map(|(_, name)| name)
-}
-
-/// Levenshtein distance.
-fn edit_distance(from: &[u8], to: &[u8]) -> usize {
-    // `row[j]` is the distance between the bytes of `from` processed so far and the first j of `to`.
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        if let Some(first) = row.first_mut() {
-            *first = left;
-        }
-        for (cell, b) in row.iter_mut().skip(1).zip(to) {
-            let best = (diagonal + usize::from(a != b))
-                .min(left + 1)
-                .min(*cell + 1);
-            diagonal = *cell;
-            left = best;
-            *cell = best;
-        }
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edit_distance_is_levenshtein() {
-        for (from, to, count) in [
-            ("", "", 0),
-            ("", "abc", 3),
-            ("abc", "", 3),
-            ("kitten", "sitting", 3),
-            ("opne", "open", 2),
-        ] {
-            assert_eq!(
-                edit_distance(from.as_bytes(), to.as_bytes()),
-                count,
-                "{from} {to}"
-            );
-        }
-    }
-
-    #[test]
-    fn nearest_ignores_distant_names() {
-        let known = || ["auid", "uid", "success"].into_iter();
-        assert_eq!(nearest(b"audi", known()), Some("auid"));
-        assert_eq!(nearest(b"SUCESS", known()), Some("success"));
-        assert_eq!(nearest(b"frobnicate", known()), None);
-        assert_eq!(nearest(&[b'u'; 100], known()), None);
-    }
 
     #[test]
     fn escaped_text_is_short_and_printable() {

@@ -212,26 +212,5 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 /// The name that is most like a mistyped one, if any is.
 pub(crate) fn similar(name: &str) -> Option<&'static str> {
-    let close = names().map(|other| (distance(name, other), other)).min()?;
-    (close.0 <= 1 + name.len() / 4).then_some(close.1)
-}
-
-/// Edits that turn one word into another.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (number, letter) in one.chars().enumerate() {
-        let mut diagonal = number;
-        let mut left = number + 1;
-        for (place, expected) in row.iter_mut().skip(1).zip(&other) {
-            let replaced = diagonal + usize::from(letter != *expected);
-            diagonal = *place;
-            left = replaced.min(left + 1).min(*place + 1);
-            *place = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = number + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
+    audit::spelling::nearest(name.as_bytes(), names())
 }

@@ -1,5 +1,10 @@
 //! `tollgate config`: checks configuration files and summarizes their effect.
+//!
+//! [`machine_findings`] compares what `tollgate.toml` names with this machine.
 
+mod machine_findings;
+
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,15 +12,12 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use audit::conf::auditd::{OverflowAction, Settings};
 use audit::conf::plugin::{Plugin, PluginProgram};
-use audit::rule::{Diagnostic, Severity};
-use bstr::{BString, ByteSlice as _};
-use nix::unistd::Group;
+use audit::rule::Severity;
+use bstr::ByteSlice as _;
 
-use crate::config::{self, ConfigFile, TollgateToml, plugins, tollgate_toml};
-use crate::host;
+use crate::config::{self, plugins};
 use crate::messages::SourceText;
 use crate::messages::{self, Exit};
-use crate::rule_files::keys;
 
 /// Examples of the help and the manual page.
 const EXAMPLES: &str = "\
@@ -44,8 +46,8 @@ enum Command {
 struct Check {
     /// Configuration files [default: the installed ones]
     ///
-    /// A file named *.toml is checked as tollgate.toml(5), a file in a directory plugins.d as auditd-plugins(5), any
-    /// other as auditd.conf(5). Without FILE, the command checks /etc/audit/auditd.conf, the files of its
+    /// A file named *.toml or tollgate.toml* is checked as tollgate.toml(5), a file in a directory plugins.d as
+    /// auditd-plugins(5), any other as auditd.conf(5). As root, the command also finds out whether an engine starts. Without FILE, the command checks /etc/audit/auditd.conf, the files of its
     /// `plugin_dir`, and /etc/tollgate/tollgate.toml.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -64,15 +66,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut errors = 0;
     for path in &files {
-        let file = if path.extension().is_some_and(|end| end == "toml") {
+        let file = if is_tollgate_toml(path) {
             let mut read = config::read_tollgate_toml(path)?;
-            let findings = [
-                missing_files(&read),
-                unused_keys(&read),
-                absent_group(&read),
-            ]
-            .concat();
+            let findings = machine_findings::find(&read);
             read.file.diagnostics.extend(findings);
+            read.file.diagnostics.sort_by_key(|found| found.span.start);
             print(&read.file, "")?;
             read.file
         } else if is_plugin_file(path) {
@@ -100,66 +98,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Finds files that the settings name and that do not exist: the daemon would not start.
-fn missing_files(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
-    let TollgateToml {
-        rules, auditd_conf, ..
-    } = &read.settings;
-    let rules = rules.iter().flatten().map(|path| ("rules", path));
-    let conf = auditd_conf.iter().map(|path| ("auditd_conf", path));
-    rules
-        .chain(conf)
-        .filter(|(_, path)| !config::exists(path))
-        .map(|(setting, path)| tollgate_toml::missing_file_finding(&read.file.bytes, setting, path))
-        .collect()
-}
-
-/// Finds keys of `[on_loss] deny` that no rule has, in the rule files that the daemon would read.
-fn unused_keys(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
-    let settings = &read.settings;
-    let deny: Vec<BString> = settings
-        .on_loss
-        .deny
-        .iter()
-        .cloned()
-        .map(BString::from)
-        .collect();
-    if deny.is_empty() {
-        return Vec::new();
-    }
-    let files = settings.rules.clone().unwrap_or_else(|| {
-        let installed = PathBuf::from(config::AUDIT_RULES);
-        Some(installed)
-            .filter(|path| config::exists(path))
-            .into_iter()
-            .collect()
-    });
-    // Errors in rule files are those of `tollgate check`.
-    let unused = keys::unused_in(&deny, &files).unwrap_or_default();
-    let finding = |key: &BString| {
-        let (message, key) = (keys::unused_key(key), key.to_string());
-        tollgate_toml::denied_key_finding(&read.file.bytes, &key, message)
-    };
-    unused.into_iter().map(finding).collect()
-}
-
-/// Finds a group that may watch and that does not exist: the daemon starts without it.
-fn absent_group(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
-    let Some(name) = &read.settings.watch_group else {
-        return Vec::new();
-    };
-    match Group::from_name(name) {
-        Ok(None) => vec![tollgate_toml::ineffective_value_finding(
-            &read.file.bytes,
-            "watch_group",
-            name,
-            host::absent_watch_group(name),
-            &host::watch_group_advice(name),
-        )],
-        Ok(Some(_)) | Err(_) => Vec::new(),
-    }
-}
-
 /// Returns the files that the daemon reads by default.
 fn installed_files() -> Vec<PathBuf> {
     let auditd = PathBuf::from(config::AUDITD_CONF);
@@ -174,6 +112,12 @@ fn installed_files() -> Vec<PathBuf> {
     files.extend(plugins::files(&settings));
     files.extend(Some(PathBuf::from(config::TOLLGATE_TOML)).filter(|path| config::exists(path)));
     files
+}
+
+/// Whether a file is a `tollgate.toml`, or a new or old version of it, such as `tollgate.toml.new`.
+fn is_tollgate_toml(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::as_encoded_bytes);
+    name.is_some_and(|name| name.ends_with(b".toml") || name.starts_with(b"tollgate.toml"))
 }
 
 /// Whether a file is in a plugin directory: `plugins.d`, or `plugin_dir` of the installed `auditd.conf`.
@@ -259,43 +203,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_files_are_found_where_they_are_named() {
-        let text = "auditd_conf = \"/missing/auditd.conf\"\nrules = [\"/proc/version\", \"/missing/a.rules\"]\n";
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("tollgate.toml");
-        std::fs::write(&path, text).unwrap();
-        let found = missing_files(&config::read_tollgate_toml(&path).unwrap());
-        let places: Vec<_> = found
-            .iter()
-            .map(|found| (found.line, found.column, found.message.as_str()))
-            .collect();
-        assert_eq!(
-            places,
-            [
-                (2, 27, "rule file `/missing/a.rules` does not exist"),
-                (1, 15, "`/missing/auditd.conf` does not exist"),
-            ]
-        );
-    }
-
-    #[test]
-    fn absent_group_is_a_warning_at_its_name() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("tollgate.toml");
-        for (group, expected) in [("root", 0), ("no-such-group", 1)] {
-            std::fs::write(&path, format!("watch_group = \"{group}\"\n")).unwrap();
-            let found = absent_group(&config::read_tollgate_toml(&path).unwrap());
-            assert_eq!(found.len(), expected, "{group}");
-            for finding in found {
-                assert_eq!(
-                    (finding.severity, finding.line, finding.column),
-                    (Severity::Warning, 1, 15)
-                );
-            }
-        }
-    }
-
-    #[test]
     fn plugin_settings_are_summarized() {
         let settings = Settings {
             ignored: vec!["disp_qos"],
@@ -314,5 +221,13 @@ mod tests {
         fed.program = PluginProgram::Socket;
         assert_eq!(plugin_summary(&fed), "; active, a socket of the daemon");
         assert!(is_plugin_file(Path::new("/x/plugins.d/a.conf")));
+    }
+
+    #[test]
+    fn versions_of_tollgate_toml_are_recognized() {
+        for name in ["tollgate.toml", "a.toml", "tollgate.toml.new"] {
+            assert!(is_tollgate_toml(&Path::new("/x").join(name)), "{name}");
+        }
+        assert!(!is_tollgate_toml(Path::new("/x/auditd.conf")));
     }
 }

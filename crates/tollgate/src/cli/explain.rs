@@ -4,7 +4,6 @@
 
 mod json;
 mod text;
-mod this_machine;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -16,10 +15,10 @@ use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, RuleLine, Severity};
 use engine::{EngineKind, Explanation, KernelFeatures, explain};
 
+use super::this_machine::ThisMachineEngine;
 use crate::config::tollgate_toml::EngineChoice;
 use crate::host::{self, Planner};
 use crate::rule_files;
-use this_machine::ThisMachineEngine;
 
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\
@@ -77,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .map_or(KernelFeatures::V5_15, |probe| probe.kernel);
     let mut explained = Explained::new(files, EngineKind::Tracepoint, kernel);
     let this_machine = if explained.errors == 0 {
-        ThisMachineEngine::find(&probe, &explained.plan)
+        ThisMachineEngine::find(&probe, &explained.plan, EngineChoice::Auto, false)
     } else {
         ThisMachineEngine::Unknown(
             "the daemon does not start with these files: lines have errors".to_owned(),

@@ -26,7 +26,7 @@
 mod settings;
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
@@ -179,7 +179,7 @@ impl TryFrom<u64> for DelayMs {
     }
 }
 
-/// Parses the text, and reports every mistake. With a mistake the settings are the default.
+/// Parses the text, and reports every mistake. The settings are those without a mistake; none if the text is not TOML.
 pub(super) fn parse(bytes: &[u8]) -> (TollgateToml, Vec<Diagnostic>) {
     let text = match bytes.to_str() {
         Ok(text) => text,
@@ -190,65 +190,31 @@ pub(super) fn parse(bytes: &[u8]) -> (TollgateToml, Vec<Diagnostic>) {
             return (TollgateToml::default(), vec![found]);
         }
     };
-    let mistakes = settings::mistakes(text);
-    if !mistakes.is_empty() {
-        return (TollgateToml::default(), mistakes);
-    }
-    match toml::from_str(text) {
-        Ok(settings) => (settings, Vec::new()),
+    let (valid, mut mistakes) = settings::check(text);
+    let parsed = toml::from_str(if mistakes.is_empty() { text } else { &valid });
+    let settings = parsed.unwrap_or_else(|error: toml::de::Error| {
         // Each setting is valid alone.
-        Err(error) => {
+        if mistakes.is_empty() {
             let span = error.span().unwrap_or(0..0);
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            let found = diagnostic(bytes, span, message, "see tollgate.toml(5)");
-            (TollgateToml::default(), vec![found])
+            mistakes.push(diagnostic(bytes, span, message, "see tollgate.toml(5)"));
         }
-    }
+        TollgateToml::default()
+    });
+    (settings, mistakes)
 }
 
-/// The finding about a key of `[on_loss] deny`.
-pub(crate) fn denied_key_finding(bytes: &[u8], key: &str, message: String) -> Diagnostic {
-    let advice = "correct the key, or add `-k KEY` to the rules whose calls should be denied";
-    let mut found = diagnostic(bytes, quoted_in(bytes, "deny", key), message, advice);
-    found.code = "unused-key";
-    found
-}
-
-/// The finding about a value in quotes that has no effect on this machine.
-pub(crate) fn ineffective_value_finding(
+/// An error about a value in a text that may have other mistakes. The place is a section, empty for the top level, a
+/// setting and its value; of an array the element that is the value. It is the first byte if the text does not have it.
+pub(crate) fn finding_at(
     bytes: &[u8],
-    setting: &str,
-    value: &str,
+    place: (&str, &str, &str),
     message: String,
     advice: &str,
 ) -> Diagnostic {
-    let mut found = diagnostic(bytes, quoted_in(bytes, setting, value), message, advice);
-    found.severity = Severity::Warning;
-    found.code = "no-effect";
-    found
-}
-
-/// The finding about a file that the setting names and that does not exist.
-pub(crate) fn missing_file_finding(bytes: &[u8], setting: &str, path: &Path) -> Diagnostic {
-    let shown = path.display().to_string();
-    let kind = if setting == "rules" { "rule file " } else { "" };
-    let message = format!("{kind}`{shown}` does not exist");
-    let advice = "correct the path, or create the file: the daemon does not start without it";
-    let mut found = diagnostic(bytes, quoted_in(bytes, setting, &shown), message, advice);
-    found.code = "missing-file";
-    found
-}
-
-/// Where a text stands in quotes after the name of a setting; the name if it is written otherwise.
-fn quoted_in(bytes: &[u8], setting: &str, text: &str) -> Range<usize> {
-    let section = bytes.find(setting).unwrap_or(0);
-    let quoted = ["\"", "'"].map(|quote| format!("{quote}{text}{quote}"));
-    let at = quoted.iter().find_map(|quoted| {
-        let rest = bytes.get(section..)?;
-        let start = section + rest.find(quoted.as_bytes())?;
-        Some(start..start + quoted.len())
-    });
-    at.unwrap_or(section..section)
+    let text = bytes.to_str().unwrap_or_default();
+    let span = settings::span_of(text, place).unwrap_or(0..0);
+    diagnostic(bytes, span, message, advice)
 }
 
 fn diagnostic(bytes: &[u8], span: Range<usize>, message: String, advice: &str) -> Diagnostic {
@@ -337,8 +303,7 @@ mod tests {
                 "from 0 to 255, not 256",
             ),
         ] {
-            let (settings, found) = parse(text);
-            assert_eq!(settings, TollgateToml::default());
+            let (_, found) = parse(text);
             let [found] = found.as_slice() else {
                 panic!("{found:?}");
             };
@@ -351,11 +316,38 @@ mod tests {
     #[test]
     fn every_mistake_is_reported() {
         let text = "engin = 1\ndelay_ms = 1\npartial = \"yes\"\nfile = \"/j\"\n[json]\nkeep = -1\nrules = []\n[on_lost]\n";
-        let (_, found) = parse(text.as_bytes());
+        let (settings, found) = parse(text.as_bytes());
+        assert_eq!(settings, TollgateToml::default());
         let lines: Vec<u32> = found.iter().map(|found| found.line).collect();
         assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8], "{found:?}");
+        assert_eq!(found[0].advice, "did you mean `engine`?");
         assert_eq!(found[3].advice, "write `file` below `[json]`");
         assert_eq!(found[6].advice, "write `rules` above the first section");
+    }
+
+    #[test]
+    fn valid_settings_are_kept_beside_mistakes() {
+        let text = "delay_ms = 1\nrules = [\n\"/a\"]\n[json]\nfile = \"/j\"\nkeep = -1\n[on_loss]\ndeny = [\"k\"]\n";
+        let (settings, found) = parse(text.as_bytes());
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(settings.rules, Some(vec!["/a".into()]));
+        assert_eq!(settings.on_loss.deny, ["k"]);
+        assert_eq!(settings.json.unwrap().keep, 4);
+    }
+
+    #[test]
+    fn unclosed_array_is_one_error_at_the_line_after_it() {
+        for text in [
+            "partial = true\nrules = [\"/a\"\nengine = \"auto\"\n[on_loss]\ndeny = [\"x\"]\n",
+            "partial = true\nrules = [\"/a\",\nengine = \"auto\"\npins = false\n",
+        ] {
+            let (_, found) = parse(text.as_bytes());
+            let [found] = found.as_slice() else {
+                panic!("{found:?}");
+            };
+            assert_eq!((found.line, found.column), (3, 1), "{found:?}");
+            assert!(found.message.contains("lacks `]`"), "{found:?}");
+        }
     }
 
     /// Returns what serde knows in a section.

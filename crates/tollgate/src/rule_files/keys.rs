@@ -2,13 +2,11 @@
 //!
 //! Such a key denies nothing: a typing error would turn off denial in silence.
 
-use std::path::PathBuf;
-
 use audit::plan::rule_list::RuleList;
 use bstr::BString;
 
 /// The keys that no rule has.
-pub(super) fn unused<'k>(deny: &'k [BString], rules: &RuleList) -> Vec<&'k BString> {
+pub(crate) fn unused<'k>(deny: &'k [BString], rules: &RuleList) -> Vec<&'k BString> {
     let has = |key: &BString| {
         let mut rules = rules.rules().iter();
         rules.any(|listed| listed.rule.keys.contains(key))
@@ -25,37 +23,20 @@ pub(crate) fn unused_key(key: &BString) -> String {
     )
 }
 
-/// The keys that no rule of these files has. None if there are no files: then rules arrive over the control socket.
-///
-/// # Errors
-/// As [`super::read`].
-pub(crate) fn unused_in<'k>(
-    deny: &'k [BString],
-    files: &[PathBuf],
-) -> anyhow::Result<Vec<&'k BString>> {
-    let mut rules = RuleList::default();
-    for (source, file) in super::read(files)?.files.into_iter().enumerate() {
-        // Findings are those of `tollgate check`.
-        let _findings = rules.load(source, file.lines);
-    }
-    Ok(if files.is_empty() {
-        Vec::new()
-    } else {
-        unused(deny, &rules)
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use audit::rule::parse_file;
+
     use super::*;
+    use crate::host::ThisMachine;
 
     #[test]
     fn keys_that_no_rule_has_are_found() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a.rules");
-        std::fs::write(&path, "-w /a -p w -k one\n-w /b -p w -k two -k three\n").unwrap();
+        let text = b"-w /a -p w -k one\n-w /b -p w -k two -k three\n";
+        let mut rules = RuleList::default();
+        let findings = rules.load(0, parse_file(text, &ThisMachine).0);
+        assert_eq!(findings, []);
         let deny = ["one", "thre", "three"].map(BString::from);
-        assert_eq!(unused_in(&deny, &[path]).unwrap(), [&deny[1]]);
-        assert_eq!(unused_in(&deny, &[]).unwrap(), [] as [&BString; 0]);
+        assert_eq!(unused(&deny, &rules), [&deny[1]]);
     }
 }

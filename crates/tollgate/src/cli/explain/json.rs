@@ -10,9 +10,9 @@ use bstr::ByteSlice as _;
 use engine::{EngineKind, Hook, RuleCost, RuleNote};
 use serde::Serialize;
 
+use super::super::this_machine::{RefusedEngine, ThisMachineEngine};
 use super::Explained;
 use super::text::operations;
-use super::this_machine::{RefusedEngine, ThisMachineEngine};
 use crate::control::rule_costs::cost_name;
 
 #[derive(Serialize)]

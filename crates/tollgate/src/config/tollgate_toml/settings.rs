@@ -75,70 +75,121 @@ pub(super) const SETTINGS: [Setting; 16] = [
 /// Settings without which a section is an error.
 const REQUIRED: [(&str, &str); 1] = [("json", "file")];
 
-/// Returns every mistake in a text.
-pub(super) fn mistakes(text: &str) -> Vec<Diagnostic> {
-    let report = |span: Range<usize>, message: String, advice: &str| {
-        diagnostic(text.as_bytes(), span, message, advice)
-    };
+/// Checks each setting of a text alone. Returns the text of the valid ones, and every mistake.
+pub(super) fn check(text: &str) -> (String, Vec<Diagnostic>) {
+    let report =
+        |(span, message, advice): Mistake| diagnostic(text.as_bytes(), span, message, &advice);
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        let error = |error: toml::de::Error| {
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            report(
-                error.span().unwrap_or(0..0),
-                format!("this is not TOML: {message}"),
-                "a line is `NAME = VALUE`, with text in quotes; tollgate.toml(5) has examples",
-            )
-        };
-        return errors.into_iter().map(error).collect();
+        let mistakes = syntax_mistakes(&errors);
+        return (String::new(), mistakes.into_iter().map(report).collect());
     }
+    // Settings of the top level are valid only before the first section.
+    let (mut top, mut sections) = (String::new(), String::new());
     let mut found = Vec::new();
     for (name, value) in document.get_ref() {
-        if !is_section(name.get_ref()) {
-            found.extend(mistake(text, "", name, value).map(|at| report(at.0, at.1, &at.2)));
+        let section = name.get_ref();
+        if !is_section(section) {
+            match checked(text, "", name, value) {
+                Ok(line) => top.push_str(&line),
+                Err(mistake) => found.push(report(mistake)),
+            }
             continue;
         }
-        let section = name.get_ref();
         let Some(entries) = value.get_ref().as_table() else {
             let advice =
                 format!("write `[{section}]` on a line of its own, and its settings below it");
-            found.push(report(
+            found.push(report((
                 value.span(),
                 format!("`{section}` is a section"),
-                &advice,
-            ));
+                advice,
+            )));
             continue;
         };
+        let mut lines = format!("[{section}]\n");
         for (name, value) in entries {
-            found.extend(mistake(text, section, name, value).map(|at| report(at.0, at.1, &at.2)));
+            match checked(text, section, name, value) {
+                Ok(line) => lines.push_str(&line),
+                Err(mistake) => found.push(report(mistake)),
+            }
         }
-        for (_, missing) in REQUIRED
+        let mut missing = REQUIRED
             .iter()
             .filter(|(of, name)| of == section && !entries.contains_key(*name))
-        {
-            let message = format!("the section `[{section}]` lacks the setting `{missing}`");
-            found.push(report(
+            .peekable();
+        if missing.peek().is_none() {
+            sections.push_str(&lines);
+        }
+        for (_, missing) in missing {
+            found.push(report((
                 name.span(),
-                message,
-                &format!("add `{missing} = ...` below `[{section}]`"),
-            ));
+                format!("the section `[{section}]` lacks the setting `{missing}`"),
+                format!("add `{missing} = ...` below `[{section}]`"),
+            )));
         }
     }
     found.sort_by_key(|finding| finding.span.start);
-    found
+    (top + &sections, found)
+}
+
+/// Where a section, empty for the top level, has a setting with a value; of an array the element that is the value.
+pub(super) fn span_of(
+    text: &str,
+    (section, name, value): (&str, &str, &str),
+) -> Option<Range<usize>> {
+    let (document, _errors) = DeTable::parse_recoverable(text);
+    let table = match section {
+        "" => document.get_ref(),
+        _ => document.get_ref().get(section)?.get_ref().as_table()?,
+    };
+    let written = table.get(name)?;
+    let elements = written.get_ref().as_array().into_iter().flatten();
+    let element = elements
+        .filter(|element| element.get_ref().as_str() == Some(value))
+        .map(Spanned::span)
+        .next();
+    Some(element.unwrap_or(written.span()))
+}
+
+/// Place, message and advice of a mistake.
+type Mistake = (Range<usize>, String, String);
+
+/// Mistakes in the syntax. An array that is not closed makes all lines after it wrong: it is the only mistake then.
+fn syntax_mistakes(errors: &[toml::de::Error]) -> Vec<Mistake> {
+    let place = |error: &toml::de::Error| error.span().unwrap_or(0..0);
+    let is_unclosed = |error: &&toml::de::Error| error.message().starts_with("unclosed array");
+    let first = errors.iter().min_by_key(|error| place(error).start);
+    if let Some(first) = first
+        && errors.len() > 1
+        && errors.iter().any(|error| is_unclosed(&error))
+    {
+        let message = "this is not TOML: the array before this line lacks `]` or a comma";
+        let advice = "close the array with `]`";
+        return vec![(place(first), message.to_owned(), advice.to_owned())];
+    }
+    let mistake = |error: &toml::de::Error| {
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        (
+            place(error),
+            format!("this is not TOML: {message}"),
+            "a line is `NAME = VALUE`, with text in quotes; tollgate.toml(5) has examples"
+                .to_owned(),
+        )
+    };
+    errors.iter().map(mistake).collect()
 }
 
 fn is_section(name: &str) -> bool {
     !name.is_empty() && SETTINGS.iter().any(|setting| setting.section == name)
 }
 
-/// Place, message and advice of a mistake in one setting.
-fn mistake(
+/// Returns the line of a setting that is valid alone.
+fn checked(
     text: &str,
     section: &str,
     name: &Spanned<DeString<'_>>,
     value: &Spanned<DeValue<'_>>,
-) -> Option<(Range<usize>, String, String)> {
+) -> Result<String, Mistake> {
     let known = SETTINGS
         .iter()
         .find(|setting| setting.section == section && setting.name == name.get_ref());
@@ -148,7 +199,7 @@ fn mistake(
             _ => format!(" in `[{section}]`"),
         };
         let message = format!("unknown setting `{}`{place}", name.get_ref());
-        return Some((
+        return Err((
             name.span(),
             message,
             advice_for_unknown(section, name.get_ref()),
@@ -164,12 +215,13 @@ fn mistake(
         "" => String::new(),
         _ => format!("[{section}]\n"),
     };
-    let alone = header + &others.collect::<String>() + &format!("{name} = {written}\n");
-    toml::from_str::<TollgateToml>(&alone).err().map(|_| {
-        let message = format!("`{name}` takes {takes}, not {written}");
-        let advice = "see tollgate.toml(5)".to_owned();
-        (value.span(), message, advice)
-    })
+    let line = format!("{name} = {written}\n");
+    let alone = header + &others.collect::<String>() + &line;
+    if toml::from_str::<TollgateToml>(&alone).is_ok() {
+        return Ok(line);
+    }
+    let message = format!("`{name}` takes {takes}, not {written}");
+    Err((value.span(), message, "see tollgate.toml(5)".to_owned()))
 }
 
 /// Where an unknown setting may belong.
@@ -183,11 +235,12 @@ fn advice_for_unknown(section: &str, name: &str) -> String {
             _ => format!("write `{name}` below `[{section}]`"),
         };
     }
-    let names: Vec<String> = SETTINGS
-        .iter()
-        .filter(|setting| setting.section == section)
-        .map(|setting| format!("`{}`", setting.name))
-        .collect();
+    let here = SETTINGS.iter().filter(|setting| setting.section == section);
+    let names = here.map(|setting| setting.name);
+    if let Some(nearest) = audit::spelling::nearest(name.as_bytes(), names.clone()) {
+        return format!("did you mean `{nearest}`?");
+    }
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     format!(
         "the settings here are {}; those of auditd.conf belong in that file",
         names.join(", ")

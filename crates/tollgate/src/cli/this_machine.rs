@@ -32,8 +32,13 @@ pub(super) enum ThisMachineEngine {
 }
 
 impl ThisMachineEngine {
-    /// Loads the programs of the plan, as the daemon does, without attaching them.
-    pub(super) fn find(probe: &anyhow::Result<KernelProbe>, plan: &Plan) -> Self {
+    /// Loads the programs of the plan, as a daemon with this choice of engine does, without attaching them.
+    pub(super) fn find(
+        probe: &anyhow::Result<KernelProbe>,
+        plan: &Plan,
+        choice: EngineChoice,
+        allow_loss: bool,
+    ) -> Self {
         if !geteuid().is_root() {
             return Self::Unknown(NOT_ROOT.to_owned());
         }
@@ -41,10 +46,11 @@ impl ThisMachineEngine {
             Ok(probe) => probe,
             Err(error) => return Self::Unknown(format!("{error:#}")),
         };
-        Self::of(|engine| {
+        Self::of(choice, |engine| {
             let mut storage = ObjectStorage::default();
             let options = EngineOptions {
                 ring_bytes: RING_BYTES,
+                allow_loss,
                 ..EngineOptions::default()
             };
             let checked = Engine::check(&mut storage.slots(), probe, plan, engine, options);
@@ -56,9 +62,9 @@ impl ThisMachineEngine {
     }
 
     /// The first engine that accepts the plan.
-    fn of(mut check: impl FnMut(EngineKind) -> Result<(), String>) -> Self {
+    fn of(choice: EngineChoice, mut check: impl FnMut(EngineKind) -> Result<(), String>) -> Self {
         let mut refused = Vec::new();
-        for engine in EngineChoice::Auto.kinds() {
+        for engine in choice.kinds() {
             match check(engine) {
                 Ok(()) => return Self::Known(engine, refused),
                 Err(reason) => refused.push(RefusedEngine { engine, reason }),
@@ -109,13 +115,13 @@ mod tests {
 
     #[test]
     fn first_engine_that_takes_the_rules_is_named() {
-        let both = ThisMachineEngine::of(|_| Ok(()));
+        let both = ThisMachineEngine::of(EngineChoice::Auto, |_| Ok(()));
         assert_eq!(both.engine(), Some(EngineKind::Fentry));
         assert_eq!(
             both.lines(EngineKind::Fentry),
             ["the daemon takes engine fentry for these rules"]
         );
-        let tracepoint = ThisMachineEngine::of(|engine| match engine {
+        let tracepoint = ThisMachineEngine::of(EngineChoice::Auto, |engine| match engine {
             EngineKind::Fentry => Err("the rules need 300 hooks".to_owned()),
             EngineKind::Lsm => Err("the engine lsm needs kprobes".to_owned()),
             EngineKind::Tracepoint => Ok(()),
@@ -133,7 +139,8 @@ mod tests {
                 "not lsm: the engine lsm needs kprobes"
             ]
         );
-        let none = ThisMachineEngine::of(|engine| Err(engine.name().to_owned()));
+        let none =
+            ThisMachineEngine::of(EngineChoice::Auto, |engine| Err(engine.name().to_owned()));
         assert_eq!((none.engine(), none.refused().len()), (None, 3));
         assert!(none.lines(EngineKind::Fentry)[0].contains("does not start"));
     }

@@ -1,0 +1,340 @@
+//! Findings about what a `tollgate.toml` names on this machine: files, directories, a group, keys of rules, an engine.
+//!
+//! The text may have other mistakes: the settings that are valid are checked.
+
+use std::path::{Path, PathBuf};
+
+use audit::plan::Plan;
+use audit::plan::rule_list::RuleList;
+use audit::rule::{Diagnostic, Severity};
+use bstr::{BString, ByteSlice as _};
+use nix::unistd::Group;
+
+use super::super::this_machine::ThisMachineEngine;
+use crate::config::tollgate_toml::{EngineChoice, PinsSetting, finding_at};
+use crate::config::{self, ConfigFile, TollgateToml};
+use crate::host::{self, Planner};
+use crate::rule_files::{self, keys};
+use crate::sinks::log_file::log_directory::LogDirectory;
+
+/// Returns every finding, those of one setting together.
+pub(super) fn find(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
+    let mut checks = Checks {
+        bytes: &read.file.bytes,
+        settings: &read.settings,
+        found: Vec::new(),
+    };
+    checks.relative_paths();
+    checks.auditd_conf();
+    checks.json_log();
+    checks.watch_group();
+    if let Some(rules) = checks.rules() {
+        let are_keys_used = checks.denied_keys(&rules);
+        if are_keys_used {
+            checks.engine(rules);
+        }
+    }
+    checks.found
+}
+
+struct Checks<'a> {
+    bytes: &'a [u8],
+    settings: &'a TollgateToml,
+    found: Vec<Diagnostic>,
+}
+
+impl Checks<'_> {
+    fn add(
+        &mut self,
+        (severity, code): (Severity, &'static str),
+        (section, name, value): (&str, &str, &str),
+        message: String,
+        advice: &str,
+    ) {
+        let mut finding = finding_at(self.bytes, (section, name, value), message, advice);
+        finding.severity = severity;
+        finding.code = code;
+        self.found.push(finding);
+    }
+
+    /// Warns of paths that the daemon looks for in its working directory.
+    fn relative_paths(&mut self) {
+        let settings = self.settings;
+        let rules = settings.rules.iter().flatten();
+        let rules = rules.map(|path| ("", "rules", path));
+        let conf = settings.auditd_conf.iter();
+        let conf = conf.map(|path| ("", "auditd_conf", path));
+        let json = settings.json.iter();
+        let json = json.map(|json| ("json", "file", &json.file));
+        let pins = settings.pins.iter().filter_map(|pins| match pins {
+            PinsSetting::Directory(path) => Some(("", "pins", path)),
+            PinsSetting::Enabled(_) => None,
+        });
+        for (section, name, path) in rules.chain(conf).chain(json).chain(pins) {
+            if path.is_relative() {
+                let shown = path.display().to_string();
+                self.add(
+                    (Severity::Warning, "relative-path"),
+                    (section, name, &shown),
+                    format!(
+                        "`{shown}` is relative: the daemon looks for it in its working directory, which is `/` under systemd"
+                    ),
+                    "write the whole path",
+                );
+            }
+        }
+    }
+
+    /// Adds an error about a file that does not exist: the daemon would not start.
+    fn missing_file(&mut self, name: &str, path: &Path) {
+        let shown = path.display().to_string();
+        let kind = if name == "rules" { "rule file " } else { "" };
+        self.add(
+            (Severity::Error, "missing-file"),
+            ("", name, &shown),
+            format!("{kind}`{shown}` does not exist"),
+            "correct the path, or create the file: the daemon does not start without it",
+        );
+    }
+
+    fn auditd_conf(&mut self) {
+        if let Some(path) = &self.settings.auditd_conf
+            && !config::exists(path)
+        {
+            self.missing_file("auditd_conf", path);
+        }
+    }
+
+    /// Finds a JSON log that cannot be created, or that is the audit log.
+    fn json_log(&mut self) {
+        let Some(json) = &self.settings.json else {
+            return;
+        };
+        let shown = json.file.display().to_string();
+        let place = ("json", "file", shown.as_str());
+        // The daemon creates the directory, but not the one above it.
+        if let Ok(directory) = LogDirectory::path_of(&json.file)
+            && !directory.exists()
+            && !directory.parent().is_some_and(|above| above.exists())
+        {
+            self.add(
+                (Severity::Error, "missing-file"),
+                place,
+                format!("directory `{}` does not exist", directory.display()),
+                "correct the path, or create the directory: the daemon does not start without it",
+            );
+        }
+        let conf = self.settings.auditd_conf.as_deref();
+        let conf = conf.unwrap_or(Path::new(config::AUDITD_CONF));
+        let log = config::read_auditd(conf).map(|read| read.settings.log_file);
+        if log.is_ok_and(|log| log.to_path().ok() == Some(&json.file)) {
+            self.add(
+                (Severity::Error, "same-log"),
+                place,
+                format!(
+                    "`{shown}` is the audit log, `log_file` in `{}`",
+                    conf.display()
+                ),
+                "write another path: the daemon does not start with one file for both",
+            );
+        }
+    }
+
+    /// Finds a group that does not exist: the daemon starts, and only root can watch.
+    fn watch_group(&mut self) {
+        if let Some(name) = &self.settings.watch_group
+            && let Ok(None) = Group::from_name(name)
+        {
+            self.add(
+                (Severity::Warning, "no-effect"),
+                ("", "watch_group", name),
+                host::absent_watch_group(name),
+                &host::watch_group_advice(name),
+            );
+        }
+    }
+
+    /// Returns the rules that the daemon would load. `None` if it refuses a file, which is a finding if
+    /// `tollgate.toml` names the file.
+    fn rules(&mut self) -> Option<RuleList> {
+        let named = self.settings.rules.as_deref();
+        let installed = PathBuf::from(config::AUDIT_RULES);
+        let by_default = config::exists(&installed).then_some(installed);
+        let mut rules = RuleList::default();
+        let mut is_complete = true;
+        for (source, path) in named.unwrap_or(by_default.as_slice()).iter().enumerate() {
+            if let Some(file) = self.rule_file(path, named.is_some()) {
+                // Rules that exist already are findings of `tollgate check`.
+                let _findings = rules.load(source, file.lines);
+            } else {
+                is_complete = false;
+            }
+        }
+        is_complete.then_some(rules)
+    }
+
+    fn rule_file(&mut self, path: &PathBuf, is_named: bool) -> Option<rule_files::RuleFile> {
+        if !config::exists(path) {
+            self.missing_file("rules", path);
+            return None;
+        }
+        let shown = path.display().to_string();
+        let (reason, advice) = match rule_files::read(std::slice::from_ref(path)) {
+            Err(error) => (format!("{error:#}"), "correct it".to_owned()),
+            Ok(read) => match read.errors() {
+                None => return read.files.into_iter().next(),
+                Some(errors) => (
+                    format!("the daemon refuses this rule file: {errors}"),
+                    format!("`tollgate check {shown}` shows every error"),
+                ),
+            },
+        };
+        if is_named {
+            let place = ("", "rules", shown.as_str());
+            self.add((Severity::Error, "refused-rules"), place, reason, &advice);
+        }
+        None
+    }
+
+    /// Finds keys that no rule has: they deny nothing. Returns whether there is none.
+    fn denied_keys(&mut self, rules: &RuleList) -> bool {
+        // Without rules in files, they arrive over the control socket.
+        if rules.rules().is_empty() {
+            return true;
+        }
+        let deny = self.deny();
+        let unused = keys::unused(&deny, rules);
+        for key in &unused {
+            self.add(
+                (Severity::Error, "unused-key"),
+                ("on_loss", "deny", &key.to_str_lossy()),
+                keys::unused_key(key),
+                "correct the key, or add `-k KEY` to the rules whose calls should be denied",
+            );
+        }
+        unused.is_empty()
+    }
+
+    fn deny(&self) -> Vec<BString> {
+        let keys = self.settings.on_loss.deny.iter().cloned();
+        keys.map(BString::from).collect()
+    }
+
+    /// Finds out whether an engine would start with these rules and settings.
+    fn engine(&mut self, rules: RuleList) {
+        let settings = self.settings;
+        let choice = settings.engine.unwrap_or(EngineChoice::Auto);
+        let plan: Plan = Planner::for_this_machine(self.deny()).plan(rules.into_rules());
+        let place = match (settings.engine, settings.on_loss.deny.first()) {
+            (Some(choice), _) => ("", "engine", choice.name()),
+            (None, Some(key)) => ("on_loss", "deny", key.as_str()),
+            (None, None) => ("", "", ""),
+        };
+        let allow_loss = settings.allow_loss.unwrap_or(false);
+        let engine = ThisMachineEngine::find(&host::kernel_probe(), &plan, choice, allow_loss);
+        let (severity, message, advice) = match engine {
+            ThisMachineEngine::Known(..) => return,
+            ThisMachineEngine::NoEngine(refused) => {
+                let reasons: Vec<String> = refused
+                    .iter()
+                    .map(|one| format!("not {}: {}", one.engine.name(), one.reason))
+                    .collect();
+                (
+                    Severity::Error,
+                    format!(
+                        "the daemon does not start with these settings: {}",
+                        reasons.join("; ")
+                    ),
+                    "run `tollgate doctor`: it shows what this machine lacks",
+                )
+            }
+            // Nothing was asked for that a machine may lack.
+            ThisMachineEngine::Unknown(_) if place.1.is_empty() => return,
+            ThisMachineEngine::Unknown(reason) => (
+                Severity::Note,
+                format!("whether the daemon starts with these settings is not known: {reason}"),
+                "run the command as root",
+            ),
+        };
+        self.add((severity, "no-engine"), place, message, advice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Places and codes of the findings about a text in which `DIR` is a new directory.
+    fn found(text: &str) -> Vec<(u32, u32, &'static str)> {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        write("good.rules", "-w /etc/shadow -p w -k shadow\n");
+        write("wrong.rules", "-w /etc/shadow -p w -k one\n-S opne\n");
+        write(
+            "auditd.conf",
+            &format!("log_file = {}/a.log\n", directory.path().display()),
+        );
+        let text = text.replace("DIR", &directory.path().display().to_string());
+        write("tollgate.toml", &text);
+        let read = config::read_tollgate_toml(&directory.path().join("tollgate.toml")).unwrap();
+        let found = find(&read).into_iter();
+        // Engines depend on the machine.
+        found
+            .filter(|finding| finding.code != "no-engine")
+            .map(|finding| (finding.line, finding.column, finding.code))
+            .collect()
+    }
+
+    #[test]
+    fn missing_files_are_found_where_they_are_named() {
+        let text = "# rules\nauditd_conf = \"/missing/auditd.conf\"\nrules = [\"DIR/good.rules\", '/missing/a.rules']\n\
+                    [json]\nfile = \"/missing/log/events.json\"\n";
+        let places = found(text);
+        assert_eq!(places[0], (2, 15, "missing-file"));
+        assert_eq!(places[1], (5, 8, "missing-file"));
+        assert_eq!((places[2].0, places[2].2), (3, "missing-file"));
+        assert_eq!(places.len(), 3);
+    }
+
+    #[test]
+    fn other_mistakes_do_not_hide_findings() {
+        let text = "engin = \"auto\"\nauditd_conf = \"/missing/auditd.conf\"\ndelay_ms = 1\n";
+        assert_eq!(found(text), [(2, 15, "missing-file")]);
+    }
+
+    #[test]
+    fn refused_rule_files_are_errors() {
+        let text =
+            "rules = [\"DIR/good.rules\",\n\"DIR/wrong.rules\"]\n[on_loss]\ndeny = [\"nosuch\"]\n";
+        assert_eq!(found(text), [(2, 1, "refused-rules")]);
+    }
+
+    #[test]
+    fn keys_that_no_rule_has_are_found() {
+        let text = "rules = [\"DIR/good.rules\"]\n[on_loss]\ndeny = [\"shadow\", \"shado\"]\n";
+        assert_eq!(found(text), [(3, 19, "unused-key")]);
+    }
+
+    #[test]
+    fn one_file_cannot_be_both_logs() {
+        let text = "auditd_conf = \"DIR/auditd.conf\"\n[json]\nfile = \"DIR/a.log\"\n";
+        assert_eq!(found(text), [(3, 8, "same-log")]);
+    }
+
+    #[test]
+    fn relative_paths_are_warned_of() {
+        let text = "[json]\nfile = \"events.json\"\n";
+        assert_eq!(found(text), [(2, 8, "relative-path")]);
+    }
+
+    #[test]
+    fn absent_group_is_a_warning_at_its_name() {
+        assert_eq!(found("watch_group = \"root\"\n"), []);
+        assert_eq!(
+            found("watch_group = \"no-such-group\"\n"),
+            [(1, 15, "no-effect")]
+        );
+    }
+}
