@@ -136,7 +136,12 @@ pub(crate) fn run(
     let found = match input::find(&request, &config, &mut messages) {
         Ok(found) => found,
         Err(error) => {
-            err.write_all(error.as_bytes())?;
+            let path = options.input.as_deref().unwrap_or_default().as_bstr();
+            writeln!(
+                err,
+                "tollgate-report: cannot open `{path}`: {}; correct --input",
+                error.trim_end().trim_start_matches("stat: ")
+            )?;
             return Ok(1);
         }
     };

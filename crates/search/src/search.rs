@@ -241,7 +241,7 @@ fn follow(args: &Args, query: &Query, output: &mut Output) -> anyhow::Result<()>
     let path = match args.log.as_slice() {
         [] => Path::new(DEFAULT_LOG),
         [path] if path.as_os_str() != "-" => path,
-        _ => bail!("--follow needs one log"),
+        _ => bail!("--follow reads one file, and not standard input: name one with --log"),
     };
     let path = if path.is_dir() {
         path.join("audit.log")
@@ -254,7 +254,7 @@ fn follow(args: &Args, query: &Query, output: &mut Output) -> anyhow::Result<()>
     let logs = LogSet::rotated(&path)?;
     let mut reader = EventReader::new(logs)
         .follow(&path)
-        .context("cannot follow the log")?;
+        .with_context(|| format!("cannot follow log `{}`", path.display()))?;
     reader.skip_to_end()?;
     output.end()?;
     while let Some(item) = reader.next_item()? {

@@ -212,7 +212,7 @@ fn read_bytes(path: &Path, requirements: FileRequirements) -> anyhow::Result<Vec
     };
     let metadata = file
         .metadata()
-        .with_context(|| format!("cannot stat configuration `{shown}`"))?;
+        .with_context(|| format!("cannot inspect configuration `{shown}`"))?;
     if !metadata.is_file() {
         bail!("configuration `{shown}` is not a regular file");
     }

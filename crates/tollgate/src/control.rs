@@ -18,8 +18,8 @@ pub(crate) mod watch;
 pub(crate) const SOCKET: &str = "/run/tollgate/control";
 
 /// Describes an answer that this program does not know.
-pub(crate) const INVALID_REPLY: &str = "invalid reply from the daemon, which may be another version: compare \
-     `tollgate --version` with the journal, and restart the daemon";
+pub(crate) const INVALID_REPLY: &str = "cannot read the reply of the daemon, which may be another version: compare \
+     `tollgate --version` with `journalctl -u tollgate`, then run `systemctl restart tollgate`";
 
 /// Longest request including its newline: room for more than ten thousand rules.
 pub(crate) const LINE_LIMIT_BYTES: usize = 8 << 20;

@@ -117,7 +117,7 @@ impl Metrics {
                 Err(error) if is(&error, Errno::ECONNABORTED) || is(&error, Errno::EINTR) => {}
                 Err(error) => {
                     warn(&format!(
-                        "metrics are no longer served, restart the daemon: {error}"
+                        "metrics are no longer served: {error}; run `systemctl restart tollgate`"
                     ));
                     return false;
                 }

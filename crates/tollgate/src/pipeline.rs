@@ -209,7 +209,7 @@ impl Pipeline {
             Ok(started) => Ok((running, started)),
             Err(_) => match running.join() {
                 Err(error) => Err(error),
-                Ok(_) => anyhow::bail!("the engine ended before it was attached"),
+                Ok(_) => anyhow::bail!("auditing ended before the BPF programs were attached"),
             },
         }
     }
@@ -270,7 +270,9 @@ impl RunningPipeline {
 }
 
 fn join_result<T>(result: thread::Result<T>) -> anyhow::Result<T> {
-    result.map_err(|_payload| anyhow::anyhow!("a thread of the daemon panicked"))
+    result.map_err(|_payload| anyhow::anyhow!(
+            "a thread of the daemon has failed: this is a bug, report it with the lines of `journalctl -u tollgate`"
+        ))
 }
 
 fn spawn<T: Send + 'static>(

@@ -188,7 +188,12 @@ pub(crate) fn compile(
     if let [first, ..] = refused.as_slice() {
         let count = refused.len();
         warn(&format!(
-            "{consequence}: {count} rules are not supported; use --partial, or `-i` in the file, to load the rest"
+            "{consequence}: {} not supported (the reasons are above); use --partial, or `-i` in the file, to load the rest",
+            if count == 1 {
+                "1 rule is".to_owned()
+            } else {
+                format!("{count} rules are")
+            }
         ));
         return Err(Refused(messages::first_of(first, count)));
     }

@@ -15,6 +15,9 @@ use crate::status::{RuleCosts, Status};
 pub(crate) const SOCKET: &str = "/run/tollgate/control";
 /// Longest wait for an answer: the daemon may be writing to a slow disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Describes an answer that this program does not know.
+const INVALID_REPLY: &str = "cannot read the reply of the daemon, which may be another version: compare \
+     `tollgate --version` with `journalctl -u tollgate`, then run `systemctl restart tollgate`";
 /// Longest answer.
 const ANSWER_BYTES: u64 = 64 << 20;
 
@@ -55,7 +58,7 @@ impl Control {
     pub(crate) fn status(&self) -> anyhow::Result<Status> {
         match self.ask(&json!("status"))?.0 {
             Answer::Status(status) => Ok(*status),
-            answer => Err(unexpected(answer)),
+            _ => bail!(INVALID_REPLY),
         }
     }
 
@@ -66,7 +69,7 @@ impl Control {
     pub(crate) fn rule_costs(&self) -> anyhow::Result<RuleCosts> {
         match self.ask(&json!("rule_costs"))?.0 {
             Answer::RuleCosts(costs) => Ok(*costs),
-            answer => Err(unexpected(answer)),
+            _ => bail!(INVALID_REPLY),
         }
     }
 
@@ -92,7 +95,7 @@ impl Control {
                 stream.get_ref().set_read_timeout(None)?;
                 Ok(stream)
             }
-            answer => Err(unexpected(answer)),
+            _ => bail!(INVALID_REPLY),
         }
     }
 
@@ -109,12 +112,21 @@ impl Control {
         let read = (&mut stream)
             .take(ANSWER_BYTES)
             .read_until(b'\n', &mut line);
-        read.context("no answer from the daemon")?;
+        let shown = self.path.display();
+        read.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
+                "no answer from the daemon at `{shown}` for {} seconds: `journalctl -u tollgate` may have the reason",
+                ANSWER_TIMEOUT.as_secs()
+            ),
+            _ => anyhow::Error::from(error)
+                .context(format!("no answer from the daemon at `{shown}`")),
+        })?;
         if !line.ends_with(b"\n") {
             sent.context("cannot send to the daemon")?;
             bail!("the daemon closed the connection before it answered");
         }
-        let answer = serde_json::from_slice(&line).context("invalid reply from the daemon")?;
+        let answer =
+            serde_json::from_slice(&line).map_err(|_unknown_form| anyhow!(INVALID_REPLY))?;
         match answer {
             Answer::Refused { reason } => bail!("the daemon refused the request: {reason}"),
             Answer::Unanswered(why) => bail!("the daemon refused the request: {why}"),
@@ -123,15 +135,14 @@ impl Control {
     }
 }
 
-fn unexpected(_answer: Answer) -> anyhow::Error {
-    anyhow!("invalid reply from the daemon")
-}
-
 fn connect_error(path: &Path, error: io::Error) -> anyhow::Error {
     let shown = path.display();
     match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused if path == Path::new(SOCKET) => anyhow!(
             "no daemon listens at `{shown}`: run `systemctl start tollgate`, or name the socket of a daemon with --control"
+        ),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
+            "no daemon listens at `{shown}`: start it, or correct --control; the service listens at `{SOCKET}`"
         ),
         ErrorKind::PermissionDenied => anyhow!(
             "cannot connect to the daemon at `{shown}`: only root and the group `watch_group` of tollgate.toml can"

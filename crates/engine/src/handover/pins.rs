@@ -59,7 +59,7 @@ pub enum PinError {
         source: io::Error,
     },
     /// The pins are locked by `-e 2`.
-    #[error("the pins in `{}` are locked until reboot", path.display())]
+    #[error("`-e 2` has locked the pins in `{}` until the machine restarts", path.display())]
     Locked {
         /// The directory.
         path: PathBuf,

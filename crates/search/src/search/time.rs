@@ -51,7 +51,11 @@ impl TimeRange {
             },
         };
         if range.since_ms >= range.until_ms {
-            bail!("--until is not after --since");
+            bail!(
+                "--until {} is not after --since {}: swap them, or correct one",
+                until.unwrap_or("now"),
+                since.unwrap_or("0")
+            );
         }
         Ok(range)
     }

@@ -83,7 +83,7 @@ fn flush(control: &Path) {
     let why = match client.ask(Request::Flush) {
         Ok(Answer::Done) => return,
         Ok(Answer::Refused(refusal)) => refusal.reason,
-        Ok(_) => "invalid reply".to_owned(),
+        Ok(_) => control::INVALID_REPLY.to_owned(),
         Err(error) => format!("{error:#}"),
     };
     warn(&format!(

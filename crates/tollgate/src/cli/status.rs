@@ -200,7 +200,7 @@ fn table(status: &Status, socket: &Path, out: &mut impl Write) -> io::Result<()>
     let state = match settings.enabled {
         0 => "disabled",
         1 => "enabled",
-        _ => "enabled, locked until the next boot",
+        _ => "enabled, locked until the machine restarts",
     };
     line("audit", state.to_owned())?;
     line(
@@ -211,7 +211,10 @@ fn table(status: &Status, socket: &Path, out: &mut impl Write) -> io::Result<()>
             duration(*uptime_seconds)
         ),
     )?;
-    line("engine", format!("{engine}, {} hooks", hooks.len()))?;
+    line(
+        "engine",
+        format!("{engine}, {}", messages::count(hooks.len(), "hook")),
+    )?;
     if let Some(risk) = skip_risk {
         line("unsafe", format!("events can be lost: {risk}"))?;
     }

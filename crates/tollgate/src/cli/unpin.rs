@@ -32,10 +32,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     daemon::repair_kernel_audit().context("cannot restore the kernel's audit")?;
     let pins = PinDirectory::open(&args.directory)?;
     let shown = args.directory.display();
-    let locked = read_lock_note(&args.directory);
+    let locked = read_lock_note(&args.directory).with_context(|| {
+        format!("nothing is removed, because it is not known whether `-e 2` has locked `{shown}`")
+    })?;
     ensure!(
-        matches!(locked, Ok(None)),
-        "`{shown}` is locked until reboot by `-e 2`: reboot to detach its programs"
+        locked.is_none(),
+        "`-e 2` has locked `{shown}` until the machine restarts: restart it to detach the programs"
     );
     pins.end_restart()
         .with_context(|| format!("cannot remove pins in `{shown}`"))?;

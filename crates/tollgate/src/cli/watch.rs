@@ -135,7 +135,7 @@ fn connect(args: &Args) -> anyhow::Result<BufReader<UnixStream>> {
     match client.ask(Request::Watch(request))? {
         Answer::Watching => client.into_stream().context("cannot set the connection up"),
         Answer::Refused(refusal) => bail!("the daemon refused the request: {}", refusal.reason),
-        _ => bail!("invalid reply from the daemon"),
+        _ => bail!(control::INVALID_REPLY),
     }
 }
 
@@ -222,7 +222,7 @@ impl Printer {
         match &mut self.form {
             Form::Text(_) => {
                 warn(&format!(
-                    "{lost} events are missing here: they were not read in time"
+                    "events that are missing here, because they were not read in time: {lost}"
                 ));
                 Ok(())
             }

@@ -62,7 +62,8 @@ impl Client {
             line.ends_with(b"\n"),
             "the daemon closed the connection before it answered"
         );
-        let answer = serde_json::from_slice(&line).context(super::INVALID_REPLY)?;
+        let answer = serde_json::from_slice(&line)
+            .map_err(|_unknown_form| anyhow::Error::msg(super::INVALID_REPLY))?;
         match answer {
             Answer::Unanswered(why) => bail!("the daemon refused the request: {why}"),
             answer => Ok(answer),

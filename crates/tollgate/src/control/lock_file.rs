@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use engine::read_lock_note;
 use serde::{Deserialize, Serialize};
 
@@ -67,8 +67,8 @@ impl LockFile {
         let pinned_state = pins.map(|pins| {
             read_lock_note(pins).with_context(|| {
                 format!(
-                    "cannot read the state that `-e 2` locked in `{}`; only the tollgate program that \
-                     locked it can read it; start that program, or reboot",
+                    "`-e 2` has locked the programs in `{}`, and another build of tollgate wrote what it locked; start \
+                     that build, or restart the machine",
                     pins.display()
                 )
             })
@@ -91,9 +91,12 @@ impl LockFile {
         let Some(path) = &self.path else {
             return Ok(None);
         };
-        let text = state_file::read(path).context(
-            "the state that `-e 2` locks cannot be read; remove the file if `-e 2` is not in force",
-        )?;
+        let text = state_file::read(path).map_err(|error| {
+            anyhow!(
+                "cannot read what `-e 2` locked: {error:#}; if `-e 2` was not given since the machine started, remove `{}`",
+                path.display()
+            )
+        })?;
         let Some(text) = text else {
             return Ok(None);
         };
@@ -102,10 +105,10 @@ impl LockFile {
 
     /// Parses a lock note or file. `None` if it is of another boot.
     fn of(&self, text: &[u8], shown: &str) -> anyhow::Result<Option<LockedState>> {
-        let content: LockFileContent = serde_json::from_slice(text).with_context(|| {
-            format!(
-                "{shown} has the state that `-e 2` locked, but cannot be read; start the tollgate \
-                 program that wrote it, or reboot"
+        let content: LockFileContent = serde_json::from_slice(text).map_err(|_other_form| {
+            anyhow!(
+                "another build of tollgate wrote {shown}, which has what `-e 2` locked; start that build, or restart the \
+                 machine"
             )
         })?;
         Ok((content.boot_id == self.boot).then_some(content.locked))

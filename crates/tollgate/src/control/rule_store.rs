@@ -13,7 +13,7 @@ mod reset;
 
 use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
@@ -183,14 +183,23 @@ impl RuleStore {
     ) -> anyhow::Result<Self> {
         let mut rules = RuleList::default();
         for (number, form) in (1..).zip(&locked.rules) {
-            let rule = form.rule().map_err(anyhow::Error::msg)?;
+            let rule = form.rule().map_err(|reason| {
+                anyhow!(
+                    "cannot read rule {number} that `-e 2` locked: {reason}; start the build of tollgate that locked it, \
+                     or restart the machine"
+                )
+            })?;
             rules.push(SOCKET_SOURCE, number, rule);
         }
         let settings = AuditSettings {
             pid: std::process::id(),
             ..locked.settings.clone()
         };
-        let key = |text: &JsonBytes| text.bytes().context("the lock file has an invalid key");
+        let key = |text: &JsonBytes| {
+            text.bytes().context(
+                "a key of `[on_loss] deny` that `-e 2` locked is not valid; restart the machine",
+            )
+        };
         let deny: anyhow::Result<_> = locked.deny.iter().map(key).collect();
         let planner = Planner::for_this_machine(deny?);
         let mut store = Self::new(rules, settings, planner, tick_hz, (locked.capture, lock));

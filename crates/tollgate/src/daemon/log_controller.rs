@@ -161,8 +161,18 @@ impl LogController {
         let sender = SignalSender::of(signal.ssi_pid, signal.ssi_uid);
         let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
-            Ok(Signal::SIGUSR1) => self.send(LogCommand::Rotate(sender), "the log is not rotated"),
-            Ok(Signal::SIGUSR2) => self.send(LogCommand::Resume(sender), "logging is not resumed"),
+            Ok(Signal::SIGUSR1) => {
+                self.send(
+                    LogCommand::Rotate(sender),
+                    ["the log is not rotated", "rotate"],
+                );
+            }
+            Ok(Signal::SIGUSR2) => {
+                self.send(
+                    LogCommand::Resume(sender),
+                    ["logging is not resumed", "resume"],
+                );
+            }
             Ok(Signal::SIGCONT) => self.report(),
             _ => {
                 self.commands.send(LogCommand::End(sender));
@@ -172,9 +182,11 @@ impl LogController {
         true
     }
 
-    fn send(&self, command: LogCommand, failure: &str) {
+    fn send(&self, command: LogCommand, [failure, signal]: [&str; 2]) {
         if !self.commands.send_within(command, LOG_THREAD_TIMEOUT) {
-            warn(&format!("the log thread is busy: {failure}"));
+            warn(&format!(
+                "{failure}, because the disk is slow: repeat `tollgate auditctl --signal {signal}`"
+            ));
         }
     }
 
@@ -183,7 +195,8 @@ impl LogController {
     /// # Errors
     /// The old settings stay active: why.
     pub(crate) fn reload(&mut self, sender: SignalSender) -> Result<(), Refused> {
-        const BUSY: &str = "the log thread is busy: auditd.conf is not reloaded; repeat the reload";
+        const BUSY: &str =
+            "auditd.conf is not applied, because the disk is slow: repeat the reload";
         let busy = || {
             warn(BUSY);
             Refused(BUSY.to_owned())
@@ -196,7 +209,7 @@ impl LogController {
         }
         let log_config = self.source.log_config().unwrap_or_else(|error| {
             warn(&format!(
-                "auditd.conf is not reloaded, the old settings stay active: {error:#}"
+                "auditd.conf is not applied, the old settings stay in force: {error:#}"
             ));
             Err(Refused(format!("{error:#}")))
         });
@@ -210,11 +223,11 @@ impl LogController {
         match self.await_configuration(LOG_THREAD_TIMEOUT) {
             Configured::Done => Ok(()),
             Configured::Refused => Err(Refused(
-                "the log is not reconfigured as auditd.conf says: the journal has the reason"
+                "auditd.conf is not applied, the old settings stay in force: `journalctl -u tollgate` has the reason"
                     .to_owned(),
             )),
             Configured::Pending => {
-                warn("the log thread is busy: it will apply auditd.conf later");
+                warn("auditd.conf is applied later, because the disk is slow");
                 Ok(())
             }
         }
@@ -252,10 +265,12 @@ impl LogController {
         self.commands
             .send_within(LogCommand::Report(commands), LOG_THREAD_TIMEOUT);
         let Ok(text) = from.recv_timeout(LOG_THREAD_TIMEOUT) else {
-            return warn("cannot write the state file: the log thread is busy; repeat SIGCONT");
+            return warn(
+                "the state file is not written, because the disk is slow: repeat `tollgate auditctl --signal state`",
+            );
         };
         if let Err(error) = write_state(Path::new(STATE), &text) {
-            warn(&format!("cannot write the state file: {error:#}"));
+            warn(&format!("{error:#}"));
         }
     }
 }

@@ -91,7 +91,7 @@ impl HelperClient {
                 Ok((launched, stdin.map(UnixStream::from)))
             }
             (HelperAnswer::Refused(reason), _) => bail!(reason),
-            (answer, _) => bail!("unexpected answer of the helper: {answer:?}"),
+            _ => bail!("the helper process gave a wrong answer: run `systemctl restart tollgate`"),
         }
     }
 
@@ -100,7 +100,10 @@ impl HelperClient {
     fn request(&self, request: &HelperRequest) -> anyhow::Result<(HelperAnswer, Option<OwnedFd>)> {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = &*socket else {
-            bail!("the helper process has ended: restart the daemon");
+            bail!(
+                "the helper process, which starts plugins and the actions of auditd.conf, has ended: run `systemctl restart \
+                 tollgate`"
+            );
         };
         let asked = serde_json::to_vec(request)
             .context("cannot encode JSON")

@@ -92,7 +92,10 @@ fn plugin(
         is_plugin(file.as_bytes()) && !file.contains('/'),
         "`{file}` is not a plugin file: its name must end in .conf and have no slash"
     );
-    let directory = settings.plugin_dir.to_path().context("`plugin_dir`")?;
+    let directory = settings
+        .plugin_dir
+        .to_path()
+        .context("`plugin_dir` of auditd.conf is not a valid path")?;
     let read = plugins::read(&directory.join(file))?;
     let args = args.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
     let same = plugin::PluginProgram::File(bytes(path)?) == read.settings.program
@@ -103,7 +106,10 @@ fn plugin(
         same,
         "its file has changed: run `systemctl reload tollgate`"
     );
-    let path = bytes(path)?.to_path().context("the path")?.to_owned();
+    let path = bytes(path)?
+        .to_path()
+        .context("the path of the program is not valid")?
+        .to_owned();
     let about =
         std::fs::metadata(&path).with_context(|| format!("cannot inspect `{}`", path.display()))?;
     if !about.is_file() || about.uid() != 0 || about.mode() & WRITABLE_BY_OTHERS != 0 {

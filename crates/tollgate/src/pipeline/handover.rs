@@ -74,7 +74,7 @@ impl PinPolicy {
                 Ok(pins) => Ok(Some(pins)),
                 Err(error @ PinError::Busy { .. }) => {
                     info(&format!(
-                        "{error}: the BPF programs of this daemon are not pinned and end with it"
+                        "BPF programs are not pinned, auditing ends with this daemon: {error}"
                     ));
                     Ok(None)
                 }
@@ -225,6 +225,10 @@ pub(crate) fn snapshot(plan: &Plan) -> anyhow::Result<Vec<u8>> {
     serde_json::to_vec(&rules.collect::<Vec<_>>()).context("cannot encode the rules")
 }
 
+/// Why the rules of pinned programs cannot be read.
+const OTHER_BUILD: &str =
+    "its list of rules cannot be read: another build of tollgate may have written it";
+
 /// Restores the keys of all plans that ring events may belong to, and counters for the rules of the active plan.
 ///
 /// # Errors
@@ -239,12 +243,11 @@ pub(crate) fn restore_plans(
         let rules: Vec<RuleSnapshot> = match snapshot.as_slice() {
             [] => Vec::new(),
             snapshot => {
-                serde_json::from_slice(snapshot).context("the pinned plan snapshot is invalid")?
+                serde_json::from_slice(snapshot).map_err(|_other_form| anyhow!(OTHER_BUILD))?
             }
         };
-        let bytes = |text: &JsonBytes| -> anyhow::Result<BString> {
-            text.bytes().context("the pinned plan snapshot is invalid")
-        };
+        let bytes =
+            |text: &JsonBytes| -> anyhow::Result<BString> { text.bytes().context(OTHER_BUILD) };
         let of_plan = rules
             .iter()
             .map(|rule| rule.key.as_ref().map(bytes).transpose());

@@ -91,8 +91,9 @@ impl Display for HeartbeatChange {
 /// Returns the warning about programs that the kernel can skip.
 pub(crate) fn skip_warning(risk: SkipRisk) -> String {
     format!(
-        "EVENTS CAN BE LOST: {risk}; each skipped run is counted as lost, and a record can have data of \
-         another task; boot a kernel before 7.0, or with preempt=none or voluntary"
+        "events can be lost: {risk}; each skipped run is counted as lost, and a record can have data of \
+         another task; use the engine lsm on Linux 7.0 and later, or boot with \
+         preempt=none or voluntary"
     )
 }
 

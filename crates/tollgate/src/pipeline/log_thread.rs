@@ -11,6 +11,7 @@ use crossbeam_channel::{Receiver, SendTimeoutError, Sender, after, bounded, neve
 use super::batch::{Batch, EventOrigin};
 use super::rule_stats::PlanRule;
 use super::summary::UnwrittenEvents;
+use crate::pipeline::ring_commands::BUSY;
 use crate::sinks::audit_log::{AppendResult, AuditLog, LogConfig, SignalSender, Suspension};
 use crate::sinks::plugins::PluginLosses;
 use crate::sinks::queue::SinkQueue;
@@ -82,7 +83,7 @@ impl LogCommandSender {
         if log.is_err() {
             self.unlock();
         }
-        log.context("the log thread is busy: is the disk slow? repeat the command")
+        log.context(BUSY)
     }
 
     /// Undoes [`LogCommandSender::lock`].

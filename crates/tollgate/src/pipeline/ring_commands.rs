@@ -27,7 +27,10 @@ const QUEUE_LENGTH: usize = 4;
 /// Longest wait for a thread that waits for the log.
 pub(crate) const LOG_TIMEOUT: Duration = Duration::from_secs(10);
 
-const BUSY: &str = "the log is too slow: is the disk busy? repeat the command";
+/// Why a command fails whose thread waits for the log.
+pub(crate) const BUSY: &str = "the log is too slow: is the disk busy? repeat the command";
+/// Why a command fails after the threads of the pipeline.
+const ENDED: &str = "auditing has ended: `journalctl -u tollgate` has the reason; then run `systemctl restart tollgate`";
 
 /// Result of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +137,7 @@ impl RingCommands {
             plan,
             answer,
         })))?;
-        answered.recv().context("the pipeline has ended")?
+        answered.recv().context(ENDED)?
     }
 
     /// Locks the BPF objects: `snapshot` is the note for the next daemon, `files` are protected too.
@@ -152,7 +155,7 @@ impl RingCommands {
             files,
             answer,
         })))?;
-        answered.recv().context("the pipeline has ended")?
+        answered.recv().context(ENDED)?
     }
 
     /// Writes a record after all events so far.
@@ -208,7 +211,7 @@ impl RingCommands {
         match self.to.send_timeout(command, patience) {
             Ok(()) => self.wake(),
             Err(SendTimeoutError::Timeout(_)) => bail!(BUSY),
-            Err(SendTimeoutError::Disconnected(_)) => bail!("the pipeline has ended"),
+            Err(SendTimeoutError::Disconnected(_)) => bail!(ENDED),
         }
     }
 
@@ -261,7 +264,7 @@ impl StatsReader {
                 self.open = Some(open);
                 bail!(BUSY)
             }
-            Err(RecvTimeoutError::Disconnected) => bail!("the pipeline has ended"),
+            Err(RecvTimeoutError::Disconnected) => bail!(ENDED),
         }
     }
 }

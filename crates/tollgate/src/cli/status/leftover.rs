@@ -49,7 +49,7 @@ pub(super) fn report(pins: &Path) {
     } = programs;
     let age = now().saturating_sub(read_at);
     warn(&format!(
-        "{attached} BPF programs of a daemon that has ended are still attached, pinned in `{}`; no daemon has read \
+        "BPF programs of a daemon that has ended are still attached ({attached}), pinned in `{}`; no daemon has read \
          their events since {}, for {}; when the ring is full, events are lost",
         directory.display(),
         messages::utc(read_at),
@@ -68,7 +68,7 @@ pub(super) fn report(pins: &Path) {
         format!("tollgate unpin {}", directory.display())
     };
     warn(&if locked {
-        "`-e 2` has locked the programs: they end at the next boot".to_owned()
+        "`-e 2` has locked the programs: they end when the machine restarts".to_owned()
     } else {
         format!("to end auditing, run `{unpin}`")
     });

@@ -62,10 +62,11 @@ pub(super) fn active_kernel_audit(kernel: &KernelAuditStatus) -> Vec<(&'static s
     if !kernel.slows_syscalls {
         return Vec::new();
     }
-    let rules = kernel.rules;
-    let state =
-        format!("the kernel's own audit is active with {rules} rules: it slows every syscall");
-    let advice = "load rules with `tollgate augenrules --load`, and delete the kernel's with `auditctl -D` of the package auditd";
+    let rules = usize::try_from(kernel.rules).unwrap_or(usize::MAX);
+    let rules = messages::count(rules, "rule");
+    let state = format!("the kernel's own audit is active with {rules}: it slows every syscall");
+    let advice = "load rules with `tollgate augenrules --load`; auditd's `auditctl -D; auditctl -a never,task` exempts tasks \
+                  started from then on";
     vec![("kernel", state), ("", advice.to_owned())]
 }
 

@@ -59,7 +59,7 @@ impl RuleStore {
                 for path in open {
                     warn(&format!(
                         "`{}` is open for writing in another process, which can still change it; \
-                         SIGUSR1 starts a new log",
+                         run `tollgate auditctl --signal rotate` to start a new log",
                         path.display()
                     ));
                 }
@@ -70,7 +70,7 @@ impl RuleStore {
             ),
         };
         info(&format!(
-            "rules and settings are locked until reboot; {guard}"
+            "rules and settings are locked until the machine restarts; {guard}"
         ));
         Ok(())
     }

@@ -34,8 +34,12 @@ pub(super) fn open_rule_store(
     let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
     if let Some(pins) = pins {
         // Locked objects are for one daemon: this one from now on.
-        pins.claim_guard()
-            .context("cannot claim the guard of the pinned objects")?;
+        pins.claim_guard().with_context(|| {
+            format!(
+                "cannot become the owner of the locked BPF programs in `{}`",
+                pins.path().display()
+            )
+        })?;
         if let Err(error) = pins.exempt_daemon() {
             // Its start is audited, as that of another process.
             warn(&format!(
@@ -188,7 +192,10 @@ fn apply(
     let plan = listing.plan;
     let (rules, calls) = (plan.rules.len(), plan.syscalls.len());
     // Also without rule files: rules added by commands must stay.
-    ensure!(plan.records(), "the rule files record nothing");
+    ensure!(
+        plan.records(),
+        "the rules record nothing: no rule of the lists exit and io_uring has the action always; add one"
+    );
     store.load(
         author,
         (listing.rules, &listing.settings),
@@ -218,7 +225,8 @@ pub(super) fn report_denials(plan: &Plan) {
     }
     let undeniable_syscalls = engine::undeniable_syscalls(plan);
     info(&format!(
-        "{denies} rules deny their syscalls when they cannot be recorded{}{}",
+        "`[on_loss] deny`: syscalls that cannot be recorded are denied by {}{}{}",
+        count(denies, "rule"),
         if undeniable_syscalls.is_empty() {
             ""
         } else {

@@ -150,8 +150,13 @@ impl AuditLog {
         };
         let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
         if !keeps_all && conf.num_logs < 2 {
-            let text = "the log is not rotated: num_logs in auditd.conf is less than 2";
-            return self.system.syslog(SyslogSeverity::Notice, text);
+            let text = format!(
+                "log `{}` is not rotated: num_logs is {} in auditd.conf; set it to 2 or more, then run `systemctl reload \
+                 tollgate`",
+                self.config.path.display(),
+                conf.num_logs
+            );
+            return self.system.syslog(SyslogSeverity::Notice, &text);
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
         let disk_full_action = conf.disk_full_action.clone();
@@ -170,7 +175,10 @@ impl AuditLog {
             }
             Err(error) => {
                 if !self.alarms.rotate {
-                    self.alarm(&format!("cannot rotate the log: {error}"));
+                    self.alarm(&format!(
+                        "cannot rotate log `{}`: {error}",
+                        self.config.path.display()
+                    ));
                 }
                 // `disk_full_action = ROTATE` would fail again.
                 let is_pointless = error.kind() == io::ErrorKind::StorageFull

@@ -19,7 +19,7 @@ impl AuditLog {
             Err(error) => {
                 let advice = permission_hint(&error);
                 self.alarm(&format!(
-                    "the old configuration stays in force: {error:#}{advice}"
+                    "auditd.conf is not applied, the old settings stay in force: {error:#}{advice}"
                 ));
                 false
             }
@@ -48,7 +48,7 @@ impl AuditLog {
         if self.old_log_policy == OldLogPolicy::AllKept
             && let Some(key) = self.config.differs(&config)
         {
-            bail!("`-e 2` locked `{key}` until the next boot");
+            bail!("`-e 2` locked `{key}` until the machine restarts");
         }
         let name = config.path.file_name();
         let name = name.context("the log path has no file name")?;
@@ -92,12 +92,15 @@ impl AuditLog {
             group: Some(group), ..
         } = access
         {
-            self.directory
-                .grant_group(group)
-                .context("cannot give log_group access to the log directory")?;
+            self.directory.grant_group(group).with_context(|| {
+                let log = self.config.path.display();
+                format!("cannot give `log_group` access to the directory of `{log}`")
+            })?;
         }
         let log = Log::open_in(&self.directory, &self.name, &access)?;
-        let size = log.size().context("cannot get the size of the log")?;
+        let size = log
+            .size()
+            .with_context(|| format!("cannot inspect log `{}`", self.config.path.display()))?;
         drop(self.close());
         self.alarms.open = false;
         (self.log, self.size) = (Some(log), size);

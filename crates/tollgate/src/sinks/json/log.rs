@@ -132,10 +132,17 @@ impl Sink for JsonLog {
 
     fn rotate(&mut self, old_logs: OldLogPolicy) {
         if self.files == 1 {
-            return warn("the JSON log is not rotated: set `keep` above 0 in tollgate.toml");
+            return warn(&format!(
+                "JSON log `{}` is not rotated: `keep` is 0; set it above 0 below `[json]` in tollgate.toml, then run \
+                 `systemctl restart tollgate`",
+                self.name.display()
+            ));
         }
         if let Err(error) = self.begin_new(old_logs) {
-            warn(&format!("cannot rotate the JSON log: {error}"));
+            warn(&format!(
+                "cannot rotate JSON log `{}`: {error}",
+                self.name.display()
+            ));
         }
     }
 }
