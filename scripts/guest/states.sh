@@ -359,7 +359,7 @@ says_next_boot() {
 
 restart_fails() {
 	fails systemctl restart tollgate
-	soon has_failed && prints 'locked until reboot' journalctl -q -b -u tollgate -o cat
+	soon has_failed && prints 'until the machine restarts' journalctl -q -b -u tollgate -o cat
 }
 
 # -- a newcomer's clock

@@ -5,7 +5,7 @@ const LIMIT_BYTES: usize = 32;
 
 /// Returns the known name that is most like `word`: at most one edit for each three bytes of the word. Upper case is
 /// the same as lower case; two neighbouring bytes that are swapped are one edit.
-pub fn nearest(word: &[u8], known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+pub fn nearest<'k>(word: &[u8], known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > LIMIT_BYTES {
         return None;
     }

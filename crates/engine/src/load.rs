@@ -281,7 +281,11 @@ impl<'s> LoadedObject<'s> {
         let skel = loaded.map_err(|source| EngineError::Load {
             kind,
             kernel: kernel_release(),
-            reason: refusal::reason(kind, source.kind() == ErrorKind::PermissionDenied),
+            reason: refusal::reason(
+                kind,
+                source.kind() == ErrorKind::PermissionDenied,
+                &libbpf_log,
+            ),
             libbpf_log,
             source,
         })?;

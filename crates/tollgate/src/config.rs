@@ -135,11 +135,29 @@ pub(crate) fn read_tollgate_toml(path: &Path) -> anyhow::Result<ConfigFile<Tollg
     ConfigFile::read(path, REQUIREMENTS, tollgate_toml::parse)
 }
 
+/// The rule files that a user names for `tollgate COMMAND`, or those of this machine.
+///
+/// # Errors
+/// None is named, and none is installed.
+pub(crate) fn named_or_installed_rule_files(
+    named: &[PathBuf],
+    command: &str,
+) -> anyhow::Result<Vec<PathBuf>> {
+    if !named.is_empty() {
+        return Ok(named.to_vec());
+    }
+    installed_rule_files().with_context(|| {
+        format!(
+            "no rule file is installed in /etc/audit: name the files, as in `tollgate {command} my.rules`"
+        )
+    })
+}
+
 /// The rule files of this machine: those that tollgate.toml names, or the sources of `audit.rules`, or that file.
 ///
 /// # Errors
 /// There is none, or the directory of the sources cannot be read.
-pub(crate) fn installed_rule_files() -> anyhow::Result<Vec<PathBuf>> {
+fn installed_rule_files() -> anyhow::Result<Vec<PathBuf>> {
     let toml = Path::new(TOLLGATE_TOML);
     if exists(toml)
         && let Some(files) = read_tollgate_toml(toml)?.settings.rules

@@ -202,7 +202,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
         said(&overwritten)
     );
     let copied = refused(Command::new(TOLLGATE).args(["unpin", PINS]))?;
-    ensure!(copied.contains("locked until reboot"), "{copied}");
+    ensure!(copied.contains("until the machine restarts"), "{copied}");
     let options = [
         "daemon",
         "--foreground",
@@ -242,7 +242,10 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     processes.push(reload::make_calls(&path)?);
     ensure_kept(&names)?;
     let unpinned = refused(Command::new(LOCKING).args(["unpin", PINS]))?;
-    ensure!(unpinned.contains("locked until reboot"), "{unpinned}");
+    ensure!(
+        unpinned.contains("until the machine restarts"),
+        "{unpinned}"
+    );
 
     kept = start(OTHER_RULES)?;
     kept.stop_last()?;

@@ -53,6 +53,11 @@ const CODES: &[(&str, &str)] = &[
     ),
     ("bad-setting", "`-e` and `-f` accept 0, 1 or 2."),
     (
+        "byte-order-mark",
+        "Some editors write the bytes EF BB BF at the start of a file. They become part of its first word, so that line \
+         is no rule.",
+    ),
+    (
         "carriage-return",
         "The file has Windows line ends. `augenrules` removes the carriage return. `auditctl -R` \
          takes it as part of the last word, usually the key.",
@@ -225,6 +230,10 @@ const CODES: &[(&str, &str)] = &[
         "positive-errno",
         "A failed syscall returns the negative errno: `exit=EACCES` is 13, which a failed syscall never \
          returns.",
+    ),
+    (
+        "quoted-key",
+        "Rules have no quotes: those around a key are part of it, and a search for the key without them finds nothing.",
     ),
     (
         "relative-path",

@@ -20,9 +20,19 @@ struct Permissions {
     lockdown: Option<String>,
 }
 
-/// Describes why the kernel refused programs of an engine. `is_denied`: the error is `EPERM` or `EACCES`.
-pub(super) fn reason(kind: EngineKind, is_denied: bool) -> String {
-    if is_denied {
+/// What the verifier writes last when it has checked a program, whether it accepts it or not.
+///
+/// # Source
+/// `print_verification_stats` in `kernel/bpf/verifier.c`, Linux 6.12.
+const VERIFIED: &str = "processed ";
+
+/// Describes why the kernel refused programs of an engine. `is_denied`: the error is `EPERM` or `EACCES`. The verifier
+/// refuses an access to memory with `EACCES` too, and writes to its log then.
+pub(super) fn reason(kind: EngineKind, is_denied: bool, libbpf_log: &str) -> String {
+    if is_denied && libbpf_log.contains(VERIFIED) {
+        "the verifier of this kernel does not accept them: report this with the output of `tollgate doctor --json`"
+            .to_owned()
+    } else if is_denied {
         Permissions::read().denial()
     } else {
         format!("the kernel lacks {}", requirement(kind))
@@ -141,11 +151,18 @@ mod tests {
 
     #[test]
     fn missing_features_are_not_blamed_on_privileges() {
-        let text = reason(EngineKind::Fentry, false);
+        let text = reason(EngineKind::Fentry, false, "");
         assert!(
             text.contains("CONFIG_FUNCTION_TRACER") && !text.contains("CAP_"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn verifier_is_not_taken_for_a_security_policy() {
+        let log = "invalid access to memory; processed 120 insns (limit 1000000)";
+        let text = reason(EngineKind::Tracepoint, true, log);
+        assert!(text.starts_with("the verifier"), "{text}");
     }
 
     #[test]

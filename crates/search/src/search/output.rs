@@ -11,9 +11,8 @@ use bstr::{BString, ByteSlice as _};
 use logs::accounts::Accounts;
 use logs::console::{Console, Interpret};
 use logs::escaped::{Escaped, EscapedJson};
-use logs::event_values::{Column, ENRICHED, values};
+use logs::event_values::ENRICHED;
 use logs::json;
-use logs::syscall_event::SyscallEvent;
 
 use crate::expression::evaluate;
 use crate::expression::field::{self, Field, Kind};
@@ -89,12 +88,7 @@ impl Output {
             write!(self.out, "{:width$}", "", width = depth * 2)?;
             self.out.flush()?;
         }
-        if let Some(syscall) = SyscallEvent::of(event) {
-            return self.console.event(&syscall.event());
-        }
-        let line = other_event(event, &self.accounts);
-        writeln!(self.out, "{line}")?;
-        self.out.flush()
+        self.console.records(event)
     }
 
     /// Prints a line.
@@ -137,58 +131,6 @@ pub(crate) fn print_fields(names: impl Iterator<Item = &'static str>) -> anyhow:
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
     writeln!(io::stdout(), "{}", names.join("\n")).context("cannot write to standard output")
-}
-
-/// A line for an event that is no syscall: time, result, type, program, process, user, and the other values.
-fn other_event(event: &EventRecords, accounts: &Accounts) -> String {
-    use audit::record::interpret::{self, AccountNames as _};
-    let mut first: HashMap<Column, BString> = HashMap::new();
-    values(event, |column, value| {
-        if !value.starts_with(&[ENRICHED]) {
-            first.entry(column).or_insert_with(|| value.into());
-        }
-    });
-    let sec = event.time().sec;
-    let clock = format!(
-        "{:02}:{:02}:{:02}.{:03}Z",
-        sec / 3600 % 24,
-        sec / 60 % 60,
-        sec % 60,
-        event.time().milli
-    );
-    let result = match first.get(&Column::Success).map(|value| value.as_slice()) {
-        Some(b"yes") => "ok",
-        Some(_) => "failed",
-        None => "",
-    };
-    let get = |column| first.get(&column).map(|value| Escaped(value).to_string());
-    let user = |column| {
-        let value = first.get(&column)?;
-        let id = value.to_str().ok()?.parse().ok()?;
-        Some(match accounts.user(id) {
-            Some(name) => name.to_owned(),
-            None => interpret::user(accounts, id).to_string(),
-        })
-    };
-    let kind = get(Column::Type).unwrap_or_default();
-    let mut line = format!("{clock} {result:<8} {kind:<12} ");
-    let program = get(Column::Exe).or_else(|| get(Column::Comm));
-    line += &program.unwrap_or_default();
-    if let Some(pid) = get(Column::Pid) {
-        line.extend(["[", &pid, "]"]);
-    }
-    line.extend(["  ", &user(Column::Uid).unwrap_or_default()]);
-    for (name, value) in [
-        ("login", user(Column::Auid)),
-        ("account", get(Column::Account)),
-        ("from", get(Column::Address)),
-        ("file", get(Column::Path)),
-    ] {
-        if let Some(value) = value {
-            line.extend(["  (", name, " ", &value, ")"]);
-        }
-    }
-    line
 }
 
 /// Counts the values of a field.

@@ -164,6 +164,9 @@ mod tests {
         assert!(!range.contains(time(9, 999)) && range.contains(time(10, 0)));
         assert!(range.contains(time(19, 999)) && !range.contains(time(20, 0)));
         let error = TimeRange::parse_at(Some("@20"), Some("@20"), NOW).unwrap_err();
-        assert_eq!(error.to_string(), "--until is not after --since");
+        assert_eq!(
+            error.to_string(),
+            "--until @20 is not after --since @20: swap them, or correct one"
+        );
     }
 }

@@ -143,7 +143,7 @@ struct OwnOptions {
     socket: PathBuf,
 }
 
-/// Removes `--offline`, `--compat` and `--control` from the front.
+/// Removes `--offline`, `--compat` and `--control` from the front, and `--control` from the end.
 fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<OwnOptions> {
     let mut own = OwnOptions {
         offline: false,
@@ -191,6 +191,13 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<OwnOptions> {
         used += 1;
     }
     words.drain(..used.min(words.len()));
+    // `--control` may also end the command line: `auditctl --signal resume --control SOCKET`.
+    if let [.., option, path] = words.as_slice()
+        && option == b"--control"
+    {
+        own.socket = OsStr::from_bytes(path).into();
+        words.truncate(words.len() - 2);
+    }
     Ok(own)
 }
 

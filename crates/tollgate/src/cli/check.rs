@@ -54,13 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(code) = &args.explain {
         return explain(code);
     }
-    let files = if args.files.is_empty() {
-        config::installed_rule_files().context(
-            "no rule file is installed in /etc/audit: name the files to check, as in `tollgate check my.rules`",
-        )?
-    } else {
-        args.files.clone()
-    };
+    let files = config::named_or_installed_rule_files(&args.files, "check")?;
     let mut loaded = rule_files::read_also_stdin(&files)?;
     lint(&mut loaded);
     let written = if args.json {

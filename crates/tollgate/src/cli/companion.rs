@@ -99,8 +99,15 @@ fn unknown(name: &str, command: &clap::Command, directory: &Path) -> String {
         [] => "none".to_owned(),
         names => names.join(", "),
     };
+    let known = commands.iter().copied();
+    let known = known.chain(installed.iter().map(String::as_str));
+    let suggestion = match audit::spelling::nearest(name.as_bytes(), known) {
+        Some(nearest) => format!(": did you mean `{nearest}`?"),
+        None => String::new(),
+    };
     format!(
-        "`{name}` is neither a command nor an installed companion\n\n  commands: {}\n  companions in `{}`: {companions}",
+        "`{name}` is neither a command nor an installed companion{suggestion}\n\n  commands: {}\n  companions in `{}`: \
+         {companions}",
         commands.join(", "),
         directory.display()
     )
@@ -163,6 +170,7 @@ mod tests {
         let command = clap::Command::new("tollgate").subcommand(clap::Command::new("check"));
         let message = unknown("chekc", &command, directory.path());
         assert!(message.contains("`chekc`"), "{message}");
+        assert!(message.contains("did you mean `check`?"), "{message}");
         assert!(message.contains("commands: check\n"), "{message}");
         assert!(message.ends_with(": bench"), "{message}");
     }

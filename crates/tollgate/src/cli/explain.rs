@@ -16,6 +16,7 @@ use audit::rule::{Diagnostic, RuleLine, Severity};
 use engine::{EngineKind, Explanation, KernelFeatures, explain};
 
 use super::this_machine::ThisMachineEngine;
+use crate::config;
 use crate::config::tollgate_toml::EngineChoice;
 use crate::host::{self, Planner};
 use crate::rule_files;
@@ -30,8 +31,10 @@ Examples:
 /// Arguments of `tollgate explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule files in the format of `auditctl -R`, read in this order; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    /// Rule files in the format of `auditctl -R` [default: those of this machine]
+    ///
+    /// They are read in this order; `-` is standard input. Without FILE, the files are those of `tollgate check`.
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Show the hooks and cost of this engine
     ///
@@ -64,7 +67,8 @@ struct Explained {
 /// # Errors
 /// When a file cannot be read, or the output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let loaded = rule_files::read_also_stdin(&args.files)?;
+    let files = config::named_or_installed_rule_files(&args.files, "explain")?;
+    let loaded = rule_files::read_also_stdin(&files)?;
     let files = loaded
         .files
         .into_iter()

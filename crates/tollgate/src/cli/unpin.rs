@@ -33,7 +33,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let pins = PinDirectory::open(&args.directory)?;
     let shown = args.directory.display();
     let locked = read_lock_note(&args.directory).with_context(|| {
-        format!("nothing is removed, because it is not known whether `-e 2` has locked `{shown}`")
+        format!(
+            "nothing is removed: cannot read whether `-e 2` has locked `{shown}` until the machine restarts"
+        )
     })?;
     ensure!(
         locked.is_none(),

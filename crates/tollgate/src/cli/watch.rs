@@ -132,11 +132,32 @@ fn connect(args: &Args) -> anyhow::Result<BufReader<UnixStream>> {
     };
     let mut client = Client::connect(&args.control)
         .map_err(|error| connect_error(&args.control, error, VIEWERS))?;
+    if !args.key.is_empty() {
+        warn_of_unused_keys(&args.key, &mut client)?;
+    }
     match client.ask(Request::Watch(request))? {
         Answer::Watching => client.into_stream().context("cannot set the connection up"),
         Answer::Refused(refusal) => bail!("the daemon refused the request: {}", refusal.reason),
         _ => bail!(control::INVALID_REPLY),
     }
+}
+
+/// Warns of keys that no loaded rule has: one may be mistyped.
+fn warn_of_unused_keys(keys: &[String], client: &mut Client) -> anyhow::Result<()> {
+    let Answer::RuleCosts(costs) = client.ask(Request::RuleCosts)? else {
+        return Ok(());
+    };
+    let has = |key: &String| {
+        let mut keys = costs.rules.iter().flat_map(|rule| &rule.keys);
+        keys.any(|other| *other == JsonBytes::new(key.as_bytes()))
+    };
+    for key in keys.iter().filter(|key| costs.omitted == 0 && !has(key)) {
+        let key = messages::escape_control(key);
+        warn(&format!(
+            "no loaded rule has the key `{key}`: `tollgate auditctl -l` lists the rules"
+        ));
+    }
+    Ok(())
 }
 
 enum Next {

@@ -58,6 +58,14 @@ struct LockFileContent {
     locked: LockedState,
 }
 
+/// The error of a locked rule that this build cannot read.
+pub(crate) fn unreadable_rule(number: u32, why: &str) -> anyhow::Error {
+    anyhow!(
+        "cannot read rule {number} that `-e 2` locked: {why}; start the build of tollgate that locked it, or restart the \
+         machine"
+    )
+}
+
 impl LockFile {
     /// Locates the file beside the control socket, and reads the note of the pin directory.
     ///
@@ -223,7 +231,7 @@ mod tests {
         let file = LockFile::locate(Some(&directory.path().join("control")), None).unwrap();
         fs::write(directory.path().join(FILE_NAME), "{").unwrap();
         let error = format!("{:#}", file.read().unwrap_err());
-        assert!(error.contains("cannot be read"), "{error}");
+        assert!(error.contains("another build of tollgate wrote"), "{error}");
         fs::remove_file(directory.path().join(FILE_NAME)).unwrap();
         std::os::unix::fs::symlink("/dev/null", directory.path().join(FILE_NAME)).unwrap();
         file.read().unwrap_err();

@@ -13,7 +13,7 @@ mod reset;
 
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
@@ -22,7 +22,7 @@ use nix::errno::Errno;
 
 use crate::config::capture::CaptureOptions;
 use crate::control::change_records::{self, Requester};
-use crate::control::lock_file::{LockFile, LockedState};
+use crate::control::lock_file::{self, LockFile, LockedState};
 use crate::control::protocol::{
     Answer, AuditSettings, Feature, Refusal, Request, Status, Step, StepOutcome,
 };
@@ -183,12 +183,8 @@ impl RuleStore {
     ) -> anyhow::Result<Self> {
         let mut rules = RuleList::default();
         for (number, form) in (1..).zip(&locked.rules) {
-            let rule = form.rule().map_err(|reason| {
-                anyhow!(
-                    "cannot read rule {number} that `-e 2` locked: {reason}; start the build of tollgate that locked it, \
-                     or restart the machine"
-                )
-            })?;
+            let rule = form.rule();
+            let rule = rule.map_err(|why| lock_file::unreadable_rule(number, &why))?;
             rules.push(SOCKET_SOURCE, number, rule);
         }
         let settings = AuditSettings {
@@ -196,9 +192,8 @@ impl RuleStore {
             ..locked.settings.clone()
         };
         let key = |text: &JsonBytes| {
-            text.bytes().context(
-                "a key of `[on_loss] deny` that `-e 2` locked is not valid; restart the machine",
-            )
+            text.bytes()
+                .context("`-e 2` locked an invalid key: restart the machine")
         };
         let deny: anyhow::Result<_> = locked.deny.iter().map(key).collect();
         let planner = Planner::for_this_machine(deny?);

@@ -160,7 +160,7 @@ fn resolve_unfinished_write(inherited: &InheritedState, log: Option<&Path>) -> a
 /// The error that locked state cannot be taken over. The state is kept.
 pub(crate) fn locked_state_error(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Error {
     anyhow!(
-        "cannot take over the programs pinned in `{}`, which are locked until reboot: \
+        "cannot take over the programs pinned in `{}`, which are locked until the machine restarts: \
          {reason:#}; they keep recording into the ring; correct the cause, or start the \
          tollgate program that locked them",
         pins.path().display()

@@ -318,7 +318,10 @@ pub(crate) fn locked_rules_stay_attached() {
     test_dir.workload().burst(&file, 10);
     let unpin = CommandOutput::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
     assert_eq!(unpin.code, Some(1), "{unpin:?}");
-    assert!(unpin.stderr.contains("locked until reboot"), "{unpin:?}");
+    assert!(
+        unpin.stderr.contains("until the machine restarts"),
+        "{unpin:?}"
+    );
     // The pinned state has the lock too.
     fs::remove_file(lock).unwrap();
     let daemon = Daemon::start_pinned(&test_dir, NOBODY, &bpf.pins());

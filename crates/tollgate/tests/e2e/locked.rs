@@ -201,7 +201,7 @@ pub(crate) fn unusable_pinned_state_is_kept() {
     let refused = |limit: &str, why: &str| {
         let asked = failed_start(&test_dir, &pins, limit);
         assert_eq!(asked.code, Some(1), "{why}: {asked:?}");
-        for part in [why, "locked until reboot"] {
+        for part in [why, "until the machine restarts"] {
             assert!(asked.stderr.contains(part), "{why}: {asked:?}");
         }
     };

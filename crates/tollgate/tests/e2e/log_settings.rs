@@ -236,7 +236,7 @@ pub(crate) fn locked_log_keeps_its_path() {
         assert_ne!(text, here);
         fs::write(&file, text).unwrap();
         daemon.signal(Signal::SIGHUP);
-        daemon.wait_for_line(&format!("`-e 2` locked `{key}` until the next boot"));
+        daemon.wait_for_line(&format!("`-e 2` locked `{key}` until the machine restarts"));
         wait_for("the record of what was refused", || {
             (records("type=DAEMON_CONFIG ", "res=failed") == number).then_some(())
         });

@@ -39,6 +39,15 @@ impl Keys {
                 format!("the limit is {LIMIT_BYTES}, including one separator between keys"),
             );
         }
+        let is_quote = |byte: Option<&u8>| matches!(byte, Some(b'"' | b'\''));
+        if is_quote(word.text.first()) || is_quote(word.text.last()) {
+            findings.warning(
+                "quoted-key",
+                &word.span,
+                format!("the quotes belong to the key `{}`", escape_text(&word.text)),
+                "write the key without quotes: rules have none",
+            );
+        }
         if word.text.contains(&SEPARATOR) {
             let message: [&[u8]; 3] = [b"key ", &word.text, b" has illegal character"];
             match dialect {

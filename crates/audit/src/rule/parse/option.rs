@@ -307,6 +307,15 @@ fn stray(word: &Word, findings: &mut Findings<'_>) {
         );
         return;
     }
+    if first == Some('\u{feff}') {
+        findings.error(
+            "byte-order-mark",
+            &word.span,
+            "the line begins with a byte order mark (U+FEFF)",
+            "save the file as UTF-8 without byte order mark",
+        );
+        return;
+    }
     let advice = if word.text.iter().any(|byte| matches!(byte, b'"' | b'\'')) {
         "rules have no quotes: write a space in a value as `\\ `"
     } else if word.text.starts_with(b"#") {

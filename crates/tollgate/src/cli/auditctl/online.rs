@@ -5,12 +5,14 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use audit::ids::Arch;
 use audit::ids::Dialect;
 use audit::rule::auditctl::{self, CliRequest, DaemonSignal, Invocation};
 use audit::rule::{Command, RuleHost as _, listing};
 use bstr::{BString, ByteSlice as _};
+use crossbeam_channel::after;
 use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 use nix::sys::signal::{self, kill};
@@ -336,7 +338,35 @@ impl<'s> Online<'s> {
         {
             client.wait_for_end().map_err(|error| failed(&error))?;
         }
+        if wanted == DaemonSignal::Resume {
+            self.await_resumption()?;
+        }
         Ok(())
+    }
+
+    /// Waits until the daemon writes to its log again.
+    ///
+    /// # Errors
+    /// The log is suspended again, and why.
+    fn await_resumption(&mut self) -> Result<(), Failure> {
+        const POLL: Duration = Duration::from_millis(100);
+        // The daemon writes a record when it resumes. If that fails, it suspends the log again.
+        let (mut suspended, mut written) = (None, 0);
+        for _ in 0..20 {
+            let _now = after(POLL).recv();
+            let Answer::Status(status) = self.ask(Request::Status)? else {
+                return Err(Failure::invalid_reply());
+            };
+            suspended = status.suspended;
+            written = if suspended.is_some() { 0 } else { written + 1 };
+            if written == 2 {
+                return Ok(());
+            }
+        }
+        let reason = suspended.map_or_else(String::new, |suspended| suspended.reason);
+        let text =
+            format!("The log is still suspended ({reason}): correct that, then resume again");
+        Err(Failure::with(FAILURE, text))
     }
 
     fn ask(&mut self, request: Request) -> Result<Answer, Failure> {

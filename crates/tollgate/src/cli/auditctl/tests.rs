@@ -191,6 +191,10 @@ fn own_options_precede_those_of_auditctl() {
         (true, V4, 2)
     );
     assert_eq!(own(&["-l", "--offline"]).unwrap(), (false, V4, 2));
+    assert_eq!(
+        own(&["--signal", "resume", "--control", "/s"]).unwrap(),
+        (false, V4, 2)
+    );
     for wrong in [["--compat", "5"].as_slice(), &["--compat"], &["--compat="]] {
         let error = own(wrong).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("takes 3 or 4"), "{error}");

@@ -115,7 +115,7 @@ impl Checks<'_> {
         // The daemon creates the directory, but not the one above it.
         if let Ok(directory) = LogDirectory::path_of(&json.file)
             && !directory.exists()
-            && !directory.parent().is_some_and(|above| above.exists())
+            && !directory.parent().is_some_and(Path::exists)
         {
             self.add(
                 (Severity::Error, "missing-file"),
@@ -125,7 +125,7 @@ impl Checks<'_> {
             );
         }
         let conf = self.settings.auditd_conf.as_deref();
-        let conf = conf.unwrap_or(Path::new(config::AUDITD_CONF));
+        let conf = conf.unwrap_or_else(|| Path::new(config::AUDITD_CONF));
         let log = config::read_auditd(conf).map(|read| read.settings.log_file);
         if log.is_ok_and(|log| log.to_path().ok() == Some(&json.file)) {
             self.add(

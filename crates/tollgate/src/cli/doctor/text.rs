@@ -61,7 +61,10 @@ fn system_lines(system: &System, line: &mut impl FnMut(&str, &str)) {
     line("kernel:", &format!("{} {}", system.release, system.version));
     line(
         "preemption:",
-        system.preemption.as_deref().unwrap_or("not known"),
+        system
+            .preemption
+            .as_deref()
+            .unwrap_or("not known: a BPF program reads it, and none could be loaded"),
     );
     let modules = system.security_modules.as_ref();
     let modules = modules.map(|modules| modules.join(", "));

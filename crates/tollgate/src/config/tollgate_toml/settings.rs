@@ -148,7 +148,7 @@ pub(super) fn span_of(
         .filter(|element| element.get_ref().as_str() == Some(value))
         .map(Spanned::span)
         .next();
-    Some(element.unwrap_or(written.span()))
+    Some(element.unwrap_or_else(|| written.span()))
 }
 
 /// Place, message and advice of a mistake.

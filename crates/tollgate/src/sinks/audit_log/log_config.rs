@@ -24,8 +24,8 @@ pub(crate) struct LogConfig {
     pub(crate) conf: Option<Box<Settings>>,
     /// Node name of each line.
     pub(super) node: Option<BString>,
-    /// Whether the path is that of the configuration, so that its directory may be changed.
-    own_path: bool,
+    /// Whether `-e 2` has locked another path than that of the configuration, whose group then does not count.
+    is_elsewhere: bool,
 }
 
 impl LogConfig {
@@ -35,7 +35,7 @@ impl LogConfig {
             path,
             conf: None,
             node: None,
-            own_path: false,
+            is_elsewhere: false,
         }
     }
 
@@ -46,12 +46,12 @@ impl LogConfig {
     pub(crate) fn configured(conf: Settings, path: Option<PathBuf>) -> anyhow::Result<Self> {
         let node = node(&conf)?;
         Ok(Self {
-            own_path: path.is_none(),
             path: match path {
                 Some(path) => path,
                 None => conf.log_file.to_path().context("`log_file`")?.to_owned(),
             },
             node,
+            is_elsewhere: false,
             conf: Some(Box::new(conf)),
         })
     }
@@ -86,7 +86,7 @@ impl LogConfig {
 
     /// Group that may read the logs, 0 for none; `None` if the configuration does not decide it.
     pub(crate) fn group(&self) -> Option<u32> {
-        let conf = self.conf.as_ref().filter(|_| self.own_path);
+        let conf = self.conf.as_ref().filter(|_| !self.is_elsewhere);
         conf.map(|conf| conf.log_group)
     }
 

@@ -392,15 +392,23 @@ fn state_report_has_the_text_of_auditd() {
 
 #[test]
 fn log_group_may_read_the_log() {
+    for is_named_by_option in [false, true] {
+        check_log_group(is_named_by_option);
+    }
+}
+
+/// Opens a log whose path is that of `auditd.conf`, or of `--log`.
+fn check_log_group(is_named_by_option: bool) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("own/audit.log");
-    let group = fs::metadata(directory.path()).unwrap().gid();
+    let group = fs::metadata(directory.path()).unwrap().gid().max(1);
     let settings = Settings {
         log_file: path.to_str().unwrap().into(),
         log_group: group,
         ..settings()
     };
-    let config = LogConfig::configured(settings, None).unwrap();
+    let option = is_named_by_option.then(|| path.clone());
+    let config = LogConfig::configured(settings, option).unwrap();
     let _journal = AuditLog::open(
         config,
         OldLogPolicy::AsConfigured,

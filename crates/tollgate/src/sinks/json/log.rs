@@ -57,7 +57,7 @@ impl JsonLog {
         let log = Log::open_in(&directory, Path::new(name), &access)?;
         if let Some(group) = group {
             directory
-                .grant_group_if_private(group)
+                .grant_group(group)
                 .context("cannot give the directory of the JSON log to `log_group`")?;
         }
         let size = log.size().context("cannot inspect the JSON log")?;

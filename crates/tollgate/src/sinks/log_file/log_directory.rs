@@ -171,32 +171,23 @@ impl LogDirectory {
         Ok(file.into())
     }
 
-    /// Gives the group of the logs access to the directory. Without a group, revokes the access given before, and
-    /// otherwise changes nothing.
+    /// Gives the group of the logs access to the directory. Without a group, revokes the access given before. A
+    /// directory that others can enter, such as `/var/log`, stays unchanged.
     ///
     /// # Errors
     /// The kernel's error.
     pub(crate) fn grant_group(&self, group: u32) -> io::Result<()> {
+        let about = self.file.metadata()?;
+        if about.mode() & 0o007 != 0 {
+            return Ok(());
+        }
         if group != 0 {
             return set_group_and_mode(&self.file, group, ADMITTED);
         }
-        let about = self.file.metadata()?;
         if about.gid() != 0 && about.mode() & MODE == ADMITTED {
             set_group_and_mode(&self.file, 0, 0o700)?;
         }
         Ok(())
-    }
-
-    /// The same for a directory that others cannot enter; another one, such as `/var/log`, stays unchanged.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    pub(crate) fn grant_group_if_private(&self, group: u32) -> io::Result<()> {
-        if self.file.metadata()?.mode() & 0o007 == 0 {
-            self.grant_group(group)
-        } else {
-            Ok(())
-        }
     }
 
     /// Gives an old log to a group. Returns false if it does not exist. A file that is not a log of the daemon stays

@@ -136,6 +136,8 @@ const MISTAKES: &[(&str, &str, u32)] = &[
     ("-a always,exit -F uid=0 -k x", "key-first", 25),
     ("-a always,exit -F uid=0 -F key=x", "key-first", 32),
     ("-a always,exit -S 1 -F key=", "empty-key", 28),
+    ("-w /x -p w -k \"a\"", "quoted-key", 15),
+    ("\u{feff}-w /x -p w", "byte-order-mark", 1),
     ("-a always,exit -S 1 -F key!=x", "key-operator", 27),
     ("-w /x -k a\u{1}b", "bad-key", 10),
     ("-w /a/../b", "dot-dot", 4),

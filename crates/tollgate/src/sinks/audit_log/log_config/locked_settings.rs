@@ -66,8 +66,8 @@ impl LogConfig {
             .context("the locked path of the log is invalid")?
             .to_owned();
         let mut others = Vec::new();
-        let elsewhere = path != self.path;
-        if elsewhere {
+        let is_elsewhere = path != self.path;
+        if is_elsewhere {
             others.push(format!("log_file = {}", self.path.display()));
         }
         let conf = match (&locked_settings.conf, self.conf) {
@@ -100,8 +100,7 @@ impl LogConfig {
         };
         let kept = Self {
             node: conf.as_ref().and(self.node),
-            // Its directory may have nothing to do with the configured group.
-            own_path: conf.is_some() && self.own_path && !elsewhere,
+            is_elsewhere,
             path,
             conf: conf.map(Box::new),
         };
