@@ -14,9 +14,13 @@ use bstr::ByteSlice as _;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::mkdir;
+use rustix::fs::getxattr;
+use rustix::io::Errno;
 use support::wait::wait_within;
 
 use crate::daemon::Daemon;
+use crate::differential::steps::{self, step};
+use crate::differential::uring::{Layout, Queue, op, xattr};
 use crate::differential::watched::{ACL, ACL_BYTES, acl};
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program, args};
@@ -136,10 +140,42 @@ pub(crate) fn set_xattr(file: &Path, name: &'static str, value: Arg, bytes: i32)
     }
 }
 
+/// Sets the attribute `trusted.a` of the file by `io_uring` operations: on its name by the submitter and by a worker, and
+/// on a descriptor. Returns whether one has set it.
+fn set_xattr_by_operations(directory: &str) -> anyhow::Result<bool> {
+    let file = Path::new(directory).join("file");
+    let name = file.to_str().context("the path is text")?;
+    let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
+    let mut steps = queue.made();
+    // Opening for reading is not denied.
+    let descriptor = 4;
+    let name_bytes = Arg::Bytes([name.as_bytes(), &[0]].concat());
+    steps.push(step!("openat", steps::CWD, name_bytes, 0));
+    for (operation, by_worker) in [
+        (xattr(op::SETXATTR, name, 0), false),
+        (xattr(op::SETXATTR, name, 0), true),
+        (xattr(op::FSETXATTR, "", descriptor), false),
+    ] {
+        steps.push(queue.give(operation, by_worker));
+    }
+    steps.push(step!("exit_group", 0));
+    let program = Path::new(PROGRAMS).join("xattr_operations");
+    steps::program(Entry::Syscall, &steps)?.write(&program)?;
+    let status = Command::new(program).status()?;
+    ensure!(status.success(), "the program ended with {status}");
+    let mut value = [0; 8];
+    match getxattr(&file, "trusted.a", &mut value) {
+        // `setxattr` of `try_all` sets another value.
+        Ok(length) => Ok(value.get(..length) == Some(b"value")),
+        Err(Errno::NODATA) => Ok(false),
+        Err(errno) => Err(errno).context("cannot read the attribute"),
+    }
+}
+
 /// Creates the files that `try_all` needs and removes those that it creates.
 fn make(directory: &str) -> anyhow::Result<()> {
     let at = |name: &str| Path::new(directory).join(name);
-    for left in ["made", "link", "second", "new"] {
+    for left in ["made", "link", "second", "new", "file"] {
         let _absent = fs::remove_file(at(left));
     }
     let _absent = fs::remove_dir(at("directory"));
@@ -171,6 +207,10 @@ fn all_calls_succeed(_daemon: &Daemon) -> anyhow::Result<()> {
         make(directory)?;
         expect_done(directory)?;
         start(directory).context(directory)?;
+        ensure!(
+            set_xattr_by_operations(directory)?,
+            "operations in {directory}"
+        );
     }
     signal_self().context("kill")
 }
@@ -201,6 +241,7 @@ fn all_calls_are_denied(daemon: &Daemon) -> anyhow::Result<()> {
             signal_self() == Err(nix::errno::Errno::EPERM),
             "kill was done"
         );
+        ensure!(!set_xattr_by_operations(DENIED)?, "an operation was done");
         // Reads and calls without a denying rule succeed.
         File::open(Path::new(DENIED).join("file")).context("cannot read")?;
         expect_done(OPEN)?;

@@ -48,6 +48,9 @@ const HUNT: &str = "vm.hunt=";
 /// The default programs.
 const DEFAULT: &str = "1:0:32";
 
+/// Failed batches after which a run ends.
+const MAX_FAILED_BATCHES: usize = 3;
+
 /// Programs of a batch.
 const BATCH: u32 = 32;
 
@@ -141,6 +144,7 @@ struct Tally {
     events: usize,
     permitted: usize,
     differing: usize,
+    failed_batches: usize,
 }
 
 fn hunt(daemon: &Daemon, wanted: &Wanted, setup: &Setup) -> anyhow::Result<()> {
@@ -156,8 +160,20 @@ fn hunt(daemon: &Daemon, wanted: &Wanted, setup: &Setup) -> anyhow::Result<()> {
             .iter()
             .map(|number| wanted.case(*number, setup))
             .collect();
-        let batch = Batch::new(cases);
-        let verdicts = batch.run(daemon, setup)?;
+        let verdicts = match Batch::new(cases).run(daemon, setup) {
+            Ok(verdicts) => verdicts,
+            // The next batch loads rules of its own.
+            Err(error) if tally.failed_batches < MAX_FAILED_BATCHES => {
+                tally.failed_batches += 1;
+                let first = numbers.first().unwrap_or(&0);
+                println!(
+                    "vm: note hunt: batch of program {first} of seed {} failed: {error:#}",
+                    wanted.seed
+                );
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         for (verdict, number) in verdicts.into_iter().zip(numbers) {
             tally.programs += 1;
             tally.events += verdict.events;
@@ -174,6 +190,8 @@ fn hunt(daemon: &Daemon, wanted: &Wanted, setup: &Setup) -> anyhow::Result<()> {
     }
     known.print();
     let differing = tally.differing;
+    let failed = tally.failed_batches;
+    ensure!(failed == 0, "{failed} batches failed");
     ensure!(tally.events > 0, "no event was recorded");
     ensure!(
         differing == 0,

@@ -6,7 +6,7 @@
 //! Length: the attempts of root are one list, and each needs the same locked machine.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -23,6 +23,8 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, ope
 use support::event;
 
 use crate::daemon::{Daemon, TOLLGATE};
+use crate::deny::set_xattr;
+use crate::differential::watched::{ACL, ACL_BYTES, acl};
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program, args};
 use crate::reload;
@@ -269,7 +271,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
 fn second_log_is_refused(daemon: &Daemon) -> anyhow::Result<()> {
     const NOT_TAKEN: &str = "settings ignored because `-e 2` locked them: \
                              log_file = /tmp/elsewhere.log";
-    let size = || Ok::<_, std::io::Error>(fs::metadata("/tmp/kept.log")?.len());
+    let size = || Ok::<_, io::Error>(fs::metadata("/tmp/kept.log")?.len());
     let before = size().context("no log")?;
     let path = reload::program("elsewhere", 10)?;
     let started = start(daemon, "elsewhere", RULES)?;
@@ -355,6 +357,15 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
         set("/tmp/kept.log") == Err(PERM),
         "an attribute of the log can be set"
     );
+    let set_acl = |file: &str| set_xattr(Path::new(file), ACL, acl(), ACL_BYTES);
+    set_acl("/tmp/free").context("no access control list can be set at all")?;
+    for guarded in ["/tmp/kept.log", "/tmp/earlier-name", LOCKING] {
+        let error = set_acl(guarded).err();
+        ensure!(
+            error.as_ref().and_then(io::Error::raw_os_error) == Some(Errno::EPERM as i32),
+            "the access control list of {guarded} can be set: {error:?}"
+        );
+    }
     let removed = removexattr("/tmp/kept.log", attribute);
     ensure!(
         removed == Err(PERM),

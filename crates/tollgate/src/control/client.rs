@@ -1,12 +1,16 @@
 //! The commands' end of the control socket.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
+};
 
 use super::LINE_LIMIT_BYTES;
 use super::protocol::{self, Answer, Envelope, Request, VERSION};
@@ -14,7 +18,9 @@ use super::protocol::{self, Answer, Envelope, Request, VERSION};
 /// Longest wait for an answer: loading and attaching many programs takes long on some machines.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time between checks whether the daemon runs. The second check that finds it stopped ends the wait.
-const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest wait for a place in the queue of clients, which a stopped daemon leaves full.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -26,9 +32,10 @@ impl Client {
     /// Connects to the daemon that listens at `path`.
     ///
     /// # Errors
-    /// `NotFound` and `ConnectionRefused` if no daemon listens, `PermissionDenied` if the caller may not connect.
+    /// `NotFound` and `ConnectionRefused` if no daemon listens, `PermissionDenied` if the caller may not connect,
+    /// `TimedOut` if it does not take clients.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
-        let stream = UnixStream::connect(path)?;
+        let stream = connect_in_time(path)?;
         stream.set_read_timeout(Some(CHECK_INTERVAL))?;
         stream.set_write_timeout(Some(CHECK_INTERVAL))?;
         Ok(Self {
@@ -114,6 +121,24 @@ impl Client {
                 _ => return Ok(()),
             }
         }
+    }
+}
+
+/// Connects to a socket, within [`CONNECT_TIMEOUT`].
+///
+/// # Source
+/// `unix_stream_connect` in `net/unix/af_unix.c`, Linux 6.12, waits for `SO_SNDTIMEO` and then fails with `EAGAIN`.
+fn connect_in_time(path: &Path) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = UnixStream::from(socket(AddressFamily::Unix, SockType::Stream, flags, None)?);
+    socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+    match connect(socket.as_raw_fd(), &UnixAddr::new(path)?) {
+        Ok(()) => Ok(socket),
+        Err(Errno::EAGAIN) => Err(io::Error::new(
+            ErrorKind::TimedOut,
+            "its queue of clients is full: it is stopped or busy, see `systemctl status tollgate`",
+        )),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -1,9 +1,13 @@
 //! How long starts, stops and commands take when rules name very many syscalls, or when the daemon does not run.
 
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use audit::ids::Arch;
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 use super::daemon::{Account, Daemon};
 use super::event;
@@ -126,18 +130,47 @@ pub(crate) fn each_call_is_recorded_once_when_rules_about_all_calls_come_and_go(
     assert_eq!(keys("mkdir"), ["all", "again"]);
 }
 
+/// Connects to a socket. `None` if its queue is full.
+fn connect_at_once(path: &Path) -> Option<OwnedFd> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let client = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+    match connect(client.as_raw_fd(), &UnixAddr::new(path).unwrap()) {
+        Ok(()) => Some(client),
+        Err(errno) => {
+            assert_eq!(errno, Errno::EAGAIN);
+            None
+        }
+    }
+}
+
 /// A daemon that a signal has stopped answers nobody.
 pub(crate) fn stopped_daemon_is_reported_soon() {
-    // The command waits for seconds at most; the kernel's socket would make it wait for 120.
-    const LONGEST: Duration = Duration::from_secs(20);
+    // The command waits for two seconds, and for four if it cannot connect.
+    const LONGEST: Duration = Duration::from_secs(5);
     let test_dir = TestDir::new();
     let daemon = Daemon::start(&test_dir, "");
+    let timed = || {
+        let since = Instant::now();
+        let output = daemon.auditctl(&["-s"]);
+        let taken = since.elapsed();
+        assert!(taken < LONGEST, "it took {taken:?}");
+        output
+    };
     daemon.signal(Signal::SIGSTOP);
-    let since = Instant::now();
-    let output = daemon.auditctl(&["-s"]);
-    let taken = since.elapsed();
+    let output = timed();
+    // Clients that nobody takes fill the queue of the socket.
+    let queue: Vec<OwnedFd> = (0..10_000)
+        .map_while(|_| connect_at_once(&daemon.control))
+        .collect();
+    assert!(queue.len() < 10_000, "the queue of the socket has no end");
+    let refused = timed();
+    assert!(
+        refused.stderr.contains("queue of clients is full"),
+        "{}",
+        refused.stderr
+    );
+    drop(queue);
     daemon.signal(Signal::SIGCONT);
-    assert!(taken < LONGEST, "it took {taken:?}");
     let pid = daemon.pid();
     let expected =
         format!("the daemon (process {pid}) is stopped; `kill -CONT {pid}` continues it");

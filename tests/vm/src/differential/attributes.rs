@@ -5,6 +5,7 @@ use super::watched::{ACL, ACL_BYTES, acl};
 use crate::program::{Arg, Entry};
 
 const O_RDWR: i32 = 2;
+const O_CREAT: i32 = 0o100;
 const O_PATH: i32 = 0o10_000_000;
 const O_DIRECTORY: i32 = 0o200_000;
 const AT_SYMLINK_NOFOLLOW: i32 = 0x100;
@@ -57,6 +58,10 @@ fn fd() -> Arg {
     Arg::Saved("fd")
 }
 
+fn created() -> Arg {
+    Arg::Saved("created")
+}
+
 fn modes() -> Vec<ProgramStep> {
     vec![
         step!("chmod", "/tmp/w/file", 0o640),
@@ -94,6 +99,10 @@ fn owners() -> Vec<ProgramStep> {
         step!("fchownat", Arg::Saved("path"), "", 0, 0, AT_EMPTY_PATH),
         step!("fchownat", dfd(), "", 0, 0, 0),
         step!("fchownat", CWD, "file", 0, 0, 0x8000),
+        // A descriptor remembers for its whole life that its open has created the file.
+        step!("openat", CWD, "/tmp/w/created", O_RDWR | O_CREAT, 0o600).save("created"),
+        step!("fchownat", created(), "", 0, 0, AT_EMPTY_PATH),
+        step!("fchown", created(), 0, 0),
     ]
 }
 
@@ -195,6 +204,7 @@ fn looks_of_64_bits() -> Vec<ProgramStep> {
         step!("newfstatat", CWD, "link", room(), AT_SYMLINK_NOFOLLOW),
         step!("newfstatat", dfd(), "below", room(), 0),
         step!("newfstatat", fd(), "", room(), AT_EMPTY_PATH),
+        step!("newfstatat", created(), "", room(), AT_EMPTY_PATH),
         step!("newfstatat", CWD, "missing", room(), 0),
         step!("fstat", fd(), room()),
     ]
