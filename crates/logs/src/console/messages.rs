@@ -69,7 +69,7 @@ struct Facts<'a> {
     exe: Option<Cow<'a, [u8]>>,
     key: Option<Cow<'a, [u8]>>,
     result: Option<&'static str>,
-    others: Vec<Field<'a>>,
+    others: Vec<(&'a [u8], Cow<'a, [u8]>)>,
 }
 
 impl<'a> Facts<'a> {
@@ -106,7 +106,9 @@ impl<'a> Facts<'a> {
                     _ => None,
                 }
             }
-            _ => self.others.push(field),
+            name => self
+                .others
+                .push((name, text().unwrap_or(Cow::Borrowed(field.value)))),
         }
     }
 }
@@ -145,8 +147,11 @@ impl Message<'_> {
             write!(f, "  {KEY}[{}]{KEY:#}", Escaped(key))?;
         }
         f.write_str(" ")?;
-        for field in &facts.others {
-            write!(f, " {}={}", Line(field.name), Line(field.value))?;
+        for word in words(record.body()) {
+            write!(f, " {}", Line(word))?;
+        }
+        for (name, value) in &facts.others {
+            write!(f, " {}={}", Line(name), Line(value))?;
         }
         writeln!(f)
     }
@@ -157,6 +162,14 @@ impl Message<'_> {
             Interpret::Names(names) => write!(f, "{}", interpret::user(names, uid)),
         })
     }
+}
+
+/// The words before the first field: `avc:  denied  { read } for`.
+fn words(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let words = body.split(|&byte| byte == b' ');
+    words
+        .take_while(|word| !word.contains(&b'='))
+        .filter(|word| !word.is_empty())
 }
 
 /// Text of a record, which is one line: bytes that a terminal could obey are escaped.

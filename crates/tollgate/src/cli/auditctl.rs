@@ -192,12 +192,16 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<OwnOptions> {
     }
     words.drain(..used.min(words.len()));
     // `--control` may also end the command line: `auditctl --signal resume --control SOCKET`.
-    if let [.., option, path] = words.as_slice()
-        && option == b"--control"
-    {
-        own.socket = OsStr::from_bytes(path).into();
-        words.truncate(words.len() - 2);
-    }
+    let (path, used) = match words.as_slice() {
+        [.., option, path] if option == b"--control" => (path.as_slice(), 2),
+        [.., last] => match last.strip_prefix(b"--control=") {
+            Some(path) => (path, 1),
+            None => return Ok(own),
+        },
+        [] => return Ok(own),
+    };
+    own.socket = OsStr::from_bytes(path).into();
+    words.truncate(words.len() - used);
     Ok(own)
 }
 

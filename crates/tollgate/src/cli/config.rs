@@ -66,23 +66,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut errors = 0;
     for path in &files {
-        let file = if is_tollgate_toml(path) {
-            let mut read = config::read_tollgate_toml(path)?;
-            let findings = machine_findings::find(&read);
-            read.file.diagnostics.extend(findings);
-            read.file.diagnostics.sort_by_key(|found| found.span.start);
-            print(&read.file, "")?;
-            read.file
-        } else if is_plugin_file(path) {
-            let read = plugins::read(path)?;
-            print(&read.file, &plugin_summary(&read.settings))?;
-            read.file
-        } else {
-            let read = config::read_auditd(path)?;
-            print(&read.file, &auditd_summary(&read.settings))?;
-            read.file
-        };
-        errors += file.count(Severity::Error);
+        errors += check_file(path).unwrap_or_else(|error| {
+            // The other files are checked too.
+            messages::print_error(&error);
+            1
+        });
     }
     if files.is_empty() {
         let message = format!(
@@ -96,6 +84,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         0 => Exit::Success.into(),
         _ => Exit::Failure.into(),
     })
+}
+
+/// Checks a file, prints what was found, and returns the number of errors.
+///
+/// # Errors
+/// When the file cannot be read, or the output cannot be written.
+fn check_file(path: &Path) -> anyhow::Result<usize> {
+    let file = if is_tollgate_toml(path) {
+        let mut read = config::read_tollgate_toml(path)?;
+        let findings = machine_findings::find(&read);
+        read.file.diagnostics.extend(findings);
+        read.file.diagnostics.sort_by_key(|found| found.span.start);
+        print(&read.file, "")?;
+        read.file
+    } else if is_plugin_file(path) {
+        let read = plugins::read(path)?;
+        print(&read.file, &plugin_summary(&read.settings))?;
+        read.file
+    } else {
+        let read = config::read_auditd(path)?;
+        print(&read.file, &auditd_summary(&read.settings))?;
+        read.file
+    };
+    Ok(file.count(Severity::Error))
 }
 
 /// Returns the files that the daemon reads by default.

@@ -1,5 +1,6 @@
 //! `tollgate watch`: prints the events of the running daemon as they occur.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -151,7 +152,8 @@ fn warn_of_unused_keys(keys: &[String], client: &mut Client) -> anyhow::Result<(
         let mut keys = costs.rules.iter().flat_map(|rule| &rule.keys);
         keys.any(|other| *other == JsonBytes::new(key.as_bytes()))
     };
-    for key in keys.iter().filter(|key| costs.omitted == 0 && !has(key)) {
+    let unused: BTreeSet<&String> = keys.iter().filter(|key| !has(key)).collect();
+    for key in unused.into_iter().filter(|_| costs.omitted == 0) {
         let key = messages::escape_control(key);
         warn(&format!(
             "no loaded rule has the key `{key}`: `tollgate auditctl -l` lists the rules"

@@ -323,6 +323,7 @@ mod tests {
         assert_eq!(found[0].advice, "did you mean `engine`?");
         assert_eq!(found[3].advice, "write `file` below `[json]`");
         assert_eq!(found[6].advice, "write `rules` above the first section");
+        assert_eq!(found[7].advice, "did you mean `[on_loss]`?");
     }
 
     #[test]

@@ -114,7 +114,8 @@ fn draw(file: &SourceText, finding: &Diagnostic, renderer: &Renderer) -> String 
             .element(Origin::path(path).line(line).char_column(column))
             .element(snippet)
     };
-    let group = group.element(Level::HELP.message(finding.advice.as_str()));
+    let advice = escape_control(&finding.advice);
+    let group = group.element(Level::HELP.message(advice));
     renderer.render(&[group])
 }
 

@@ -191,6 +191,7 @@ fn own_options_precede_those_of_auditctl() {
         (true, V4, 2)
     );
     assert_eq!(own(&["-l", "--offline"]).unwrap(), (false, V4, 2));
+    assert_eq!(own(&["-l", "--control=/s"]).unwrap(), (false, V4, 1));
     assert_eq!(
         own(&["--signal", "resume", "--control", "/s"]).unwrap(),
         (false, V4, 2)

@@ -8,12 +8,13 @@ use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, Severity};
 use bstr::{BString, ByteSlice as _};
-use nix::unistd::Group;
+use nix::unistd::{Group, geteuid};
 
 use super::super::this_machine::ThisMachineEngine;
 use crate::config::tollgate_toml::{EngineChoice, PinsSetting, finding_at};
-use crate::config::{self, ConfigFile, TollgateToml};
+use crate::config::{self, ConfigFile, MetricsAddress, TollgateToml};
 use crate::host::{self, Planner};
+use crate::messages;
 use crate::rule_files::{self, keys};
 use crate::sinks::log_file::log_directory::LogDirectory;
 
@@ -27,12 +28,12 @@ pub(super) fn find(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
     checks.relative_paths();
     checks.auditd_conf();
     checks.json_log();
+    checks.sockets_and_pins();
     checks.watch_group();
-    if let Some(rules) = checks.rules() {
-        let are_keys_used = checks.denied_keys(&rules);
-        if are_keys_used {
-            checks.engine(rules);
-        }
+    let (rules, is_complete) = checks.rules();
+    // An engine can be refused for one finding only.
+    if !is_complete || checks.denied_keys(&rules) {
+        checks.engine(rules);
     }
     checks.found
 }
@@ -97,11 +98,49 @@ impl Checks<'_> {
         );
     }
 
+    /// Adds an error about a directory above `directory` that does not exist: the daemon creates only the last one.
+    fn missing_directory(&mut self, place: (&str, &str, &str), directory: &Path) {
+        let above = directory.parent().unwrap_or(directory);
+        if !directory.as_os_str().is_empty() && !directory.exists() && !above.exists() {
+            self.add(
+                (Severity::Error, "missing-file"),
+                place,
+                format!("directory `{}` does not exist", above.display()),
+                "correct the path, or create the directory: the daemon does not start without it",
+            );
+        }
+    }
+
     fn auditd_conf(&mut self) {
-        if let Some(path) = &self.settings.auditd_conf
-            && !config::exists(path)
-        {
-            self.missing_file("auditd_conf", path);
+        let Some(path) = &self.settings.auditd_conf else {
+            return;
+        };
+        if !config::exists(path) {
+            return self.missing_file("auditd_conf", path);
+        }
+        let shown = path.display().to_string();
+        let refused = match config::read_auditd(path) {
+            Err(error) => Some(format!("{error:#}")),
+            Ok(read) => read.file.errors(),
+        };
+        if let Some(reason) = refused {
+            self.add(
+                (Severity::Error, "refused-file"),
+                ("", "auditd_conf", &shown),
+                format!("the daemon refuses this file: {reason}"),
+                &format!("`tollgate config check {shown}` shows every error"),
+            );
+        }
+    }
+
+    /// Finds directories that are missing for the socket of the metrics and for pins.
+    fn sockets_and_pins(&mut self) {
+        if let Some(MetricsAddress::Unix(path)) = &self.settings.metrics {
+            let directory = path.parent().unwrap_or(path);
+            self.missing_directory(("", "metrics", &path.display().to_string()), directory);
+        }
+        if let Some(PinsSetting::Directory(path)) = &self.settings.pins {
+            self.missing_directory(("", "pins", &path.display().to_string()), path);
         }
     }
 
@@ -112,22 +151,39 @@ impl Checks<'_> {
         };
         let shown = json.file.display().to_string();
         let place = ("json", "file", shown.as_str());
-        // The daemon creates the directory, but not the one above it.
-        if let Ok(directory) = LogDirectory::path_of(&json.file)
-            && !directory.exists()
-            && !directory.parent().is_some_and(Path::exists)
-        {
-            self.add(
-                (Severity::Error, "missing-file"),
-                place,
-                format!("directory `{}` does not exist", directory.display()),
-                "correct the path, or create the directory: the daemon does not start without it",
-            );
+        let directory = LogDirectory::path_of(&json.file);
+        let unusable = match &directory {
+            Err(error) => Some(format!("{error:#}")),
+            Ok(_) if json.file.file_name().is_none() => Some(format!("`{shown}` has no file name")),
+            Ok(_) if json.file.is_dir() => Some(format!("`{shown}` is a directory")),
+            Ok(_) if json.file.is_symlink() => Some(format!("`{shown}` is a symbolic link")),
+            Ok(directory) if directory.exists() => {
+                let opened = LogDirectory::existing(&json.file);
+                opened.err().map(|error| format!("{error:#}"))
+            }
+            Ok(_) => None,
+        };
+        if let Some(reason) = unusable {
+            let advice = "write the path of another file: the daemon does not start with this one";
+            return self.add((Severity::Error, "unusable-file"), place, reason, advice);
+        }
+        if let Ok(directory) = directory {
+            self.missing_directory(place, &directory);
         }
         let conf = self.settings.auditd_conf.as_deref();
         let conf = conf.unwrap_or_else(|| Path::new(config::AUDITD_CONF));
         let log = config::read_auditd(conf).map(|read| read.settings.log_file);
-        if log.is_ok_and(|log| log.to_path().ok() == Some(&json.file)) {
+        let is_same = |log: BString| {
+            let resolved = |path: &Path| {
+                Some((
+                    path.parent()?.canonicalize().ok()?,
+                    path.file_name()?.to_owned(),
+                ))
+            };
+            let log = log.to_path().ok().and_then(resolved);
+            log.is_some() && log == resolved(&json.file)
+        };
+        if log.is_ok_and(is_same) {
             self.add(
                 (Severity::Error, "same-log"),
                 place,
@@ -154,9 +210,9 @@ impl Checks<'_> {
         }
     }
 
-    /// Returns the rules that the daemon would load. `None` if it refuses a file, which is a finding if
-    /// `tollgate.toml` names the file.
-    fn rules(&mut self) -> Option<RuleList> {
+    /// Returns the rules of the files that the daemon would load, and whether it refuses none. A refused file that
+    /// `tollgate.toml` names is a finding.
+    fn rules(&mut self) -> (RuleList, bool) {
         let named = self.settings.rules.as_deref();
         let installed = PathBuf::from(config::AUDIT_RULES);
         let by_default = config::exists(&installed).then_some(installed);
@@ -170,7 +226,7 @@ impl Checks<'_> {
                 is_complete = false;
             }
         }
-        is_complete.then_some(rules)
+        (rules, is_complete)
     }
 
     fn rule_file(&mut self, path: &PathBuf, is_named: bool) -> Option<rule_files::RuleFile> {
@@ -179,8 +235,17 @@ impl Checks<'_> {
             return None;
         }
         let shown = path.display().to_string();
+        let mut severity = Severity::Error;
         let (reason, advice) = match rule_files::read(std::slice::from_ref(path)) {
-            Err(error) => (format!("{error:#}"), "correct it".to_owned()),
+            Err(error) if !geteuid().is_root() => {
+                severity = Severity::Note;
+                let reason = format!("not checked: {error:#}");
+                (reason, "run the command as root".to_owned())
+            }
+            Err(error) => (
+                format!("{error:#}"),
+                "the daemon does not start without this file: correct it, or the path".to_owned(),
+            ),
             Ok(read) => match read.errors() {
                 None => return read.files.into_iter().next(),
                 Some(errors) => (
@@ -191,7 +256,8 @@ impl Checks<'_> {
         };
         if is_named {
             let place = ("", "rules", shown.as_str());
-            self.add((Severity::Error, "refused-rules"), place, reason, &advice);
+            let reason = messages::without_errno(&reason).into_owned();
+            self.add((severity, "refused-rules"), place, reason, &advice);
         }
         None
     }
@@ -274,8 +340,13 @@ mod tests {
         write("wrong.rules", "-w /etc/shadow -p w -k one\n-S opne\n");
         write(
             "auditd.conf",
-            &format!("log_file = {}/a.log\n", directory.path().display()),
+            &format!(
+                "space_left = 2\nadmin_space_left = 1\nlog_file = {}/a.log\n",
+                directory.path().display()
+            ),
         );
+        let name = directory.path().file_name().unwrap().to_str().unwrap();
+        let text = text.replace("DIRNAME", name);
         let text = text.replace("DIR", &directory.path().display().to_string());
         write("tollgate.toml", &text);
         let read = config::read_tollgate_toml(&directory.path().join("tollgate.toml")).unwrap();
@@ -319,8 +390,34 @@ mod tests {
 
     #[test]
     fn one_file_cannot_be_both_logs() {
-        let text = "auditd_conf = \"DIR/auditd.conf\"\n[json]\nfile = \"DIR/a.log\"\n";
-        assert_eq!(found(text), [(3, 8, "same-log")]);
+        for name in ["a.log", "./a.log", "../DIRNAME/a.log"] {
+            let text =
+                format!("auditd_conf = \"DIR/auditd.conf\"\n[json]\nfile = \"DIR/{name}\"\n");
+            assert_eq!(found(&text), [(3, 8, "same-log")], "{name}");
+        }
+    }
+
+    #[test]
+    fn unusable_files_are_found() {
+        for (text, expected) in [
+            ("[json]\nfile = \"DIR\"\n", (2, 8, "unusable-file")),
+            ("[json]\nfile = \"/\"\n", (2, 8, "unusable-file")),
+            (
+                "[json]\nfile = \"/proc/version/a.json\"\n",
+                (2, 8, "unusable-file"),
+            ),
+            ("auditd_conf = \"DIR\"\n", (1, 15, "refused-file")),
+            (
+                "metrics = \"/missing/directory/socket\"\n",
+                (1, 11, "missing-file"),
+            ),
+            (
+                "pins = \"/missing/directory/pins\"\n",
+                (1, 8, "missing-file"),
+            ),
+        ] {
+            assert_eq!(found(text), [expected], "{text}");
+        }
     }
 
     #[test]

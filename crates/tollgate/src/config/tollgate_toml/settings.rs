@@ -2,6 +2,7 @@
 //!
 //! serde stops at the first mistake and reports it in the words of Rust. So each setting is checked alone first.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use audit::rule::Diagnostic;
@@ -161,14 +162,20 @@ fn syntax_mistakes(errors: &[toml::de::Error]) -> Vec<Mistake> {
     let first = errors.iter().min_by_key(|error| place(error).start);
     if let Some(first) = first
         && errors.len() > 1
+        && !first.message().starts_with("invalid")
         && errors.iter().any(|error| is_unclosed(&error))
     {
-        let message = "this is not TOML: the array before this line lacks `]` or a comma";
-        let advice = "close the array with `]`";
+        let message = "this is not TOML: the array before this place lacks `]` or a comma";
+        let advice = "close the array with `]`, or separate its elements by commas";
         return vec![(place(first), message.to_owned(), advice.to_owned())];
     }
     let mistake = |error: &toml::de::Error| {
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        let message = if message.starts_with("invalid boolean") {
+            "a value is text in quotes, a number, true or false".to_owned()
+        } else {
+            message
+        };
         (
             place(error),
             format!("this is not TOML: {message}"),
@@ -198,6 +205,14 @@ fn checked(
             "" => String::new(),
             _ => format!(" in `[{section}]`"),
         };
+        if section.is_empty() && value.get_ref().is_table() {
+            let message = format!("unknown section `[{}]`", name.get_ref());
+            return Err((
+                name.span(),
+                message,
+                advice_for_unknown_section(name.get_ref()),
+            ));
+        }
         let message = format!("unknown setting `{}`{place}", name.get_ref());
         return Err((
             name.span(),
@@ -222,6 +237,20 @@ fn checked(
     }
     let message = format!("`{name}` takes {takes}, not {written}");
     Err((value.span(), message, "see tollgate.toml(5)".to_owned()))
+}
+
+/// Which section may be meant.
+fn advice_for_unknown_section(name: &str) -> String {
+    let sections = SETTINGS.iter().map(|setting| setting.section);
+    let sections = sections.filter(|section| !section.is_empty());
+    match audit::spelling::nearest(name.as_bytes(), sections.clone()) {
+        Some(nearest) => format!("did you mean `[{nearest}]`?"),
+        None => {
+            let names: BTreeSet<String> = sections.map(|name| format!("`[{name}]`")).collect();
+            let names: Vec<String> = names.into_iter().collect();
+            format!("the sections are {}", names.join(" and "))
+        }
+    }
 }
 
 /// Where an unknown setting may belong.

@@ -24,6 +24,8 @@ pub(crate) struct LogConfig {
     pub(crate) conf: Option<Box<Settings>>,
     /// Node name of each line.
     pub(super) node: Option<BString>,
+    /// Whether the path is that of `--log`: then its directory stays as it is.
+    is_named_by_option: bool,
     /// Whether `-e 2` has locked another path than that of the configuration, whose group then does not count.
     is_elsewhere: bool,
 }
@@ -35,6 +37,7 @@ impl LogConfig {
             path,
             conf: None,
             node: None,
+            is_named_by_option: true,
             is_elsewhere: false,
         }
     }
@@ -46,6 +49,7 @@ impl LogConfig {
     pub(crate) fn configured(conf: Settings, path: Option<PathBuf>) -> anyhow::Result<Self> {
         let node = node(&conf)?;
         Ok(Self {
+            is_named_by_option: path.is_some(),
             path: match path {
                 Some(path) => path,
                 None => conf.log_file.to_path().context("`log_file`")?.to_owned(),
@@ -88,6 +92,11 @@ impl LogConfig {
     pub(crate) fn group(&self) -> Option<u32> {
         let conf = self.conf.as_ref().filter(|_| !self.is_elsewhere);
         conf.map(|conf| conf.log_group)
+    }
+
+    /// Group that may read the directory of the logs; `None` if the configuration does not decide it.
+    pub(super) fn directory_group(&self) -> Option<u32> {
+        self.group().filter(|_| !self.is_named_by_option)
     }
 
     pub(super) fn access(&self) -> LogAccess {

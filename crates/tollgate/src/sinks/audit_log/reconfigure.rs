@@ -7,8 +7,8 @@ use super::disk_actions::Alarms;
 use super::rotate::OldLogPolicy;
 use super::{AuditLog, LogConfig};
 use crate::messages::permission_hint;
+use crate::sinks::log_file::Log;
 use crate::sinks::log_file::log_directory::LogDirectory;
-use crate::sinks::log_file::{Log, LogAccess};
 
 impl AuditLog {
     /// Applies the settings that SIGHUP read; returns whether they are active. The old ones stay active if the new log
@@ -88,10 +88,7 @@ impl AuditLog {
             return Ok(());
         }
         let access = self.config.access();
-        if let LogAccess {
-            group: Some(group), ..
-        } = access
-        {
+        if let Some(group) = self.config.directory_group() {
             self.directory.grant_group(group).with_context(|| {
                 let log = self.config.path.display();
                 format!("cannot give `log_group` access to the directory of `{log}`")

@@ -55,7 +55,8 @@ impl JsonLog {
             ..LogAccess::PLAIN
         };
         let log = Log::open_in(&directory, Path::new(name), &access)?;
-        if let Some(group) = group {
+        // Another directory may have files that are not for the group.
+        if let Some(group) = group.filter(|_| directory.is_new()) {
             directory
                 .grant_group(group)
                 .context("cannot give the directory of the JSON log to `log_group`")?;

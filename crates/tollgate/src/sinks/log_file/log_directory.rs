@@ -28,6 +28,8 @@ const ADMITTED: u32 = 0o750;
 pub(crate) struct LogDirectory {
     file: File,
     shown: String,
+    /// Whether it was created for this log, so that it has nothing else.
+    is_new: bool,
 }
 
 impl LogDirectory {
@@ -49,8 +51,17 @@ impl LogDirectory {
     /// # Errors
     /// Other users could replace files in it, or it is a symbolic link.
     pub(crate) fn of(log: &Path) -> anyhow::Result<Self> {
+        let is_new = private_directory::create(&Self::path_of(log)?)?;
+        let existing = Self::existing(log)?;
+        Ok(Self { is_new, ..existing })
+    }
+
+    /// Opens the directory of `log`, which exists.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub(crate) fn existing(log: &Path) -> anyhow::Result<Self> {
         let path = &Self::path_of(log)?;
-        private_directory::create(path)?;
         let is_link = path
             .symlink_metadata()
             .is_ok_and(|about| about.is_symlink());
@@ -79,6 +90,7 @@ impl LogDirectory {
         Ok(Self {
             file,
             shown: path.display().to_string(),
+            is_new: false,
         })
     }
 
@@ -169,6 +181,11 @@ impl LogDirectory {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = openat(&self.file, name, flags, Mode::empty())?;
         Ok(file.into())
+    }
+
+    /// Whether it was created when it was opened.
+    pub(crate) const fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Gives the group of the logs access to the directory. Without a group, revokes the access given before. A

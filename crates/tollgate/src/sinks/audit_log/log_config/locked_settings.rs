@@ -100,6 +100,7 @@ impl LogConfig {
         };
         let kept = Self {
             node: conf.as_ref().and(self.node),
+            is_named_by_option: conf.is_none() || self.is_named_by_option,
             is_elsewhere,
             path,
             conf: conf.map(Box::new),
