@@ -175,11 +175,20 @@ impl Excerpt {
     }
 }
 
-/// Appends bytes of a file: printable ASCII and alphanumeric characters of any script unchanged, all
-/// others escaped.
+/// Whether a character is shown as it is: printable ASCII, letters and digits of any script, and the dashes and quotes
+/// that editors write in place of `-` and `"`. None of them moves the cursor or reorders text.
+fn is_shown(char: char) -> bool {
+    char.is_ascii_graphic()
+        || char == ' '
+        || (char.is_alphanumeric() && !char.is_ascii())
+        || matches!(char, '\u{2010}'..='\u{201f}' | '\u{2212}')
+}
+
+/// Appends bytes of a file; those that are not shown are escaped.
 fn push_escaped(bytes: &[u8], out: &mut String) {
     for (start, end, char) in bytes.char_indices() {
-        if char.is_ascii_graphic() || char == ' ' || (char.is_alphanumeric() && !char.is_ascii()) {
+        // An invalid byte is a replacement character here, which is no letter.
+        if is_shown(char) {
             out.push(char);
             continue;
         }
@@ -234,6 +243,12 @@ error[unknown-field]: unknown field `audi`
             !drawn.contains('\x1b') && !drawn.contains('\u{202e}'),
             "{drawn}"
         );
+    }
+
+    #[test]
+    fn pasted_dash_is_shown() {
+        let drawn = drawn("\u{2013}w /etc/passwd\n".as_bytes());
+        assert!(drawn.contains("\u{2013}w /etc/passwd"), "{drawn}");
     }
 
     #[test]
