@@ -338,7 +338,7 @@ pub(crate) fn failed_rotation_loses_no_event() {
     test_dir.workload().run(&[rmdir()]);
     daemon.flush();
     daemon.signal(Signal::SIGUSR1);
-    daemon.wait_for_line("cannot rotate the log");
+    daemon.wait_for_line("cannot rotate log `");
     test_dir.workload().run(&[rmdir()]);
     daemon.flush();
     let writes = |daemon: &Daemon| {

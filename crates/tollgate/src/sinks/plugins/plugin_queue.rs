@@ -150,7 +150,7 @@ impl PluginQueue {
                 plugin_writer.end(&its_own);
                 let lost: u64 = its_own.lost().iter().sum();
                 if lost != 0 {
-                    warn(&format!("events that plugin {its_name} lost: {lost}"));
+                    warn(&format!("plugin {its_name} lost {lost} events"));
                 }
             })
             .context("cannot start thread `tlg-plugin`")?;
