@@ -12,7 +12,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ use crate::config::MetricsAddress;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::protocol::{Answer, Request, Status};
+use crate::control::server::is_listening;
 use crate::messages::warn;
 
 /// Longest lifetime of a connection.
@@ -203,7 +204,7 @@ fn unix(path: &Path) -> anyhow::Result<Listener> {
         .symlink_metadata()
         .is_ok_and(|about| about.file_type().is_socket())
     {
-        if UnixStream::connect(path).is_ok() {
+        if is_listening(path) {
             bail!(
                 "cannot serve metrics at `{shown}`: another process listens there; choose another path"
             );

@@ -12,15 +12,15 @@ use crate::messages::info;
 /// Directory that tollgate names itself, so that it is not mistyped: sockets and state until the next boot.
 const RUN: &str = "/run/tollgate";
 
-/// Creates a directory with mode 0700 if it is missing, and says so. Returns whether it was missing. The directory above
-/// it must exist: otherwise the path is probably mistyped.
+/// Creates a directory with mode 0700 if it is missing, and says so. The directory above it must exist: otherwise the
+/// path is probably mistyped.
 ///
 /// # Errors
 /// The directory cannot be created.
-pub(crate) fn create(directory: &Path) -> anyhow::Result<bool> {
+pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();
     if directory.is_dir() {
-        return Ok(false);
+        return Ok(());
     }
     let created = DirBuilder::new()
         .mode(0o700)
@@ -29,9 +29,9 @@ pub(crate) fn create(directory: &Path) -> anyhow::Result<bool> {
     match created {
         Ok(()) => {
             info(&format!("created directory `{shown}`"));
-            Ok(true)
+            Ok(())
         }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let above = directory.parent().unwrap_or(directory).display();
             bail!("directory `{above}` does not exist: correct the path, or create the directory")
@@ -51,8 +51,8 @@ mod tests {
     fn one_directory_is_created() {
         let above = tempfile::tempdir().unwrap();
         let directory = above.path().join("audit");
-        assert!(create(&directory).unwrap());
-        assert!(!create(&directory).unwrap());
+        create(&directory).unwrap();
+        create(&directory).unwrap();
         assert_eq!(
             fs::metadata(&directory).unwrap().permissions().mode() & 0o777,
             0o700

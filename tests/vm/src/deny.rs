@@ -14,13 +14,13 @@ use bstr::ByteSlice as _;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::mkdir;
-use rustix::fs::getxattr;
+use rustix::fs::{getxattr, removexattr};
 use rustix::io::Errno;
 use support::wait::wait_within;
 
 use crate::daemon::Daemon;
 use crate::differential::steps::{self, step};
-use crate::differential::uring::{Layout, Queue, op, xattr};
+use crate::differential::uring::{Layout, Operation, Queue, op, xattr};
 use crate::differential::watched::{ACL, ACL_BYTES, acl};
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program, args};
@@ -140,31 +140,41 @@ pub(crate) fn set_xattr(file: &Path, name: &'static str, value: Arg, bytes: i32)
     }
 }
 
-/// Sets the attribute `trusted.a` of the file by `io_uring` operations: on its name by the submitter and by a worker, and
-/// on a descriptor. Returns whether one has set it.
-fn set_xattr_by_operations(directory: &str) -> anyhow::Result<bool> {
+/// Sets the attribute `trusted.a` of the file by an `io_uring` operation: on its name by the submitter, by a worker, and
+/// on a descriptor, one after the other. Returns how many have set it.
+fn set_xattr_by_operations(directory: &str) -> anyhow::Result<usize> {
     let file = Path::new(directory).join("file");
     let name = file.to_str().context("the path is text")?;
-    let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
-    let mut steps = queue.made();
-    // Opening for reading is not denied.
+    // The next descriptor after that of the ring.
     let descriptor = 4;
-    let name_bytes = Arg::Bytes([name.as_bytes(), &[0]].concat());
-    steps.push(step!("openat", steps::CWD, name_bytes, 0));
+    let mut set = 0;
     for (operation, by_worker) in [
         (xattr(op::SETXATTR, name, 0), false),
         (xattr(op::SETXATTR, name, 0), true),
         (xattr(op::FSETXATTR, "", descriptor), false),
     ] {
-        steps.push(queue.give(operation, by_worker));
+        set += usize::from(sets_xattr(&file, operation, by_worker)?);
+        // While calls are denied there is nothing to remove.
+        let _absent = removexattr(&file, "trusted.a");
     }
+    Ok(set)
+}
+
+/// Whether an operation sets the attribute.
+fn sets_xattr(file: &Path, operation: Operation, by_worker: bool) -> anyhow::Result<bool> {
+    let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
+    let mut steps = queue.made();
+    // Opening for reading is not denied.
+    let name = Arg::Bytes([file.as_os_str().as_bytes(), &[0]].concat());
+    steps.push(step!("openat", steps::CWD, name, 0));
+    steps.push(queue.give(operation, by_worker));
     steps.push(step!("exit_group", 0));
     let program = Path::new(PROGRAMS).join("xattr_operations");
     steps::program(Entry::Syscall, &steps)?.write(&program)?;
     let status = Command::new(program).status()?;
     ensure!(status.success(), "the program ended with {status}");
     let mut value = [0; 8];
-    match getxattr(&file, "trusted.a", &mut value) {
+    match getxattr(file, "trusted.a", &mut value) {
         // `setxattr` of `try_all` sets another value.
         Ok(length) => Ok(value.get(..length) == Some(b"value")),
         Err(Errno::NODATA) => Ok(false),
@@ -207,10 +217,8 @@ fn all_calls_succeed(_daemon: &Daemon) -> anyhow::Result<()> {
         make(directory)?;
         expect_done(directory)?;
         start(directory).context(directory)?;
-        ensure!(
-            set_xattr_by_operations(directory)?,
-            "operations in {directory}"
-        );
+        let set = set_xattr_by_operations(directory)?;
+        ensure!(set == 3, "{set} operations of 3 in {directory}");
     }
     signal_self().context("kill")
 }
@@ -241,7 +249,8 @@ fn all_calls_are_denied(daemon: &Daemon) -> anyhow::Result<()> {
             signal_self() == Err(nix::errno::Errno::EPERM),
             "kill was done"
         );
-        ensure!(!set_xattr_by_operations(DENIED)?, "an operation was done");
+        let set = set_xattr_by_operations(DENIED)?;
+        ensure!(set == 0, "{set} operations were done");
         // Reads and calls without a denying rule succeed.
         File::open(Path::new(DENIED).join("file")).context("cannot read")?;
         expect_done(OPEN)?;

@@ -48,7 +48,7 @@ const HUNT: &str = "vm.hunt=";
 /// The default programs.
 const DEFAULT: &str = "1:0:32";
 
-/// Failed batches after which a run ends.
+/// Failed batches that do not end a run.
 const MAX_FAILED_BATCHES: usize = 3;
 
 /// Programs of a batch.
@@ -172,7 +172,10 @@ fn hunt(daemon: &Daemon, wanted: &Wanted, setup: &Setup) -> anyhow::Result<()> {
                 );
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                known.print();
+                return Err(error);
+            }
         };
         for (verdict, number) in verdicts.into_iter().zip(numbers) {
             tally.programs += 1;
@@ -189,14 +192,16 @@ fn hunt(daemon: &Daemon, wanted: &Wanted, setup: &Setup) -> anyhow::Result<()> {
         println!("vm: note hunt: {tally:?}");
     }
     known.print();
-    let differing = tally.differing;
-    let failed = tally.failed_batches;
-    ensure!(failed == 0, "{failed} batches failed");
     ensure!(tally.events > 0, "no event was recorded");
+    let Tally {
+        programs,
+        differing,
+        failed_batches,
+        ..
+    } = tally;
     ensure!(
-        differing == 0,
-        "{differing} programs of {} differ",
-        tally.programs
+        differing == 0 && failed_batches == 0,
+        "{differing} programs of {programs} differ, {failed_batches} batches failed"
     );
     Ok(())
 }

@@ -246,6 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn words_before_the_fields_are_shown() {
+        let text = shown(
+            "type=AVC msg=audit(1700000000.001:7): avc:  denied  { read write } for  pid=42 name=2F612062\n\
+             type=USER msg=audit(1700000000.001:8): free text\n",
+        );
+        assert!(
+            text.contains("avc: denied { read write } for name=/a b"),
+            "{text}"
+        );
+        assert!(text.contains("free text"), "{text}");
+    }
+
+    #[test]
     fn names_of_the_task_are_marked_and_denials_are_shown() {
         let text = shown(
             "type=UNKNOWN[1499] msg=audit(1700000000.007:9): user_names=0\n\

@@ -135,7 +135,7 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
-/// The options of tollgate before those of `auditctl`.
+/// The options of tollgate before and after those of `auditctl`.
 struct OwnOptions {
     offline: bool,
     dialect: Dialect,

@@ -47,8 +47,8 @@ struct Check {
     /// Configuration files [default: the installed ones]
     ///
     /// A file named *.toml or tollgate.toml* is checked as tollgate.toml(5), a file in a directory plugins.d as
-    /// auditd-plugins(5), any other as auditd.conf(5). As root, the command also finds out whether an engine starts. Without FILE, the command checks /etc/audit/auditd.conf, the files of its
-    /// `plugin_dir`, and /etc/tollgate/tollgate.toml.
+    /// auditd-plugins(5), any other as auditd.conf(5). Without FILE, the command checks /etc/audit/auditd.conf, the
+    /// files of its `plugin_dir`, and /etc/tollgate/tollgate.toml. As root, it also finds out whether an engine starts.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }

@@ -423,7 +423,7 @@ mod tests {
              disabled    hooks, for 5 s in total\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
              kernel      the kernel's own audit is active with 12 rules: it slows every syscall\n            \
-             load rules with `tollgate augenrules --load`; auditd's `auditctl -D; auditctl -a never,task` exempts tasks started from then on\n\
+             load rules with `tollgate augenrules --load`, and delete the kernel's with `auditctl -D` of the package auditd\n\
              viewers     2\n\
              JSON        2 written, 1 left out\n\
              plugin      3 lost by a.conf\n\

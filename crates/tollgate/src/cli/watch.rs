@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anstream::ColorChoice;
@@ -134,7 +134,7 @@ fn connect(args: &Args) -> anyhow::Result<BufReader<UnixStream>> {
     let mut client = Client::connect(&args.control)
         .map_err(|error| connect_error(&args.control, error, VIEWERS))?;
     if !args.key.is_empty() {
-        warn_of_unused_keys(&args.key, &mut client)?;
+        warn_of_unused_keys(&args.key, &args.control);
     }
     match client.ask(Request::Watch(request))? {
         Answer::Watching => client.into_stream().context("cannot set the connection up"),
@@ -144,9 +144,13 @@ fn connect(args: &Args) -> anyhow::Result<BufReader<UnixStream>> {
 }
 
 /// Warns of keys that no loaded rule has: one may be mistyped.
-fn warn_of_unused_keys(keys: &[String], client: &mut Client) -> anyhow::Result<()> {
-    let Answer::RuleCosts(costs) = client.ask(Request::RuleCosts)? else {
-        return Ok(());
+fn warn_of_unused_keys(keys: &[String], control: &Path) {
+    let asked = Client::connect(control)
+        .ok()
+        .and_then(|mut client| client.ask(Request::RuleCosts).ok());
+    // Without an answer nothing is known.
+    let Some(Answer::RuleCosts(costs)) = asked else {
+        return;
     };
     let has = |key: &String| {
         let mut keys = costs.rules.iter().flat_map(|rule| &rule.keys);
@@ -159,7 +163,6 @@ fn warn_of_unused_keys(keys: &[String], client: &mut Client) -> anyhow::Result<(
             "no loaded rule has the key `{key}`: `tollgate auditctl -l` lists the rules"
         ));
     }
-    Ok(())
 }
 
 enum Next {

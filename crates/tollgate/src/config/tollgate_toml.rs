@@ -349,6 +349,9 @@ mod tests {
             assert_eq!((found.line, found.column), (3, 1), "{found:?}");
             assert!(found.message.contains("lacks `]`"), "{found:?}");
         }
+        let (_, found) = parse(b"engine = auto\nrules = [\"/a\"\npins = false\n");
+        let lines: Vec<u32> = found.iter().map(|found| found.line).collect();
+        assert_eq!(lines, [1, 3], "{found:?}");
     }
 
     /// Returns what serde knows in a section.

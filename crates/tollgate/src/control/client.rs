@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time between checks whether the daemon runs. The second check that finds it stopped ends the wait.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest wait for a place in the queue of clients, which a stopped daemon leaves full.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -126,9 +126,12 @@ impl Client {
 
 /// Connects to a socket, within [`CONNECT_TIMEOUT`].
 ///
+/// # Errors
+/// `TimedOut` if a process listens and does not take clients; otherwise the kernel's error.
+///
 /// # Source
 /// `unix_stream_connect` in `net/unix/af_unix.c`, Linux 6.12, waits for `SO_SNDTIMEO` and then fails with `EAGAIN`.
-fn connect_in_time(path: &Path) -> io::Result<UnixStream> {
+pub(crate) fn connect_in_time(path: &Path) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let socket = UnixStream::from(socket(AddressFamily::Unix, SockType::Stream, flags, None)?);
     socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;

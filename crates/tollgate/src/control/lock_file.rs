@@ -75,8 +75,8 @@ impl LockFile {
         let pinned_state = pins.map(|pins| {
             read_lock_note(pins).with_context(|| {
                 format!(
-                    "`-e 2` has locked the programs in `{}`, and another build of tollgate wrote what it locked; start \
-                     that build, or restart the machine",
+                    "cannot read what `-e 2` locked in `{}`: only the tollgate program that locked it can; start that \
+                     program, or restart the machine",
                     pins.display()
                 )
             })
@@ -113,10 +113,10 @@ impl LockFile {
 
     /// Parses a lock note or file. `None` if it is of another boot.
     fn of(&self, text: &[u8], shown: &str) -> anyhow::Result<Option<LockedState>> {
-        let content: LockFileContent = serde_json::from_slice(text).map_err(|_other_form| {
+        let content: LockFileContent = serde_json::from_slice(text).map_err(|error| {
             anyhow!(
-                "another build of tollgate wrote {shown}, which has what `-e 2` locked; start that build, or restart the \
-                 machine"
+                "cannot read {shown}, which has what `-e 2` locked: another build of tollgate wrote it, or it is damaged \
+                 ({error}); start that build, or restart the machine"
             )
         })?;
         Ok((content.boot_id == self.boot).then_some(content.locked))
@@ -231,7 +231,10 @@ mod tests {
         let file = LockFile::locate(Some(&directory.path().join("control")), None).unwrap();
         fs::write(directory.path().join(FILE_NAME), "{").unwrap();
         let error = format!("{:#}", file.read().unwrap_err());
-        assert!(error.contains("another build of tollgate wrote"), "{error}");
+        assert!(
+            error.contains("another build of tollgate wrote it, or it is damaged"),
+            "{error}"
+        );
         fs::remove_file(directory.path().join(FILE_NAME)).unwrap();
         std::os::unix::fs::symlink("/dev/null", directory.path().join(FILE_NAME)).unwrap();
         file.read().unwrap_err();

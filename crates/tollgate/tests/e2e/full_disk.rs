@@ -106,6 +106,13 @@ pub(crate) fn status_shows_a_suspended_log() {
     let missing = suspended["events"].as_u64().unwrap();
     assert!(missing > 0 && missing < 1000, "{missing}");
     assert!(suspended["since"].as_u64().unwrap() > 0);
+    let still_full = daemon.auditctl(&["--signal", "resume"]);
+    assert_ne!(still_full.code, Some(0), "{}", still_full.stderr);
+    assert!(
+        still_full.stderr.contains("still suspended"),
+        "{}",
+        still_full.stderr
+    );
     fs::remove_file(&ballast).unwrap();
     let resumed = daemon.auditctl(&["--signal", "resume"]);
     assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bstr::BString;
+use bstr::{BString, ByteSlice as _};
 
 use super::super::Dialect;
 use super::super::diagnostic::{Findings, escape_text};
@@ -39,8 +39,10 @@ impl Keys {
                 format!("the limit is {LIMIT_BYTES}, including one separator between keys"),
             );
         }
-        let is_quote = |byte: Option<&u8>| matches!(byte, Some(b'"' | b'\''));
-        if is_quote(word.text.first()) || is_quote(word.text.last()) {
+        let text = word.text.as_bstr();
+        let is_quote =
+            |char: Option<char>| matches!(char, Some('"' | '\'' | '\u{2018}'..='\u{201f}'));
+        if is_quote(text.chars().next()) || is_quote(text.chars().next_back()) {
             findings.warning(
                 "quoted-key",
                 &word.span,

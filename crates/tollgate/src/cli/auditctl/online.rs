@@ -307,7 +307,7 @@ impl<'s> Online<'s> {
         }
     }
 
-    /// Signals the daemon; after `stop`, waits until it has ended.
+    /// Signals the daemon; after `stop`, waits until it has ended, after `resume` until it writes.
     fn signal(&mut self, wanted: DaemonSignal) -> Result<(), Failure> {
         let not_running = Failure::with(
             match self.dialect {
@@ -354,16 +354,20 @@ impl<'s> Online<'s> {
         let (mut suspended, mut written) = (None, 0);
         for _ in 0..20 {
             let _now = after(POLL).recv();
-            let Answer::Status(status) = self.ask(Request::Status)? else {
-                return Err(Failure::invalid_reply());
+            suspended = match self.ask(Request::Status)? {
+                Answer::Status(status) => status.suspended,
+                Answer::Refused(refusal) => return Err(Failure::with(FAILURE, refusal.reason)),
+                _ => return Err(Failure::invalid_reply()),
             };
-            suspended = status.suspended;
             written = if suspended.is_some() { 0 } else { written + 1 };
             if written == 2 {
-                return Ok(());
+                break;
             }
         }
-        let reason = suspended.map_or_else(String::new, |suspended| suspended.reason);
+        let Some(suspended) = suspended else {
+            return Ok(());
+        };
+        let reason = suspended.reason;
         let text =
             format!("The log is still suspended ({reason}): correct that, then resume again");
         Err(Failure::with(FAILURE, text))

@@ -8,7 +8,8 @@ use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, Severity};
 use bstr::{BString, ByteSlice as _};
-use nix::unistd::{Group, geteuid};
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, Group, access, geteuid};
 
 use super::super::this_machine::ThisMachineEngine;
 use crate::config::tollgate_toml::{EngineChoice, PinsSetting, finding_at};
@@ -18,7 +19,10 @@ use crate::messages;
 use crate::rule_files::{self, keys};
 use crate::sinks::log_file::log_directory::LogDirectory;
 
-/// Returns every finding, those of one setting together.
+/// Most findings: each reads the text again.
+const MAX_FINDINGS: usize = 100;
+
+/// Returns the findings, those of one setting together.
 pub(super) fn find(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
     let mut checks = Checks {
         bytes: &read.file.bytes,
@@ -52,10 +56,41 @@ impl Checks<'_> {
         message: String,
         advice: &str,
     ) {
+        if self.found.len() == MAX_FINDINGS {
+            return;
+        }
         let mut finding = finding_at(self.bytes, (section, name, value), message, advice);
         finding.severity = severity;
         finding.code = code;
         self.found.push(finding);
+    }
+
+    /// Adds an error about a file, or a note if this user may not read the file or enter its directory.
+    fn add_unless_unreadable(
+        &mut self,
+        path: &Path,
+        code: &'static str,
+        place: (&str, &str, &str),
+        message: String,
+        advice: &str,
+    ) {
+        let is_denied = |path: &Path, needed| access(path, needed) == Err(Errno::EACCES);
+        let directory = path.parent().unwrap_or(path);
+        let needed = AccessFlags::R_OK | AccessFlags::X_OK;
+        if is_denied(path, AccessFlags::R_OK) || is_denied(directory, needed) {
+            let message = format!(
+                "`{}` is not checked: this user may not read it",
+                path.display()
+            );
+            self.add(
+                (Severity::Note, code),
+                place,
+                message,
+                "run the command as root",
+            );
+        } else {
+            self.add((Severity::Error, code), place, message, advice);
+        }
     }
 
     /// Warns of paths that the daemon looks for in its working directory.
@@ -101,7 +136,8 @@ impl Checks<'_> {
     /// Adds an error about a directory above `directory` that does not exist: the daemon creates only the last one.
     fn missing_directory(&mut self, place: (&str, &str, &str), directory: &Path) {
         let above = directory.parent().unwrap_or(directory);
-        if !directory.as_os_str().is_empty() && !directory.exists() && !above.exists() {
+        // The daemon looks for a relative one in another directory, which is a finding of its own.
+        if directory.is_absolute() && !directory.exists() && !above.exists() {
             self.add(
                 (Severity::Error, "missing-file"),
                 place,
@@ -124,8 +160,9 @@ impl Checks<'_> {
             Ok(read) => read.file.errors(),
         };
         if let Some(reason) = refused {
-            self.add(
-                (Severity::Error, "refused-file"),
+            self.add_unless_unreadable(
+                path,
+                "refused-file",
                 ("", "auditd_conf", &shown),
                 format!("the daemon refuses this file: {reason}"),
                 &format!("`tollgate config check {shown}` shows every error"),
@@ -165,7 +202,8 @@ impl Checks<'_> {
         };
         if let Some(reason) = unusable {
             let advice = "write the path of another file: the daemon does not start with this one";
-            return self.add((Severity::Error, "unusable-file"), place, reason, advice);
+            let file = &json.file;
+            return self.add_unless_unreadable(file, "unusable-file", place, reason, advice);
         }
         if let Ok(directory) = directory {
             self.missing_directory(place, &directory);
@@ -235,13 +273,7 @@ impl Checks<'_> {
             return None;
         }
         let shown = path.display().to_string();
-        let mut severity = Severity::Error;
         let (reason, advice) = match rule_files::read(std::slice::from_ref(path)) {
-            Err(error) if !geteuid().is_root() => {
-                severity = Severity::Note;
-                let reason = format!("not checked: {error:#}");
-                (reason, "run the command as root".to_owned())
-            }
             Err(error) => (
                 format!("{error:#}"),
                 "the daemon does not start without this file: correct it, or the path".to_owned(),
@@ -257,7 +289,7 @@ impl Checks<'_> {
         if is_named {
             let place = ("", "rules", shown.as_str());
             let reason = messages::without_errno(&reason).into_owned();
-            self.add((severity, "refused-rules"), place, reason, &advice);
+            self.add_unless_unreadable(path, "refused-rules", place, reason, &advice);
         }
         None
     }
@@ -319,7 +351,11 @@ impl Checks<'_> {
             ThisMachineEngine::Unknown(reason) => (
                 Severity::Note,
                 format!("whether the daemon starts with these settings is not known: {reason}"),
-                "run the command as root",
+                if geteuid().is_root() {
+                    "run `tollgate doctor`: it shows what this machine lacks"
+                } else {
+                    "run the command as root"
+                },
             ),
         };
         self.add((severity, "no-engine"), place, message, advice);

@@ -65,8 +65,7 @@ pub(super) fn active_kernel_audit(kernel: &KernelAuditStatus) -> Vec<(&'static s
     let rules = usize::try_from(kernel.rules).unwrap_or(usize::MAX);
     let rules = messages::count(rules, "rule");
     let state = format!("the kernel's own audit is active with {rules}: it slows every syscall");
-    let advice = "load rules with `tollgate augenrules --load`; auditd's `auditctl -D; auditctl -a never,task` exempts tasks \
-                  started from then on";
+    let advice = "load rules with `tollgate augenrules --load`, and delete the kernel's with `auditctl -D` of the package auditd";
     vec![("kernel", state), ("", advice.to_owned())]
 }
 

@@ -82,7 +82,7 @@ pub(super) fn check(text: &str) -> (String, Vec<Diagnostic>) {
         |(span, message, advice): Mistake| diagnostic(text.as_bytes(), span, message, &advice);
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        let mistakes = syntax_mistakes(&errors);
+        let mistakes = syntax_mistakes(text, &errors);
         return (String::new(), mistakes.into_iter().map(report).collect());
     }
     // Settings of the top level are valid only before the first section.
@@ -155,35 +155,45 @@ pub(super) fn span_of(
 /// Place, message and advice of a mistake.
 type Mistake = (Range<usize>, String, String);
 
-/// Mistakes in the syntax. An array that is not closed makes all lines after it wrong: it is the only mistake then.
-fn syntax_mistakes(errors: &[toml::de::Error]) -> Vec<Mistake> {
-    let place = |error: &toml::de::Error| error.span().unwrap_or(0..0);
-    let is_unclosed = |error: &&toml::de::Error| error.message().starts_with("unclosed array");
-    let first = errors.iter().min_by_key(|error| place(error).start);
-    if let Some(first) = first
-        && errors.len() > 1
-        && !first.message().starts_with("invalid")
-        && errors.iter().any(|error| is_unclosed(&error))
-    {
-        let message = "this is not TOML: the array before this place lacks `]` or a comma";
-        let advice = "close the array with `]`, or separate its elements by commas";
-        return vec![(place(first), message.to_owned(), advice.to_owned())];
-    }
-    let mistake = |error: &toml::de::Error| {
-        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+/// Mistakes in the syntax. An array that is not closed makes all after it wrong: it is the last mistake then.
+fn syntax_mistakes(text: &str, errors: &[toml::de::Error]) -> Vec<Mistake> {
+    let mut errors: Vec<_> = errors
+        .iter()
+        .map(|error| (error.span().unwrap_or(0..0), error.message()))
+        .collect();
+    errors.sort_by_key(|(place, _)| place.start);
+    let is_unclosed = |message: &str| message.starts_with("unclosed array");
+    let unclosed = if errors.len() > 1 && errors.iter().any(|(_, message)| is_unclosed(message)) {
+        let in_array = errors.iter().find(|(_, message)| message.contains("array"));
+        // The line of the first error in the array, which may have another one before it.
+        in_array.map(|(place, _)| {
+            let before = text.get(..place.start).unwrap_or_default();
+            before.rfind('\n').map_or(0, |end| end + 1)
+        })
+    } else {
+        None
+    };
+    let mut mistakes = Vec::new();
+    for (place, message) in errors {
+        if unclosed.is_some_and(|start| place.start >= start) && !message.starts_with("invalid") {
+            let message = "this is not TOML: the array before this place lacks `]` or a comma";
+            let advice = "close the array with `]`, or separate its elements by commas";
+            mistakes.push((place, message.to_owned(), advice.to_owned()));
+            break;
+        }
         let message = if message.starts_with("invalid boolean") {
             "a value is text in quotes, a number, true or false".to_owned()
         } else {
-            message
+            message.lines().collect::<Vec<_>>().join(", ")
         };
-        (
-            place(error),
+        mistakes.push((
+            place,
             format!("this is not TOML: {message}"),
             "a line is `NAME = VALUE`, with text in quotes; tollgate.toml(5) has examples"
                 .to_owned(),
-        )
-    };
-    errors.iter().map(mistake).collect()
+        ));
+    }
+    mistakes
 }
 
 fn is_section(name: &str) -> bool {

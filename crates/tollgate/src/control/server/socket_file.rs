@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use nix::errno::Errno;
 use nix::unistd::{Gid, geteuid};
 
+use crate::control::client::connect_in_time;
 use crate::private_directory;
 
 /// Lets a group enter the directory, unless everybody can, and connect to the socket.
@@ -47,7 +48,10 @@ pub(crate) fn ensure_private_directory(directory: &Path) -> anyhow::Result<()> {
 
 /// Whether a process listens at `path`.
 pub(crate) fn is_listening(path: &Path) -> bool {
-    UnixStream::connect(path).is_ok()
+    match connect_in_time(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::TimedOut,
+    }
 }
 
 /// Removes the socket of a daemon that has ended.
@@ -63,10 +67,13 @@ pub(super) fn remove_stale_socket(path: &Path) -> anyhow::Result<()> {
         }
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
-        Ok(_) => bail!(
+    if is_listening(path) {
+        bail!(
             "another daemon listens at `{shown}`: stop it, or choose another path with `--control`"
-        ),
+        );
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => bail!("a daemon has just begun to listen at `{shown}`: repeat the command"),
         Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
             std::fs::remove_file(path)
                 .with_context(|| format!("cannot remove the stale socket `{shown}`"))

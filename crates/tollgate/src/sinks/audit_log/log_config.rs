@@ -24,9 +24,9 @@ pub(crate) struct LogConfig {
     pub(crate) conf: Option<Box<Settings>>,
     /// Node name of each line.
     pub(super) node: Option<BString>,
-    /// Whether the path is that of `--log`: then its directory stays as it is.
-    is_named_by_option: bool,
-    /// Whether `-e 2` has locked another path than that of the configuration, whose group then does not count.
+    /// Whether the path is that of `--log`, whose directory may have other files.
+    pub(super) is_named_by_option: bool,
+    /// Whether `-e 2` has locked the log, and its path is not that of an `auditd.conf`, whose group then does not count.
     is_elsewhere: bool,
 }
 
@@ -92,11 +92,6 @@ impl LogConfig {
     pub(crate) fn group(&self) -> Option<u32> {
         let conf = self.conf.as_ref().filter(|_| !self.is_elsewhere);
         conf.map(|conf| conf.log_group)
-    }
-
-    /// Group that may read the directory of the logs; `None` if the configuration does not decide it.
-    pub(super) fn directory_group(&self) -> Option<u32> {
-        self.group().filter(|_| !self.is_named_by_option)
     }
 
     pub(super) fn access(&self) -> LogAccess {

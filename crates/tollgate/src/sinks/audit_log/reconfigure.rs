@@ -88,8 +88,13 @@ impl AuditLog {
             return Ok(());
         }
         let access = self.config.access();
-        if let Some(group) = self.config.directory_group() {
-            self.directory.grant_group(group).with_context(|| {
+        if let Some(group) = access.group {
+            let granted = if self.config.is_named_by_option {
+                self.directory.grant_group_if_own(&self.name, group)
+            } else {
+                self.directory.grant_group(group)
+            };
+            granted.with_context(|| {
                 let log = self.config.path.display();
                 format!("cannot give `log_group` access to the directory of `{log}`")
             })?;

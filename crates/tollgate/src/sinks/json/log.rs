@@ -55,10 +55,9 @@ impl JsonLog {
             ..LogAccess::PLAIN
         };
         let log = Log::open_in(&directory, Path::new(name), &access)?;
-        // Another directory may have files that are not for the group.
-        if let Some(group) = group.filter(|_| directory.is_new()) {
+        if let Some(group) = group {
             directory
-                .grant_group(group)
+                .grant_group_if_own(Path::new(name), group)
                 .context("cannot give the directory of the JSON log to `log_group`")?;
         }
         let size = log.size().context("cannot inspect the JSON log")?;

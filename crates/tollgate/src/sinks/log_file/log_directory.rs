@@ -3,10 +3,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstatat};
@@ -28,8 +30,6 @@ const ADMITTED: u32 = 0o750;
 pub(crate) struct LogDirectory {
     file: File,
     shown: String,
-    /// Whether it was created for this log, so that it has nothing else.
-    is_new: bool,
 }
 
 impl LogDirectory {
@@ -51,9 +51,8 @@ impl LogDirectory {
     /// # Errors
     /// Other users could replace files in it, or it is a symbolic link.
     pub(crate) fn of(log: &Path) -> anyhow::Result<Self> {
-        let is_new = private_directory::create(&Self::path_of(log)?)?;
-        let existing = Self::existing(log)?;
-        Ok(Self { is_new, ..existing })
+        private_directory::create(&Self::path_of(log)?)?;
+        Self::existing(log)
     }
 
     /// Opens the directory of `log`, which exists.
@@ -90,7 +89,6 @@ impl LogDirectory {
         Ok(Self {
             file,
             shown: path.display().to_string(),
-            is_new: false,
         })
     }
 
@@ -183,28 +181,44 @@ impl LogDirectory {
         Ok(file.into())
     }
 
-    /// Whether it was created when it was opened.
-    pub(crate) const fn is_new(&self) -> bool {
-        self.is_new
-    }
-
-    /// Gives the group of the logs access to the directory. Without a group, revokes the access given before. A
-    /// directory that others can enter, such as `/var/log`, stays unchanged.
+    /// Gives the group of the logs access to the directory. Without a group, revokes the access given before, and
+    /// otherwise changes nothing.
     ///
     /// # Errors
     /// The kernel's error.
     pub(crate) fn grant_group(&self, group: u32) -> io::Result<()> {
-        let about = self.file.metadata()?;
-        if about.mode() & 0o007 != 0 {
-            return Ok(());
-        }
         if group != 0 {
             return set_group_and_mode(&self.file, group, ADMITTED);
         }
+        let about = self.file.metadata()?;
         if about.gid() != 0 && about.mode() & MODE == ADMITTED {
             set_group_and_mode(&self.file, 0, 0o700)?;
         }
         Ok(())
+    }
+
+    /// The same for a directory that others cannot enter and that has no other files than a log named `log`: they may not
+    /// be for the group.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn grant_group_if_own(&self, log: &Path, group: u32) -> io::Result<()> {
+        if self.file.metadata()?.mode() & 0o007 != 0 {
+            return Ok(());
+        }
+        let log = log.as_os_str().as_bytes();
+        let is_of_log = |name: &[u8]| {
+            let name = name.strip_prefix(b".").unwrap_or(name);
+            name.is_empty() || name == b"." || name.starts_with(log)
+        };
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut entries = Dir::openat(&self.file, ".", flags, Mode::empty())?;
+        for entry in entries.iter() {
+            if !is_of_log(entry?.file_name().to_bytes()) {
+                return Ok(());
+            }
+        }
+        self.grant_group(group)
     }
 
     /// Gives an old log to a group. Returns false if it does not exist. A file that is not a log of the daemon stays

@@ -137,6 +137,7 @@ const MISTAKES: &[(&str, &str, u32)] = &[
     ("-a always,exit -F uid=0 -F key=x", "key-first", 32),
     ("-a always,exit -S 1 -F key=", "empty-key", 28),
     ("-w /x -p w -k \"a\"", "quoted-key", 15),
+    ("-w /x -p w -k \u{201c}a\u{201d}", "quoted-key", 15),
     ("\u{feff}-w /x -p w", "byte-order-mark", 1),
     ("-a always,exit -S 1 -F key!=x", "key-operator", 27),
     ("-w /x -k a\u{1}b", "bad-key", 10),

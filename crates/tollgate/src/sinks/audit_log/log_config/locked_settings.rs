@@ -66,6 +66,7 @@ impl LogConfig {
             .context("the locked path of the log is invalid")?
             .to_owned();
         let mut others = Vec::new();
+        let has_conf = self.conf.is_some();
         let is_elsewhere = path != self.path;
         if is_elsewhere {
             others.push(format!("log_file = {}", self.path.display()));
@@ -101,7 +102,7 @@ impl LogConfig {
         let kept = Self {
             node: conf.as_ref().and(self.node),
             is_named_by_option: conf.is_none() || self.is_named_by_option,
-            is_elsewhere,
+            is_elsewhere: conf.is_some() && (is_elsewhere || !has_conf),
             path,
             conf: conf.map(Box::new),
         };
