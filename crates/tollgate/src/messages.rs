@@ -117,14 +117,20 @@ pub(crate) fn ignore_broken_pipe(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Escapes control characters, for a terminal.
+/// Whether a terminal obeys a character: control characters, and those that change the text direction.
+fn is_obeyed(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Escapes characters that a terminal obeys.
 pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
     let mut out = String::new();
     for char in text.chars() {
-        if char.is_control() {
+        if is_obeyed(char) {
             out.extend(char.escape_default());
         } else {
             out.push(char);
@@ -148,6 +154,7 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(escape_control("a\u{1b}[m\n"), r"a\u{1b}[m\n");
+        assert_eq!(escape_control("a\u{202e}b"), r"a\u{202e}b");
         assert_eq!(escape_control("a"), "a");
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use crate::messages::info;
 
 /// Directory that tollgate names itself, so that it is not mistyped: sockets and state until the next boot.
-const RUN: &str = "/run/tollgate";
+pub(crate) const RUN: &str = "/run/tollgate";
 
 /// Creates a directory with mode 0700 if it is missing, and says so. The directory above it must exist: otherwise the
 /// path is probably mistyped.

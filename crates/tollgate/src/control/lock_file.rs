@@ -5,6 +5,7 @@
 //! daemon restores the locked state. Root can remove the file. The note is protected where the kernel lets BPF
 //! programs deny calls.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,11 @@ pub(crate) struct LockFile {
 struct LockFileContent {
     boot_id: String,
     locked: LockedState,
+}
+
+/// Whether a file beside a control socket is a lock file.
+pub(crate) fn is_name(name: &OsStr) -> bool {
+    name == FILE_NAME
 }
 
 /// The error of a locked rule that this build cannot read.

@@ -16,7 +16,7 @@ use engine::{Hook, InternalHook, RuleCost, RuleNote};
 use super::Explained;
 use super::json::abi;
 use crate::control::rule_costs::cost_name;
-use crate::messages::count;
+use crate::messages::{count, escape_control};
 
 /// Renders the explanation.
 pub(super) fn render(explained: &Explained) -> String {
@@ -44,7 +44,7 @@ pub(super) fn render(explained: &Explained) -> String {
 fn heading(explained: &Explained) -> String {
     let plan = &explained.plan;
     let files: Vec<String> = (0..explained.files.len())
-        .map(|index| explained.file(index))
+        .map(|index| escape_control(&explained.file(index)).into_owned())
         .collect();
     let mut parts = vec![format!(
         "{}: {}",
@@ -329,7 +329,7 @@ fn totals(explained: &Explained) -> String {
 /// Location of a rule: the line, with the file if there are several.
 fn location(explained: &Explained, source: usize, line: u32) -> String {
     if explained.files.len() > 1 {
-        format!("{}:{line}", explained.file(source))
+        format!("{}:{line}", escape_control(&explained.file(source)))
     } else {
         format!("line {line}")
     }
