@@ -49,7 +49,7 @@ pub(super) fn report(pins: &Path) {
     } = programs;
     let age = now().saturating_sub(read_at);
     warn(&format!(
-        "BPF programs of a daemon that has ended are still attached ({attached}), pinned in `{}`; no daemon has read \
+        "BPF programs of a daemon that has ended are still attached, pinned in `{}`, {attached} in all; no daemon has read \
          their events since {}, for {}; when the ring is full, events are lost",
         directory.display(),
         messages::utc(read_at),
