@@ -4,8 +4,7 @@
 const LIMIT_BYTES: usize = 32;
 
 /// Returns the known name that is most like `word`: at most one edit for each three bytes of the word, and one for
-/// a shorter word. Upper case is
-/// the same as lower case; two neighbouring bytes that are swapped are one edit.
+/// a shorter word. Upper case is the same as lower case; two neighbouring bytes that are swapped are one edit.
 pub fn nearest<'k>(word: &[u8], known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > LIMIT_BYTES {
         return None;

@@ -55,7 +55,7 @@ pub(crate) fn run(
     let found = match found {
         Ok(found) => found,
         Err(error) => {
-            err.write_all(error.as_bytes())?;
+            writeln!(err, "stat: {error}")?;
             return Ok(1);
         }
     };

@@ -29,7 +29,7 @@ pub(crate) enum Found {
 /// Finds the input; messages go to `messages`.
 ///
 /// # Errors
-/// The message when the path that was named does not exist.
+/// Why the path that was named cannot be inspected.
 pub(crate) fn find(
     request: &Request<'_>,
     config: &Config,
@@ -48,7 +48,7 @@ pub(crate) fn find(
             }
             Ok(_) => Ok(Found::File(path)),
             Err(_) if request.path == Some(b"-") => Ok(Found::Stdin),
-            Err(error) => Err(format!("stat: {}\n", message(&error))),
+            Err(error) => Err(message(&error)),
         };
     }
     if !request.force_logs && is_pipe() {

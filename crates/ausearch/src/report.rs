@@ -139,8 +139,7 @@ pub(crate) fn run(
             let path = options.input.as_deref().unwrap_or_default().as_bstr();
             writeln!(
                 err,
-                "tollgate-report: cannot open `{path}`: {}; correct --input",
-                error.trim_end().trim_start_matches("stat: ")
+                "tollgate-report: cannot open `{path}`: {error}; correct --input"
             )?;
             return Ok(1);
         }

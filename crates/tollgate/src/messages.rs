@@ -117,10 +117,10 @@ pub(crate) fn ignore_broken_pipe(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Whether a terminal obeys a character: control characters, and those that change the text direction.
+/// Whether a terminal may obey a character: control characters, and, as in [`logs::escaped`], those that cannot be
+/// printed, among them those that change the text direction.
 fn is_obeyed(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    char.is_control() || (!char.is_ascii() && char.escape_debug().next() == Some('\\'))
 }
 
 /// Escapes characters that a terminal obeys.

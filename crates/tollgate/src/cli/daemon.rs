@@ -56,8 +56,9 @@ pub(crate) struct Args {
     /// Append records to FILE [default: `log_file` of auditd.conf(5)]
     ///
     /// Without --auditd-conf, auditd.conf(5) is not read, and the log is never rotated. With it, FILE replaces its
-    /// `log_file`. The log is created with mode 0600, or 0640 with `log_group`, its directory with mode 0700, which stays.
-    /// A directory in which other users could replace the log is refused.
+    /// `log_file`. The log is created with mode 0600, its directory with mode 0700; with `log_group` they get that group
+    /// and 0640 and 0750, a directory only if it has no other files. A directory in which other users could replace
+    /// the log is refused.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Read the settings of the log from FILE [default: /etc/audit/auditd.conf, unless --log is given]

@@ -3,11 +3,9 @@
 use std::fs::Permissions;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use nix::errno::Errno;
 use nix::unistd::{Gid, geteuid};
 
 use crate::control::client::connect_in_time;
@@ -93,17 +91,15 @@ pub(super) fn remove_stale_socket(path: &Path) -> anyhow::Result<()> {
         }
         Ok(_) => {}
     }
-    if is_listening(path) {
-        bail!(
+    let error = match connect_in_time(path) {
+        Err(error) if error.kind() != ErrorKind::TimedOut => error,
+        _ => bail!(
             "another daemon listens at `{shown}`: stop it, or choose another path with `--control`"
-        );
+        ),
+    };
+    if error.kind() == ErrorKind::ConnectionRefused {
+        return std::fs::remove_file(path)
+            .with_context(|| format!("cannot remove the stale socket `{shown}`"));
     }
-    match UnixStream::connect(path) {
-        Ok(_) => bail!("a daemon has just begun to listen at `{shown}`: repeat the command"),
-        Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
-            std::fs::remove_file(path)
-                .with_context(|| format!("cannot remove the stale socket `{shown}`"))
-        }
-        Err(error) => Err(error).with_context(|| format!("cannot connect to `{shown}`")),
-    }
+    Err(error).with_context(|| format!("cannot connect to `{shown}`"))
 }
