@@ -113,7 +113,13 @@ fn proctitle(test_dir: &TestDir) -> BString {
         "{}\0workload\0calls\0{id},{id},{id}\0{id}\0g\0/\0{work}\0",
         exe.display()
     ));
-    title.truncate(128);
+    // The record has no NUL at its end: `audit_proctitle_rtrim` in `kernel/auditsc.c`, Linux 6.12.
+    const LIMIT_BYTES: usize = 128;
+    title.truncate(LIMIT_BYTES);
+    if title.len() == LIMIT_BYTES {
+        let end = title.trim_end_with(|char| char == '\0').len();
+        title.truncate(end);
+    }
     title
 }
 
