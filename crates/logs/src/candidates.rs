@@ -9,7 +9,8 @@ use crate::event_reader::{EventReader, TextRange};
 use crate::index::store::{self, Extent};
 use crate::index::{Condition, LogIndex};
 use crate::line_buffer::len;
-use crate::log_set::{LogError, LogFile, LogSet};
+use crate::log_file::{LogError, LogFile};
+use crate::log_set::LogSet;
 
 /// A longer piece of a log is read event by event, not searched as text.
 ///

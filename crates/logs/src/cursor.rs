@@ -1,7 +1,10 @@
 //! Positions in a log.
 
 use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::str::FromStr;
+use std::time::UNIX_EPOCH;
 
 use audit::ids::Serial;
 
@@ -26,18 +29,43 @@ pub struct FileId {
     pub device: u64,
     /// Inode number.
     pub inode: u64,
+    /// Time of creation: a file system gives the number of a removed file to a new one. 0 if it does not tell.
+    ///
+    /// # Units
+    /// Nanoseconds since the epoch.
+    pub created_ns: u64,
+}
+
+impl FileId {
+    /// Identity of a file.
+    #[must_use]
+    pub fn of(about: &Metadata) -> Self {
+        let created = about.created().ok();
+        let since_epoch = created.and_then(|created| created.duration_since(UNIX_EPOCH).ok());
+        let created_ns = since_epoch.and_then(|time| u64::try_from(time.as_nanos()).ok());
+        Self {
+            device: about.dev(),
+            inode: about.ino(),
+            created_ns: created_ns.unwrap_or(0),
+        }
+    }
 }
 
 /// Text that is no cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a cursor: expected DEVICE:INODE:OFFSET:SERIAL")]
+#[error("`{0}` is not a cursor: expected DEVICE:INODE:CREATED:OFFSET:SERIAL")]
 pub struct CursorError(String);
 
-/// `DEVICE:INODE:OFFSET:SERIAL` in decimal.
+/// `DEVICE:INODE:CREATED:OFFSET:SERIAL` in decimal.
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FileId { device, inode } = self.file;
-        write!(f, "{device}:{inode}:{}:{}", self.offset, self.serial.0)
+        let FileId {
+            device,
+            inode,
+            created_ns,
+        } = self.file;
+        let (offset, serial) = (self.offset, self.serial.0);
+        write!(f, "{device}:{inode}:{created_ns}:{offset}:{serial}")
     }
 }
 
@@ -51,6 +79,7 @@ impl FromStr for Cursor {
             let file = FileId {
                 device: number()?,
                 inode: number()?,
+                created_ns: number()?,
             };
             let (offset, serial) = (number()?, number()?);
             let cursor = Self {
@@ -74,12 +103,19 @@ mod tests {
             file: FileId {
                 device: 2049,
                 inode: u64::MAX,
+                created_ns: 1_700_000_000_000_000_000,
             },
             offset: 1 << 40,
             serial: Serial(u32::MAX),
         };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        for text in ["", "1:2:3", "1:2:3:4:5", "1:2:3:4294967296", "1:2:x:4"] {
+        for text in [
+            "",
+            "1:2:3:4",
+            "1:2:3:4:5:6",
+            "1:2:3:4:4294967296",
+            "1:2:3:x:4",
+        ] {
             let error = text.parse::<Cursor>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{text}` is not a cursor")));
         }

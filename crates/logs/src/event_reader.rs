@@ -10,7 +10,8 @@ use audit::record::decode::DecodeError;
 use crate::cursor::Cursor;
 use crate::follow::Follow;
 use crate::line_buffer::{Line, LineBuffer};
-use crate::log_set::{LogError, LogFile, LogSet};
+use crate::log_file::{LogError, LogFile};
+use crate::log_set::LogSet;
 
 /// Reads the events of a log, in the order in which they end.
 ///

@@ -10,7 +10,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::cursor::FileId;
-use crate::log_set::{LogError, LogFile, LogSet};
+use crate::log_file::{LogError, LogFile};
+use crate::log_set::LogSet;
 
 /// Most files that are remembered as read.
 const MAX_READ: usize = 4096;
@@ -59,13 +60,7 @@ impl Follow {
         &mut self,
         current: Option<FileId>,
     ) -> Result<Vec<LogFile>, LogError> {
-        let named = std::fs::metadata(&self.log).map(|about| {
-            use std::os::unix::fs::MetadataExt as _;
-            FileId {
-                device: about.dev(),
-                inode: about.ino(),
-            }
-        });
+        let named = std::fs::metadata(&self.log).map(|about| FileId::of(&about));
         match named {
             Ok(named) if Some(named) == current => return Ok(Vec::new()),
             // Between the steps of a rotation.

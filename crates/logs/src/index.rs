@@ -13,15 +13,17 @@ mod segment;
 pub mod store;
 
 use std::fs::File;
+use std::io;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use crate::event_values::Column;
 use crate::line_buffer::{Line, LineBuffer};
-use crate::log_set::{LogError, LogFile};
+use crate::log_file::{LogError, LogFile};
 use builder::Builder;
 pub use segment::Block;
+pub(crate) use segment::checksum;
 use segment::{ColumnBytes, Header};
 
 /// The index of one file of a log.
@@ -158,6 +160,22 @@ impl LogIndex {
         }
     }
 
+    /// Appends the bytes of all segments.
+    ///
+    /// # Errors
+    /// The file of the index cannot be read.
+    pub(crate) fn write_segments(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        for segment in &self.segments {
+            let start = out.len();
+            out.resize(start + segment.header.segment_len(), 0);
+            let room = out.get_mut(start..).unwrap_or_default();
+            if !segment.source.read(room, 0) {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+
     fn last(&self) -> Option<&Header> {
         self.segments.last().map(|segment| &segment.header)
     }
@@ -194,6 +212,22 @@ fn feed(
                 if lines.fill(|room| file.read_at(room, offset))? == 0 {
                     return Ok(false);
                 }
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Reads bytes of the segment from the offset `at`; returns false if they cannot be read.
+    fn read(&self, room: &mut [u8], at: usize) -> bool {
+        match self {
+            Self::Memory(bytes) => {
+                let from = bytes.get(at..at + room.len());
+                from.map(|from| room.copy_from_slice(from)).is_some()
+            }
+            Self::File(file, offset) => {
+                let offset = offset + crate::line_buffer::len(at);
+                file.read_exact_at(room, offset).is_ok()
             }
         }
     }
@@ -251,16 +285,8 @@ impl Segment {
     ) -> Option<&'c ColumnBytes> {
         let read = columns.get_mut(usize::from(column.number()))?;
         read.get_or_insert_with(|| {
-            self.header.column(column, |room, at| match &self.source {
-                Source::Memory(bytes) => {
-                    let from = bytes.get(at..at + room.len());
-                    from.map(|from| room.copy_from_slice(from)).is_some()
-                }
-                Source::File(file, offset) => {
-                    let offset = offset + crate::line_buffer::len(at);
-                    file.read_exact_at(room, offset).is_ok()
-                }
-            })
+            self.header
+                .column(column, |room, at| self.source.read(room, at))
         })
         .as_ref()
     }

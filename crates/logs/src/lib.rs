@@ -5,7 +5,7 @@
 //! a [`cursor::Cursor`] is a position to continue from.
 //!
 //! ```text
-//! LogSet: audit.log.2, audit.log.1, audit.log --> lines --> audit::record::assemble --> events
+//! LogSet: audit.log.000001.zst, audit.log.2, audit.log.1, audit.log --> lines --> audit::record::assemble --> events
 //! ```
 //!
 //! Logs are untrusted: a malformed line is reported and skipped, and memory is bounded. Logs are never mapped into
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
+pub mod archive;
 pub mod candidates;
 pub mod console;
 pub mod cursor;
@@ -25,5 +26,6 @@ mod follow;
 pub mod index;
 pub mod json;
 mod line_buffer;
+pub mod log_file;
 pub mod log_set;
 pub mod syscall_event;

@@ -1,18 +1,20 @@
 //! A log with its rotated predecessors, a single file, or a stream.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
-
-use crate::cursor::FileId;
+use crate::log_file::{LogError, LogFile};
 
 /// Name of the current log in a directory of logs.
 const LOG_NAME: &str = "audit.log";
+/// Least digits of the number of an archive: names of archives sort by age, and differ from those that other programs
+/// give to compressed logs.
+const ARCHIVE_DIGITS: usize = 6;
+/// How often a log is opened again because it was rotated meanwhile.
+const MAX_TRIES: usize = 16;
 
 /// Files of a log, oldest first.
 #[derive(Debug, Default)]
@@ -22,71 +24,12 @@ pub struct LogSet {
     current: Option<PathBuf>,
 }
 
-/// An open file of a log, or a stream.
-pub struct LogFile {
-    path: PathBuf,
-    content: Content,
-}
-
-enum Content {
-    Text(File, FileId),
-    Stream(Box<dyn Read + Send>),
-}
-
-/// Error of opening or reading a log.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LogError {
-    /// A file cannot be opened.
-    #[error("cannot open log `{}`", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        cause: io::Error,
-    },
-    /// A file cannot be read.
-    #[error("cannot read log `{}`", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        cause: io::Error,
-    },
-    /// A directory has no log.
-    #[error("directory `{}` has no file `{LOG_NAME}`", path.display())]
-    Empty {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// A file is a device or a socket.
-    #[error("`{}` is not a file", path.display())]
-    NotAFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file is compressed in a format that is not read.
-    #[error("`{path}` is compressed with {format}: pipe the output of `{program} {path}` instead", path = path.display())]
-    Compressed {
-        /// The file.
-        path: PathBuf,
-        /// Name of the format.
-        format: &'static str,
-        /// Program that decompresses it.
-        program: &'static str,
-    },
-    /// The file that a cursor names is gone.
-    #[error("the file of the cursor is no longer among the logs")]
-    CursorLost,
-}
-
 impl LogSet {
-    /// Opens a log with its rotated predecessors (`PATH.1`, `PATH.2`, ...). A directory stands for its `audit.log`.
+    /// Opens a log with its rotated predecessors (`PATH.1`, `PATH.2`, ...) and its archives (`PATH.000001.zst`, ...). A
+    /// directory stands for its `audit.log`.
     ///
-    /// A rotation meanwhile hides no file: files are opened from the newest, and a file that got another name is
-    /// opened once.
+    /// A rotation meanwhile hides no file: names are read again until the files that were opened have them. A file that
+    /// has two names, or an archive too, is opened once.
     ///
     /// # Errors
     /// [`LogError`] if the log or a predecessor cannot be opened.
@@ -97,23 +40,20 @@ impl LogSet {
         } else {
             path.to_owned()
         };
-        let newest = LogFile::open(&current);
-        let mut files: Vec<LogFile> = Vec::new();
-        match newest {
-            Ok(newest) => files.push(newest),
-            // The instant between the two steps of a rotation, or a log that has only predecessors.
-            Err(error) if error.is_missing() => {}
-            Err(error) => return Err(error),
-        }
-        for path in predecessors(&current) {
-            match LogFile::open_text(&path) {
-                Ok(file) if files.iter().any(|other| other.id() == file.id()) => {}
-                Ok(file) => files.push(file),
-                Err(error) if error.is_missing() => {}
-                Err(error) => return Err(error),
+        let mut files = Vec::new();
+        for _ in 0..MAX_TRIES {
+            files = open_all(&current)?;
+            if names(&current)?.len() == files.len() && files.iter().all(has_its_name) {
+                break;
             }
         }
-        if files.is_empty() {
+        let mut unique: Vec<LogFile> = Vec::with_capacity(files.len());
+        for file in files {
+            if unique.iter().all(|other| other.id() != file.id()) {
+                unique.push(file);
+            }
+        }
+        if unique.is_empty() {
             return Err(match is_directory {
                 true => LogError::Empty {
                     path: path.to_owned(),
@@ -125,9 +65,9 @@ impl LogSet {
                     }),
             });
         }
-        files.reverse();
+        unique.reverse();
         Ok(Self {
-            files,
+            files: unique,
             current: Some(current),
         })
     }
@@ -188,192 +128,96 @@ impl LogSet {
     }
 }
 
-impl LogFile {
-    /// Opens a file. A pipe becomes a stream.
-    ///
-    /// # Errors
-    /// [`LogError`] if it cannot be opened or is of another type.
-    pub fn open(path: &Path) -> Result<Self, LogError> {
-        let failed = |cause| LogError::Open {
-            path: path.to_owned(),
-            cause,
+/// Opens a log, its predecessors and archives, newest first. Names that are gone are skipped.
+fn open_all(current: &Path) -> Result<Vec<LogFile>, LogError> {
+    let mut files = Vec::new();
+    for path in names(current)? {
+        let file = if path == *current {
+            LogFile::open(&path)
+        } else {
+            LogFile::open_text(&path)
         };
-        if fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
-            let stream = File::open(path).map_err(failed)?;
-            return Ok(Self::stream(path, Box::new(stream)));
-        }
-        Self::open_text(path)
-    }
-
-    /// Opens a file, not a pipe.
-    fn open_text(path: &Path) -> Result<Self, LogError> {
-        let failed = |cause| LogError::Open {
-            path: path.to_owned(),
-            cause,
-        };
-        let not_a_file = || LogError::NotAFile {
-            path: path.to_owned(),
-        };
-        if !fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(not_a_file());
-        }
-        // Not blocking: the file may have been replaced by a pipe.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags((OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY).bits())
-            .open(path)
-            .map_err(failed)?;
-        let about = file.metadata().map_err(failed)?;
-        if !about.is_file() {
-            return Err(not_a_file());
-        }
-        let mut start = [0; 8];
-        let count = file.read_at(&mut start, 0).map_err(failed)?;
-        refuse_compressed(path, start.get(..count).unwrap_or_default())?;
-        let id = FileId {
-            device: about.dev(),
-            inode: about.ino(),
-        };
-        Ok(Self {
-            path: path.to_owned(),
-            content: Content::Text(file, id),
-        })
-    }
-
-    fn stream(name: &Path, stream: Box<dyn Read + Send>) -> Self {
-        Self {
-            path: name.to_owned(),
-            content: Content::Stream(stream),
+        match file {
+            Ok(file) => files.push(file),
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error),
         }
     }
-
-    /// Path that the file had when it was opened.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Identity of the file; `None` for a stream.
-    #[must_use]
-    pub const fn id(&self) -> Option<FileId> {
-        match self.content {
-            Content::Text(_, id) => Some(id),
-            Content::Stream(_) => None,
-        }
-    }
-
-    /// Size of the text; `None` for a stream.
-    ///
-    /// # Units
-    /// Bytes.
-    ///
-    /// # Errors
-    /// [`LogError::Read`].
-    pub fn size(&self) -> Result<Option<u64>, LogError> {
-        match &self.content {
-            Content::Text(file, _) => file
-                .metadata()
-                .map(|about| Some(about.len()))
-                .map_err(|cause| self.failed(cause)),
-            Content::Stream(_) => Ok(None),
-        }
-    }
-
-    /// Reads text from `offset`, or the next bytes of a stream. Returns 0 at the end.
-    ///
-    /// # Errors
-    /// [`LogError::Read`].
-    pub fn read_at(&mut self, room: &mut [u8], offset: u64) -> Result<usize, LogError> {
-        loop {
-            let read = match &mut self.content {
-                Content::Text(file, _) => file.read_at(room, offset),
-                Content::Stream(stream) => stream.read(room),
-            };
-            match read {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                _ => return read.map_err(|cause| self.failed(cause)),
-            }
-        }
-    }
-
-    fn failed(&self, cause: io::Error) -> LogError {
-        LogError::Read {
-            path: self.path.clone(),
-            cause,
-        }
-    }
+    Ok(files)
 }
 
-impl fmt::Debug for LogFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogFile")
-            .field("path", &self.path)
-            .field("id", &self.id())
-            .finish_non_exhaustive()
-    }
+/// Whether the path of a file still leads to it.
+fn has_its_name(file: &LogFile) -> bool {
+    file.is_stream() || fs::metadata(file.path()).is_ok_and(|about| file.is_file(&about))
 }
 
-impl LogError {
-    fn is_missing(&self) -> bool {
-        matches!(self, Self::Open { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
-    }
-}
-
-/// Paths of the rotated predecessors of a log, newest first. Numbers may have gaps.
-fn predecessors(current: &Path) -> Vec<PathBuf> {
+/// Existing paths of a log, its predecessors and archives, newest first. Numbers may have gaps.
+fn names(current: &Path) -> Result<Vec<PathBuf>, LogError> {
     let (Some(name), Some(parent)) = (current.file_name(), current.parent()) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let directory = if parent.as_os_str().is_empty() {
         Path::new(".")
     } else {
         parent
     };
-    let Ok(entries) = fs::read_dir(directory) else {
-        return Vec::new();
+    let failed = |cause| LogError::Open {
+        path: directory.to_owned(),
+        cause,
     };
-    let mut numbers: Vec<u32> = entries
-        .filter_map(|entry| number(name, &entry.ok()?.file_name()))
-        .collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let with_number = |number: u32| {
-        let mut name = OsString::from(name);
-        name.push(format!(".{number}"));
-        parent.join(name)
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        // The log may be readable although its directory is not.
+        Err(_) => return Ok(vec![current.to_owned()]),
     };
-    numbers.into_iter().map(with_number).collect()
+    let mut predecessors = BTreeMap::new();
+    let mut archives = BTreeMap::new();
+    let mut paths = Vec::new();
+    for entry in entries {
+        let found = entry.map_err(failed)?.file_name();
+        if found == name {
+            paths.push(current.to_owned());
+        } else if let Some(number) = number(name, &found) {
+            predecessors.insert(number, parent.join(found));
+        } else if let Some(number) = archive_number(name, &found) {
+            archives.insert(number, parent.join(found));
+        }
+    }
+    paths.extend(predecessors.into_values());
+    paths.extend(archives.into_values().rev());
+    Ok(paths)
 }
 
 /// Number of a rotated log: `audit.log.N`.
 fn number(name: &OsStr, entry: &OsStr) -> Option<u32> {
-    let suffix = entry
-        .as_encoded_bytes()
-        .strip_prefix(name.as_encoded_bytes())?
-        .strip_prefix(b".")?;
+    let suffix = suffix(name, entry)?;
     if suffix.starts_with(b"0") || suffix.starts_with(b"+") {
         return None;
     }
     str::from_utf8(suffix).ok()?.parse().ok()
 }
 
-/// Refuses a compressed file, by its first bytes.
-fn refuse_compressed(path: &Path, start: &[u8]) -> Result<(), LogError> {
-    const FORMATS: [(&[u8], &str, &str); 4] = [
-        (b"\x1f\x8b", "gzip", "zcat"),
-        (b"\xfd7zXZ\0", "xz", "xzcat"),
-        (b"BZh", "bzip2", "bzcat"),
-        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
-    ];
-    let found = FORMATS.iter().find(|(magic, ..)| start.starts_with(magic));
-    match found {
-        None => Ok(()),
-        Some(&(_, format, program)) => Err(LogError::Compressed {
-            path: path.to_owned(),
-            format,
-            program,
-        }),
-    }
+/// Number of the archive `entry` of the log `name`: `audit.log.NNNNNN.zst`. Archives with greater numbers are newer.
+#[must_use]
+pub fn archive_number(name: &OsStr, entry: &OsStr) -> Option<u32> {
+    let digits = suffix(name, entry)?.strip_suffix(b".zst")?;
+    let is_number = digits.len() >= ARCHIVE_DIGITS && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| str::from_utf8(digits).ok()?.parse().ok())?
+}
+
+/// Name of the archive `number` of the log `name`.
+#[must_use]
+pub fn archive_name(name: &OsStr, number: u32) -> OsString {
+    let mut name = name.to_owned();
+    name.push(format!(".{number:0ARCHIVE_DIGITS$}.zst"));
+    name
+}
+
+fn suffix<'e>(name: &OsStr, entry: &'e OsStr) -> Option<&'e [u8]> {
+    entry
+        .as_encoded_bytes()
+        .strip_prefix(name.as_encoded_bytes())?
+        .strip_prefix(b".")
 }
 
 #[cfg(test)]

@@ -293,7 +293,7 @@ impl ColumnBytes {
 }
 
 /// Checksum of bytes that a crash may have torn. It resists no forger.
-pub(super) fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     filter::hash(u8::MAX, bytes)
 }
 

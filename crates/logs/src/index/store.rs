@@ -15,6 +15,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ use super::LogIndex;
 use super::builder::BLOCK_BYTES;
 use super::segment::{Header, MAX_BLOCKS, checksum};
 use crate::cursor::FileId;
-use crate::log_set::{LogError, LogFile};
+use crate::log_file::{LogError, LogFile};
 
 const MAGIC: &[u8; 8] = b"TLGIDX01";
 const HEADER_BYTES: usize = 48;
@@ -64,6 +65,9 @@ pub fn open(
     let Some(size) = log.size()? else {
         return Ok(LogIndex::default());
     };
+    if let Some(index) = log.embedded_index() {
+        return Ok(index);
+    }
     let Some(identity) = Identity::of(log)? else {
         return Ok(LogIndex::default());
     };
@@ -120,7 +124,7 @@ impl Identity {
 
     fn header(&self) -> Vec<u8> {
         let mut header = MAGIC.to_vec();
-        let FileId { device, inode } = self.file;
+        let FileId { device, inode, .. } = self.file;
         for number in [device, inode, self.len, self.fingerprint] {
             header.extend_from_slice(&number.to_le_bytes());
         }
@@ -292,23 +296,29 @@ fn load(file: &Arc<File>, identity: &Identity, size: u64) -> Option<(LogIndex, u
     if !is_for(&header, identity) {
         return None;
     }
-    let mut index = LogIndex::default();
-    let mut end = crate::line_buffer::len(HEADER_BYTES);
     let file_len = file.metadata().ok()?.len();
+    let first = crate::line_buffer::len(HEADER_BYTES);
+    Some(segments(file, first..file_len, size))
+}
+
+/// Reads the segments in a part of a file, up to the first that is damaged or covers text that the log lacks: the log
+/// has `size` bytes. Returns the end of the last one.
+pub(crate) fn segments(file: &Arc<File>, part: Range<u64>, size: u64) -> (LogIndex, u64) {
+    let mut index = LogIndex::default();
+    let mut end = part.start;
     let mut bytes = vec![0; Header::max_len()];
-    loop {
-        let count = read_up_to(file, &mut bytes, end).ok()?;
+    while let Ok(count) = read_up_to(file, &mut bytes, end) {
         let Some(header) = Header::parse(bytes.get(..count).unwrap_or_default()) else {
             break;
         };
         let covered = header.blocks.last().map_or(u64::MAX, |block| block.end);
         let next = end + crate::line_buffer::len(header.segment_len());
-        if covered > size || next > file_len || !index.push(header, file, end) {
+        if covered > size || next > part.end || !index.push(header, file, end) {
             break;
         }
         end = next;
     }
-    Some((index, end))
+    (index, end)
 }
 
 /// Whether the header of an index file is that of this text, which may have grown since.

@@ -1,0 +1,216 @@
+//! Writes archives.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::compress_bound;
+
+use super::seek_table::{self, Frame};
+use super::{ABOUT_FRAME, About, Archive, MAX_FRAME_TEXT};
+use crate::index::LogIndex;
+use crate::index::store::{self, Extent};
+use crate::line_buffer::len;
+use crate::log_file::{LogError, LogFile};
+
+/// Level of compression. Measured on logs: level 1 is as small, and higher levels are not worth their time.
+const LEVEL: i32 = 3;
+/// Text of a frame where no index tells the blocks.
+const FRAME_TEXT: u64 = 1 << 20;
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Length of the text.
+    ///
+    /// # Units
+    /// Bytes.
+    pub text_len: u64,
+    /// Length of the archive.
+    ///
+    /// # Units
+    /// Bytes.
+    pub archive_len: u64,
+}
+
+/// Error of writing an archive.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The archive cannot be written.
+    #[error("cannot write the archive")]
+    Write(#[from] io::Error),
+    /// What was written is not the text.
+    #[error("the archive does not have the text that was written to it")]
+    Different,
+    /// The caller stopped it.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Writes the text of a log that no longer grows to `out`, an empty file, and reads it back. `is_stopped` is asked after
+/// each frame.
+///
+/// # Errors
+/// [`ArchiveError`]. What was written is then no archive.
+pub fn write(
+    log: &mut LogFile,
+    out: &File,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Written, ArchiveError> {
+    let index = store::open(log, Extent::Whole, |_| ())?;
+    let text_len = log.size()?.unwrap_or(0);
+    let mut writer = Writer {
+        out,
+        compressor: Compressor::new(LEVEL)?,
+        frames: Vec::new(),
+        text: Vec::new(),
+        compressed: Vec::new(),
+    };
+    writer.compressor.include_checksum(true)?;
+    for end in frame_ends(&index, text_len) {
+        writer.text(log, end)?;
+        if is_stopped() {
+            return Err(ArchiveError::Stopped);
+        }
+    }
+    let archive_len = writer.end(log, &index, text_len)?;
+    verify(out, log, text_len, is_stopped)?;
+    Ok(Written {
+        text_len,
+        archive_len,
+    })
+}
+
+/// Where frames end: at the ends of the index's blocks, and where they would be too long.
+fn frame_ends(index: &LogIndex, text_len: u64) -> Vec<u64> {
+    let mut ends = Vec::new();
+    let mut at = 0;
+    let blocks = index.blocks().map(|block| block.end);
+    for end in blocks.chain([text_len]).filter(|&end| end <= text_len) {
+        // Text without an index has frames of another length than its blocks.
+        let most = if end == text_len {
+            FRAME_TEXT
+        } else {
+            len(MAX_FRAME_TEXT)
+        };
+        while end.saturating_sub(at) > len(MAX_FRAME_TEXT) {
+            at += most;
+            ends.push(at);
+        }
+        if end > at {
+            at = end;
+            ends.push(at);
+        }
+    }
+    ends
+}
+
+/// Compares an archive with its text.
+fn verify(
+    out: &File,
+    log: &mut LogFile,
+    text_len: u64,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(), ArchiveError> {
+    let archive = Archive::open(out.try_clone()?)?;
+    let mut archive = archive
+        .filter(|archive| archive.text_len() == text_len)
+        .ok_or(ArchiveError::Different)?;
+    let (mut ours, mut theirs) = (vec![0; MAX_FRAME_TEXT], vec![0; MAX_FRAME_TEXT]);
+    let mut at = 0;
+    while at < text_len {
+        let count = archive.read_at(&mut ours, at)?;
+        let theirs = theirs.get_mut(..count).unwrap_or_default();
+        if count == 0 || !read_exact(log, theirs, at)? || ours.get(..count) != Some(theirs) {
+            return Err(ArchiveError::Different);
+        }
+        at += len(count);
+        if is_stopped() {
+            return Err(ArchiveError::Stopped);
+        }
+    }
+    Ok(())
+}
+
+/// Fills `room` with text; returns false if the text ends before.
+fn read_exact(log: &mut LogFile, room: &mut [u8], offset: u64) -> Result<bool, LogError> {
+    let mut count = 0;
+    while let Some(rest) = room.get_mut(count..).filter(|rest| !rest.is_empty()) {
+        match log.read_at(rest, offset + len(count))? {
+            0 => return Ok(false),
+            read => count += read,
+        }
+    }
+    Ok(true)
+}
+
+struct Writer<'f> {
+    out: &'f File,
+    compressor: Compressor<'static>,
+    /// Frames that were written.
+    frames: Vec<Frame>,
+    text: Vec<u8>,
+    compressed: Vec<u8>,
+}
+
+impl Writer<'_> {
+    /// End of the archive, and of the text in it.
+    fn end_so_far(&self) -> (u64, u64) {
+        self.frames.last().map_or((0, 0), |frame| {
+            (frame.start + len(frame.len), frame.text_end())
+        })
+    }
+
+    /// Writes the text up to `end`.
+    fn text(&mut self, log: &mut LogFile, end: u64) -> Result<(), ArchiveError> {
+        let (_, start) = self.end_so_far();
+        let count = usize::try_from(end - start).unwrap_or(usize::MAX);
+        self.text.resize(count, 0);
+        if !read_exact(log, &mut self.text, start)? {
+            return Err(ArchiveError::Different);
+        }
+        self.compressed.clear();
+        self.compressed.reserve(compress_bound(count));
+        self.compressor
+            .compress_to_buffer(&self.text, &mut self.compressed)?;
+        self.frame(count)?;
+        Ok(())
+    }
+
+    /// Writes the compressed bytes as a frame of `text_len` bytes of text.
+    fn frame(&mut self, text_len: usize) -> io::Result<()> {
+        let (start, text_start) = self.end_so_far();
+        self.out.write_all_at(&self.compressed, start)?;
+        self.frames.push(Frame {
+            start,
+            len: self.compressed.len(),
+            text_start,
+            text_len,
+        });
+        Ok(())
+    }
+
+    /// Writes the index and the seek table. Returns the length of the archive.
+    fn end(&mut self, log: &LogFile, index: &LogIndex, text_len: u64) -> Result<u64, ArchiveError> {
+        let source = log.id().ok_or(ArchiveError::Different)?;
+        let mut content = About::encode(source, text_len);
+        index.write_segments(&mut content)?;
+        self.compressed.clear();
+        self.compressed
+            .extend_from_slice(&ABOUT_FRAME.to_le_bytes());
+        let content_len = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        self.compressed
+            .extend_from_slice(&content_len.to_le_bytes());
+        self.compressed.append(&mut content);
+        self.frame(0)?;
+        let table = seek_table::encode(&self.frames);
+        let (end, _) = self.end_so_far();
+        self.out.write_all_at(&table, end)?;
+        Ok(end + len(table.len()))
+    }
+}

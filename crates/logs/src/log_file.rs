@@ -1,0 +1,268 @@
+//! A file of a log: text, an archive of text, or a stream.
+
+use std::fmt;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+
+use crate::archive::Archive;
+use crate::cursor::FileId;
+use crate::index::LogIndex;
+
+/// An open file of a log, or a stream.
+pub struct LogFile {
+    path: PathBuf,
+    content: Content,
+}
+
+enum Content {
+    Text(File, FileId),
+    Archive(Box<Archive>, FileId),
+    Stream(Box<dyn Read + Send>),
+}
+
+/// Error of opening or reading a log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// A file cannot be opened.
+    #[error("cannot open log `{}`", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        cause: io::Error,
+    },
+    /// A file cannot be read.
+    #[error("cannot read log `{}`", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        cause: io::Error,
+    },
+    /// A directory has no log.
+    #[error("directory `{}` has no file `audit.log`", path.display())]
+    Empty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file is a device or a socket.
+    #[error("`{}` is not a file", path.display())]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file is compressed in a format that is not read.
+    #[error("`{path}` is compressed with {format}: pipe the output of `{program} {path}` instead", path = path.display())]
+    Compressed {
+        /// The file.
+        path: PathBuf,
+        /// Name of the format.
+        format: &'static str,
+        /// Program that decompresses it.
+        program: &'static str,
+    },
+    /// The file that a cursor names is gone.
+    #[error("the file of the cursor is no longer among the logs")]
+    CursorLost,
+}
+
+impl LogFile {
+    /// Opens a file. A pipe becomes a stream.
+    ///
+    /// # Errors
+    /// [`LogError`] if it cannot be opened or is of another type.
+    pub fn open(path: &Path) -> Result<Self, LogError> {
+        let failed = |cause| LogError::Open {
+            path: path.to_owned(),
+            cause,
+        };
+        if fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
+            let stream = File::open(path).map_err(failed)?;
+            return Ok(Self::stream(path, Box::new(stream)));
+        }
+        Self::open_text(path)
+    }
+
+    /// Opens a file or an archive, not a pipe.
+    pub(crate) fn open_text(path: &Path) -> Result<Self, LogError> {
+        let failed = |cause| LogError::Open {
+            path: path.to_owned(),
+            cause,
+        };
+        let not_a_file = || LogError::NotAFile {
+            path: path.to_owned(),
+        };
+        if !fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(not_a_file());
+        }
+        // Not blocking: the file may have been replaced by a pipe.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY).bits())
+            .open(path)
+            .map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        if !about.is_file() {
+            return Err(not_a_file());
+        }
+        let mut start = [0; 8];
+        let count = file.read_at(&mut start, 0).map_err(failed)?;
+        let start = start.get(..count).unwrap_or_default();
+        let id = FileId::of(&about);
+        // The name tells too: an archive with a damaged start is not text.
+        let is_archive = path.extension().is_some_and(|extension| extension == "zst");
+        let content = if is_archive || Archive::is_start(start) {
+            let archive =
+                Archive::open(file)
+                    .map_err(failed)?
+                    .ok_or_else(|| LogError::Compressed {
+                        path: path.to_owned(),
+                        format: "zstd, without a seek table",
+                        program: "zstdcat",
+                    })?;
+            let id = archive.source().unwrap_or(id);
+            Content::Archive(Box::new(archive), id)
+        } else {
+            refuse_compressed(path, start)?;
+            Content::Text(file, id)
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            content,
+        })
+    }
+
+    pub(crate) fn stream(name: &Path, stream: Box<dyn Read + Send>) -> Self {
+        Self {
+            path: name.to_owned(),
+            content: Content::Stream(stream),
+        }
+    }
+
+    /// Path that the file had when it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Identity of the file, and for an archive that of the text file that it was made of; `None` for a stream.
+    #[must_use]
+    pub const fn id(&self) -> Option<FileId> {
+        match self.content {
+            Content::Text(_, id) | Content::Archive(_, id) => Some(id),
+            Content::Stream(_) => None,
+        }
+    }
+
+    /// Size of the text; `None` for a stream.
+    ///
+    /// # Units
+    /// Bytes.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn size(&self) -> Result<Option<u64>, LogError> {
+        match &self.content {
+            Content::Text(file, _) => file
+                .metadata()
+                .map(|about| Some(about.len()))
+                .map_err(|cause| self.failed(cause)),
+            Content::Archive(archive, _) => Ok(Some(archive.text_len())),
+            Content::Stream(_) => Ok(None),
+        }
+    }
+
+    /// Reads text from `offset`, or the next bytes of a stream. Returns 0 at the end.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn read_at(&mut self, room: &mut [u8], offset: u64) -> Result<usize, LogError> {
+        loop {
+            let read = match &mut self.content {
+                Content::Text(file, _) => file.read_at(room, offset),
+                Content::Archive(archive, _) => archive.read_at(room, offset),
+                Content::Stream(stream) => stream.read(room),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => return read.map_err(|cause| self.failed(cause)),
+            }
+        }
+    }
+
+    /// The index inside an archive; `None` for other files, or if it is damaged.
+    pub(crate) fn embedded_index(&self) -> Option<LogIndex> {
+        match &self.content {
+            Content::Archive(archive, _) => archive.index(),
+            Content::Text(..) | Content::Stream(_) => None,
+        }
+    }
+
+    /// Whether the text is compressed, and cannot grow.
+    #[must_use]
+    pub const fn is_archive(&self) -> bool {
+        matches!(self.content, Content::Archive(..))
+    }
+
+    /// Whether it is a stream.
+    pub(crate) const fn is_stream(&self) -> bool {
+        matches!(self.content, Content::Stream(_))
+    }
+
+    /// Whether this open file is the one that `about` describes.
+    pub(crate) fn is_file(&self, about: &Metadata) -> bool {
+        let open = match &self.content {
+            Content::Text(_, id) => Some(*id),
+            Content::Archive(archive, _) => archive.file_id().ok(),
+            Content::Stream(_) => None,
+        };
+        open == Some(FileId::of(about))
+    }
+
+    fn failed(&self, cause: io::Error) -> LogError {
+        LogError::Read {
+            path: self.path.clone(),
+            cause,
+        }
+    }
+}
+
+impl fmt::Debug for LogFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogFile")
+            .field("path", &self.path)
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LogError {
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Open { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Refuses a compressed file, by its first bytes.
+fn refuse_compressed(path: &Path, start: &[u8]) -> Result<(), LogError> {
+    const FORMATS: [(&[u8], &str, &str); 3] = [
+        (b"\x1f\x8b", "gzip", "zcat"),
+        (b"\xfd7zXZ\0", "xz", "xzcat"),
+        (b"BZh", "bzip2", "bzcat"),
+    ];
+    let found = FORMATS.iter().find(|(magic, ..)| start.starts_with(magic));
+    match found {
+        None => Ok(()),
+        Some(&(_, format, program)) => Err(LogError::Compressed {
+            path: path.to_owned(),
+            format,
+            program,
+        }),
+    }
+}
