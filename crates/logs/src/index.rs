@@ -9,6 +9,7 @@
 
 mod builder;
 mod filter;
+pub mod growing;
 mod segment;
 pub mod store;
 
@@ -135,7 +136,7 @@ impl LogIndex {
             let lead = self.next_lead().min(start);
             lines.restart(lead);
             let mut builder = Builder::new(start, lead);
-            let is_complete = feed(&mut builder, &mut lines, file)?;
+            let is_complete = feed(&mut builder, &mut lines, file, u64::MAX)?;
             if !is_complete && whole_only {
                 return Ok(());
             }
@@ -192,11 +193,13 @@ impl LogIndex {
     }
 }
 
-/// Passes lines to a builder until its segment is complete; returns false if the text ends before.
+/// Passes the lines before the offset `text_end` to a builder until its segment is complete; returns false if the text
+/// ends before.
 fn feed(
     builder: &mut Builder,
     lines: &mut LineBuffer,
     file: &mut LogFile,
+    text_end: u64,
 ) -> Result<bool, LogError> {
     loop {
         match lines.next_line() {
@@ -208,8 +211,13 @@ fn feed(
             }
             None => {
                 let offset = lines.read_offset();
+                let left = usize::try_from(text_end.saturating_sub(offset)).unwrap_or(usize::MAX);
+                let read = lines.fill(|room| {
+                    let wanted = left.min(room.len());
+                    file.read_at(room.get_mut(..wanted).unwrap_or_default(), offset)
+                })?;
                 // A line without its newline is not indexed: it may be incomplete.
-                if lines.fill(|room| file.read_at(room, offset))? == 0 {
+                if read == 0 {
                     return Ok(false);
                 }
             }

@@ -99,6 +99,26 @@ pub fn open(
     Ok(index)
 }
 
+/// Opens the index file beside a log for writing; `None` if it cannot be written, or the log is too short to be
+/// recognised when it has grown.
+///
+/// # Errors
+/// [`LogError::Read`] if the log cannot be read.
+pub(super) fn open_beside(log: &mut LogFile) -> Result<Option<(Store, LogIndex)>, LogError> {
+    let size = log.size()?.unwrap_or(0);
+    let Some(identity) = Identity::of(log)? else {
+        return Ok(None);
+    };
+    let place = IndexDirectory::beside(log.path(), identity.file);
+    let store = place
+        .filter(|_| identity.len == FINGERPRINT_BYTES)
+        .and_then(|place| place.writable(&identity));
+    Ok(store.map(|mut store| {
+        let index = store.load(&identity, size);
+        (store, index)
+    }))
+}
+
 /// Growth of a log that needs no new segment, because a segment is larger.
 const LITTLE_TEXT: u64 = MAX_BLOCKS as u64 * BLOCK_BYTES;
 
@@ -250,7 +270,8 @@ impl IndexDirectory {
 }
 
 /// An index file that this process may extend.
-struct Store {
+#[derive(Debug)]
+pub(super) struct Store {
     file: Arc<File>,
     /// End of the valid segments.
     end: u64,
@@ -275,7 +296,7 @@ impl Store {
     }
 
     /// Appends a segment. After an error nothing more is written; the index goes on in memory.
-    fn append(&mut self, segment: &[u8]) {
+    pub(super) fn append(&mut self, segment: &[u8]) {
         if self.failed {
             return;
         }

@@ -1,0 +1,195 @@
+//! The index of a log that its writer extends as it grows.
+
+use std::fmt;
+
+use super::store::{self, Store};
+use super::{Builder, Header, feed};
+use crate::line_buffer::LineBuffer;
+use crate::log_file::{LogError, LogFile};
+
+/// The index file of a log that grows. Each part of the log is read once, soon after it was written.
+pub struct GrowingIndex {
+    log: LogFile,
+    store: Store,
+    builder: Builder,
+    lines: LineBuffer,
+}
+
+impl GrowingIndex {
+    /// Opens the index file beside a log, and creates it if it is missing. `None` if it cannot be written, another
+    /// process extends it, or the log is too short to be recognised.
+    ///
+    /// # Errors
+    /// [`LogError::Read`] if the log cannot be read.
+    pub fn open(mut log: LogFile) -> Result<Option<Self>, LogError> {
+        let Some((store, index)) = store::open_beside(&mut log)? else {
+            return Ok(None);
+        };
+        let (start, lead) = (index.end(), index.next_lead());
+        let mut growing = Self {
+            log,
+            store,
+            builder: Builder::new(start, lead.min(start)),
+            lines: LineBuffer::default(),
+        };
+        growing.lines.restart(lead.min(start));
+        Ok(Some(growing))
+    }
+
+    /// The log.
+    #[must_use]
+    pub const fn log(&self) -> &LogFile {
+        &self.log
+    }
+
+    /// Whether the log became shorter than what was read of it: the index is that of other text.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn is_cut(&self) -> Result<bool, LogError> {
+        let size = self.log.size()?.unwrap_or(0);
+        Ok(size < self.lines.read_offset())
+    }
+
+    /// Indexes the text up to the offset `end`, which stays as it is. Text that fills no segment is remembered, and
+    /// written later.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn advance(&mut self, end: u64) -> Result<(), LogError> {
+        while feed(&mut self.builder, &mut self.lines, &mut self.log, end)? {
+            let (start, lead) = self.write_segment();
+            self.builder = Builder::new(start, lead);
+            self.lines.restart(lead);
+        }
+        Ok(())
+    }
+
+    /// Indexes the rest of the text: the log no longer grows.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn finish(mut self) -> Result<(), LogError> {
+        self.advance(u64::MAX)?;
+        self.write_segment();
+        Ok(())
+    }
+
+    /// Writes the segment of the builder; returns where the next one starts, and where its reader must begin.
+    fn write_segment(&mut self) -> (u64, u64) {
+        let end = self.lines.offset();
+        let builder = std::mem::replace(&mut self.builder, Builder::new(end, end));
+        let bytes = builder.finish(end).unwrap_or_default();
+        let Some(header) = Header::parse(&bytes) else {
+            return (end, end);
+        };
+        self.store.append(&bytes);
+        let start = header.blocks.last().map_or(end, |block| block.end);
+        (start, header.next_lead.min(start))
+    }
+}
+
+impl fmt::Debug for GrowingIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrowingIndex")
+            .field("log", &self.log)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write as _;
+    use std::path::Path;
+
+    use super::*;
+    use crate::index::LogIndex;
+    use crate::index::store::{Extent, open};
+
+    /// Lines of events, four of which are open at a time.
+    fn lines(from: u32, count: u32) -> String {
+        let line = |number: u32| {
+            let (kind, event) = match number % 2 {
+                0 => ("SYSCALL", number / 2),
+                _ => ("EOE", (number / 2).saturating_sub(4)),
+            };
+            let exe = "x".repeat(100);
+            format!("type={kind} msg=audit(1700000000.000:{event}): pid={event} exe=\"/{exe}\"\n")
+        };
+        (from..from + count).map(line).collect()
+    }
+
+    fn index_file(directory: &Path) -> Vec<u8> {
+        let mut entries = fs::read_dir(directory.join(".tollgate-index")).unwrap();
+        fs::read(entries.next().unwrap().unwrap().path()).unwrap()
+    }
+
+    fn index(path: &Path) -> LogIndex {
+        open(&mut LogFile::open(path).unwrap(), Extent::Whole, |_| ()).unwrap()
+    }
+
+    #[test]
+    fn log_that_grows_gets_the_index_of_the_whole_text() {
+        let (grown, whole) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = grown.path().join("audit.log");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(lines(0, 100).as_bytes()).unwrap();
+        let mut growing = GrowingIndex::open(LogFile::open(&path).unwrap())
+            .unwrap()
+            .unwrap();
+        let mut size = 0;
+        for part in 1..=40 {
+            file.write_all(lines(part * 2000, 2000).as_bytes()).unwrap();
+            // What was written last stays out: it may be cut off.
+            growing.advance(size).unwrap();
+            size = file.metadata().unwrap().len() - u64::from(part % 3);
+            if part == 20 {
+                // The writer was started again.
+                drop(growing);
+                growing = GrowingIndex::open(LogFile::open(&path).unwrap())
+                    .unwrap()
+                    .unwrap();
+            }
+        }
+        assert!(
+            GrowingIndex::open(LogFile::open(&path).unwrap())
+                .unwrap()
+                .is_none(),
+            "locked"
+        );
+        growing.finish().unwrap();
+        let other = whole.path().join("audit.log");
+        fs::copy(&path, &other).unwrap();
+        assert!(index(&other).blocks().count() > 64);
+        // The headers name the files.
+        let (grown, whole) = (index_file(grown.path()), index_file(whole.path()));
+        assert!(grown[48..] == whole[48..]);
+    }
+
+    #[test]
+    fn cut_log_is_recognised() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("audit.log");
+        fs::write(&path, "short\n").unwrap();
+        assert!(
+            GrowingIndex::open(LogFile::open(&path).unwrap())
+                .unwrap()
+                .is_none()
+        );
+        fs::write(&path, lines(0, 1000)).unwrap();
+        let mut growing = GrowingIndex::open(LogFile::open(&path).unwrap())
+            .unwrap()
+            .unwrap();
+        growing.advance(u64::MAX).unwrap();
+        assert!(!growing.is_cut().unwrap());
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(10_000)
+            .unwrap();
+        assert!(growing.is_cut().unwrap());
+    }
+}
