@@ -140,7 +140,8 @@ impl LogIndex {
             if !is_complete && whole_only {
                 return Ok(());
             }
-            let Some(bytes) = builder.finish(lines.offset()) else {
+            let text_end = lines.offset();
+            let Some(bytes) = builder.finish(text_end) else {
                 return Ok(());
             };
             let Some(header) = Header::parse(&bytes) else {
@@ -155,7 +156,8 @@ impl LogIndex {
             if let Some(last) = self.segments.last_mut() {
                 last.source = Source::Memory(bytes);
             }
-            if !is_complete {
+            // A segment whose last events never end is complete at the end of the text.
+            if !is_complete && end >= text_end {
                 return Ok(());
             }
         }

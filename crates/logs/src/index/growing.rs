@@ -58,9 +58,7 @@ impl GrowingIndex {
     /// [`LogError::Read`].
     pub fn advance(&mut self, end: u64) -> Result<(), LogError> {
         while feed(&mut self.builder, &mut self.lines, &mut self.log, end)? {
-            let (start, lead) = self.write_segment();
-            self.builder = Builder::new(start, lead);
-            self.lines.restart(lead);
+            self.write_segment();
         }
         Ok(())
     }
@@ -70,22 +68,29 @@ impl GrowingIndex {
     /// # Errors
     /// [`LogError::Read`].
     pub fn finish(mut self) -> Result<(), LogError> {
-        self.advance(u64::MAX)?;
-        self.write_segment();
-        Ok(())
+        loop {
+            self.advance(u64::MAX)?;
+            let text_end = self.lines.offset();
+            if self.write_segment() >= text_end {
+                return Ok(());
+            }
+        }
     }
 
-    /// Writes the segment of the builder; returns where the next one starts, and where its reader must begin.
-    fn write_segment(&mut self) -> (u64, u64) {
-        let end = self.lines.offset();
-        let builder = std::mem::replace(&mut self.builder, Builder::new(end, end));
-        let bytes = builder.finish(end).unwrap_or_default();
+    /// Writes the segment of the builder and begins the next one; returns where that starts.
+    fn write_segment(&mut self) -> u64 {
+        let text_end = self.lines.offset();
+        let builder = std::mem::replace(&mut self.builder, Builder::new(text_end, text_end));
+        let bytes = builder.finish(text_end).unwrap_or_default();
         let Some(header) = Header::parse(&bytes) else {
-            return (end, end);
+            return text_end;
         };
         self.store.append(&bytes);
-        let start = header.blocks.last().map_or(end, |block| block.end);
-        (start, header.next_lead.min(start))
+        let start = header.blocks.last().map_or(text_end, |block| block.end);
+        let lead = header.next_lead.min(start);
+        self.builder = Builder::new(start, lead);
+        self.lines.restart(lead);
+        start
     }
 }
 
@@ -162,7 +167,8 @@ mod tests {
         growing.finish().unwrap();
         let other = whole.path().join("audit.log");
         fs::copy(&path, &other).unwrap();
-        assert!(index(&other).blocks().count() > 64);
+        let blocks = index(&other).blocks().count();
+        assert!(blocks > 64, "{blocks} blocks, {size} bytes");
         // The headers name the files.
         let (grown, whole) = (index_file(grown.path()), index_file(whole.path()));
         assert!(grown[48..] == whole[48..]);
