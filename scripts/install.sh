@@ -12,6 +12,7 @@ for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate
 	install -D -m 0755 -t "$root/sbin" "$binaries/$name"
 done
 ln -sf tollgate-search "$root/sbin/tollgate-replay"
+ln -sf tollgate-search "$root/sbin/tollgate-log"
 sed "s,/usr/lib/tollgate,$prefix/lib/tollgate,g" packaging/tollgate-alternatives >"$root/sbin/tollgate-alternatives"
 chmod 0755 "$root/sbin/tollgate-alternatives"
 install -D -m 0644 -t "$root/share/man/man8" man/*.8

@@ -23,6 +23,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use zstd::bulk::Decompressor;
 
@@ -112,6 +113,19 @@ impl Archive {
     /// Bytes.
     pub(crate) const fn text_len(&self) -> u64 {
         self.text_len
+    }
+
+    /// When the archive was last written to: the archiver makes it as old as the text.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.file.metadata().ok()?.modified().ok()
+    }
+
+    /// Length of the archive.
+    ///
+    /// # Units
+    /// Bytes.
+    pub(crate) fn stored_len(&self) -> io::Result<u64> {
+        self.file.metadata().map(|about| about.len())
     }
 
     /// Identity of the archive itself.

@@ -5,6 +5,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nix::fcntl::OFlag;
 
@@ -161,6 +162,16 @@ impl LogFile {
         }
     }
 
+    /// When the file was last written to; `None` for a stream, or if the file system does not tell.
+    #[must_use]
+    pub fn modified(&self) -> Option<SystemTime> {
+        match &self.content {
+            Content::Text(file, _) => file.metadata().ok()?.modified().ok(),
+            Content::Archive(archive, _) => archive.modified(),
+            Content::Stream(_) => None,
+        }
+    }
+
     /// Size of the text; `None` for a stream.
     ///
     /// # Units
@@ -176,6 +187,22 @@ impl LogFile {
                 .map_err(|cause| self.failed(cause)),
             Content::Archive(archive, _) => Ok(Some(archive.text_len())),
             Content::Stream(_) => Ok(None),
+        }
+    }
+
+    /// Length of the file itself, which for an archive is less than that of its text; 0 for a stream.
+    ///
+    /// # Units
+    /// Bytes.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn stored_len(&self) -> Result<u64, LogError> {
+        match &self.content {
+            Content::Archive(archive, _) => {
+                archive.stored_len().map_err(|cause| self.failed(cause))
+            }
+            Content::Text(..) | Content::Stream(_) => Ok(self.size()?.unwrap_or(0)),
         }
     }
 

@@ -128,8 +128,12 @@ impl LogSet {
     }
 }
 
-/// Opens a log, its predecessors and archives, newest first. Names that are gone are skipped.
-fn open_all(current: &Path) -> Result<Vec<LogFile>, LogError> {
+/// Opens a log, its predecessors and archives, newest first, also archives whose text files still exist. Names that are
+/// gone are skipped.
+///
+/// # Errors
+/// [`LogError`] if one of them cannot be opened.
+pub fn open_all(current: &Path) -> Result<Vec<LogFile>, LogError> {
     let mut files = Vec::new();
     for path in names(current)? {
         let file = if path == *current {
@@ -177,7 +181,7 @@ fn names(current: &Path) -> Result<Vec<PathBuf>, LogError> {
         let found = entry.map_err(failed)?.file_name();
         if found == name {
             paths.push(current.to_owned());
-        } else if let Some(number) = number(name, &found) {
+        } else if let Some(number) = old_log_number(name, &found) {
             predecessors.insert(number, parent.join(found));
         } else if let Some(number) = archive_number(name, &found) {
             archives.insert(number, parent.join(found));
@@ -188,8 +192,9 @@ fn names(current: &Path) -> Result<Vec<PathBuf>, LogError> {
     Ok(paths)
 }
 
-/// Number of a rotated log: `audit.log.N`.
-fn number(name: &OsStr, entry: &OsStr) -> Option<u32> {
+/// Number of the rotated log `entry` of the log `name`: `audit.log.N`.
+#[must_use]
+pub fn old_log_number(name: &OsStr, entry: &OsStr) -> Option<u32> {
     let suffix = suffix(name, entry)?;
     if suffix.starts_with(b"0") || suffix.starts_with(b"+") {
         return None;

@@ -270,7 +270,7 @@ fn follow(args: &Args, query: &Query, output: &mut Output) -> anyhow::Result<()>
 }
 
 /// Whether an error is that of a closed pipe.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let cause = cause.downcast_ref::<io::Error>();
         cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)

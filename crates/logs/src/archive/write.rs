@@ -10,7 +10,7 @@ use zstd::zstd_safe::compress_bound;
 use super::seek_table::{self, Frame};
 use super::{ABOUT_FRAME, About, Archive, MAX_FRAME_TEXT};
 use crate::index::LogIndex;
-use crate::index::store::{self, Extent};
+use crate::index::store;
 use crate::line_buffer::len;
 use crate::log_file::{LogError, LogFile};
 
@@ -62,7 +62,8 @@ pub fn write(
     out: &File,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Written, ArchiveError> {
-    let index = store::open(log, Extent::Whole, |_| ())?;
+    let mut index = store::existing(log)?;
+    index.extend(log, false, |_, _| ())?;
     let text_len = log.size()?.unwrap_or(0);
     let mut writer = Writer {
         out,

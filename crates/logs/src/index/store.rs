@@ -99,6 +99,23 @@ pub fn open(
     Ok(index)
 }
 
+/// The index of a log as far as there is one, inside it or beside it.
+///
+/// # Errors
+/// [`LogError::Read`] if the log cannot be read.
+pub fn existing(log: &mut LogFile) -> Result<LogIndex, LogError> {
+    if let Some(index) = log.embedded_index() {
+        return Ok(index);
+    }
+    let size = log.size()?.unwrap_or(0);
+    let Some(identity) = Identity::of(log)? else {
+        return Ok(LogIndex::default());
+    };
+    let place = IndexDirectory::beside(log.path(), identity.file);
+    let index = place.and_then(|place| place.load(&identity, size));
+    Ok(index.unwrap_or_default())
+}
+
 /// Opens the index file beside a log for writing; `None` if it cannot be written, or the log is too short to be
 /// recognised when it has grown.
 ///

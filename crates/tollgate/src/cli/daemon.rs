@@ -20,6 +20,7 @@ use crate::daemon::{self, ControlSocket, DaemonConfig, LogSource, RefusedFile, R
 use crate::messages::{self, DetachedStreams, Exit, info, warn};
 use crate::pipeline::handover::{DEFAULT_PIN_DIRECTORY, PinPolicy};
 use crate::rule_files::{self, Refused};
+use crate::sinks::audit_log::ArchiverSettings;
 use logs::accounts::Accounts;
 use logs::console::{Console, Interpret};
 
@@ -224,6 +225,10 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         },
         metrics: file.metrics,
         watch_group: file.watch_group,
+        archiver: ArchiverSettings {
+            index: file.index.unwrap_or(true),
+            compress: file.compress.unwrap_or(false),
+        },
         json: file.json,
         terminal,
         is_detached,

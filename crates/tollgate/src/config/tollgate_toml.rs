@@ -12,6 +12,8 @@
 //! pins = "/sys/fs/bpf/tollgate"   # or false
 //! metrics = "127.0.0.1:9465"      # or the path of a Unix socket; off by default
 //! watch_group = "adm"             # may watch; by default only root may
+//! index = true                    # index the log as it grows
+//! compress = false                # turn rotated logs into archives
 //!
 //! [on_loss]
 //! deny = ["shadow"]               # rule keys: syscalls that these rules cannot record are denied
@@ -61,6 +63,10 @@ pub(crate) struct TollgateToml {
     pub(crate) metrics: Option<MetricsAddress>,
     /// Group whose members may watch events and ask for the status.
     pub(crate) watch_group: Option<String>,
+    /// Index the log as it grows.
+    pub(crate) index: Option<bool>,
+    /// Turn rotated logs into compressed archives.
+    pub(crate) compress: Option<bool>,
     /// Action when an event would be lost.
     #[serde(default)]
     pub(crate) on_loss: OnLoss,
@@ -245,7 +251,8 @@ mod tests {
     fn every_setting_is_parsed() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\nallow_loss = true\ndelay_ms = 2\npartial = true\n\
                     io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n\
-                    pins = \"/p\"\nmetrics = \"/m\"\nwatch_group = \"g\"\n[on_loss]\ndeny = [\"k\"]\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
+                    pins = \"/p\"\nmetrics = \"/m\"\nwatch_group = \"g\"\nindex = false\ncompress = true\n\
+                    [on_loss]\ndeny = [\"k\"]\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
         let expected = TollgateToml {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(EngineChoice::Fentry),
@@ -258,6 +265,8 @@ mod tests {
             pins: Some(PinsSetting::Directory("/p".into())),
             metrics: Some(MetricsAddress::Unix("/m".into())),
             watch_group: Some("g".to_owned()),
+            index: Some(false),
+            compress: Some(true),
             on_loss: OnLoss {
                 deny: vec!["k".to_owned()],
             },

@@ -140,10 +140,12 @@ fn restrict_with_landlock(writable: &[PathBuf]) -> anyhow::Result<(String, Vec<S
     })
 }
 
-/// Access rights in a directory of the daemon: create, write and remove files and sockets.
+/// Access rights in a directory of the daemon: create, write and remove files and sockets, and create the directory of
+/// indexes.
 fn directory_access() -> BitFlags<AccessFs> {
     AccessFs::WriteFile
         | AccessFs::Truncate
+        | AccessFs::MakeDir
         | AccessFs::MakeReg
         | AccessFs::MakeSock
         | AccessFs::RemoveFile

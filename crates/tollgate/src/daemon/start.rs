@@ -41,7 +41,7 @@ use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
 use crate::rule_files::{Refused, RuleText};
-use crate::sinks::audit_log::{AuditLog, LocalSystem, LogConfig};
+use crate::sinks::audit_log::{ArchiverSettings, AuditLog, LocalSystem, LogConfig};
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::plugins;
@@ -68,6 +68,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) allow_loss: bool,
     /// Log and its settings.
     pub(crate) log: LogSource,
+    /// What is done with the log and old logs.
+    pub(crate) archiver: ArchiverSettings,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Address of the metrics server.
@@ -164,7 +166,8 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let confinement = confine(&engines, &opened.writable)?;
     let pinning = PinSetup::inspect(pins, log_config.writes().then_some(&log_path))?;
     let machine = Box::new(LocalSystem::new(opened.helper.clone()));
-    let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.helper)?;
+    let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.helper)?
+        .with_archiver(settings.archiver)?;
     let ended = Arc::new(event_fd()?);
 
     let mut kernel = opened.probe.kernel;

@@ -119,6 +119,7 @@ impl LogThread {
     pub(super) fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> UnwrittenEvents {
         engine::set_nice(self.log.nice());
         self.show_suspension();
+        let requests = self.log.archiver_requests();
         loop {
             let tick = self.log.next_poll().map_or_else(never, after);
             select! {
@@ -130,6 +131,9 @@ impl LogThread {
                     Ok(command) => self.handle(command),
                     // The main thread has ended; events may still arrive.
                     Err(_gone) => self.commands = never(),
+                },
+                recv(requests) -> request => if let Ok(request) = request {
+                    self.log.answer_archiver(&request);
                 },
                 recv(tick) -> _now => self.log.poll(),
             }

@@ -3,6 +3,7 @@
 //! All of it runs in the log thread, batch by batch. Actions on low space or failures go through [`System`]. Events
 //! that cannot be written are counted exactly, and a record reports them as soon as writing works again.
 
+mod archiver;
 mod daemon_records;
 mod disk_actions;
 mod flush;
@@ -23,8 +24,11 @@ use anyhow::Context as _;
 use audit::conf::auditd::{LogFormat, Settings};
 use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
+use crossbeam_channel::{Receiver, never};
 use engine::FileRange;
+use logs::cursor::FileId;
 
+pub(crate) use archiver::{ArchiverSettings, NameRequest};
 pub(crate) use daemon_records::{DaemonRecord, SignalSender};
 pub(crate) use log_config::{LockedLogSettings, LogConfig};
 pub(crate) use system::{LocalSystem, System};
@@ -32,6 +36,7 @@ pub(crate) use system::{LocalSystem, System};
 use super::log_file::Log;
 use super::log_file::log_directory::LogDirectory;
 use super::log_file::log_lock::LogLock;
+use archiver::{Archiver, NameChange};
 use daemon_records::DaemonRecords;
 use disk_actions::{Alarms, Fault};
 use flush::Flusher;
@@ -69,6 +74,10 @@ pub(crate) struct AuditLog {
     names: NameCache,
     daemon_records: DaemonRecords,
     flusher: Flusher,
+    /// `None` if the log is neither indexed nor compressed.
+    archiver: Option<Archiver>,
+    /// Old logs that have an archive too: 0 or 1.
+    archived_twice: u32,
     dispatcher: Dispatcher,
     /// Records since the last flush of `flush` and `freq`.
     unflushed: u32,
@@ -153,6 +162,8 @@ impl AuditLog {
             names: NameCache::new(),
             daemon_records: DaemonRecords::new(),
             flusher: Flusher::start()?,
+            archiver: None,
+            archived_twice: 0,
             dispatcher: Dispatcher::default(),
             unflushed: 0,
             cached: 0,
@@ -174,6 +185,44 @@ impl AuditLog {
             audit_log.write_daemon_record(&DaemonRecord::Start(format));
         }
         Ok(audit_log)
+    }
+
+    /// Starts to index the log, and to compress old logs.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn with_archiver(mut self, settings: ArchiverSettings) -> anyhow::Result<Self> {
+        if (settings.index || settings.compress) && self.config.writes() {
+            self.archiver = Some(Archiver::start(settings, &self.config.path)?);
+        }
+        Ok(self)
+    }
+
+    /// Changes of names that the archiver asks for.
+    pub(crate) fn archiver_requests(&self) -> Receiver<NameRequest> {
+        self.archiver
+            .as_ref()
+            .map_or_else(never, Archiver::requests)
+    }
+
+    /// Changes names for the archiver.
+    pub(crate) fn answer_archiver(&mut self, request: &NameRequest) {
+        let (directory, name) = (&self.directory, &self.name);
+        let group = self.config.group().unwrap_or(0);
+        let result = match request.change {
+            NameChange::NameArchive => match archiver::temporary_name(name) {
+                Some(temporary) => rotate::name_archive(directory, name, &temporary, group),
+                None => Ok(()),
+            },
+            NameChange::RemoveOldLog(FileId { device, inode, .. }) => {
+                rotate::remove_old_log(directory, name, (device, inode))
+            }
+        };
+        self.archived_twice =
+            u32::from(result.is_ok() && request.change == NameChange::NameArchive);
+        self.remove_excess();
+        // The archiver may have ended.
+        let _gone = request.to.try_send(result);
     }
 
     /// Nice value of the log thread: auditd's default unless configured.
@@ -297,6 +346,9 @@ impl AuditLog {
         self.write_daemon_record(&DaemonRecord::End(sender));
         self.dispatcher.end();
         self.report_all_sink_losses();
+        if let Some(archiver) = &mut self.archiver {
+            archiver.end();
+        }
         let earlier = self.flusher.end();
         let synced = self.log.as_ref().map_or(Ok(()), Log::sync);
         let reason = match earlier.and(synced) {

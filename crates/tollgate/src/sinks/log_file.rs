@@ -3,7 +3,7 @@
 pub(crate) mod log_directory;
 pub(crate) mod log_lock;
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -189,6 +189,14 @@ impl Log {
     /// The error of `fstat(2)`.
     pub(crate) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    /// What the file system tells about the file.
+    ///
+    /// # Errors
+    /// The error of `fstat(2)`.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
     }
 
     /// Whether the file has no name any more.

@@ -30,7 +30,7 @@ const fn setting(section: &'static str, name: &'static str, takes: &'static str)
 }
 
 /// All settings.
-pub(super) const SETTINGS: [Setting; 16] = [
+pub(super) const SETTINGS: [Setting; 18] = [
     setting(
         "",
         "rules",
@@ -58,6 +58,8 @@ pub(super) const SETTINGS: [Setting; 16] = [
         "a loopback address with a port, such as \"127.0.0.1:9465\", or the path of a Unix socket",
     ),
     setting("", "watch_group", "the name of a group in quotes"),
+    setting("", "index", "true or false"),
+    setting("", "compress", "true or false"),
     setting(
         "on_loss",
         "deny",

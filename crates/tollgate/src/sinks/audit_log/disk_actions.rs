@@ -123,7 +123,8 @@ impl AuditLog {
         if all_kept || conf.max_log_file_action != MaxLogFileAction::Rotate || conf.num_logs < 2 {
             return;
         }
-        match rotate::remove_excess(&self.directory, &self.name, conf.num_logs) {
+        let most = conf.num_logs + self.archived_twice;
+        match rotate::remove_excess(&self.directory, &self.name, most) {
             Ok(0) => {}
             Ok(removed) => {
                 let text = format!("removed {removed} logs beyond num_logs");
@@ -163,7 +164,7 @@ impl AuditLog {
         let rotated = if keeps_all || old_log_policy == OldLogPolicy::AllKept {
             rotate::shift(&self.directory, &self.name)
         } else {
-            rotate::rotate(&self.directory, &self.name, num_logs)
+            rotate::rotate(&self.directory, &self.name, num_logs + self.archived_twice)
         };
         match rotated {
             // Only now: a log that keeps its name must stay writable, also for the next daemon.
@@ -171,6 +172,9 @@ impl AuditLog {
                 self.alarms.rotate = false;
                 if let Some(Err(error)) = self.close().map(|log| log.close(group)) {
                     self.alarm(&format!("cannot make the old log read-only: {error}"));
+                }
+                if let Some(archiver) = &mut self.archiver {
+                    archiver.rotated(&self.config.path);
                 }
             }
             Err(error) => {

@@ -75,6 +75,9 @@ impl AuditLog {
         self.alarms = Alarms::default();
         self.remove_excess();
         self.set_group_of_old_logs();
+        if let Some(archiver) = &mut self.archiver {
+            archiver.rotated(&self.config.path);
+        }
         if let Some(conf) = &self.config.conf {
             self.dispatcher.configure(conf);
         }

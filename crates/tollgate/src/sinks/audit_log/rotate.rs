@@ -1,11 +1,17 @@
 //! Rotation: `audit.log` becomes `audit.log.1`, that `audit.log.2`, and so on.
 //!
+//! With archives, `num_logs` counts the log, old logs and archives. An archive keeps its name: `audit.log.000001.zst` is
+//! the oldest, and is removed before any old log.
+//!
 //! # Source
 //! `rotate_logs`, `shift_logs` and `check_excess_logs` in `src/auditd-event.c`, audit-userspace 4.2.1.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use logs::log_set;
 
 use crate::sinks::log_file::log_directory::LogDirectory;
 
@@ -37,8 +43,19 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io
     if !directory.has(name) {
         return Ok(());
     }
-    let free = (1..num_logs).find(|&number| !directory.has(&old(name, number)));
+    let free = first_free(directory, name, num_logs);
     let last = free.unwrap_or(num_logs - 1);
+    remove_archives(directory, name, num_logs - 1 - last)?;
+    shift_up_to(directory, name, last)
+}
+
+/// The first number below `num_logs` that no old log has.
+fn first_free(directory: &LogDirectory, name: &Path, num_logs: u32) -> Option<u32> {
+    (1..num_logs).find(|&number| !directory.has(&old(name, number)))
+}
+
+/// Renames the log and old logs, so that the greatest number is `last`.
+fn shift_up_to(directory: &LogDirectory, name: &Path, last: u32) -> io::Result<()> {
     for number in (2..=last).rev() {
         directory.rename(&old(name, number - 1), &old(name, number))?;
     }
@@ -50,10 +67,11 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io
 /// # Errors
 /// As [`rotate`].
 pub(crate) fn shift(directory: &LogDirectory, name: &Path) -> io::Result<()> {
-    let last = (1..MOST)
-        .find(|&number| !directory.has(&old(name, number)))
-        .unwrap_or(MOST);
-    rotate(directory, name, last + 1)
+    if !directory.has(name) {
+        return Ok(());
+    }
+    let last = first_free(directory, name, MOST).unwrap_or(MOST);
+    shift_up_to(directory, name, last)
 }
 
 /// Removes logs beyond `num_logs`; returns their number.
@@ -69,7 +87,68 @@ pub(crate) fn remove_excess(
     while directory.remove(&old(name, number))? {
         number += 1;
     }
-    Ok(number - num_logs)
+    let old_logs = first_free(directory, name, num_logs).unwrap_or(num_logs) - 1;
+    let archives = remove_archives(directory, name, num_logs - 1 - old_logs)?;
+    Ok(number - num_logs + archives)
+}
+
+/// The archives, oldest first.
+fn archives(directory: &LogDirectory, name: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
+    let of_log = |found: OsString| {
+        let number = log_set::archive_number(name.as_os_str(), &found)?;
+        Some((number, found.into()))
+    };
+    Ok(directory.names()?.into_iter().filter_map(of_log).collect())
+}
+
+/// Removes the oldest archives, so that at most `most` are left; returns their number.
+fn remove_archives(directory: &LogDirectory, name: &Path, most: u32) -> io::Result<u32> {
+    let archives = archives(directory, name)?;
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let excess = archives.len().saturating_sub(most);
+    for archive in archives.values().take(excess) {
+        directory.remove(archive)?;
+    }
+    Ok(u32::try_from(excess).unwrap_or(u32::MAX))
+}
+
+/// Gives the complete archive `temporary` a name that makes it the newest.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn name_archive(
+    directory: &LogDirectory,
+    name: &Path,
+    temporary: &Path,
+    group: u32,
+) -> io::Result<()> {
+    let last = archives(directory, name)?.into_keys().next_back();
+    let number = last.map_or(1, |last| last.saturating_add(1));
+    let archive = PathBuf::from(log_set::archive_name(name.as_os_str(), number));
+    directory.set_group_of_old_log(temporary, group)?;
+    if directory.has(&archive) || !directory.rename(temporary, &archive)? {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    Ok(())
+}
+
+/// Removes the old log that is this file, whatever its number is now.
+///
+/// # Errors
+/// The kernel's error.
+pub(super) fn remove_old_log(
+    directory: &LogDirectory,
+    name: &Path,
+    file: (u64, u64),
+) -> io::Result<()> {
+    for found in directory.names()? {
+        let found = PathBuf::from(found);
+        let is_old = log_set::old_log_number(name.as_os_str(), found.as_os_str()).is_some();
+        if is_old && directory.identity(&found) == Some(file) {
+            directory.remove(&found)?;
+        }
+    }
+    Ok(())
 }
 
 /// Gives old logs to a group.
@@ -81,6 +160,9 @@ pub(crate) fn set_group(directory: &LogDirectory, name: &Path, group: u32) -> io
         if !directory.set_group_of_old_log(&old(name, number), group)? {
             break;
         }
+    }
+    for archive in archives(directory, name)?.values() {
+        directory.set_group_of_old_log(archive, group)?;
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use super::write::whole_events;
 use super::*;
 use crate::helper::Runlevel;
 
+mod archive;
 mod disk;
 mod locked;
 
@@ -86,7 +87,17 @@ fn settings() -> Settings {
 
 impl TestLog {
     fn new(settings: Settings) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::open(settings, tempfile::tempdir().unwrap())
+    }
+
+    /// The log of the next daemon.
+    fn reopen(self) -> Self {
+        let settings = self.log.config.conf.clone().unwrap();
+        drop(self.log);
+        Self::open(*settings, self.directory)
+    }
+
+    fn open(settings: Settings, directory: TempDir) -> Self {
         let actions = RecordedActions::default();
         let path = directory.path().join("audit.log");
         let config = LogConfig::configured(settings, Some(path)).unwrap();
@@ -119,7 +130,7 @@ impl TestLog {
         let mut names: Vec<String> = fs::read_dir(self.directory.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| !name.ends_with(".lock"))
+            .filter(|name| !name.ends_with(".lock") && name != ".tollgate-index")
             .collect();
         names.sort();
         names

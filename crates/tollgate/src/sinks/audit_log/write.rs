@@ -97,6 +97,9 @@ impl AuditLog {
                 self.failure = None;
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
                 self.flush(lines);
+                if let (Some(archiver), Some(log)) = (&mut self.archiver, &self.log) {
+                    archiver.grown(log, self.size);
+                }
                 self.check_size();
                 self.check_free_space();
                 Ok(())

@@ -1,6 +1,7 @@
 //! The directory of a log, held open: it cannot be replaced by a link or another directory while the log is rotated
 //! or reopened.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -24,6 +25,8 @@ const STICKY: u32 = 0o1000;
 const MODE: u32 = 0o7777;
 /// Mode of a directory that the group of the logs may read.
 const ADMITTED: u32 = 0o750;
+/// The directory of indexes, without its dot.
+const INDEX_DIRECTORY: &[u8] = b"tollgate-index";
 
 /// An open directory in which no other user can replace files.
 #[derive(Debug)]
@@ -209,16 +212,12 @@ impl LogDirectory {
         let log = log.as_os_str().as_bytes();
         let is_of_log = |name: &[u8]| {
             let name = name.strip_prefix(b".").unwrap_or(name);
-            name.is_empty() || name == b"." || name.starts_with(log)
+            name.is_empty() || name == b"." || name.starts_with(log) || name == INDEX_DIRECTORY
         };
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut entries = Dir::openat(&self.file, ".", flags, Mode::empty())?;
-        for entry in entries.iter() {
-            if !is_of_log(entry?.file_name().to_bytes()) {
-                return Ok(());
-            }
+        if self.names()?.iter().all(|name| is_of_log(name.as_bytes())) {
+            return self.grant_group(group);
         }
-        self.grant_group(group)
+        Ok(())
     }
 
     /// Gives an old log to a group. Returns false if it does not exist. A file that is not a log of the daemon stays
@@ -263,6 +262,45 @@ impl LogDirectory {
             Err(Errno::ENOENT) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Creates a file that only its owner can read, in place of one that has the name.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn create_new(&self, name: &Path) -> io::Result<File> {
+        self.remove(name)?;
+        let flags =
+            OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file = openat(&self.file, name, flags, Mode::from_bits_truncate(0o600))?;
+        Ok(file.into())
+    }
+
+    /// Waits until the names in the directory are on disk.
+    ///
+    /// # Errors
+    /// The error of `fsync(2)`.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    /// Names in the directory.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut entries = Dir::openat(&self.file, ".", flags, Mode::empty())?;
+        let name = |entry: nix::Result<nix::dir::Entry>| {
+            Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned())
+        };
+        entries.iter().map(name).collect()
+    }
+
+    /// Device and inode of a file; `None` if it does not exist.
+    pub(crate) fn identity(&self, name: &Path) -> Option<(u64, u64)> {
+        let about = fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        Some((about.st_dev, about.st_ino))
     }
 
     /// Whether a file of this name exists.

@@ -1,0 +1,323 @@
+//! `tollgate log`: the files of a log, and their text.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use audit::record::decode;
+use bstr::ByteSlice as _;
+use clap::Parser as _;
+use jiff::Timestamp;
+use logs::escaped::{Escaped, EscapedJson};
+use logs::index::store;
+use logs::log_file::LogFile;
+use logs::log_set::LogSet;
+use serde_json::{Value, json};
+
+use crate::search;
+
+/// Bytes that are copied at once: a frame of an archive.
+const CHUNK: usize = 1 << 20;
+/// Text at each end of a file in which its first and last record are looked for.
+const END_BYTES: u64 = 128 << 10;
+
+/// Examples of the help and the manual page.
+const EXAMPLES: &str = "\
+Examples:
+  Which files has the log, and how long does it go back?
+    tollgate log list
+  Read a log with its archives by a stock tool:
+    tollgate log cat | ausearch -k identity -i
+  Give somebody the text of one archive:
+    tollgate log cat /var/log/audit/audit.log.000001.zst > audit.log.txt";
+
+/// List the files of the audit log, or print their text
+///
+/// A log is `audit.log` with its rotated predecessors and archives, oldest first. An archive is a predecessor that the
+/// daemon has compressed, with an index: `audit.log.000001.zst`.
+#[derive(Debug, clap::Parser)]
+#[command(name = "tollgate-log", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Print the text of a log, byte for byte, archives too
+    Cat {
+        /// Logs [default: /var/log/audit/audit.log]
+        ///
+        /// One file or directory is read with its rotated predecessors and archives; several are read in this order. An
+        /// archive or an old log is read alone.
+        #[arg(value_name = "LOG")]
+        logs: Vec<PathBuf>,
+    },
+    /// List the files of a log with sizes, times and index
+    List {
+        /// Logs [default: /var/log/audit/audit.log]
+        #[arg(value_name = "LOG")]
+        logs: Vec<PathBuf>,
+        /// Print a JSON object for each file
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// A log cannot be read, or the output cannot be written.
+pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
+    let result = match Args::parse_from(words).command {
+        Command::Cat { logs } => cat(search::open(&logs)?),
+        Command::List { logs, json } => list(search::open(&logs)?, json),
+    };
+    match result {
+        // The reader of the output has seen enough.
+        Err(error) if search::is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
+        result => result.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn cat(logs: LogSet) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let mut text = vec![0; CHUNK];
+    for mut file in logs.into_files() {
+        let mut at = 0;
+        loop {
+            let count = file.read_at(&mut text, at)?;
+            if count == 0 {
+                break;
+            }
+            at += u64::try_from(count)?;
+            out.write_all(text.get(..count).unwrap_or_default())
+                .context("cannot write to standard output")?;
+        }
+    }
+    out.flush().context("cannot write to standard output")
+}
+
+/// What is listed of a file.
+struct FileFacts {
+    name: String,
+    is_archive: bool,
+    /// # Units
+    /// Bytes.
+    text: u64,
+    /// Length of the file itself.
+    stored: u64,
+    /// Time of the first and of the last record, in seconds since the epoch.
+    times: Option<(u64, u64)>,
+    /// Text that the index covers.
+    indexed: u64,
+}
+
+impl FileFacts {
+    fn of(file: &mut LogFile) -> anyhow::Result<Option<Self>> {
+        let Some(text) = file.size()? else {
+            return Ok(None);
+        };
+        let index = store::existing(file)?;
+        Ok(Some(Self {
+            name: file.path().display().to_string(),
+            is_archive: file.is_archive(),
+            text,
+            stored: file.stored_len()?,
+            times: times(file, text)?,
+            indexed: index.end(),
+        }))
+    }
+
+    fn json(&self) -> Value {
+        let times = self.times.unzip();
+        json!({
+            "file": self.name,
+            "archive": self.is_archive,
+            "text_bytes": self.text,
+            "stored_bytes": self.stored,
+            "indexed_bytes": self.indexed,
+            "first_event": times.0,
+            "last_event": times.1,
+        })
+    }
+
+    fn row(&self) -> [String; 7] {
+        let time = |seconds: Option<u64>| {
+            let seconds = seconds.and_then(|seconds| i64::try_from(seconds).ok());
+            let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+            time.map_or_else(|| "-".to_owned(), |time| time.strftime("%F %T").to_string())
+        };
+        let (first, last) = self.times.unzip();
+        let index = match self.indexed {
+            0 => "no",
+            indexed if indexed >= self.text => "whole",
+            _ => "part",
+        };
+        [
+            Escaped(self.name.as_bytes()).to_string(),
+            kib(self.text),
+            kib(self.stored),
+            share(self.stored, self.text),
+            time(first),
+            time(last),
+            index.to_owned(),
+        ]
+    }
+}
+
+const HEADER: [&str; 7] = [
+    "file",
+    "text KiB",
+    "stored KiB",
+    "share",
+    "first event",
+    "last event",
+    "index",
+];
+
+fn kib(bytes: u64) -> String {
+    bytes.div_ceil(1024).to_string()
+}
+
+/// Part of a whole, in per cent.
+fn share(part: u64, whole: u64) -> String {
+    match part.saturating_mul(1000).checked_div(whole) {
+        Some(share) => format!("{}.{} %", share / 10, share % 10),
+        None => "-".to_owned(),
+    }
+}
+
+/// Times of the first and of the last record near the ends of the text.
+fn times(file: &mut LogFile, len: u64) -> anyhow::Result<Option<(u64, u64)>> {
+    let first = text(file, 0, len.min(END_BYTES))?;
+    let last = text(file, len.saturating_sub(END_BYTES), len)?;
+    let time = |line: &[u8]| Some(decode::header(line).ok()?.time.sec);
+    let first = first.lines().find_map(time);
+    Ok(first.zip(last.lines().rev().find_map(time)))
+}
+
+fn text(file: &mut LogFile, start: u64, end: u64) -> anyhow::Result<Vec<u8>> {
+    let mut text = vec![0; usize::try_from(end - start)?];
+    let mut count = 0;
+    while let Some(room) = text.get_mut(count..).filter(|room| !room.is_empty()) {
+        match file.read_at(room, start + u64::try_from(count)?)? {
+            0 => break,
+            read => count += read,
+        }
+    }
+    text.truncate(count);
+    Ok(text)
+}
+
+fn list(logs: LogSet, json: bool) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let mut files = Vec::new();
+    for mut file in logs.into_files() {
+        files.extend(FileFacts::of(&mut file)?);
+    }
+    let lines: Vec<String> = if json {
+        let line = |facts: &FileFacts| EscapedJson(&facts.json()).to_string();
+        files.iter().map(line).collect()
+    } else {
+        table(&files)
+    };
+    for line in lines {
+        writeln!(out, "{line}").context("cannot write to standard output")?;
+    }
+    out.flush().context("cannot write to standard output")
+}
+
+/// The files as a table, with a sum.
+fn table(files: &[FileFacts]) -> Vec<String> {
+    let mut rows = vec![HEADER.map(str::to_owned)];
+    rows.extend(files.iter().map(FileFacts::row));
+    let sum = |of: fn(&FileFacts) -> u64| files.iter().map(of).sum::<u64>();
+    let (text, stored) = (sum(|file| file.text), sum(|file| file.stored));
+    let count = match files.len() {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let empty = String::new;
+    rows.push([
+        count,
+        kib(text),
+        kib(stored),
+        share(stored, text),
+        empty(),
+        empty(),
+        empty(),
+    ]);
+    let mut widths = [0; 7];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &[String; 7]| {
+        let cells = row.iter().zip(widths).enumerate();
+        let cells = cells.map(|(number, (cell, width))| match number {
+            1..=3 => format!("{cell:>width$}"),
+            _ => format!("{cell:width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn manual_page_is_current() {
+        let page = manual::Page::new("tollgate-log", Args::command());
+        page.check().unwrap();
+    }
+
+    #[test]
+    fn files_are_listed_with_times_and_shares() {
+        let place = tempfile::tempdir().unwrap();
+        let line = |second: u32| format!("type=SYSCALL msg=audit({second}.000:{second}): pid=1\n");
+        let old: String = (1_700_000_000..1_700_001_000).map(line).collect();
+        let path = place.path().join("audit.log.1");
+        fs::write(&path, old).unwrap();
+        let archive = place.path().join("audit.log.000007.zst");
+        let out = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&archive)
+            .unwrap();
+        let mut log = LogFile::open(&path).unwrap();
+        logs::archive::write::write(&mut log, &out, &|| false).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(place.path().join("audit.log"), "").unwrap();
+        let mut files = Vec::new();
+        for mut file in LogSet::rotated(place.path()).unwrap().into_files() {
+            files.extend(FileFacts::of(&mut file).unwrap());
+        }
+        let table = table(&files);
+        assert_eq!(table.len(), 4, "{table:?}");
+        let archive: Vec<&str> = table[1].split_whitespace().collect();
+        assert!(archive[0].ends_with("audit.log.000007.zst"), "{table:?}");
+        assert_eq!(
+            archive[5..],
+            ["2023-11-14", "22:13:20", "2023-11-14", "22:29:59", "whole"]
+        );
+        assert!(
+            table[2].ends_with("-  -                    -                    no"),
+            "{table:?}"
+        );
+        assert!(table[3].starts_with("2 files"), "{table:?}");
+        let json = files[0].json();
+        assert_eq!(json["last_event"], 1_700_000_999);
+        assert_eq!(json["indexed_bytes"], json["text_bytes"]);
+    }
+}

@@ -1,0 +1,342 @@
+//! The archiver thread `tlg-archive`: indexes the log as it grows, and turns old logs into compressed archives.
+//!
+//! It reads the log back, so the log thread only tells it how long the log is. Names in the directory of the log are
+//! changed by the log thread alone, because it also rotates: the archiver asks it, see [`NameChange`].
+//!
+//! An old log is removed after its archive was read back, synced and named. If the daemon ends between these steps,
+//! both exist; readers of logs take such a pair as one file, and the next daemon removes the old log.
+
+use std::collections::HashMap;
+use std::fs::{File, FileTimes};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use logs::archive::write::write;
+use logs::cursor::FileId;
+use logs::index::growing::GrowingIndex;
+use logs::log_file::LogFile;
+use logs::log_set::{self, LogSet};
+
+use crate::messages::warn;
+use crate::sinks::log_file::Log;
+use crate::sinks::log_file::log_directory::LogDirectory;
+
+/// Growth of the log after which it is indexed: what was written last is still in the page cache.
+///
+/// # Units
+/// Bytes.
+const STEP: u64 = 4 << 20;
+/// Priority below every other thread of the daemon.
+const NICE: i32 = 10;
+/// How long an answer of the log thread is awaited before the end of the daemon is looked for.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// What the archiver does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArchiverSettings {
+    /// Index the log as it grows.
+    pub(crate) index: bool,
+    /// Turn old logs into archives.
+    pub(crate) compress: bool,
+}
+
+/// A change of names that the log thread makes for the archiver, and where it answers.
+#[derive(Debug)]
+pub(crate) struct NameRequest {
+    pub(super) change: NameChange,
+    pub(super) to: Sender<io::Result<()>>,
+}
+
+/// A change of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NameChange {
+    /// Give the complete archive its name.
+    NameArchive,
+    /// Remove the old log that an archive has the text of.
+    RemoveOldLog(FileId),
+}
+
+/// A running archiver, as the log thread has it.
+#[derive(Debug)]
+pub(super) struct Archiver {
+    wake: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    requests: Receiver<NameRequest>,
+    shared: Arc<Shared>,
+    /// Length of the log when the thread was last told.
+    told: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    ends: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Path of the log.
+    path: PathBuf,
+    /// The open log: device, inode, and length of its text that stays as it is; `None` after a rotation.
+    open: Option<(u64, u64, u64)>,
+}
+
+impl Archiver {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(super) fn start(settings: ArchiverSettings, path: &Path) -> anyhow::Result<Self> {
+        let (wake, awake) = bounded(1);
+        // The archiver makes one request at a time.
+        let (asks, requests) = bounded(1);
+        let shared = Arc::<Shared>::default();
+        let thread = ArchiverThread {
+            settings,
+            asks,
+            shared: Arc::clone(&shared),
+            growing: None,
+            failed: HashMap::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("tlg-archive".to_owned())
+            .spawn(move || thread.run(&awake))
+            .context("cannot start thread `tlg-archive`")?;
+        let mut archiver = Self {
+            wake: Some(wake),
+            thread: Some(thread),
+            requests,
+            shared,
+            told: 0,
+        };
+        archiver.rotated(path);
+        Ok(archiver)
+    }
+
+    /// The log has this length now, all of it written.
+    pub(super) fn grown(&mut self, log: &Log, size: u64) {
+        if size >= self.told && size - self.told < STEP {
+            return;
+        }
+        self.told = size;
+        if let (Ok(mut state), Ok(about)) = (self.shared.state.lock(), log.metadata()) {
+            state.open = Some((about.dev(), about.ino(), size));
+        }
+        self.wake();
+    }
+
+    /// The log was rotated, or has another path.
+    pub(super) fn rotated(&mut self, path: &Path) {
+        self.told = 0;
+        if let Ok(mut state) = self.shared.state.lock() {
+            path.clone_into(&mut state.path);
+            state.open = None;
+        }
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = &self.wake {
+            // It is awake already.
+            let _full = wake.try_send(());
+        }
+    }
+
+    /// Changes of names that the thread asks for.
+    pub(super) fn requests(&self) -> Receiver<NameRequest> {
+        self.requests.clone()
+    }
+
+    /// Stops the thread: an archive that is not complete is dropped.
+    pub(super) fn end(&mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported when it happened.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// What the thread has.
+struct ArchiverThread {
+    settings: ArchiverSettings,
+    asks: Sender<NameRequest>,
+    shared: Arc<Shared>,
+    growing: Option<GrowingIndex>,
+    /// Errors that were reported, by their subject, until it succeeds.
+    failed: HashMap<&'static str, String>,
+}
+
+impl ArchiverThread {
+    fn run(mut self, awake: &Receiver<()>) {
+        engine::set_nice(NICE);
+        while awake.recv().is_ok() {
+            let (path, open) = match self.shared.state.lock() {
+                Ok(state) => (state.path.clone(), state.open),
+                Err(_) => return,
+            };
+            if self.settings.index {
+                let indexed = self.index(&path, open);
+                self.report("cannot index the log", indexed);
+            }
+            if self.settings.index && !self.settings.compress && open.is_none() {
+                let indexed = index_old_logs(&path);
+                self.report("cannot index an old log", indexed);
+            }
+            if self.settings.compress {
+                let compressed = self.compress(&path);
+                self.report("cannot compress an old log", compressed);
+            }
+        }
+    }
+
+    /// Reports an error once.
+    fn report(&mut self, subject: &'static str, result: anyhow::Result<()>) {
+        match result {
+            Ok(()) => drop(self.failed.remove(subject)),
+            Err(_) if self.ends() => {}
+            Err(error) => {
+                let error = format!("{error:#}");
+                if self.failed.get(subject) != Some(&error) {
+                    warn(&format!("{subject}: {error}"));
+                    self.failed.insert(subject, error);
+                }
+            }
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.shared.ends.load(Ordering::Relaxed)
+    }
+
+    /// Indexes what was added to the log, and the rest of one that was rotated.
+    fn index(&mut self, path: &Path, open: Option<(u64, u64, u64)>) -> anyhow::Result<()> {
+        let is_open = |id: FileId| {
+            open.is_some_and(|(device, inode, _)| (id.device, id.inode) == (device, inode))
+        };
+        if let Some(growing) = self.growing.take() {
+            let is_current = growing.log().id().is_some_and(is_open);
+            if growing.is_cut()? {
+                // The index of other text is replaced when it is opened.
+            } else if is_current {
+                self.growing = Some(growing);
+            } else {
+                growing.finish()?;
+            }
+        }
+        let Some((.., size)) = open else {
+            return Ok(());
+        };
+        if self.growing.is_none() {
+            let log = LogFile::open(path)?;
+            if log.id().is_some_and(is_open) {
+                self.growing = GrowingIndex::open(log)?;
+            }
+        }
+        if let Some(growing) = &mut self.growing {
+            growing.advance(size)?;
+        }
+        Ok(())
+    }
+
+    /// Turns old logs into archives, the oldest first.
+    fn compress(&self, path: &Path) -> anyhow::Result<()> {
+        let mut archived = Vec::new();
+        for file in log_set::open_all(path)? {
+            if file.is_archive() {
+                archived.extend(file.id().zip(file.size()?));
+            }
+        }
+        for mut log in LogSet::rotated(path)?.into_files() {
+            if log.is_archive() || log.path() == path || log.id().is_none() {
+                continue;
+            }
+            // The daemon ended after the archive had got its name.
+            let has_archive = log
+                .id()
+                .zip(log.size()?)
+                .is_some_and(|id| archived.contains(&id));
+            if !has_archive {
+                self.archive(path, &mut log)?;
+            }
+            if let Some(id) = log.id() {
+                self.ask(NameChange::RemoveOldLog(id))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the archive of an old log.
+    fn archive(&self, path: &Path, log: &mut LogFile) -> anyhow::Result<()> {
+        let shown = log.path().display().to_string();
+        let directory = LogDirectory::existing(path)?;
+        let name = temporary_name(path).context("the log path has no file name")?;
+        let out = directory
+            .create_new(&name)
+            .context("cannot create the archive")?;
+        let result = write_archive(log, &out, &|| self.ends())
+            .with_context(|| format!("`{shown}`"))
+            .and_then(|()| {
+                self.ask(NameChange::NameArchive)?;
+                directory.sync().context("cannot sync the directory")
+            });
+        if result.is_err() {
+            // The next archive would replace it anyway.
+            let _gone = directory.remove(&name);
+        }
+        result
+    }
+
+    /// Has the log thread change names, and waits for that.
+    fn ask(&self, change: NameChange) -> anyhow::Result<()> {
+        let (to, answer) = bounded(1);
+        // The log thread takes it, or has ended.
+        let _gone = self.asks.try_send(NameRequest { change, to });
+        loop {
+            match answer.recv_timeout(BETWEEN_LOOKS) {
+                Ok(done) => return done.context("cannot change names"),
+                Err(_) if self.ends() => anyhow::bail!("the daemon ends"),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Indexes old logs that were rotated before they were indexed. An archive has an index of its own.
+fn index_old_logs(path: &Path) -> anyhow::Result<()> {
+    for log in LogSet::rotated(path)?.into_files() {
+        if log.path() != path
+            && !log.is_archive()
+            && let Some(growing) = GrowingIndex::open(log)?
+        {
+            growing.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// Name of an archive that is not complete.
+pub(super) fn temporary_name(log: &Path) -> Option<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(log.file_name()?);
+    name.push(".archive");
+    Some(name.into())
+}
+
+/// Writes an archive to disk, as old as the log.
+fn write_archive(log: &mut LogFile, out: &File, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
+    write(log, out, ends)?;
+    if let Some(modified) = log.modified() {
+        // The age of a log only helps to find it.
+        let _failed = out.set_times(FileTimes::new().set_modified(modified));
+    }
+    out.sync_all().context("cannot sync the archive")
+}
