@@ -41,7 +41,7 @@ use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
 use crate::rule_files::{Refused, RuleText};
-use crate::sinks::audit_log::{ArchiverSettings, AuditLog, LocalSystem, LogConfig};
+use crate::sinks::audit_log::{ArchiverSettings, AuditLog, LogConfig};
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::plugins;
@@ -165,9 +165,8 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let pins = pins.map(handover::with_plan_switch);
     let confinement = confine(&engines, &opened.writable)?;
     let pinning = PinSetup::inspect(pins, log_config.writes().then_some(&log_path))?;
-    let machine = Box::new(LocalSystem::new(opened.helper.clone()));
-    let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.helper)?
-        .with_archiver(settings.archiver)?;
+    let policy = store.old_log_policy();
+    let log = AuditLog::start(log_config, policy, opened.helper, settings.archiver)?;
     let ended = Arc::new(event_fd()?);
 
     let mut kernel = opened.probe.kernel;

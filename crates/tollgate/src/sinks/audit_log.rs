@@ -31,7 +31,7 @@ use logs::cursor::FileId;
 pub(crate) use archiver::{ArchiverSettings, NameRequest};
 pub(crate) use daemon_records::{DaemonRecord, SignalSender};
 pub(crate) use log_config::{LockedLogSettings, LogConfig};
-pub(crate) use system::{LocalSystem, System};
+use system::{LocalSystem, System};
 
 use super::log_file::Log;
 use super::log_file::log_directory::LogDirectory;
@@ -135,7 +135,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// As [`Log::open`].
-    pub(crate) fn open(
+    fn open(
         config: LogConfig,
         old_log_policy: OldLogPolicy,
         system: Box<dyn System>,
@@ -187,11 +187,25 @@ impl AuditLog {
         Ok(audit_log)
     }
 
+    /// Opens the log on this machine, with an archiver.
+    ///
+    /// # Errors
+    /// As [`AuditLog::open`], or a thread cannot be started.
+    pub(crate) fn start(
+        config: LogConfig,
+        old_log_policy: OldLogPolicy,
+        helper: Option<HelperClient>,
+        archiver: ArchiverSettings,
+    ) -> anyhow::Result<Self> {
+        let system = Box::new(LocalSystem::new(helper.clone()));
+        Self::open(config, old_log_policy, system, helper)?.with_archiver(archiver)
+    }
+
     /// Starts to index the log, and to compress old logs.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(crate) fn with_archiver(mut self, settings: ArchiverSettings) -> anyhow::Result<Self> {
+    fn with_archiver(mut self, settings: ArchiverSettings) -> anyhow::Result<Self> {
         if (settings.index || settings.compress) && self.config.writes() {
             self.archiver = Some(Archiver::start(settings, &self.config.path)?);
         }
