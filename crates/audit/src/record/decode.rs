@@ -101,39 +101,71 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
 /// [`DecodeError::Expected`] if the header is malformed.
 pub fn header(line: &[u8]) -> Result<Record<'_>, DecodeError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let mut cursor = Cursor { line, at: 0 };
-    let node = match cursor.literal(b"node=", "`node=`") {
-        Ok(()) => Some(cursor.word("a blank after the node")?),
-        Err(_) => None,
-    };
-    cursor.literal(b"type=", "`type=`")?;
-    let kind = cursor.word("a blank after the type")?;
-    cursor.literal(b"msg=audit(", "`msg=audit(`")?;
-    let (time, serial) = cursor.stamp()?;
+    Ok(Header::parse(line)?.record(line))
+}
 
-    let start = cursor.at;
-    let text = cursor.rest();
-    let (body, enrichment) = match text.find_byte(ENRICHMENT) {
-        Some(at) => (
-            text.get(..at).unwrap_or_default(),
-            text.get(at + 1..).unwrap_or_default(),
-        ),
-        None => (text, &b""[..]),
-    };
-    Ok(Record {
-        node,
-        kind,
-        time,
-        serial,
-        body: LineSlice {
-            text: body,
-            column: start + 1,
-        },
-        enrichment: LineSlice {
-            text: enrichment,
-            column: start + body.len() + 2,
-        },
-    })
+/// The header of a record, and where its parts are in the line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header<'a> {
+    pub(super) node: Option<&'a BStr>,
+    pub(super) kind: &'a BStr,
+    pub(super) time: Timestamp,
+    pub(super) serial: Serial,
+    /// Start of the seconds.
+    pub(super) stamp: usize,
+    /// End of the header.
+    pub(super) end: usize,
+}
+
+impl<'a> Header<'a> {
+    /// Parses the header of a line; a newline must not be in it.
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor { line, at: 0 };
+        let node = match cursor.literal(b"node=", "`node=`") {
+            Ok(()) => Some(cursor.word("a blank after the node")?),
+            Err(_) => None,
+        };
+        cursor.literal(b"type=", "`type=`")?;
+        let kind = cursor.word("a blank after the type")?;
+        cursor.literal(b"msg=audit(", "`msg=audit(`")?;
+        let stamp = cursor.at;
+        let (time, serial) = cursor.stamp()?;
+        Ok(Self {
+            node,
+            kind,
+            time,
+            serial,
+            stamp,
+            end: cursor.at,
+        })
+    }
+
+    /// The record in the line, without its newline.
+    pub(super) fn record(&self, line: &'a [u8]) -> Record<'a> {
+        let start = self.end;
+        let text = line.get(start..).unwrap_or_default();
+        let (body, enrichment) = match text.find_byte(ENRICHMENT) {
+            Some(at) => (
+                text.get(..at).unwrap_or_default(),
+                text.get(at + 1..).unwrap_or_default(),
+            ),
+            None => (text, &b""[..]),
+        };
+        Record {
+            node: self.node,
+            kind: self.kind,
+            time: self.time,
+            serial: self.serial,
+            body: LineSlice {
+                text: body,
+                column: start + 1,
+            },
+            enrichment: LineSlice {
+                text: enrichment,
+                column: start + body.len() + 2,
+            },
+        }
+    }
 }
 
 /// Parses the stamp at the start of the kernel's text, from `audit(` on: time and serial of the event.
@@ -209,6 +241,10 @@ impl<'a> Record<'a> {
     }
 
     fn is_untrusted(&self, name: &[u8]) -> bool {
+        // The most frequent ones, without a search.
+        if matches!(name, b"name" | b"comm" | b"exe" | b"key" | b"cwd") {
+            return true;
+        }
         UNTRUSTED_FIELDS
             .iter()
             .any(|untrusted| untrusted.as_bytes() == name)
@@ -245,7 +281,7 @@ impl<'a> Cursor<'a> {
     /// Returns the bytes before the next space and skips the space.
     fn word(&mut self, what: &'static str) -> Result<&'a BStr, DecodeError> {
         let rest = self.rest();
-        let Some(end) = rest.find_byte(b' ') else {
+        let Some(end) = field::find_near(rest, |byte| byte == b' ') else {
             self.at = self.line.len();
             return Err(self.expected(what));
         };
@@ -290,8 +326,15 @@ pub(super) fn parse<T: TryFrom<u64>>(digits: &[u8]) -> Option<T> {
     if digits.is_empty() {
         return None;
     }
+    // As many digits cannot overflow.
+    const SAFE: usize = 19;
     let mut number = 0_u64;
-    for byte in digits {
+    let (safe, others) = digits.split_at_checked(SAFE).unwrap_or((digits, &[]));
+    for byte in safe {
+        let digit = byte.is_ascii_digit().then(|| byte - b'0')?;
+        number = number.wrapping_mul(10).wrapping_add(digit.into());
+    }
+    for byte in others {
         let digit = byte.is_ascii_digit().then(|| byte - b'0')?;
         number = number.checked_mul(10)?.checked_add(digit.into())?;
     }

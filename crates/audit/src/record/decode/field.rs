@@ -65,7 +65,7 @@ impl<'a> Iterator for Fields<'a> {
             let rest = self.slice.text.get(self.at..)?;
             let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
             let word = rest.get(blanks..)?;
-            let end = word.find_byteset(b" =")?;
+            let end = find_near(word, |byte| matches!(byte, b' ' | b'='))?;
             let (name, after) = word.split_at_checked(end)?;
             self.at += blanks + end + 1;
             if let Some(from_value) = after.strip_prefix(b"=") {
@@ -85,15 +85,14 @@ impl<'a> Fields<'a> {
         let column = self.slice.column + self.at;
         let end = match from_value.first() {
             Some(b'"') => from_value
-                .iter()
-                .skip(1)
-                .position(|&byte| byte == b'"')
+                .get(1..)
+                .and_then(|text| text.find_byte(b'"'))
                 .map(|at| at + 2),
             // Text of programs may contain apostrophes. Only one before a space or at the end
             // closes the value.
             Some(b'\'') => closing_apostrophe(from_value),
             Some(b'{') => from_value.find_byte(b'}').map(|at| at + 1),
-            _ => Some(from_value.find_byte(b' ').unwrap_or(from_value.len())),
+            _ => Some(short_word(from_value)),
         };
         let Some((value, after)) = end.and_then(|end| from_value.split_at_checked(end)) else {
             self.at = self.slice.text.len();
@@ -114,6 +113,24 @@ impl<'a> Fields<'a> {
             column,
         })
     }
+}
+
+/// Position of the first byte that `is_end` accepts. It is expected to be near: a call of memchr would cost more.
+#[inline]
+pub(super) fn find_near(text: &[u8], is_end: impl Fn(u8) -> bool) -> Option<usize> {
+    text.iter().position(|&byte| is_end(byte))
+}
+
+/// Length of the text before the first blank. It is mostly short, and now and then very long.
+#[inline]
+fn short_word(text: &[u8]) -> usize {
+    const SHORT: usize = 24;
+    let is_blank = |&byte: &u8| byte == b' ';
+    let short = text.get(..SHORT).unwrap_or(text);
+    short.iter().position(is_blank).unwrap_or_else(|| {
+        let rest = text.get(short.len()..).unwrap_or_default();
+        short.len() + rest.find_byte(b' ').unwrap_or(rest.len())
+    })
 }
 
 fn closing_apostrophe(value: &[u8]) -> Option<usize> {
