@@ -177,9 +177,7 @@ fn repeated_event(number: u64, out: &mut String) {
              rdev=00:00 nametype=NORMAL cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n"
         );
     }
-    *out += &format!(
-        "type=PROCTITLE {stamp}proctitle=\"loader\"\ntype=EOE {stamp}\n"
-    );
+    *out += &format!("type=PROCTITLE {stamp}proctitle=\"loader\"\ntype=EOE {stamp}\n");
 }
 
 /// A linear congruential generator.

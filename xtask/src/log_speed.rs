@@ -90,18 +90,21 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     Ok(std::process::ExitCode::SUCCESS)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "logs of less than 2^52 bytes"
-)]
+#[expect(clippy::cast_precision_loss, reason = "logs of less than 2^52 bytes")]
 fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / 1e6
 }
 
 /// Time of the CPU, in the program and in the kernel for it, that a search takes.
-fn cpu_time(program: &Path, logs: &[&Path], question: &str) -> Result<Duration, Box<dyn std::error::Error>> {
+fn cpu_time(
+    program: &Path,
+    logs: &[&Path],
+    question: &str,
+) -> Result<Duration, Box<dyn std::error::Error>> {
     let before = children()?;
-    let logs = logs.iter().flat_map(|log| [OsStr::new("--log"), log.as_os_str()]);
+    let logs = logs
+        .iter()
+        .flat_map(|log| [OsStr::new("--log"), log.as_os_str()]);
     let status = Command::new(program)
         .arg("--count")
         .args(logs)

@@ -8,7 +8,10 @@
 //! [`store`] has the files.
 
 mod builder;
+mod column_builder;
 mod filter;
+mod seen_events;
+mod seen_files;
 mod segment;
 pub mod store;
 
@@ -174,13 +177,19 @@ impl LogIndex {
     }
 }
 
-/// Passes lines to a builder until its segment is complete; returns false if the text ends before.
+/// Passes events and lines to a builder until its segment is complete; returns false if the text ends before.
 fn feed(
     builder: &mut Builder,
     lines: &mut LineBuffer,
     file: &mut LogFile,
 ) -> Result<bool, LogError> {
     loop {
+        while let Some(text) = lines.unread() {
+            match builder.whole_event(text, lines.offset()) {
+                0 => break,
+                len => lines.skip_lines(len),
+            }
+        }
         match lines.next_line() {
             Some(Line::TooLong) => {}
             Some(Line::Text { start, end, offset }) => {

@@ -178,6 +178,15 @@ pub fn stamp(text: &[u8]) -> Result<(Timestamp, Serial), DecodeError> {
     cursor.stamp()
 }
 
+/// Parses the time and serial at the start of `text`, such as `1700000000.042:7`, before a `)`. Returns their length
+/// too.
+#[must_use]
+pub fn time_and_serial(text: &[u8]) -> Option<(Timestamp, Serial, usize)> {
+    let mut cursor = Cursor { line: text, at: 0 };
+    let (time, serial) = cursor.stamp().ok()?;
+    Some((time, serial, cursor.at - b"):".len()))
+}
+
 impl<'a> Record<'a> {
     /// The kernel's text.
     #[must_use]

@@ -154,7 +154,12 @@ impl<'a> WholeEvent<'a> {
     fn node(&self) -> Option<&'a bstr::BStr> {
         let prefix = b"node=".len();
         let name = self.text.starts_with(b"node=");
-        name.then(|| self.text.get(prefix..prefix + self.node).unwrap_or_default().as_bstr())
+        name.then(|| {
+            self.text
+                .get(prefix..prefix + self.node)
+                .unwrap_or_default()
+                .as_bstr()
+        })
     }
 }
 
@@ -175,7 +180,9 @@ mod tests {
     fn whole_events_are_those_of_the_assembler() {
         let stamp = "msg=audit(1700000000.042:7):";
         for event in [
-            format!("type=SYSCALL {stamp} a=1\x1dA=x\ntype=CWD {stamp} cwd=\"/\"\ntype=EOE {stamp} \n"),
+            format!(
+                "type=SYSCALL {stamp} a=1\x1dA=x\ntype=CWD {stamp} cwd=\"/\"\ntype=EOE {stamp} \n"
+            ),
             format!("type=USER_LOGIN {stamp} pid=1\n"),
             format!("node=a type=BPF {stamp} a=1\r\nnode=a type=PROCTITLE {stamp}\n"),
             format!("node= type=BPF {stamp} a=1\nnode= type=PROCTITLE {stamp} p\n"),
