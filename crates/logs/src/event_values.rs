@@ -172,7 +172,7 @@ fn wants_files(to: &impl Receiver) -> bool {
 }
 
 fn record_values(record: &Record<'_>, to: &mut impl Receiver) {
-    for field in record.fields().map_while(Result::ok) {
+    for field in record.valid_fields() {
         if field.name == "msg" {
             for nested in record.nested_fields(&field).map_while(Result::ok) {
                 field_values(record, &nested, to);
@@ -197,6 +197,7 @@ fn record_values(record: &Record<'_>, to: &mut impl Receiver) {
     }
 }
 
+#[inline]
 fn field_values(record: &Record<'_>, field: &Field<'_>, to: &mut impl Receiver) {
     let Some(column) = Column::of_field(field.name) else {
         // Security modules name files in other records.

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bstr::{BStr, ByteSlice as _};
 
 pub use field::Field;
-use field::{Fields, LineSlice, UNTRUSTED_FIELDS};
+use field::{Fields, LineSlice, UNTRUSTED_FIELDS, ValidFields};
 
 use super::{execve, quote};
 use crate::event::Timestamp;
@@ -199,12 +199,15 @@ impl<'a> Record<'a> {
         Fields::of(self.body)
     }
 
+    /// Fields of the kernel's text before the first malformed one, in order.
+    pub fn valid_fields(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        ValidFields(Fields::of(self.body))
+    }
+
     /// First field of the kernel's text with this name. Fields after a malformed one are not found.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Field<'a>> {
-        self.fields()
-            .map_while(Result::ok)
-            .find(|field| field.name == name)
+        self.valid_fields().find(|field| field.name == name)
     }
 
     /// Fields that `auditd` added in the enriched format, in order. The iterator ends after an error.
@@ -298,16 +301,31 @@ impl<'a> Cursor<'a> {
         Ok(rest.get(..end).unwrap_or_default().as_bstr())
     }
 
-    fn digits(&mut self) -> &'a [u8] {
+    /// Returns the digits here and skips them; and their number, if it cannot overflow.
+    fn digits(&mut self) -> (&'a [u8], Option<u64>) {
+        const SAFE: usize = 19;
         let rest = self.rest();
-        let end = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        self.at += end;
-        rest.get(..end).unwrap_or_default()
+        let (mut number, mut len) = (0_u64, 0);
+        for byte in rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            number = number.wrapping_mul(10).wrapping_add(digit.into());
+            len += 1;
+        }
+        self.at += len;
+        let digits = rest.get(..len).unwrap_or_default();
+        (digits, (1..=SAFE).contains(&len).then_some(number))
     }
 
     fn number<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, DecodeError> {
-        let error = self.expected(what);
-        parse(self.digits()).ok_or(error)
+        let column = self.at + 1;
+        let (digits, number) = self.digits();
+        let number = number.or_else(|| parse(digits));
+        number
+            .and_then(|number| number.try_into().ok())
+            .ok_or(DecodeError::Expected { what, column })
     }
 
     /// Parses the stamp after `audit(`, up to the colon.
@@ -324,7 +342,7 @@ impl<'a> Cursor<'a> {
     fn milli(&mut self) -> Result<u16, DecodeError> {
         let error = self.expected("three digits of milliseconds");
         match self.digits() {
-            digits @ [_, _, _] => parse(digits).ok_or(error),
+            ([_, _, _], Some(number)) => u16::try_from(number).map_err(|_too_many| error),
             _ => Err(error),
         }
     }
@@ -335,15 +353,8 @@ pub(super) fn parse<T: TryFrom<u64>>(digits: &[u8]) -> Option<T> {
     if digits.is_empty() {
         return None;
     }
-    // As many digits cannot overflow.
-    const SAFE: usize = 19;
     let mut number = 0_u64;
-    let (safe, others) = digits.split_at_checked(SAFE).unwrap_or((digits, &[]));
-    for byte in safe {
-        let digit = byte.is_ascii_digit().then(|| byte - b'0')?;
-        number = number.wrapping_mul(10).wrapping_add(digit.into());
-    }
-    for byte in others {
+    for byte in digits {
         let digit = byte.is_ascii_digit().then(|| byte - b'0')?;
         number = number.checked_mul(10)?.checked_add(digit.into())?;
     }

@@ -55,51 +55,77 @@ struct Entry {
     blocks: u64,
 }
 
-/// Some values that a block has: those that most often come again.
+/// Some short values that a block has.
 #[derive(Default)]
 struct RecentValues {
     block: usize,
-    /// Each at the place that its length and last byte give.
-    values: [RecentValue; RecentValues::COUNT],
+    /// Each at the place that its hash gives: a newer one replaces an older one.
+    values: [Option<ShortValue>; RecentValues::COUNT],
 }
 
-#[derive(Clone, Copy, Default)]
-struct RecentValue {
-    /// Length and one; 0 if there is none.
-    len_and_one: u8,
-    bytes: [u8; RecentValues::MAX_LEN],
+/// A value of at most 32 bytes: its length, and words that have all of its bytes, some of them twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ShortValue {
+    len: usize,
+    words: [u64; 4],
+}
+
+impl ShortValue {
+    fn of(value: &[u8]) -> Option<Self> {
+        let long = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        let short = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
+        let words = if let (Some(first), Some(last)) =
+            (value.first_chunk::<8>(), value.last_chunk())
+        {
+            let inner = value.get(8..value.len() - 8).unwrap_or_default();
+            match (inner.first_chunk::<8>(), inner.last_chunk::<8>()) {
+                (Some(second), Some(third)) if inner.len() <= 16 => {
+                    [long(first), long(last), long(second), long(third)]
+                }
+                (None, _) if value.len() <= 16 => [long(first), long(last), 0, 0],
+                (None, _) => {
+                    let second = value.get(8..)?.first_chunk::<8>()?;
+                    [long(first), long(last), long(second), 0]
+                }
+                _ => return None,
+            }
+        } else if let (Some(first), Some(last)) = (value.first_chunk::<4>(), value.last_chunk()) {
+            [short(first), short(last), 0, 0]
+        } else {
+            let bytes = [value.first(), value.get(1), value.get(2)];
+            let [first, second, third] = bytes.map(|byte| byte.copied().map_or(0, u64::from));
+            [first | second << 8 | third << 16, 0, 0, 0]
+        };
+        Some(Self {
+            len: value.len(),
+            words,
+        })
+    }
+
+    fn place(&self) -> usize {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let [first, last, second, third] = self.words;
+        let mixed = (first ^ last.rotate_left(23) ^ second ^ third).wrapping_mul(FACTOR);
+        usize::try_from(mixed >> 61).unwrap_or(0)
+    }
 }
 
 impl RecentValues {
     const COUNT: usize = 8;
-    const MAX_LEN: usize = 31;
 
     /// Whether the block has the value surely. If not, it has it from now on.
     fn contains_or_keep(&mut self, value: &[u8], block: usize) -> bool {
-        let Some(len) = u8::try_from(value.len())
-            .ok()
-            .filter(|_| value.len() <= Self::MAX_LEN)
-        else {
+        let Some(value) = ShortValue::of(value) else {
             return false;
         };
         if self.block != block {
             *self = Self::default();
             self.block = block;
         }
-        let last = value.last().copied().unwrap_or(0);
-        let place = usize::from(len.wrapping_mul(3).wrapping_add(last)) % Self::COUNT;
-        let Some(recent) = self.values.get_mut(place) else {
-            return false;
-        };
-        let Some(room) = recent.bytes.get_mut(..value.len()) else {
-            return false;
-        };
-        if recent.len_and_one == len + 1 && room == value {
-            return true;
+        match self.values.get_mut(value.place()) {
+            Some(recent) => recent.replace(value) == Some(value),
+            None => false,
         }
-        room.copy_from_slice(value);
-        recent.len_and_one = len + 1;
-        false
     }
 }
 
@@ -207,5 +233,40 @@ impl ColumnBuilder {
             bytes.extend_from_slice(&entry.value);
         }
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_values_are_equal_only_if_their_bytes_are() {
+        for len in 0..=40 {
+            let value = vec![b'a'; len];
+            let short = ShortValue::of(&value);
+            assert_eq!(short.is_some(), len <= 32, "{len}");
+            for at in 0..len.min(32) {
+                let mut other = value.clone();
+                other[at] = b'b';
+                assert!(
+                    short.is_none() || ShortValue::of(&other) != short,
+                    "{len} {at}"
+                );
+            }
+            assert!(short.is_none() || ShortValue::of(&value[1.min(len)..]) != short || len == 0);
+        }
+    }
+
+    #[test]
+    fn recent_values_are_those_of_one_block() {
+        let mut recent = RecentValues::default();
+        assert!(!recent.contains_or_keep(b"x", 0));
+        assert!(recent.contains_or_keep(b"x", 0));
+        assert!(!recent.contains_or_keep(b"x", 1));
+        assert!(!recent.contains_or_keep(b"x", 0));
+        assert!(!recent.contains_or_keep(b"y", 0));
+        assert!(!recent.contains_or_keep(b"", 0));
+        assert!(recent.contains_or_keep(b"", 0));
     }
 }

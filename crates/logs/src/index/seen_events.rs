@@ -35,6 +35,15 @@ pub(super) struct SeenEvents {
     /// Event that was recognised or kept last.
     last: usize,
     misses: u32,
+    stamp: LastStamp,
+}
+
+/// The last stamp that was parsed.
+#[derive(Debug)]
+struct LastStamp {
+    bytes: Vec<u8>,
+    time: Timestamp,
+    serial: Serial,
 }
 
 #[derive(Debug)]
@@ -43,8 +52,8 @@ struct SeenEvent {
     stamps: Range<usize>,
     stamp_len: usize,
     hash: u64,
-    /// The event that followed this one.
-    next: usize,
+    /// The events that followed this one, the last one first.
+    next: [usize; 2],
 }
 
 /// An event that was recognised at the start of a text.
@@ -65,6 +74,11 @@ impl Default for SeenEvents {
             key: foldhash::fast::RandomState::default(),
             last: 0,
             misses: 0,
+            stamp: LastStamp {
+                bytes: Vec::new(),
+                time: Timestamp { sec: 0, milli: 0 },
+                serial: Serial(0),
+            },
         }
     }
 }
@@ -83,9 +97,13 @@ impl SeenEvents {
 
     /// The event at the start of `text`, if it is the one that followed the last one before.
     pub(super) fn next(&mut self, text: &[u8]) -> Option<Repeated> {
-        let number = self.events.get(self.last)?.next;
-        let found = self.compare(self.events.get(number)?, text)?;
-        self.last = number;
+        let [newer, older] = self.events.get(self.last)?.next;
+        let (number, found) = match self.compare_with(newer, text) {
+            Some(found) => (newer, found),
+            None if newer == older => return None,
+            None => (older, self.compare_with(older, text)?),
+        };
+        self.follows_last(number);
         self.misses = 0;
         Some(found)
     }
@@ -101,7 +119,16 @@ impl SeenEvents {
         let number = usize::from(self.by_hash.get(slot).copied().unwrap_or(0)).checked_sub(1);
         let found = number.and_then(|number| {
             let known = self.events.get(number).filter(|known| known.hash == hash)?;
-            Some((number, self.compare(known, event.text())?))
+            Some((
+                number,
+                compare(
+                    known,
+                    &self.text,
+                    &self.stamps,
+                    &mut self.stamp,
+                    event.text(),
+                )?,
+            ))
         });
         let (number, repeated) = match found {
             Some((number, repeated)) => {
@@ -116,11 +143,19 @@ impl SeenEvents {
         if let (Some(to), Ok(number)) = (self.by_hash.get_mut(slot), u16::try_from(number + 1)) {
             *to = number;
         }
+        self.follows_last(number);
+        repeated
+    }
+
+    /// Notes that an event followed the last one.
+    fn follows_last(&mut self, number: usize) {
         if let Some(last) = self.events.get_mut(self.last) {
-            last.next = number;
+            let [newer, _] = last.next;
+            if newer != number {
+                last.next = [number, newer];
+            }
         }
         self.last = number;
-        repeated
     }
 
     /// Keeps an event, if there is room, and returns its number.
@@ -137,7 +172,7 @@ impl SeenEvents {
             stamps: stamps..self.stamps.len(),
             stamp_len: event.stamp_len(),
             hash,
-            next: number,
+            next: [number; 2],
         });
         Some(number)
     }
@@ -154,27 +189,54 @@ impl SeenEvents {
         hasher.finish()
     }
 
-    /// Whether `text` begins with an event that differs from a known one only in time and serial, and has the same
-    /// ones in all lines.
-    fn compare(&self, known: &SeenEvent, text: &[u8]) -> Option<Repeated> {
-        let known_text = self.text.get(known.text.clone())?;
-        let (first, others) = self.stamps.get(known.stamps.clone())?.split_first()?;
-        let rest = text.strip_prefix(known_text.get(..*first)?)?;
-        let (time, serial, len) = decode::time_and_serial(rest)?;
-        let (stamp, mut rest) = rest.split_at_checked(len)?;
-        let mut at = first + known.stamp_len;
-        for next in others {
-            rest = rest.strip_prefix(known_text.get(at..*next)?)?;
-            rest = rest.strip_prefix(stamp)?;
-            at = next + known.stamp_len;
-        }
-        rest = rest.strip_prefix(known_text.get(at..)?)?;
-        Some(Repeated {
-            len: text.len() - rest.len(),
-            time,
-            serial,
-        })
+    fn compare_with(&mut self, number: usize, text: &[u8]) -> Option<Repeated> {
+        let known = self.events.get(number)?;
+        compare(known, &self.text, &self.stamps, &mut self.stamp, text)
     }
+}
+
+impl LastStamp {
+    /// The stamp at the start of a text, before a `)`, and its length.
+    fn at_start(&mut self, text: &[u8]) -> Option<(Timestamp, Serial, usize)> {
+        // An EOE record after the record that ends an event has the stamp of the event.
+        let after = text.strip_prefix(self.bytes.as_slice());
+        if after.is_some_and(|after| after.starts_with(b")")) && !self.bytes.is_empty() {
+            return Some((self.time, self.serial, self.bytes.len()));
+        }
+        let (time, serial, len) = decode::time_and_serial(text)?;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(text.get(..len)?);
+        (self.time, self.serial) = (time, serial);
+        Some((time, serial, len))
+    }
+}
+
+/// Whether `text` begins with an event that differs from a known one only in time and serial, and has the same ones in
+/// all lines.
+fn compare(
+    known: &SeenEvent,
+    texts: &[u8],
+    stamps: &[usize],
+    last: &mut LastStamp,
+    text: &[u8],
+) -> Option<Repeated> {
+    let known_text = texts.get(known.text.clone())?;
+    let (first, others) = stamps.get(known.stamps.clone())?.split_first()?;
+    let rest = text.strip_prefix(known_text.get(..*first)?)?;
+    let (time, serial, len) = last.at_start(rest)?;
+    let (stamp, mut rest) = rest.split_at_checked(len)?;
+    let mut at = first + known.stamp_len;
+    for next in others {
+        rest = rest.strip_prefix(known_text.get(at..*next)?)?;
+        rest = rest.strip_prefix(stamp)?;
+        at = next + known.stamp_len;
+    }
+    rest = rest.strip_prefix(known_text.get(at..)?)?;
+    Some(Repeated {
+        len: text.len() - rest.len(),
+        time,
+        serial,
+    })
 }
 
 /// Slot of a hash in a table.
