@@ -1,7 +1,8 @@
 //! `cargo xtask log`: writes a large log for measurements, from events in `tests/golden/records`.
 //!
 //! Processes, programs, users, files, keys, times and serials vary as on a busy machine: few programs and users, many
-//! processes and files, and a few files that are rare. The same arguments write the same log.
+//! processes and files, and a few files that are rare. With `repeated`, one process opens one file again and again:
+//! only time and serial differ. The same arguments write the same log.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -23,9 +24,12 @@ const PER_SECOND: u64 = 500;
 /// # Errors
 /// If an argument is invalid, or a file cannot be read or written.
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
-    let (path, mib) = match arguments {
-        [path, mib] => (PathBuf::from(path), mib.parse::<u64>()?),
-        _ => return Err("`log` takes a file and its size in MiB".into()),
+    let (path, mib, is_repeated) = match arguments {
+        [path, mib] => (PathBuf::from(path), mib.parse::<u64>()?, false),
+        [path, mib, repeated] if repeated == "repeated" => {
+            (PathBuf::from(path), mib.parse::<u64>()?, true)
+        }
+        _ => return Err("`log` takes a file, its size in MiB, and maybe `repeated`".into()),
     };
     let directory = repository.root.join("tests/golden/records");
     let mut templates = Vec::new();
@@ -41,7 +45,9 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
         // Three of four events open a file that exists.
         let which = [0, 0, 0, 1, 0, 0, 0, 2][random.below(8)];
         line.clear();
-        if let Some(template) = templates.get(which) {
+        if is_repeated {
+            repeated_event(number, &mut line);
+        } else if let Some(template) = templates.get(which) {
             event(template, number, &mut random, &mut line);
         }
         out.write_all(line.as_bytes())?;
@@ -148,6 +154,30 @@ fn event(parts: &[Part], number: u64, random: &mut Random, out: &mut String) {
         };
         out.push_str(&text);
     }
+}
+
+/// One of two events that alternate: a file is opened and closed.
+fn repeated_event(number: u64, out: &mut String) {
+    let serial = 1_000_000 + number;
+    let (sec, milli) = (FIRST_SECOND + number / 100_000, number / 100 % 1000);
+    let stamp = format!("msg=audit({sec}.{milli:03}:{serial}): ");
+    let (syscall, exit, items) = match number % 2 {
+        0 => (257, 3, 1),
+        _ => (3, 0, 0),
+    };
+    *out += &format!(
+        "type=SYSCALL {stamp}arch=c000003e syscall={syscall} success=yes exit={exit} a0=ffffff9c a1=7ffd12345678 \
+         a2=80000 a3=0 items={items} ppid=4321 pid=4322 auid=1000 uid=0 gid=0 euid=0 suid=0 fsuid=0 egid=0 sgid=0 \
+         fsgid=0 tty=pts0 ses=3 comm=\"loader\" exe=\"/usr/bin/loader\" key=\"access\"\n"
+    );
+    if items == 1 {
+        *out += &format!(
+            "type=CWD {stamp}cwd=\"/home/alice\"\n\
+             type=PATH {stamp}item=0 name=\"/etc/shadow\" inode=131074 dev=08:01 mode=0100640 ouid=0 ogid=42 \
+             rdev=00:00 nametype=NORMAL cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n"
+        );
+    }
+    *out += &format!("type=PROCTITLE {stamp}proctitle=\"loader\"\ntype=EOE {stamp}\n");
 }
 
 /// A linear congruential generator.

@@ -22,6 +22,7 @@ mod hooks;
 mod hunt;
 mod lists;
 mod log;
+mod log_speed;
 mod on_host;
 mod repository;
 mod rerun;
@@ -85,8 +86,13 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "log",
-        "write a large log for measurements: FILE MIB",
+        "write a large log for measurements: FILE MIB [repeated]",
         log::run,
+    ),
+    (
+        "log-speed",
+        "measure indexing and searching a log: LOG ROUNDS [PROGRAM...]",
+        log_speed::run,
     ),
     (
         "hunt",

@@ -109,7 +109,7 @@ impl<'a> Candidates<'a> {
     pub fn next_event(&mut self) -> Result<Option<&EventRecords>, LogError> {
         loop {
             if self.is_open {
-                if self.reader.advance()? {
+                if self.reader.advance_where(&self.filter)? {
                     return Ok(self.reader.event());
                 }
                 self.is_open = false;

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use audit::ids::Serial;
+use audit::record::assemble::whole::WholeEventFinder;
 use audit::record::assemble::{END_OF_EVENT_TIMEOUT_SECS, EventAssembler, EventRecords};
 use audit::record::decode::DecodeError;
 
 use crate::cursor::Cursor;
 use crate::follow::Follow;
-use crate::line_buffer::{Line, LineBuffer};
+use crate::line_buffer::{Line, LineBuffer, len};
 use crate::log_file::{LogError, LogFile};
 use crate::log_set::LogSet;
 
@@ -23,6 +24,7 @@ pub struct EventReader {
     at: usize,
     buffer: LineBuffer,
     assembler: EventAssembler,
+    whole_events: WholeEventFinder,
     /// The event that the caller has.
     current: Option<EventRecords>,
     /// Lines of the file that were read.
@@ -95,6 +97,16 @@ enum Step {
     End,
 }
 
+/// What [`EventReader::take_whole_event`] did.
+enum WholeEventStep {
+    /// It took an event.
+    Taken,
+    /// No event of the window is left.
+    PastWindow,
+    /// The next line must be read by itself.
+    None,
+}
+
 impl EventReader {
     /// A reader of all events of a log.
     #[must_use]
@@ -111,6 +123,7 @@ impl EventReader {
             at: 0,
             buffer: LineBuffer::default(),
             assembler: EventAssembler::with_timeout(timeout_secs),
+            whole_events: WholeEventFinder::default(),
             current: None,
             line_number: 0,
             last_serial: Serial(0),
@@ -186,6 +199,14 @@ impl EventReader {
     /// # Errors
     /// [`LogError::Read`].
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, LogError> {
+        self.next_item_where(|_| true)
+    }
+
+    /// Returns the next event whose text a function accepts, and maybe some that it does not accept.
+    fn next_item_where(
+        &mut self,
+        accepts: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Item<'_>>, LogError> {
         loop {
             if let Some(event) = self.assembler.next_ended() {
                 if !self.is_in_window(event.start()) {
@@ -200,6 +221,14 @@ impl EventReader {
             }
             if self.ended {
                 return Ok(None);
+            }
+            match self.take_whole_event(&accepts) {
+                WholeEventStep::Taken => continue,
+                WholeEventStep::PastWindow => {
+                    self.ended = true;
+                    return Ok(None);
+                }
+                WholeEventStep::None => {}
             }
             let error = match self.step()? {
                 Step::Line(Line::TooLong) => {
@@ -247,13 +276,57 @@ impl EventReader {
         })
     }
 
+    /// Takes the events that are whole in the buffer, up to one whose text `accepts` accepts.
+    fn take_whole_event(&mut self, accepts: impl Fn(&[u8]) -> bool) -> WholeEventStep {
+        if !self.assembler.is_idle() {
+            return WholeEventStep::None;
+        }
+        let base = self.files.get(self.at).map_or(0, |open| open.base);
+        loop {
+            let offset = self.buffer.offset();
+            if self.is_past_window(offset) {
+                return WholeEventStep::PastWindow;
+            }
+            let Some(text) = self.buffer.unread() else {
+                return WholeEventStep::None;
+            };
+            let Some(event) = self.whole_events.at_start(text) else {
+                return WholeEventStep::None;
+            };
+            let is_wanted = accepts(event.text());
+            if is_wanted {
+                self.assembler.take_whole(&event, base + offset);
+            } else {
+                self.last_serial = event.serial();
+            }
+            self.line_number += len(event.line_count());
+            let bytes = event.text().len();
+            self.buffer.skip_lines(bytes);
+            if is_wanted {
+                return WholeEventStep::Taken;
+            }
+        }
+    }
+
     /// Goes to the next event; returns false at the end of the log.
     ///
     /// # Errors
     /// [`LogError::Read`].
     pub(crate) fn advance(&mut self) -> Result<bool, LogError> {
+        self.advance_where(|_| true)
+    }
+
+    /// Goes to the next event, and skips most of those whose text a function does not accept; returns false at the end
+    /// of the log.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub(crate) fn advance_where(
+        &mut self,
+        accepts: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, LogError> {
         loop {
-            match self.next_item()? {
+            match self.next_item_where(&accepts)? {
                 None => return Ok(false),
                 Some(Item::Event(_)) => return Ok(true),
                 Some(Item::Malformed { .. } | Item::Idle) => {}

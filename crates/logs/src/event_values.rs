@@ -86,44 +86,99 @@ impl Column {
 /// Prefix of a value that is the name of a user, from the enriched part of a record.
 pub const ENRICHED: u8 = 0x1d;
 
-/// Passes every value of an event to `found`, some of them several times.
-pub fn values(event: &EventRecords, mut found: impl FnMut(Column, &[u8])) {
-    let mut cwd = None;
-    for record in event.records() {
-        found(Column::Type, record.kind);
-        match record.kind.as_bytes() {
-            b"PROCTITLE" | b"EOE" | b"EXECVE" => {}
-            b"CWD" => cwd = cwd.or_else(|| decoded(&record, &record.field("cwd")?)),
-            b"PATH" => {
-                if let Some(name) = record
-                    .field("name")
-                    .and_then(|name| decoded(&record, &name))
-                {
-                    file_values(&name, cwd.as_deref(), &mut found);
-                }
-            }
-            _ => record_values(&record, &mut found),
+/// Receives the values of an event.
+pub(crate) trait Receiver {
+    /// Whether values of this column are wanted.
+    fn wants(&self, _column: Column) -> bool {
+        true
+    }
+
+    /// Takes a value.
+    fn value(&mut self, column: Column, value: &[u8]);
+
+    /// Whether a file's values need not be passed, because those of the same name, as written, in the same directory
+    /// were.
+    fn knows_file(&mut self, _name: &[u8], _cwd: Option<&[u8]>) -> bool {
+        false
+    }
+}
+
+/// Passes all values to a function.
+struct All<F>(F);
+
+impl<F: FnMut(Column, &[u8])> Receiver for All<F> {
+    fn value(&mut self, column: Column, value: &[u8]) {
+        (self.0)(column, value);
+    }
+}
+
+/// Passes the values of one column to a function.
+struct Only<F>(Column, F);
+
+impl<F: FnMut(&[u8])> Receiver for Only<F> {
+    fn wants(&self, column: Column) -> bool {
+        self.0 == column
+    }
+
+    fn value(&mut self, column: Column, value: &[u8]) {
+        if column == self.0 {
+            (self.1)(value);
         }
     }
 }
 
-/// Passes every name of a file in an event to `found`: as recorded, and joined with the working directory.
-pub fn paths(event: &EventRecords, mut found: impl FnMut(&[u8])) {
-    values(event, |column, value| {
-        if column == Column::Path {
-            found(value);
-        }
-    });
+/// Passes every value of an event to `found`, some of them several times.
+pub fn values(event: &EventRecords, found: impl FnMut(Column, &[u8])) {
+    receive(event.records(), &mut All(found));
 }
 
-fn record_values(record: &Record<'_>, found: &mut impl FnMut(Column, &[u8])) {
-    for field in record.fields().map_while(Result::ok) {
+/// Passes every value of a column in an event to `found`, some of them several times.
+pub fn values_of(column: Column, event: &EventRecords, found: impl FnMut(&[u8])) {
+    receive(event.records(), &mut Only(column, found));
+}
+
+/// Passes every name of a file in an event to `found`: as recorded, and joined with the working directory.
+pub fn paths(event: &EventRecords, found: impl FnMut(&[u8])) {
+    values_of(Column::Path, event, found);
+}
+
+/// Passes every value of the records of an event, some of them several times.
+pub(crate) fn receive<'a>(records: impl Iterator<Item = Record<'a>>, to: &mut impl Receiver) {
+    let mut cwd = None;
+    let wants_files = wants_files(to);
+    for record in records {
+        to.value(Column::Type, record.kind);
+        match record.kind.as_bytes() {
+            b"PROCTITLE" | b"EOE" | b"EXECVE" => {}
+            b"CWD" if wants_files => cwd = cwd.or_else(|| decoded(&record, &record.field("cwd")?)),
+            b"PATH" if wants_files => {
+                if let Some(name) = record.field("name")
+                    && !to.knows_file(name.value, cwd.as_deref())
+                    && let Some(name) = decoded(&record, &name)
+                {
+                    file_values(&name, cwd.as_deref(), to);
+                }
+            }
+            b"CWD" | b"PATH" => {}
+            _ => record_values(&record, to),
+        }
+    }
+}
+
+fn wants_files(to: &impl Receiver) -> bool {
+    [Column::Path, Column::Directory, Column::FileName]
+        .into_iter()
+        .any(|column| to.wants(column))
+}
+
+fn record_values(record: &Record<'_>, to: &mut impl Receiver) {
+    for field in record.valid_fields() {
         if field.name == "msg" {
             for nested in record.nested_fields(&field).map_while(Result::ok) {
-                field_values(record, &nested, found);
+                field_values(record, &nested, to);
             }
         } else {
-            field_values(record, &field, found);
+            field_values(record, &field, to);
         }
     }
     for field in record.enrichment().map_while(Result::ok) {
@@ -137,46 +192,57 @@ fn record_values(record: &Record<'_>, found: &mut impl FnMut(Column, &[u8])) {
         let name = field.value.trim_with(|byte| byte == '"');
         if let Some(room) = value.get_mut(1..=name.len()) {
             room.copy_from_slice(name);
-            found(column, value.get(..=name.len()).unwrap_or_default());
+            to.value(column, value.get(..=name.len()).unwrap_or_default());
         }
     }
 }
 
-fn field_values(record: &Record<'_>, field: &Field<'_>, found: &mut impl FnMut(Column, &[u8])) {
+#[inline]
+fn field_values(record: &Record<'_>, field: &Field<'_>, to: &mut impl Receiver) {
     let Some(column) = Column::of_field(field.name) else {
         // Security modules name files in other records.
         if matches!(field.name.as_bytes(), b"path" | b"name" | b"cwd" | b"file")
+            && wants_files(to)
             && let Some(name) = decoded(record, field)
         {
-            file_values(&name, None, found);
+            file_values(&name, None, to);
         }
         return;
     };
+    if column == Column::Address && field.name == "saddr" {
+        socket_values(field.value, to);
+        return;
+    }
+    if !to.wants(column) {
+        return;
+    }
     match column {
-        Column::Key | Column::Exe | Column::Comm | Column::Account => {
-            let Some(value) = decoded(record, field) else {
-                return;
-            };
-            for value in value.split(|&byte| byte == 1 && column == Column::Key) {
-                found(column, value);
+        Column::Key => {
+            if let Some(keys) = decoded(record, field) {
+                let keys = keys.split(|&byte| byte == 1);
+                keys.for_each(|key| to.value(column, key));
+            }
+        }
+        Column::Exe | Column::Comm | Column::Account => {
+            if let Some(value) = decoded(record, field) {
+                to.value(column, &value);
             }
         }
         Column::Success => {
             if let Some(success) = success(field) {
-                found(column, if success { b"yes" } else { b"no" });
+                to.value(column, if success { b"yes" } else { b"no" });
             }
         }
-        Column::Address if field.name == "saddr" => socket_values(field.value, found),
         Column::Address => {
             if !matches!(field.value.as_bytes(), b"?" | b"") {
-                found(column, field.value.trim_with(|byte| byte == '"'));
+                to.value(column, field.value.trim_with(|byte| byte == '"'));
             }
         }
         // Some records write an unset id as -1.
         Column::Auid | Column::Uid | Column::Euid | Column::Ses if field.value == "-1" => {
-            found(column, b"4294967295");
+            to.value(column, b"4294967295");
         }
-        _ => found(column, canonical(field.value)),
+        _ => to.value(column, canonical(field.value)),
     }
 }
 
@@ -203,24 +269,24 @@ fn canonical(value: &[u8]) -> &[u8] {
     }
 }
 
-fn file_values(name: &[u8], cwd: Option<&[u8]>, found: &mut impl FnMut(Column, &[u8])) {
+fn file_values(name: &[u8], cwd: Option<&[u8]>, to: &mut impl Receiver) {
     if name.is_empty() {
         return;
     }
-    found(Column::Path, name);
+    to.value(Column::Path, name);
     let path = resolved(name, cwd);
     if *path != *name {
-        found(Column::Path, &path);
+        to.value(Column::Path, &path);
     }
     let mut path = &*path;
-    if let Some(slash) = path.rfind_byte(b'/') {
-        found(Column::FileName, path.get(slash + 1..).unwrap_or_default());
-    } else {
-        found(Column::FileName, path);
+    let file_name = path.rfind_byte(b'/').map_or(0, |slash| slash + 1);
+    to.value(Column::FileName, path.get(file_name..).unwrap_or_default());
+    if !to.wants(Column::Directory) {
+        return;
     }
     while let Some(slash) = path.rfind_byte(b'/').filter(|&slash| slash > 0) {
         path = path.get(..slash).unwrap_or_default();
-        found(Column::Directory, path);
+        to.value(Column::Directory, path);
     }
 }
 
@@ -229,8 +295,9 @@ fn file_values(name: &[u8], cwd: Option<&[u8]>, found: &mut impl FnMut(Column, &
 #[must_use]
 pub fn resolved<'a>(name: &'a [u8], cwd: Option<&[u8]>) -> Cow<'a, [u8]> {
     let is_plain = name.starts_with(b"/")
-        && name.find(b"//").is_none()
-        && name.find(b"/.").is_none()
+        && !name
+            .windows(2)
+            .any(|pair| matches!(pair, [b'/', b'/' | b'.']))
         && (!name.ends_with(b"/") || name.len() == 1);
     if is_plain {
         return Cow::Borrowed(name);
@@ -262,7 +329,7 @@ pub fn resolved<'a>(name: &'a [u8], cwd: Option<&[u8]>) -> Cow<'a, [u8]> {
 ///
 /// # Source
 /// `struct sockaddr_in`, `sockaddr_in6` and `sockaddr_un`.
-fn socket_values(hex: &[u8], found: &mut impl FnMut(Column, &[u8])) {
+fn socket_values(hex: &[u8], to: &mut impl Receiver) {
     let mut bytes = [0; 128];
     let mut len = 0;
     for (to, pair) in bytes.iter_mut().zip(hex.chunks_exact(2)) {
@@ -276,16 +343,16 @@ fn socket_values(hex: &[u8], found: &mut impl FnMut(Column, &[u8])) {
     match bytes.get(..len).unwrap_or_default() {
         [1, 0, path @ ..] => {
             let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
-            file_values(path, None, found);
+            file_values(path, None, to);
         }
         [2, 0, _, _, a, b, c, d, ..] => {
             let text = std::net::Ipv4Addr::new(*a, *b, *c, *d).to_string();
-            found(Column::Address, text.as_bytes());
+            to.value(Column::Address, text.as_bytes());
         }
         [10, 0, _, _, _, _, _, _, address @ ..] => {
             if let Some(address) = address.first_chunk::<16>() {
                 let text = std::net::Ipv6Addr::from(*address).to_string();
-                found(Column::Address, text.as_bytes());
+                to.value(Column::Address, text.as_bytes());
             }
         }
         _ => {}

@@ -8,8 +8,11 @@
 //! [`store`] has the files.
 
 mod builder;
+mod column_builder;
 mod filter;
 pub mod growing;
+mod seen_events;
+mod seen_files;
 mod segment;
 pub mod store;
 
@@ -195,8 +198,8 @@ impl LogIndex {
     }
 }
 
-/// Passes the lines before the offset `text_end` to a builder until its segment is complete; returns false if the text
-/// ends before.
+/// Passes the events and lines before the offset `text_end` to a builder until its segment is complete; returns false if
+/// the text ends before.
 fn feed(
     builder: &mut Builder,
     lines: &mut LineBuffer,
@@ -204,6 +207,12 @@ fn feed(
     text_end: u64,
 ) -> Result<bool, LogError> {
     loop {
+        while let Some(text) = lines.unread() {
+            match builder.whole_event(text, lines.offset()) {
+                0 => break,
+                len => lines.skip_lines(len),
+            }
+        }
         match lines.next_line() {
             Some(Line::TooLong) => {}
             Some(Line::Text { start, end, offset }) => {

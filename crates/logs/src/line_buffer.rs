@@ -97,6 +97,17 @@ impl LineBuffer {
         Some(Line::Text { start, end, offset })
     }
 
+    /// The bytes from the next line on; `None` if the end of a line that is dropped comes first.
+    pub(crate) fn unread(&self) -> Option<&[u8]> {
+        let unread = self.bytes.get(self.start..self.end)?;
+        (!self.dropping).then_some(unread)
+    }
+
+    /// Skips whole lines.
+    pub(crate) fn skip_lines(&mut self, bytes: usize) {
+        self.skip(bytes.min(self.end - self.start));
+    }
+
     /// Returns the last line of a file that does not end in a newline.
     pub(crate) fn last_line(&mut self) -> Option<Line> {
         let (start, end, offset) = (self.start, self.end, self.offset);

@@ -223,7 +223,7 @@ impl Query {
         let building = |progress| bar.show("indexing", progress);
         let mut candidates = Candidates::new(logs, &condition, Box::new(filter), building)?;
         while let Some(event) = candidates.next_event()? {
-            if pattern.may_match(event.text()) && self.matches(event) {
+            if self.matches(event) {
                 bar.hidden(|| found(event))?;
             }
             bar.show("searching", candidates.progress());

@@ -11,6 +11,8 @@
 //! `au_check_events` and `auparse_feed` in `auparse/auparse.c`, audit-userspace 4.2: the two seconds,
 //! and the types of single-record events.
 
+pub mod whole;
+
 use std::collections::VecDeque;
 
 use bstr::{BStr, ByteSlice as _};
@@ -19,6 +21,7 @@ use super::decode::{self, DecodeError, Record};
 use crate::event::Timestamp;
 use crate::ids::{MsgType, Serial};
 use crate::table;
+use whole::WholeEvent;
 
 /// Maximum number of open events. One more ends the oldest.
 pub const MAX_OPEN_EVENTS: usize = 1024;
@@ -59,7 +62,7 @@ impl EventRecords {
     /// The records. Their headers were decoded before, so none fails.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.text
-            .split_inclusive(|&byte| byte == b'\n')
+            .lines_with_terminator()
             .filter_map(|line| decode::header(line).ok())
     }
 
@@ -154,7 +157,7 @@ impl EventAssembler {
             .text
             .extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
         event.text.push(b'\n');
-        if ends_event(&record) {
+        if ends_event(record.kind) {
             self.ended.push_back(event);
             return Ok(());
         }
@@ -164,6 +167,32 @@ impl EventAssembler {
             self.end_at(0);
         }
         Ok(())
+    }
+
+    /// Whether no event is open or waits for [`EventAssembler::next_ended`].
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.ended.is_empty()
+    }
+
+    /// Adds all lines of an event, the first of which begins at `position` of the log: as if
+    /// [`EventAssembler::take`] got each.
+    pub fn take_whole(&mut self, event: &WholeEvent<'_>, position: u64) {
+        if !self.is_idle() {
+            for line in event.text().lines_with_terminator() {
+                let _decoded_before = self.take(line, position);
+            }
+            return;
+        }
+        self.checked = Some(event.time().sec);
+        let mut copy = self.free.pop().unwrap_or(EventRecords::EMPTY);
+        copy.text.clear();
+        copy.text.extend_from_slice(event.text());
+        copy.node_len = event.node_len();
+        copy.time = event.time();
+        copy.serial = event.serial();
+        copy.start = position;
+        self.ended.push_back(copy);
     }
 
     /// Ends all open events, at the end of the log.
@@ -244,14 +273,14 @@ impl EventAssembler {
 /// `audit_is_last_record` in `auparse/auparse.c`, audit-userspace 4.2: PROCTITLE and EOE end an event. Types
 /// outside `AUDIT_FIRST_EVENT` to `AUDIT_LAST_EVENT` and outside the security modules' range are single-record
 /// events, except LOGIN, which the kernel may write within a syscall.
-fn ends_event(record: &Record<'_>) -> bool {
-    match record.kind.as_bytes() {
+fn ends_event(kind: &[u8]) -> bool {
+    match kind {
         b"EOE" | b"PROCTITLE" => return true,
         // The most frequent ones, without a search in the table.
         b"SYSCALL" | b"PATH" | b"CWD" | b"EXECVE" | b"SOCKADDR" => return false,
         _ => {}
     }
-    let number = table::msg_type_number(record.kind);
+    let number = table::msg_type_number(kind);
     number.is_some_and(|MsgType(number)| !matches!(number, 1006 | 1300..=1499 | 1700..=1799))
 }
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bstr::{BStr, ByteSlice as _};
 
 pub use field::Field;
-use field::{Fields, LineSlice, UNTRUSTED_FIELDS};
+use field::{Fields, LineSlice, UNTRUSTED_FIELDS, ValidFields};
 
 use super::{execve, quote};
 use crate::event::Timestamp;
@@ -101,39 +101,71 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
 /// [`DecodeError::Expected`] if the header is malformed.
 pub fn header(line: &[u8]) -> Result<Record<'_>, DecodeError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let mut cursor = Cursor { line, at: 0 };
-    let node = match cursor.literal(b"node=", "`node=`") {
-        Ok(()) => Some(cursor.word("a blank after the node")?),
-        Err(_) => None,
-    };
-    cursor.literal(b"type=", "`type=`")?;
-    let kind = cursor.word("a blank after the type")?;
-    cursor.literal(b"msg=audit(", "`msg=audit(`")?;
-    let (time, serial) = cursor.stamp()?;
+    Ok(Header::parse(line)?.record(line))
+}
 
-    let start = cursor.at;
-    let text = cursor.rest();
-    let (body, enrichment) = match text.find_byte(ENRICHMENT) {
-        Some(at) => (
-            text.get(..at).unwrap_or_default(),
-            text.get(at + 1..).unwrap_or_default(),
-        ),
-        None => (text, &b""[..]),
-    };
-    Ok(Record {
-        node,
-        kind,
-        time,
-        serial,
-        body: LineSlice {
-            text: body,
-            column: start + 1,
-        },
-        enrichment: LineSlice {
-            text: enrichment,
-            column: start + body.len() + 2,
-        },
-    })
+/// The header of a record, and where its parts are in the line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header<'a> {
+    pub(super) node: Option<&'a BStr>,
+    pub(super) kind: &'a BStr,
+    pub(super) time: Timestamp,
+    pub(super) serial: Serial,
+    /// Start of the seconds.
+    pub(super) stamp: usize,
+    /// End of the header.
+    pub(super) end: usize,
+}
+
+impl<'a> Header<'a> {
+    /// Parses the header of a line; a newline must not be in it.
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor { line, at: 0 };
+        let node = match cursor.literal(b"node=", "`node=`") {
+            Ok(()) => Some(cursor.word("a blank after the node")?),
+            Err(_) => None,
+        };
+        cursor.literal(b"type=", "`type=`")?;
+        let kind = cursor.word("a blank after the type")?;
+        cursor.literal(b"msg=audit(", "`msg=audit(`")?;
+        let stamp = cursor.at;
+        let (time, serial) = cursor.stamp()?;
+        Ok(Self {
+            node,
+            kind,
+            time,
+            serial,
+            stamp,
+            end: cursor.at,
+        })
+    }
+
+    /// The record in the line, without its newline.
+    pub(super) fn record(&self, line: &'a [u8]) -> Record<'a> {
+        let start = self.end;
+        let text = line.get(start..).unwrap_or_default();
+        let (body, enrichment) = match text.find_byte(ENRICHMENT) {
+            Some(at) => (
+                text.get(..at).unwrap_or_default(),
+                text.get(at + 1..).unwrap_or_default(),
+            ),
+            None => (text, &b""[..]),
+        };
+        Record {
+            node: self.node,
+            kind: self.kind,
+            time: self.time,
+            serial: self.serial,
+            body: LineSlice {
+                text: body,
+                column: start + 1,
+            },
+            enrichment: LineSlice {
+                text: enrichment,
+                column: start + body.len() + 2,
+            },
+        }
+    }
 }
 
 /// Parses the stamp at the start of the kernel's text, from `audit(` on: time and serial of the event.
@@ -144,6 +176,15 @@ pub fn stamp(text: &[u8]) -> Result<(Timestamp, Serial), DecodeError> {
     let mut cursor = Cursor { line: text, at: 0 };
     cursor.literal(b"audit(", "`audit(`")?;
     cursor.stamp()
+}
+
+/// Parses the time and serial at the start of `text`, such as `1700000000.042:7`, before a `)`. Returns their length
+/// too.
+#[must_use]
+pub fn time_and_serial(text: &[u8]) -> Option<(Timestamp, Serial, usize)> {
+    let mut cursor = Cursor { line: text, at: 0 };
+    let (time, serial) = cursor.stamp().ok()?;
+    Some((time, serial, cursor.at - b"):".len()))
 }
 
 impl<'a> Record<'a> {
@@ -158,12 +199,15 @@ impl<'a> Record<'a> {
         Fields::of(self.body)
     }
 
+    /// Fields of the kernel's text before the first malformed one, in order.
+    pub fn valid_fields(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        ValidFields(Fields::of(self.body))
+    }
+
     /// First field of the kernel's text with this name. Fields after a malformed one are not found.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Field<'a>> {
-        self.fields()
-            .map_while(Result::ok)
-            .find(|field| field.name == name)
+        self.valid_fields().find(|field| field.name == name)
     }
 
     /// Fields that `auditd` added in the enriched format, in order. The iterator ends after an error.
@@ -209,6 +253,10 @@ impl<'a> Record<'a> {
     }
 
     fn is_untrusted(&self, name: &[u8]) -> bool {
+        // The most frequent ones, without a search.
+        if matches!(name, b"name" | b"comm" | b"exe" | b"key" | b"cwd") {
+            return true;
+        }
         UNTRUSTED_FIELDS
             .iter()
             .any(|untrusted| untrusted.as_bytes() == name)
@@ -245,7 +293,7 @@ impl<'a> Cursor<'a> {
     /// Returns the bytes before the next space and skips the space.
     fn word(&mut self, what: &'static str) -> Result<&'a BStr, DecodeError> {
         let rest = self.rest();
-        let Some(end) = rest.find_byte(b' ') else {
+        let Some(end) = field::find_near(rest, |byte| byte == b' ') else {
             self.at = self.line.len();
             return Err(self.expected(what));
         };
@@ -253,16 +301,31 @@ impl<'a> Cursor<'a> {
         Ok(rest.get(..end).unwrap_or_default().as_bstr())
     }
 
-    fn digits(&mut self) -> &'a [u8] {
+    /// Returns the digits here and skips them; and their number, if it cannot overflow.
+    fn digits(&mut self) -> (&'a [u8], Option<u64>) {
+        const SAFE: usize = 19;
         let rest = self.rest();
-        let end = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        self.at += end;
-        rest.get(..end).unwrap_or_default()
+        let (mut number, mut len) = (0_u64, 0);
+        for byte in rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            number = number.wrapping_mul(10).wrapping_add(digit.into());
+            len += 1;
+        }
+        self.at += len;
+        let digits = rest.get(..len).unwrap_or_default();
+        (digits, (1..=SAFE).contains(&len).then_some(number))
     }
 
     fn number<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, DecodeError> {
-        let error = self.expected(what);
-        parse(self.digits()).ok_or(error)
+        let column = self.at + 1;
+        let (digits, number) = self.digits();
+        let number = number.or_else(|| parse(digits));
+        number
+            .and_then(|number| number.try_into().ok())
+            .ok_or(DecodeError::Expected { what, column })
     }
 
     /// Parses the stamp after `audit(`, up to the colon.
@@ -279,7 +342,7 @@ impl<'a> Cursor<'a> {
     fn milli(&mut self) -> Result<u16, DecodeError> {
         let error = self.expected("three digits of milliseconds");
         match self.digits() {
-            digits @ [_, _, _] => parse(digits).ok_or(error),
+            ([_, _, _], Some(number)) => u16::try_from(number).map_err(|_too_many| error),
             _ => Err(error),
         }
     }

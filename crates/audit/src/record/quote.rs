@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use bstr::ByteSlice as _;
+
 use super::digits::UPPER;
 
 /// Whether `bytes` must be encoded as hex.
@@ -45,7 +47,7 @@ pub fn untrusted(bytes: &[u8], out: &mut Vec<u8>) {
 /// [`UnquoteError`] if the value is neither double-quoted nor pairs of hex digits.
 pub fn unquote(value: &[u8]) -> Result<Cow<'_, [u8]>, UnquoteError> {
     if let Some(rest) = value.strip_prefix(b"\"") {
-        return match rest.iter().position(|&byte| byte == b'"') {
+        return match rest.find_byte(b'"') {
             Some(end) if end + 1 == rest.len() => Ok(Cow::Borrowed(&rest[..end])),
             Some(end) => Err(UnquoteError { offset: end + 2 }),
             None => Err(UnquoteError {

@@ -1,76 +1,50 @@
 //! Builds segments from the text of a log.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::RangeInclusive;
 
+use audit::event::Timestamp;
+use audit::ids::Serial;
+use audit::record::assemble::whole::WholeEventFinder;
 use audit::record::assemble::{EventAssembler, EventRecords};
 
+use super::column_builder::ColumnBuilder;
 use super::filter;
-use super::segment::{Block, ColumnKind, MAX_BLOCKS, Parts};
-use crate::event_values::{Column, values};
+use super::seen_events::SeenEvents;
+use super::seen_files::SeenFiles;
+use super::segment::{Block, MAX_BLOCKS, Parts};
+use crate::event_values::{self, Column};
 
 /// Size at which a block ends, if no event is open.
 pub(super) const BLOCK_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 /// Size at which a block ends in any case.
 const MAX_BLOCK_BYTES: u64 = 2 * BLOCK_BYTES;
-/// A dictionary up to this size is kept even if filters are smaller: it is exact.
-const SMALL_DICTIONARY: usize = 4 << 10;
-/// Largest dictionary.
-const MAX_DICTIONARY: usize = 48 << 10;
-/// Longest value in a dictionary.
-const MAX_VALUE: usize = 4096;
-/// Most words of a filter: more values make it less selective, not larger.
-const MAX_FILTER_WORDS: usize = 224;
-
-/// Builds one segment, line by line. A value belongs to the block in which its event begins.
+/// Builds one segment. A value belongs to the block in which its event begins.
 pub(super) struct Builder {
     assembler: EventAssembler,
     blocks: Vec<Block>,
     columns: Vec<ColumnBuilder>,
+    whole_events: WholeEventFinder,
+    /// Events and files of the last block.
+    seen: Seen,
     /// End of the last block, when it is known: only events that began before it are still awaited.
     end: Option<u64>,
     next_lead: u64,
 }
 
-/// Hashes are mixed already.
-type PlainHasher = BuildHasherDefault<IdentityHasher>;
-
+/// What need not be indexed again in the last block.
 #[derive(Default)]
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|&byte| self.0 = self.0 << 8 | u64::from(byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
+struct Seen {
+    events: SeenEvents,
+    files: SeenFiles,
 }
 
-/// Values of one column in the blocks of the segment.
-#[derive(Default)]
-struct ColumnBuilder {
-    dictionary: HashMap<u64, Entry, PlainHasher>,
-    dictionary_bytes: usize,
-    /// The dictionary became too large, or two values have the same hash.
-    overflowed: bool,
-    /// Hashes of each block, after an overflow.
-    hashes: Vec<HashSet<u64, PlainHasher>>,
-    /// Hash and block of the last value.
-    last: Option<(u64, usize)>,
-}
-
-struct Entry {
-    value: Box<[u8]>,
-    blocks: u64,
+/// Adds values to a block.
+struct ValuesOfBlock<'a> {
+    columns: &'a mut [ColumnBuilder],
+    /// `None` if this is not the last block.
+    files: Option<&'a mut SeenFiles>,
+    block: usize,
+    is_deep: bool,
 }
 
 /// All columns, in the order of their numbers.
@@ -102,6 +76,8 @@ impl Builder {
             assembler: EventAssembler::default(),
             blocks: Vec::new(),
             columns: Vec::new(),
+            whole_events: WholeEventFinder::default(),
+            seen: Seen::default(),
             end: None,
             next_lead: start,
         };
@@ -123,6 +99,51 @@ impl Builder {
         let _malformed = self.assembler.take(line, offset);
         self.index_ended();
         false
+    }
+
+    /// Adds the event at the start of `text`, which begins at `offset`, if it is whole and no other one is open.
+    /// Returns its length. If that is 0, add the next line with [`Builder::line`].
+    pub(super) fn whole_event(&mut self, text: &[u8], offset: u64) -> usize {
+        if !self.assembler.is_idle() {
+            return 0;
+        }
+        self.end_block_at(offset);
+        let Some(at) = self.blocks.len().checked_sub(1) else {
+            return 0;
+        };
+        let is_before = self.blocks.last().is_none_or(|block| offset < block.start);
+        // The text before belongs to another segment, and that after the end.
+        if is_before || self.end.is_some() {
+            return 0;
+        }
+        if let Some(known) = self.seen.events.next(text) {
+            self.add_stamp(at, known.time, known.serial);
+            return known.len;
+        }
+        let Some(event) = self.whole_events.at_start(text) else {
+            return 0;
+        };
+        let len = event.text().len();
+        let (time, serial) = (event.time(), event.serial());
+        if self.seen.events.find_or_keep(&event).is_none() {
+            let mut values = ValuesOfBlock {
+                columns: &mut self.columns,
+                files: Some(&mut self.seen.files),
+                block: at,
+                is_deep: false,
+            };
+            event_values::receive(event.records(), &mut values);
+        }
+        self.add_stamp(at, time, serial);
+        len
+    }
+
+    /// Forgets which values need not be added again.
+    #[cfg(test)]
+    pub(super) fn forget_seen(&mut self) {
+        self.seen.events.clear();
+        self.seen.files.clear();
+        self.columns.iter_mut().for_each(ColumnBuilder::forget_seen);
     }
 
     /// Finishes a complete segment, or one that the text ends in at `text_end`. Returns its bytes; `None` if it has
@@ -186,6 +207,8 @@ impl Builder {
     }
 
     fn begin_block(&mut self, start: u64, lead: u64) {
+        self.seen.events.clear();
+        self.seen.files.clear();
         self.blocks.push(Block {
             start,
             end: start,
@@ -212,124 +235,51 @@ impl Builder {
         let Some(at) = self.blocks.iter().rposition(|block| block.start <= start) else {
             return;
         };
-        if let Some(block) = self.blocks.get_mut(at) {
-            let time = event.time();
+        self.add_stamp(at, event.time(), event.serial());
+        let is_last = at + 1 == self.blocks.len();
+        let mut values = ValuesOfBlock {
+            columns: &mut self.columns,
+            files: is_last.then_some(&mut self.seen.files),
+            block: at,
+            is_deep: false,
+        };
+        event_values::receive(event.records(), &mut values);
+    }
+
+    /// Extends the times and serials of a block.
+    fn add_stamp(&mut self, block: usize, time: Timestamp, Serial(serial): Serial) {
+        if let Some(block) = self.blocks.get_mut(block) {
             let ms = time
                 .sec
                 .saturating_mul(1000)
                 .saturating_add(time.milli.into());
             let (least, greatest) = (*block.time_ms.start(), *block.time_ms.end());
             block.time_ms = least.min(ms)..=greatest.max(ms);
-            let serial = event.serial().0;
             let (least, greatest) = (*block.serial.start(), *block.serial.end());
             block.serial = least.min(serial)..=greatest.max(serial);
         }
-        let columns = &mut self.columns;
-        let mut is_deep = false;
-        values(event, |column, value| {
-            let whole = value.len();
-            let value = filter::indexed(column, value);
-            is_deep &= column == Column::Directory;
-            if value.len() < whole && std::mem::replace(&mut is_deep, true) {
-                return; // the same directory again, for each of those below it
-            }
-            if let Some(builder) = columns.get_mut(usize::from(column.number())) {
-                if value.len() < whole && !builder.overflowed {
-                    builder.overflow(); // a dictionary has whole values
-                }
-                builder.add(filter::hash(column.number(), value), value, at);
-            }
-        });
     }
 }
 
-impl ColumnBuilder {
-    fn add(&mut self, hash: u64, value: &[u8], block: usize) {
-        if self.last.replace((hash, block)) == Some((hash, block)) && self.overflowed {
-            return;
+impl event_values::Receiver for ValuesOfBlock<'_> {
+    fn value(&mut self, column: Column, value: &[u8]) {
+        let whole = value.len();
+        let value = filter::indexed(column, value);
+        self.is_deep &= column == Column::Directory;
+        if value.len() < whole && std::mem::replace(&mut self.is_deep, true) {
+            return; // the same directory again, for each of those below it
         }
-        if !self.overflowed {
-            match self.dictionary.get_mut(&hash) {
-                Some(entry) if *entry.value == *value => {
-                    entry.blocks |= 1 << block;
-                    return;
-                }
-                None if value.len() <= MAX_VALUE
-                    && self.dictionary_bytes + value.len() < MAX_DICTIONARY =>
-                {
-                    self.dictionary_bytes += value.len() + 10;
-                    let entry = Entry {
-                        value: value.into(),
-                        blocks: 1 << block,
-                    };
-                    self.dictionary.insert(hash, entry);
-                    return;
-                }
-                _ => self.overflow(),
+        if let Some(builder) = self.columns.get_mut(usize::from(column.number())) {
+            if value.len() < whole {
+                builder.add_part();
             }
-        }
-        self.insert(hash, block);
-    }
-
-    fn insert(&mut self, hash: u64, block: usize) {
-        if self.hashes.len() <= block {
-            self.hashes.resize_with(block + 1, HashSet::default);
-        }
-        if let Some(hashes) = self.hashes.get_mut(block) {
-            hashes.insert(hash);
+            builder.add(column, value, self.block);
         }
     }
 
-    /// Moves the values of the dictionary to the hashes.
-    fn overflow(&mut self) {
-        self.overflowed = true;
-        for (hash, entry) in std::mem::take(&mut self.dictionary) {
-            self.insert_in(hash, entry.blocks);
-        }
-    }
-
-    fn insert_in(&mut self, hash: u64, blocks: u64) {
-        for block in (0..MAX_BLOCKS).filter(|&block| blocks >> block & 1 != 0) {
-            self.insert(hash, block);
-        }
-    }
-
-    fn encode(mut self, blocks: usize) -> (ColumnKind, Vec<u8>) {
-        if !self.overflowed {
-            let pairs: u32 = self
-                .dictionary
-                .values()
-                .map(|entry| entry.blocks.count_ones())
-                .sum();
-            let filters = usize::try_from(pairs).unwrap_or(usize::MAX) / 8 * 11 + blocks * 2;
-            if self.dictionary_bytes <= SMALL_DICTIONARY || self.dictionary_bytes <= filters {
-                return (ColumnKind::Dictionary, self.dictionary_bytes());
-            }
-            self.overflow();
-        }
-        self.hashes.resize_with(blocks, HashSet::default);
-        let (mut counts, mut words) = (Vec::new(), Vec::new());
-        for hashes in &self.hashes {
-            let hashes: Vec<u64> = hashes.iter().copied().collect();
-            let filter = filter::build(&hashes, MAX_FILTER_WORDS);
-            counts.extend_from_slice(&u16::try_from(filter.len()).unwrap_or(0).to_le_bytes());
-            words.extend(filter.into_iter().flat_map(u64::to_le_bytes));
-        }
-        counts.append(&mut words);
-        (ColumnKind::Filters, counts)
-    }
-
-    /// The dictionary in the index format; sorted, so that the same text has the same index.
-    fn dictionary_bytes(&self) -> Vec<u8> {
-        let mut entries: Vec<&Entry> = self.dictionary.values().collect();
-        entries.sort_unstable_by(|one, other| one.value.cmp(&other.value));
-        let mut bytes = Vec::with_capacity(self.dictionary_bytes);
-        for entry in entries {
-            bytes.extend_from_slice(&entry.blocks.to_le_bytes());
-            let len = u16::try_from(entry.value.len()).unwrap_or(0);
-            bytes.extend_from_slice(&len.to_le_bytes());
-            bytes.extend_from_slice(&entry.value);
-        }
-        bytes
+    fn knows_file(&mut self, name: &[u8], cwd: Option<&[u8]>) -> bool {
+        self.files
+            .as_deref_mut()
+            .is_some_and(|files| files.find_or_keep(name, cwd))
     }
 }

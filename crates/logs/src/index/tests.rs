@@ -233,6 +233,165 @@ fn deep_directories_are_found() {
     assert_eq!(starts(&index, &other), BTreeSet::new());
 }
 
+/// Bytes of the segments of a text; with `whole_events`, as `feed` adds it, and otherwise line by line, and each value
+/// as if it were new.
+fn segments(text: &[u8], whole_events: bool) -> Vec<Vec<u8>> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    fs::write(&path, text).unwrap();
+    let mut file = LogFile::open(&path).unwrap();
+    let mut built = Vec::new();
+    if whole_events {
+        let mut index = LogIndex::default();
+        let keep = |bytes: &[u8], _| built.push(bytes.to_vec());
+        index.extend(&mut file, false, keep).unwrap();
+        return built;
+    }
+    let (mut start, mut lead) = (0, 0);
+    loop {
+        let mut lines = LineBuffer::default();
+        lines.restart(lead);
+        let mut builder = Builder::new(start, lead);
+        let is_complete = loop {
+            match lines.next_line() {
+                Some(Line::TooLong) => {}
+                Some(Line::Text { start, end, offset }) => {
+                    builder.forget_seen();
+                    if builder.line(lines.text(start, end), offset) {
+                        break true;
+                    }
+                }
+                None => {
+                    let offset = lines.read_offset();
+                    if lines.fill(|room| file.read_at(room, offset)).unwrap() == 0 {
+                        break false;
+                    }
+                }
+            }
+        };
+        let Some(bytes) = builder.finish(lines.offset()) else {
+            return built;
+        };
+        let header = Header::parse(&bytes).unwrap();
+        (start, lead) = (header.blocks.last().unwrap().end, header.next_lead);
+        built.push(bytes);
+        if !is_complete {
+            return built;
+        }
+    }
+}
+
+/// A random log of `events` events, many of which repeat: interleaved, cut, enriched, with nodes, with lines that are
+/// no records or too long, and with stamps of several lengths.
+fn random_text(seed: u64, events: u32) -> Vec<u8> {
+    let mut state = seed;
+    let mut random = move |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut text = Vec::new();
+    let mut later: Vec<String> = Vec::new();
+    for number in 0..events {
+        let serial = match random(30) {
+            0 => number / 2,
+            1 => 4_000_000_000 + number,
+            _ => number,
+        };
+        let node = if random(9) == 0 { "node=web " } else { "" };
+        let zero = if random(50) == 0 { "0" } else { "" };
+        let stamp = format!(
+            "msg=audit({zero}{}.{:03}:{serial}):",
+            999 + number / 700,
+            number % 3
+        );
+        let name = match random(4) {
+            0 => format!("../x/{}", random(900)),
+            1 => "2F62".to_owned(),
+            _ => format!("\"/usr/lib/{}\"", random(12)),
+        };
+        let enriched = ["", "\x1dUID=\"root\" AUID=\"alice\"", "\x1dUID=\"bob\""];
+        let mut lines = vec![
+            format!(
+                "{node}type=SYSCALL {stamp} success=yes exit={} pid={} auid=-1 uid=0 comm=\"c{}\" key=\"k\"{}\n",
+                random(2),
+                random(6),
+                random(3),
+                enriched[usize::try_from(random(3)).unwrap()]
+            ),
+            format!("{node}type=CWD {stamp} cwd=\"/home/{}\"\n", random(2)),
+            format!("{node}type=PATH {stamp} item=0 name={name} nametype=NORMAL\n"),
+            format!("{node}type=PROCTITLE {stamp} proctitle=\"x\"\n"),
+            format!("{node}type=EOE {stamp} \n"),
+        ];
+        match random(40) {
+            0 => lines.insert(2, "no record\n".into()),
+            1 => lines.truncate(3),
+            2 => later.append(&mut lines.split_off(1)),
+            3 => lines.insert(
+                1,
+                format!("type=CWD {stamp} cwd=\"{}\"\n", "x".repeat(70_000)),
+            ),
+            4 => {
+                lines = vec![format!(
+                    "{node}type=USER_LOGIN {stamp} msg='op=login acct=\"b\" res=success'\n"
+                )]
+            }
+            5 => {
+                lines.remove(3);
+            }
+            6 => lines[2] = format!("type=AVC {stamp} avc: denied {{ read }} path={name}\n"),
+            7 => lines.push(format!("{node}type=EOE {stamp} \0\r\n")),
+            _ => {}
+        }
+        for line in lines {
+            text.extend_from_slice(line.as_bytes());
+            if random(60) == 0 && !later.is_empty() {
+                let at = usize::try_from(random(u64::try_from(later.len()).unwrap())).unwrap();
+                text.extend_from_slice(later.remove(at).as_bytes());
+            }
+        }
+    }
+    if random(2) == 0 {
+        text.pop();
+    }
+    text
+}
+
+#[test]
+fn whole_and_repeated_events_give_the_index_of_their_lines() {
+    for seed in 0..12 {
+        // The last ones fill more than a segment: 64 blocks of 64 KiB in tests.
+        let text = random_text(seed, if seed < 10 { 3000 } else { 20_000 });
+        let (whole, lines) = (segments(&text, true), segments(&text, false));
+        assert_eq!(whole.len(), lines.len(), "seed {seed}");
+        assert!(whole == lines, "seed {seed}");
+        assert!(seed < 10 || whole.len() > 1, "{}", text.len());
+    }
+}
+
+/// Nobody can hide an event behind one that differs in one byte: each has its values in the index.
+#[test]
+fn events_that_differ_in_one_byte_are_indexed() {
+    let event = |serial: u32, name: &str| {
+        let stamp = format!("msg=audit(1000.000:{serial}):");
+        format!(
+            "type=PATH {stamp} item=0 name=\"{name}\"\ntype=PROCTITLE {stamp} proctitle=\"x\"\n"
+        )
+    };
+    let mut text = String::new();
+    for serial in 0..400 {
+        text += &event(serial, if serial == 390 { "/etc/b" } else { "/etc/a" });
+    }
+    let log = Log::new(&text);
+    let (index, _) = log.open();
+    let other = Condition::Value(Column::Path, b"/etc/b".to_vec());
+    let block = index.candidates(&other);
+    assert_eq!(block.len(), 1);
+    assert_eq!(index.blocks().last().unwrap().serial.end(), &399);
+}
+
 /// Any bytes are a segment or refused, and its columns are read without a panic.
 #[test]
 fn fuzz_index() {

@@ -125,14 +125,12 @@ fn for_each_value(field: &Field, event: &EventRecords, mut found: impl FnMut(Fou
                 _ => None,
             };
             let is_enriched = field.kind == Kind::User && is_enriched(event);
-            event_values::values(event, |of, text| {
-                if of == column {
-                    found(Found {
-                        text,
-                        arch,
-                        is_enriched,
-                    });
-                }
+            event_values::values_of(column, event, |text| {
+                found(Found {
+                    text,
+                    arch,
+                    is_enriched,
+                });
             });
         }
         Source::Record => {
@@ -164,7 +162,7 @@ fn record_values(field: &Field, record: &Record<'_>, found: &mut impl FnMut(Foun
             is_enriched: enriched.is_some(),
         });
     };
-    for of in record.fields().map_while(Result::ok) {
+    for of in record.valid_fields() {
         if of.name == field.name {
             pass(&of);
         } else if of.name == "msg" {

@@ -2,7 +2,7 @@
 
 use audit::ids::{Arch, Syscall};
 use audit::table;
-use bstr::{BString, ByteSlice as _};
+use bstr::{ByteSlice as _, Finder};
 use logs::event_values::{Column, ENRICHED};
 use logs::index::Condition;
 
@@ -30,12 +30,14 @@ pub(crate) fn syscall_numbers(name: &str) -> impl Iterator<Item = Syscall> + '_ 
 }
 
 /// What text must contain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum TextPattern {
     /// Anything.
     Anything,
     /// One of these strings.
-    OneOf(Vec<BString>),
+    OneOf(Vec<Finder<'static>>),
+    /// One of these strings, followed by a digit.
+    BeforeDigit(Vec<Finder<'static>>),
     /// All of these.
     All(Vec<Self>),
     /// At least one of these.
@@ -47,11 +49,23 @@ impl TextPattern {
     pub(crate) fn may_match(&self, text: &[u8]) -> bool {
         match self {
             Self::Anything => true,
-            Self::OneOf(words) => words.iter().any(|word| text.contains_str(word)),
+            Self::OneOf(words) => words.iter().any(|word| word.find(text).is_some()),
+            Self::BeforeDigit(words) => words.iter().any(|word| is_before_digit(word, text)),
             Self::All(parts) => parts.iter().all(|part| part.may_match(text)),
             Self::AnyOf(parts) => parts.iter().any(|part| part.may_match(text)),
         }
     }
+}
+
+fn is_before_digit(word: &Finder<'_>, text: &[u8]) -> bool {
+    let mut rest = text;
+    while let Some(at) = word.find(rest) {
+        rest = rest.get(at + word.needle().len()..).unwrap_or_default();
+        if rest.first().is_some_and(u8::is_ascii_digit) {
+            return true;
+        }
+    }
+    false
 }
 
 impl Expression {
@@ -183,11 +197,15 @@ fn any_value<'a>(column: Column, values: impl IntoIterator<Item = Vec<u8>>) -> C
 }
 
 fn one_of<T: AsRef<[u8]>>(words: impl IntoIterator<Item = T>) -> TextPattern {
-    let mut words: Vec<BString> = words.into_iter().map(|word| word.as_ref().into()).collect();
+    let mut words: Vec<Vec<u8>> = words.into_iter().map(|word| word.as_ref().into()).collect();
     words.sort();
     words.dedup();
-    match words.iter().any(|word| word.is_empty()) {
+    match words.iter().any(Vec::is_empty) {
         true => TextPattern::Anything,
-        false => TextPattern::OneOf(words),
+        false => TextPattern::OneOf(words.iter().map(finder).collect()),
     }
+}
+
+fn finder(word: impl AsRef<[u8]>) -> Finder<'static> {
+    Finder::new(word.as_ref()).into_owned()
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use audit::record::assemble::EventRecords;
 use bstr::ByteSlice as _;
 use logs::escaped::Escaped;
-use logs::event_values::{Column, values};
+use logs::event_values::{Column, values_of};
 use logs::log_set::LogSet;
 
 use super::Query;
@@ -86,8 +86,8 @@ fn process(pid: u32, range: &TimeRange, open: &OpenLogs<'_>) -> anyhow::Result<O
     query(test("pid", pid), range).for_each(open()?, |event| {
         if let Some(ppid) = id(event, Column::Ppid) {
             let mut name = String::new();
-            values(event, |column, value| {
-                if column == Column::Exe && name.is_empty() {
+            values_of(Column::Exe, event, |value| {
+                if name.is_empty() {
                     name = Escaped(value).to_string();
                 }
             });
@@ -157,8 +157,8 @@ fn test(name: &str, number: u32) -> Expression {
 /// First number of a column in an event.
 fn id(event: &EventRecords, column: Column) -> Option<u32> {
     let mut found = None;
-    values(event, |of, value| {
-        if of == column && found.is_none() {
+    values_of(column, event, |value| {
+        if found.is_none() {
             found = value.to_str().ok().and_then(|text| text.parse().ok());
         }
     });

@@ -57,21 +57,35 @@ pub(super) struct Fields<'a> {
     at: usize,
 }
 
+/// Iterates over the pairs before the first malformed one.
+pub(super) struct ValidFields<'a>(pub(super) Fields<'a>);
+
+impl<'a> Iterator for ValidFields<'a> {
+    type Item = Field<'a>;
+
+    // Inlined, because a field that is returned through memory costs as much as finding it.
+    #[inline]
+    fn next(&mut self) -> Option<Field<'a>> {
+        let (name, from_value) = self.0.name()?;
+        let (value, after) = value_len(from_value)
+            .and_then(|end| from_value.split_at_checked(end))
+            .filter(|(_, after)| matches!(after.first(), None | Some(b' ')))?;
+        let column = self.0.slice.column + self.0.at;
+        self.0.at = self.0.slice.text.len() - after.len();
+        Some(Field {
+            name: name.as_bstr(),
+            value: value.as_bstr(),
+            column,
+        })
+    }
+}
+
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let rest = self.slice.text.get(self.at..)?;
-            let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
-            let word = rest.get(blanks..)?;
-            let end = word.find_byteset(b" =")?;
-            let (name, after) = word.split_at_checked(end)?;
-            self.at += blanks + end + 1;
-            if let Some(from_value) = after.strip_prefix(b"=") {
-                return Some(self.value(name, from_value));
-            }
-        }
+        let (name, from_value) = self.name()?;
+        Some(self.value(name, from_value))
     }
 }
 
@@ -80,21 +94,26 @@ impl<'a> Fields<'a> {
         Self { slice, at: 0 }
     }
 
+    /// The next name, and the text after its `=`, which is then the current position.
+    #[inline]
+    fn name(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        loop {
+            let rest = self.slice.text.get(self.at..)?;
+            let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
+            let word = rest.get(blanks..)?;
+            let end = find_near(word, |byte| matches!(byte, b' ' | b'='))?;
+            let (name, after) = word.split_at_checked(end)?;
+            self.at += blanks + end + 1;
+            if let Some(from_value) = after.strip_prefix(b"=") {
+                return Some((name, from_value));
+            }
+        }
+    }
+
     /// Parses the value at the start of `from_value`, the current position of the iterator.
     fn value(&mut self, name: &'a [u8], from_value: &'a [u8]) -> Result<Field<'a>, DecodeError> {
         let column = self.slice.column + self.at;
-        let end = match from_value.first() {
-            Some(b'"') => from_value
-                .iter()
-                .skip(1)
-                .position(|&byte| byte == b'"')
-                .map(|at| at + 2),
-            // Text of programs may contain apostrophes. Only one before a space or at the end
-            // closes the value.
-            Some(b'\'') => closing_apostrophe(from_value),
-            Some(b'{') => from_value.find_byte(b'}').map(|at| at + 1),
-            _ => Some(from_value.find_byte(b' ').unwrap_or(from_value.len())),
-        };
+        let end = value_len(from_value);
         let Some((value, after)) = end.and_then(|end| from_value.split_at_checked(end)) else {
             self.at = self.slice.text.len();
             return Err(DecodeError::Unclosed { column });
@@ -114,6 +133,40 @@ impl<'a> Fields<'a> {
             column,
         })
     }
+}
+
+/// Length of the value at the start of a text; `None` if it is not closed.
+#[inline]
+fn value_len(text: &[u8]) -> Option<usize> {
+    match text.first() {
+        Some(b'"') => text
+            .get(1..)
+            .and_then(|text| text.find_byte(b'"'))
+            .map(|at| at + 2),
+        // Text of programs may contain apostrophes. Only one before a space or at the end
+        // closes the value.
+        Some(b'\'') => closing_apostrophe(text),
+        Some(b'{') => text.find_byte(b'}').map(|at| at + 1),
+        _ => Some(short_word(text)),
+    }
+}
+
+/// Position of the first byte that `is_end` accepts. It is expected to be near: a call of memchr would cost more.
+#[inline]
+pub(super) fn find_near(text: &[u8], is_end: impl Fn(u8) -> bool) -> Option<usize> {
+    text.iter().position(|&byte| is_end(byte))
+}
+
+/// Length of the text before the first blank. It is mostly short, and now and then very long.
+#[inline]
+fn short_word(text: &[u8]) -> usize {
+    const SHORT: usize = 24;
+    let is_blank = |&byte: &u8| byte == b' ';
+    let short = text.get(..SHORT).unwrap_or(text);
+    short.iter().position(is_blank).unwrap_or_else(|| {
+        let rest = text.get(short.len()..).unwrap_or_default();
+        short.len() + rest.find_byte(b' ').unwrap_or(rest.len())
+    })
 }
 
 fn closing_apostrophe(value: &[u8]) -> Option<usize> {

@@ -1,0 +1,228 @@
+//! Finds events whose lines are adjacent, as most are, without copying their lines.
+
+use std::ops::Range;
+
+use bstr::ByteSlice as _;
+
+use super::ends_event;
+use crate::event::Timestamp;
+use crate::ids::Serial;
+use crate::record::decode::{Header, Record};
+
+/// Longest event that is found: the search for the end of one that has none costs little.
+const MAX_BYTES: usize = 32 << 10;
+
+/// Finds events. Its memory is reused.
+#[derive(Debug, Default)]
+pub struct WholeEventFinder {
+    lines: Vec<Line>,
+}
+
+/// A line of the event.
+#[derive(Clone, Debug)]
+struct Line {
+    /// The line without its newline.
+    range: Range<usize>,
+    /// Start of the record type.
+    kind: usize,
+    /// Start of the stamp.
+    stamp: usize,
+    /// End of the header.
+    body: usize,
+}
+
+/// An event whose lines are adjacent. The last one ends it, and [`super::EventAssembler`] makes the same event of the
+/// lines if no event is open before.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeEvent<'a> {
+    text: &'a [u8],
+    lines: &'a [Line],
+    node: usize,
+    time: Timestamp,
+    serial: Serial,
+    stamp_len: usize,
+}
+
+impl WholeEventFinder {
+    /// The event at the start of `text`; `None` if the text has not all of it, a line between is of another event or
+    /// malformed, or the event is long. All lines write the stamp with the same bytes.
+    pub fn at_start<'a>(&'a mut self, text: &'a [u8]) -> Option<WholeEvent<'a>> {
+        self.lines.clear();
+        let text = text.get(..MAX_BYTES).unwrap_or(text);
+        let first_line = text.get(..text.find_byte(b'\n')?)?;
+        let first = Header::parse(first_line).ok()?;
+        let kind = first.stamp - b" msg=audit(".len() - first.kind.len();
+        // From the blank after the type to the colon after the stamp.
+        let stamp = first_line.get(first.stamp..first.end)?;
+        let prefix = first_line.get(..kind)?;
+        let mut line = Line {
+            range: 0..first_line.len(),
+            kind,
+            stamp: first.stamp,
+            body: first.end,
+        };
+        let mut is_last = ends_event(first.kind);
+        while !is_last {
+            let start = line.range.end + 1;
+            self.lines.push(line);
+            let rest = text.get(start..)?;
+            let after = rest.strip_prefix(prefix)?;
+            let kind_len = after.iter().position(|&byte| byte == b' ')?;
+            let after_kind = after.get(kind_len..)?.strip_prefix(b" msg=audit(")?;
+            let body = after_kind.strip_prefix(stamp)?;
+            is_last = ends_event(after.get(..kind_len)?);
+            let body_start = text.len() - body.len();
+            line = Line {
+                range: start..body_start + body.find_byte(b'\n')?,
+                kind: start + kind,
+                stamp: body_start - stamp.len(),
+                body: body_start,
+            };
+        }
+        let end = line.range.end + 1;
+        self.lines.push(line);
+        Some(WholeEvent {
+            text: text.get(..end)?,
+            lines: &self.lines,
+            node: first.node.map_or(0, |node| node.len()),
+            time: first.time,
+            serial: first.serial,
+            stamp_len: stamp.len() - b"):".len(),
+        })
+    }
+}
+
+impl<'a> WholeEvent<'a> {
+    /// The lines, each with its newline.
+    #[must_use]
+    pub const fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// Number of lines.
+    #[must_use]
+    pub const fn line_count(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Time of the event.
+    #[must_use]
+    pub const fn time(&self) -> Timestamp {
+        self.time
+    }
+
+    /// Serial number of the event.
+    #[must_use]
+    pub const fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// Length of time and serial in each line.
+    #[must_use]
+    pub const fn stamp_len(&self) -> usize {
+        self.stamp_len
+    }
+
+    /// Where time and serial begin in each line.
+    pub fn stamps(&self) -> impl Iterator<Item = usize> + use<'a> {
+        self.lines.iter().map(|line| line.stamp)
+    }
+
+    /// The records.
+    pub fn records(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
+        let Self { text, lines, .. } = *self;
+        let (node, time, serial) = (self.node(), self.time, self.serial);
+        lines.iter().filter_map(move |line| {
+            let kind_end = line.stamp - b" msg=audit(".len();
+            let header = Header {
+                node,
+                kind: text.get(line.kind..kind_end)?.as_bstr(),
+                time,
+                serial,
+                stamp: line.stamp - line.range.start,
+                end: line.body - line.range.start,
+            };
+            Some(header.record(text.get(line.range.clone())?))
+        })
+    }
+
+    /// Length of the node name in the first line; 0 without one.
+    pub(super) const fn node_len(&self) -> usize {
+        self.node
+    }
+
+    fn node(&self) -> Option<&'a bstr::BStr> {
+        let prefix = b"node=".len();
+        let name = self.text.starts_with(b"node=");
+        name.then(|| {
+            self.text
+                .get(prefix..prefix + self.node)
+                .unwrap_or_default()
+                .as_bstr()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{EventAssembler, EventRecords};
+    use super::*;
+
+    fn assembled(text: &[u8]) -> Vec<EventRecords> {
+        let mut assembler = EventAssembler::default();
+        for line in text.lines_with_terminator() {
+            let _malformed = assembler.take(line, 5);
+        }
+        std::iter::from_fn(|| assembler.next_ended()).collect()
+    }
+
+    #[test]
+    fn whole_events_are_those_of_the_assembler() {
+        let stamp = "msg=audit(1700000000.042:7):";
+        for event in [
+            format!(
+                "type=SYSCALL {stamp} a=1\x1dA=x\ntype=CWD {stamp} cwd=\"/\"\ntype=EOE {stamp} \n"
+            ),
+            format!("type=USER_LOGIN {stamp} pid=1\n"),
+            format!("node=a type=BPF {stamp} a=1\r\nnode=a type=PROCTITLE {stamp}\n"),
+            format!("node= type=BPF {stamp} a=1\nnode= type=PROCTITLE {stamp} p\n"),
+        ] {
+            let text = format!("{event}type=CWD msg=audit(1700000000.042:8): cwd=\"/\"\n");
+            let mut finder = WholeEventFinder::default();
+            let whole = finder.at_start(text.as_bytes()).unwrap();
+            assert_eq!(whole.text(), event.as_bytes());
+            let expected = assembled(text.as_bytes());
+            assert!(whole.records().eq(expected[0].records()), "{event}");
+            assert_eq!(whole.line_count(), event.lines().count());
+            for at in whole.stamps() {
+                assert_eq!(&event[at..at + whole.stamp_len()], "1700000000.042:7");
+            }
+            let mut assembler = EventAssembler::default();
+            assembler.take_whole(&whole, 5);
+            assert_eq!(assembler.next_ended().as_ref(), expected.first());
+            for end in 0..event.len() {
+                assert!(finder.at_start(&text.as_bytes()[..end]).is_none(), "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_events_are_left_to_the_assembler() {
+        let stamp = "msg=audit(1.000:7):";
+        let long = "x".repeat(MAX_BYTES);
+        for text in [
+            format!("type=CWD {stamp} a=1\ntype=CWD msg=audit(1.000:8): a=1\ntype=EOE {stamp} \n"),
+            format!("type=CWD {stamp} a=1\ntype=CWD msg=audit(01.000:7): a=1\ntype=EOE {stamp} \n"),
+            format!("type=CWD {stamp} a=1\nnode=a type=EOE {stamp} \n"),
+            format!("node=a type=CWD {stamp} a=1\ntype=EOE {stamp} \n"),
+            format!("type=CWD {stamp} a=1\n\ntype=EOE {stamp} \n"),
+            format!("type=CWD {stamp} a=1\ntype=CWD  {stamp} a=1\ntype=EOE {stamp} \n"),
+            format!("type=CWD {stamp} a={long}\ntype=EOE {stamp} \n"),
+            "type=EOE msg=audit(1.000:4294967296): \n".to_owned(),
+            "type=EOE msg=audit(1.000:7)\n".to_owned(),
+        ] {
+            let mut finder = WholeEventFinder::default();
+            assert!(finder.at_start(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+}
