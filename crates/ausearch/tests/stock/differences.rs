@@ -16,7 +16,7 @@ struct Difference {
     /// Version of the stock tools.
     version: Option<String>,
     tool: Option<String>,
-    /// Each is a word of the question.
+    /// Each is a word of the question, or several of which one is, with `|` between them.
     words: Option<Vec<String>>,
     /// The log has one of these texts.
     log: Option<Vec<String>>,
@@ -73,9 +73,10 @@ impl Difference {
         let tool = self.tool.as_ref();
         let answer = self.answer.as_ref();
         let mut words = self.words.iter().flatten();
+        let has = |word: &str| question.words.iter().any(|asked| asked == word);
         self.lines.is_none()
             && tool.is_none_or(|tool| tool == question.tool)
-            && words.all(|word| question.words.contains(word))
+            && words.all(|word| word.split('|').any(has))
             && self
                 .log
                 .as_ref()
