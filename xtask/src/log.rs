@@ -1,8 +1,8 @@
 //! `cargo xtask log`: writes a large log for measurements, from events in `tests/golden/records`.
 //!
 //! Processes, programs, users, files, keys, times and serials vary as on a busy machine: few programs and users, many
-//! processes and files, and a few files that are rare. With `repeated`, one process opens one file again and again:
-//! only time and serial differ. The same arguments write the same log.
+//! processes and files, and a few files, a user and a key that are rare. With `repeated`, one process opens one file again
+//! and again: only time and serial differ. The same arguments write the same log.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -66,6 +66,7 @@ enum Part {
     Process,
     Parent,
     Login,
+    User,
     Exe,
     Comm,
     File,
@@ -77,10 +78,11 @@ type Varying = (&'static str, fn() -> Part);
 
 /// Splits an event.
 fn parts(text: &str) -> Vec<Part> {
-    const VARYING: [Varying; 8] = [
+    const VARYING: [Varying; 9] = [
         ("ppid=4321", || Part::Parent),
         ("pid=4322", || Part::Process),
         ("auid=1000", || Part::Login),
+        (" uid=0", || Part::User),
         ("\"/usr/bin/cat\"", || Part::Exe),
         ("\"cat\"", || Part::Comm),
         ("\"/etc/shadow\"", || Part::File),
@@ -135,6 +137,9 @@ fn event(parts: &[Part], number: u64, random: &mut Random, out: &mut String) {
             Part::Parent => format!("ppid={}", 1000 + process % 300),
             Part::Login if user == 0 => "auid=4294967295".to_owned(),
             Part::Login => format!("auid={}", 1000 + user),
+            // A user who is seldom there.
+            Part::User if (555_000..555_050).contains(&(number % 1_000_000)) => " uid=1077".into(),
+            Part::User => " uid=0".to_owned(),
             Part::Exe => format!("\"/usr/bin/{program}\""),
             Part::Comm => format!("\"{program}\""),
             // One file in a million events is rare.
@@ -147,6 +152,8 @@ fn event(parts: &[Part], number: u64, random: &mut Random, out: &mut String) {
                     random.below(9)
                 ),
             },
+            // A rare key, all over the log.
+            Part::Key if number % 20_000 == 7777 => "\"incident\"".to_owned(),
             Part::Key => format!(
                 "\"{}\"",
                 KEYS.get(random.below(6)).copied().unwrap_or_default()

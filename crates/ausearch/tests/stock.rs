@@ -1,12 +1,23 @@
 //! Random questions over random logs, and over logs of real events, answered as the stock tools answer them.
 //!
+//! With `TOLLGATE_LOGS` as a directory, each log in it is asked about too.
+//!
 //! `tests/golden/ausearch/answers.tsv` has the answers of 4.2.1, as digests; `TOLLGATE_GOLDEN=write` with
 //! `TOLLGATE_STOCK` as the directory of those tools rewrites it. The installed tools are asked too, whatever their
 //! version. `tests/differential/ausearch.toml` lists the permitted differences.
 
 #[cfg(test)]
+#[path = "stock/differences.rs"]
+mod differences;
+#[cfg(test)]
 #[path = "stock/logs.rs"]
 mod logs;
+#[cfg(test)]
+#[path = "stock/public.rs"]
+mod public;
+#[cfg(test)]
+#[path = "stock/question.rs"]
+mod question;
 #[cfg(test)]
 #[path = "stock/questions.rs"]
 mod questions;
@@ -23,92 +34,20 @@ mod tests {
     use std::fs::{self, File};
     use std::io::Write as _;
     use std::path::{Path, PathBuf};
-    use std::process::{Command, Stdio};
 
     use bstr::ByteSlice as _;
-    use serde::Deserialize;
 
+    use crate::differences::{Differences, tests_directory};
     use crate::logs::{self, Damage};
+    use crate::question::Question;
     use crate::questions;
     use crate::random::Random;
-    use crate::tools::{Answer, answer, first_difference, ours, run, stock};
+    use crate::tools::{Answer, ours, run, stock};
 
     /// Questions of the golden file.
     const QUESTIONS: u64 = 600;
     /// Random logs.
     const LOGS: u64 = 24;
-
-    /// A question: a tool, its words, and how the log reaches it.
-    struct Question {
-        tool: &'static str,
-        words: Vec<String>,
-        log: String,
-        is_piped: bool,
-    }
-
-    impl Question {
-        fn shown(&self) -> String {
-            let how = if self.is_piped { "<" } else { "-if" };
-            format!("{} {} {how} {}", self.tool, self.words.join(" "), self.log)
-        }
-    }
-
-    /// A permitted difference. What is absent permits anything.
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Difference {
-        /// Version of the stock tools.
-        version: Option<String>,
-        tool: Option<String>,
-        /// Each is a word of the question.
-        words: Option<Vec<String>>,
-        /// The log has one of these texts.
-        log: Option<Vec<String>>,
-        /// Lines with one of these texts are left out of the logs.
-        lines: Option<Vec<String>>,
-        /// A text in our answer.
-        answer: Option<String>,
-        reason: String,
-    }
-
-    #[derive(Debug, Deserialize)]
-    struct Differences {
-        difference: Vec<Difference>,
-    }
-
-    impl Difference {
-        fn permits(&self, version: &str, question: &Question, log: &[u8], ours: &Answer) -> bool {
-            assert!(!self.reason.is_empty());
-            let is = |wanted: &Option<String>, found: &str| {
-                wanted.as_ref().is_none_or(|wanted| wanted == found)
-            };
-            let answer = self.answer.as_ref();
-            self.lines.is_none()
-                && is(&self.version, version)
-                && is(&self.tool, question.tool)
-                && self
-                    .words
-                    .iter()
-                    .flatten()
-                    .all(|word| question.words.contains(word))
-                && self
-                    .log
-                    .as_ref()
-                    .is_none_or(|texts| texts.iter().any(|text| log.contains_str(text)))
-                && answer
-                    .is_none_or(|text| ours.err.contains_str(text) || ours.out.contains_str(text))
-        }
-    }
-
-    fn tests_directory() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
-    }
-
-    fn differences() -> Vec<Difference> {
-        let text =
-            fs::read_to_string(tests_directory().join("differential/ausearch.toml")).unwrap();
-        toml::from_str::<Differences>(&text).unwrap().difference
-    }
 
     /// Logs in a directory of their own.
     struct Logs {
@@ -118,21 +57,9 @@ mod tests {
 
     impl Logs {
         /// The logs, without the lines that these tools' versions read differently.
-        fn new(version: &str, differences: &[Difference]) -> Self {
-            let is_of_version = |difference: &&Difference| {
-                difference.version.as_deref().is_none_or(|of| of == version)
-            };
-            let left_out: Vec<&String> = differences
-                .iter()
-                .filter(is_of_version)
-                .flat_map(|difference| difference.lines.iter().flatten())
-                .collect();
+        fn new(differences: &Differences) -> Self {
             let write = |path: PathBuf, log: &[u8]| {
-                let lines = log.lines_with_terminator();
-                let kept: Vec<&[u8]> = lines
-                    .filter(|line| !left_out.iter().any(|text| line.contains_str(text)))
-                    .collect();
-                fs::write(path, kept.concat()).unwrap();
+                fs::write(path, differences.kept_lines(log)).unwrap();
             };
             let directory = tempfile::tempdir().unwrap();
             let mut names = Vec::new();
@@ -167,9 +94,9 @@ mod tests {
             let mut random = Random::new(seed);
             let log = self.names[random.below(self.names.len())].clone();
             let (tool, words) = if random.once_in(3) {
-                ("aureport", questions::report(&mut random))
+                ("aureport", questions::report(&mut random, None))
             } else {
-                ("ausearch", questions::search(&mut random))
+                ("ausearch", questions::search(&mut random, None))
             };
             Question {
                 tool,
@@ -180,30 +107,7 @@ mod tests {
         }
 
         fn ask(&self, program: &Path, question: &Question) -> Answer {
-            let mut command = Command::new(program);
-            command
-                .args(&question.words)
-                .current_dir(self.directory.path())
-                .env("LC_ALL", "C")
-                .env("TZ", "UTC")
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
-            if question.is_piped {
-                let (reader, mut writer) = std::io::pipe().unwrap();
-                let text = self.text(&question.log);
-                let child = command.stdin(reader).spawn().unwrap();
-                drop(command);
-                let writing = std::thread::spawn(move || {
-                    // A tool that refuses its options does not read.
-                    let _ignored = writer.write_all(&text);
-                });
-                let output = child.wait_with_output().unwrap();
-                writing.join().unwrap();
-                return answer(output);
-            }
-            command.args(["-if", &question.log]);
-            answer(command.output().unwrap())
+            question.ask(program, self.directory.path())
         }
     }
 
@@ -215,8 +119,8 @@ mod tests {
             std::io::stdout().write_all(line.as_bytes()).unwrap();
             return;
         };
-        let differences = differences();
-        let logs = Logs::new(&version, &differences);
+        let differences = Differences::of_version(&version);
+        let logs = Logs::new(&differences);
         let mut report = String::new();
         let (mut equal, mut permitted) = (0, 0);
         for seed in 0..count() {
@@ -233,26 +137,16 @@ mod tests {
                 continue;
             }
             let log = logs.text(&question.log);
-            let permits =
-                |difference: &Difference| difference.permits(&version, &question, &log, &ours);
-            if differences.iter().any(permits) {
+            if differences.permit(&question, &log, &ours) {
                 permitted += 1;
                 continue;
             }
-            writeln!(
+            write!(
                 report,
-                "{seed}: {} ({:?}, {:?})",
-                question.shown(),
-                theirs.status,
-                ours.status
+                "{seed}: {}",
+                question.shown_difference(&theirs, &ours)
             )
             .unwrap();
-            if theirs.out != ours.out {
-                report.push_str(&first_difference(&theirs.out, &ours.out));
-            }
-            if theirs.err != ours.err {
-                report.push_str(&first_difference(&theirs.err, &ours.err));
-            }
         }
         println!("{version}: {equal} answers are equal, {permitted} differ as permitted");
         assert!(report.is_empty(), "{version}:\n{report}");
@@ -268,9 +162,9 @@ mod tests {
     #[test]
     fn answers_equal_the_golden_ones() {
         let path = tests_directory().join("golden/ausearch/answers.tsv");
-        let differences = differences();
         // The version of the golden answers.
-        let logs = Logs::new("4.2.1", &differences);
+        let differences = Differences::of_version("4.2.1");
+        let logs = Logs::new(&differences);
         let is_set = std::env::var_os("TOLLGATE_STOCK").is_some();
         if is_set && std::env::var_os("TOLLGATE_GOLDEN").is_some_and(|value| value == "write") {
             let (directory, version) = stock().unwrap();
@@ -300,10 +194,7 @@ mod tests {
             let ours = logs.ask(&ours(question.tool), &question);
             all += 1;
             let log = logs.text(&question.log);
-            let is_permitted = fields[2] == "-"
-                || differences
-                    .iter()
-                    .any(|difference| difference.permits(fields[0], &question, &log, &ours));
+            let is_permitted = fields[2] == "-" || differences.permit(&question, &log, &ours);
             if fields[2..5].join("\t") == ours.digest() {
                 equal += 1;
             } else if !is_permitted {

@@ -328,8 +328,10 @@ pub(super) fn login<'e>(
     if reader.wants(Wanted::SUBJECT)
         && let Some(at) = cursor.find("subj=")
     {
-        let word = cursor.word(at, 12)?;
-        subject(found, word);
+        cursor.word(at, 12)?;
+        // The stock tool keeps the name of the field before the label, so `-w` does not find the label alone.
+        let start = at - "subj=".len();
+        subject(found, cursor.between(start, cursor.at));
     }
     if reader.wants(Wanted::AUID) {
         let at = cursor

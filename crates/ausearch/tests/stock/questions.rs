@@ -1,5 +1,6 @@
 //! Random questions.
 
+use crate::public::Values;
 use crate::random::Random;
 
 /// Options of `ausearch` with values.
@@ -146,8 +147,8 @@ const FORMATS: &[&[&str]] = &[
     &["-i", "--raw"],
 ];
 
-/// A question to `ausearch`, without its input.
-pub(crate) fn search(random: &mut Random) -> Vec<String> {
+/// A question to `ausearch`, without its input. Most of its values are those of the log, if it is given.
+pub(crate) fn search(random: &mut Random, log: Option<&Values>) -> Vec<String> {
     let mut words: Vec<String> = random
         .pick(FORMATS)
         .iter()
@@ -156,7 +157,8 @@ pub(crate) fn search(random: &mut Random) -> Vec<String> {
     for _ in 0..random.below(4) {
         let (names, values) = &FILTERS[random.below(FILTERS.len())];
         words.push(random.pick(names).to_owned());
-        let value = random.pick(values);
+        let of_log = log.and_then(|log| log.pick(names[0], random));
+        let value = of_log.unwrap_or_else(|| random.pick(values));
         // A date and a time are two words; other values may have blanks.
         if names.contains(&"-ts") || names.contains(&"-te") {
             words.extend(value.split(' ').map(str::to_owned));
@@ -226,7 +228,7 @@ const REPORTS: &[&str] = &[
 ];
 
 /// A question to `aureport`, without its input.
-pub(crate) fn report(random: &mut Random) -> Vec<String> {
+pub(crate) fn report(random: &mut Random, log: Option<&Values>) -> Vec<String> {
     let mut words = Vec::new();
     let report = random.pick(REPORTS);
     if !report.is_empty() {
@@ -257,6 +259,15 @@ pub(crate) fn report(random: &mut Random) -> Vec<String> {
     ];
     if random.once_in(4) {
         words.extend(random.pick(with_value).iter().map(|&word| word.to_owned()));
+    }
+    if let Some(log) = log
+        && random.once_in(4)
+    {
+        let name = random.pick(&["-ts", "-te"]);
+        if let Some(value) = log.pick(name, random) {
+            words.push(name.to_owned());
+            words.extend(value.split(' ').map(str::to_owned));
+        }
     }
     words
 }
