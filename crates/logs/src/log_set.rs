@@ -1,5 +1,7 @@
 //! A log with its rotated predecessors, a single file, or a stream.
 
+mod rotation;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -55,6 +57,12 @@ pub enum LogError {
         #[source]
         cause: io::Error,
     },
+    /// Text was cut off from a file while it was read.
+    #[error("log `{}` became shorter while it was read: events may be missing", path.display())]
+    Cut {
+        /// The file.
+        path: PathBuf,
+    },
     /// A directory has no log.
     #[error("directory `{}` has no file `{LOG_NAME}`", path.display())]
     Empty {
@@ -105,14 +113,7 @@ impl LogSet {
             Err(error) if error.is_missing() => {}
             Err(error) => return Err(error),
         }
-        for path in predecessors(&current) {
-            match LogFile::open_text(&path) {
-                Ok(file) if files.iter().any(|other| other.id() == file.id()) => {}
-                Ok(file) => files.push(file),
-                Err(error) if error.is_missing() => {}
-                Err(error) => return Err(error),
-            }
-        }
+        rotation::open_predecessors(&current, &mut files)?;
         if files.is_empty() {
             return Err(match is_directory {
                 true => LogError::Empty {
@@ -293,6 +294,13 @@ impl LogFile {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => return read.map_err(|cause| self.failed(cause)),
             }
+        }
+    }
+
+    /// The error of a file from which text was cut off.
+    pub(crate) fn cut(&self) -> LogError {
+        LogError::Cut {
+            path: self.path.clone(),
         }
     }
 

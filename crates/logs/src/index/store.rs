@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file: MAGIC  device u64  inode u64  length of the fingerprinted text u64  fingerprint u64  checksum u64
-//!       segments (see the module segment)
+//!       segments (see the module segment), each followed by a checksum u64 of the end of its text
 //! ```
 //!
 //! The index of `/var/log/audit/audit.log` is `/var/log/audit/.tollgate-index/INODE.idx`: it needs no new name when
@@ -31,10 +31,12 @@ use super::segment::{Header, MAX_BLOCKS, checksum};
 use crate::cursor::FileId;
 use crate::log_set::{LogError, LogFile};
 
-const MAGIC: &[u8; 8] = b"TLGIDX01";
+const MAGIC: &[u8; 8] = b"TLGIDX02";
 const HEADER_BYTES: usize = 48;
-/// Text at the start of a log that identifies it.
+/// Text at the start of a log, and before a position of it, that identifies it.
 const FINGERPRINT_BYTES: u64 = 4096;
+/// Size of the checksum behind a segment.
+const CHECK_BYTES: u64 = 8;
 /// Name of the directories.
 const DIRECTORY: &str = ".tollgate-index";
 const CACHE_DIRECTORY: &str = "tollgate-index";
@@ -74,7 +76,7 @@ pub fn open(
     ];
     let mut places: Vec<IndexDirectory> = places.into_iter().flatten().collect();
     for place in &places {
-        if let Some(index) = place.load(&identity, size)
+        if let Some(index) = place.load(&identity, log, size)
             && (index.end() >= size || whole_only && size - index.end() < LITTLE_TEXT)
         {
             return Ok(index);
@@ -82,16 +84,16 @@ pub fn open(
     }
     for place in places.drain(..) {
         if let Some(mut store) = place.writable(&identity) {
-            let mut index = store.load(&identity, size);
-            index.extend(log, whole_only, |segment, end| {
-                store.append(segment);
-                progress(end);
+            let mut index = store.load(&identity, log, size);
+            index.extend(log, whole_only, |segment, text| {
+                store.append(segment, text);
+                progress(text.end);
             })?;
             return Ok(index);
         }
     }
     let mut index = LogIndex::default();
-    index.extend(log, whole_only, |_, end| progress(end))?;
+    index.extend(log, whole_only, |_, text| progress(text.end))?;
     Ok(index)
 }
 
@@ -111,7 +113,7 @@ impl Identity {
             return Ok(None);
         };
         let len = size.min(FINGERPRINT_BYTES);
-        Ok(fingerprint(log, len)?.map(|fingerprint| Self {
+        Ok(fingerprint(log, 0, len)?.map(|fingerprint| Self {
             file,
             len,
             fingerprint,
@@ -134,11 +136,39 @@ impl Identity {
     }
 }
 
-fn fingerprint(log: &mut LogFile, len: u64) -> Result<Option<u64>, LogError> {
+/// A position in the text of a log, and a hash of the text before it: log text that was cut off there, and written
+/// again, has another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TextEnd {
+    pub(crate) end: u64,
+    hash: u64,
+}
+
+impl TextEnd {
+    /// The text of `log` that ends at `end`; `None` if the log is shorter.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub(crate) fn at(log: &mut LogFile, end: u64) -> Result<Option<Self>, LogError> {
+        let len = end.min(FINGERPRINT_BYTES);
+        let hash = fingerprint(log, end - len, len)?;
+        Ok(hash.map(|hash| Self { end, hash }))
+    }
+
+    /// Whether the log still has this text.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub(crate) fn is_in(&self, log: &mut LogFile) -> Result<bool, LogError> {
+        Ok(Self::at(log, self.end)? == Some(*self))
+    }
+}
+
+fn fingerprint(log: &mut LogFile, start: u64, len: u64) -> Result<Option<u64>, LogError> {
     let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
     let mut at = 0;
     while let Some(room) = text.get_mut(at..).filter(|room| !room.is_empty()) {
-        match log.read_at(room, crate::line_buffer::len(at))? {
+        match log.read_at(room, start + crate::line_buffer::len(at))? {
             0 => return Ok(None),
             count => at += count,
         }
@@ -212,12 +242,12 @@ impl IndexDirectory {
     }
 
     /// Reads an index; `None` if there is none for this text.
-    fn load(&self, identity: &Identity, size: u64) -> Option<LogIndex> {
+    fn load(&self, identity: &Identity, log: &mut LogFile, size: u64) -> Option<LogIndex> {
         if matches!(self.kind, IndexDirectoryKind::Missing(_)) {
             return None;
         }
         let file = open_file(&self.directory, &identity.file_name(), OFlag::O_RDONLY)?;
-        let (index, _) = load(&Arc::new(file), identity, size)?;
+        let (index, _) = load(&Arc::new(file), identity, log, size)?;
         Some(index)
     }
 
@@ -255,8 +285,8 @@ struct Store {
 
 impl Store {
     /// Reads the valid segments and cuts off everything else.
-    fn load(&mut self, identity: &Identity, size: u64) -> LogIndex {
-        let (index, end) = load(&self.file, identity, size).unwrap_or_default();
+    fn load(&mut self, identity: &Identity, log: &mut LogFile, size: u64) -> LogIndex {
+        let (index, end) = load(&self.file, identity, log, size).unwrap_or_default();
         self.end = end;
         if end == 0 {
             let header = identity.header();
@@ -271,22 +301,30 @@ impl Store {
     }
 
     /// Appends a segment. After an error nothing more is written; the index goes on in memory.
-    fn append(&mut self, segment: &[u8]) {
+    fn append(&mut self, segment: &[u8], text: &TextEnd) {
         if self.failed {
             return;
         }
+        let check = self.end + crate::line_buffer::len(segment.len());
         let written = self.file.write_all_at(segment, self.end);
+        let written =
+            written.and_then(|()| self.file.write_all_at(&text.hash.to_le_bytes(), check));
         self.failed = written.is_err();
         if self.failed {
             let _torn_end = self.file.set_len(self.end);
         }
-        self.end += crate::line_buffer::len(segment.len());
+        self.end = check + CHECK_BYTES;
     }
 }
 
 /// Reads the segments of an index file, up to the first that is damaged or covers text that the log lacks. Returns
 /// the end of the last one; `None` if the file belongs to other text.
-fn load(file: &Arc<File>, identity: &Identity, size: u64) -> Option<(LogIndex, u64)> {
+fn load(
+    file: &Arc<File>,
+    identity: &Identity,
+    log: &mut LogFile,
+    size: u64,
+) -> Option<(LogIndex, u64)> {
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0).ok()?;
     if !is_for(&header, identity) {
@@ -296,17 +334,40 @@ fn load(file: &Arc<File>, identity: &Identity, size: u64) -> Option<(LogIndex, u
     let mut end = crate::line_buffer::len(HEADER_BYTES);
     let file_len = file.metadata().ok()?.len();
     let mut bytes = vec![0; Header::max_len()];
+    // The text that each segment covers, and where the segment begins.
+    let mut covered = Vec::new();
     loop {
         let count = read_up_to(file, &mut bytes, end).ok()?;
         let Some(header) = Header::parse(bytes.get(..count).unwrap_or_default()) else {
             break;
         };
-        let covered = header.blocks.last().map_or(u64::MAX, |block| block.end);
-        let next = end + crate::line_buffer::len(header.segment_len());
-        if covered > size || next > file_len || !index.push(header, file, end) {
+        let text_end = header.blocks.last().map_or(u64::MAX, |block| block.end);
+        let check = end + crate::line_buffer::len(header.segment_len());
+        let mut hash = [0; 8];
+        if text_end > size
+            || check + CHECK_BYTES > file_len
+            || file.read_exact_at(&mut hash, check).is_err()
+            || !index.push(header, file, end)
+        {
             break;
         }
-        end = next;
+        let hash = u64::from_le_bytes(hash);
+        covered.push((
+            TextEnd {
+                end: text_end,
+                hash,
+            },
+            end,
+        ));
+        end = check + CHECK_BYTES;
+    }
+    // A log that was cut off and has grown again has other text at the end of the later segments.
+    while let Some((text, start)) = covered.pop() {
+        if text.is_in(log).ok()? {
+            break;
+        }
+        index.segments.pop();
+        end = start;
     }
     Some((index, end))
 }
