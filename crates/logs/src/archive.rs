@@ -141,8 +141,7 @@ impl Archive {
     /// The index; `None` if there is none, or it is damaged.
     pub(crate) fn index(&self) -> Option<LogIndex> {
         let (start, end) = self.about?.segments;
-        let (index, covered) = store::segments(&self.file, start..end, self.text_len);
-        (covered == end && !index.is_empty()).then_some(index)
+        store::in_archive(&self.file, start..end, self.text_len)
     }
 
     /// Reads text from `offset`, at most to the end of its frame. Returns 0 at the end of the text.

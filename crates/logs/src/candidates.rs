@@ -6,7 +6,7 @@
 use audit::record::assemble::EventRecords;
 
 use crate::event_reader::{EventReader, TextRange};
-use crate::index::store::{self, Extent};
+use crate::index::store::{self, Extent, TextEnd};
 use crate::index::{Condition, LogIndex};
 use crate::line_buffer::len;
 use crate::log_file::{LogError, LogFile};
@@ -31,6 +31,8 @@ pub struct Candidates<'a> {
     text: Vec<u8>,
     done: Progress,
     is_open: bool,
+    /// Ends of the files when the search began, with their numbers.
+    ends: Vec<(usize, TextEnd)>,
 }
 
 /// How much of the log was looked at.
@@ -75,12 +77,17 @@ impl<'a> Candidates<'a> {
             all_bytes: sizes.iter().sum(),
         };
         let mut pieces = Pieces::default();
+        let mut ends = Vec::new();
         let last = files.len().saturating_sub(1);
         for (number, (file, size)) in files.iter_mut().zip(&sizes).enumerate() {
             let extent = match grows && number == last {
                 true => Extent::FullSegments,
                 false => Extent::Whole,
             };
+            if file.id().is_some() {
+                let end = TextEnd::at(file, *size)?.ok_or_else(|| file.cut())?;
+                ends.push((number, end));
+            }
             let before = progress.done_bytes;
             let index = store::open(file, extent, |end| {
                 progress.done_bytes = before + end;
@@ -99,13 +106,14 @@ impl<'a> Candidates<'a> {
             text: Vec::new(),
             done: progress,
             is_open: false,
+            ends,
         })
     }
 
     /// Returns the next event; `None` at the end.
     ///
     /// # Errors
-    /// [`LogError::Read`].
+    /// [`LogError::Read`], and [`LogError::Cut`] at the end if text was cut off from a file since the search began.
     pub fn next_event(&mut self) -> Result<Option<&EventRecords>, LogError> {
         loop {
             if self.is_open {
@@ -115,7 +123,7 @@ impl<'a> Candidates<'a> {
                 self.is_open = false;
             }
             if !self.next_piece()? {
-                return Ok(None);
+                return self.check_ends().map(|()| None);
             }
         }
     }
@@ -124,6 +132,18 @@ impl<'a> Candidates<'a> {
     #[must_use]
     pub const fn progress(&self) -> Progress {
         self.done
+    }
+
+    /// Checks that the files still have the text that they had.
+    fn check_ends(&mut self) -> Result<(), LogError> {
+        for (number, end) in std::mem::take(&mut self.ends) {
+            if let Some(file) = self.reader.file_mut(number)
+                && !end.is_in(file)?
+            {
+                return Err(file.cut());
+            }
+        }
+        Ok(())
     }
 
     /// Begins to read the next piece. Returns false if there is none.
@@ -287,5 +307,7 @@ impl std::fmt::Debug for Candidates<'_> {
     }
 }
 
+#[cfg(test)]
+mod robustness;
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,7 @@ use builder::Builder;
 pub use segment::Block;
 pub(crate) use segment::checksum;
 use segment::{ColumnBytes, Header};
+use store::TextEnd;
 
 /// The index of one file of a log.
 #[derive(Debug, Default)]
@@ -127,11 +128,11 @@ impl LogIndex {
     ///
     /// # Errors
     /// [`LogError::Read`].
-    pub fn extend(
+    pub(crate) fn extend(
         &mut self,
         file: &mut LogFile,
         whole_only: bool,
-        mut built: impl FnMut(&[u8], u64),
+        mut built: impl FnMut(&[u8], &TextEnd),
     ) -> Result<(), LogError> {
         let mut lines = LineBuffer::default();
         loop {
@@ -151,11 +152,14 @@ impl LogIndex {
                 return Ok(());
             };
             let end = header.blocks.last().map_or(0, |block| block.end);
+            let Some(text) = TextEnd::at(file, end)? else {
+                return Ok(()); // cut off meanwhile
+            };
             self.segments.push(Segment {
                 header,
                 source: Source::Memory(Vec::new()),
             });
-            built(&bytes, end);
+            built(&bytes, &text);
             if let Some(last) = self.segments.last_mut() {
                 last.source = Source::Memory(bytes);
             }

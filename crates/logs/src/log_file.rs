@@ -47,6 +47,12 @@ pub enum LogError {
         #[source]
         cause: io::Error,
     },
+    /// Text was cut off from a file while it was read.
+    #[error("log `{}` became shorter while it was read: events may be missing", path.display())]
+    Cut {
+        /// The file.
+        path: PathBuf,
+    },
     /// A directory has no log.
     #[error("directory `{}` has no file `audit.log`", path.display())]
     Empty {
@@ -251,6 +257,13 @@ impl LogFile {
             Content::Stream(_) => None,
         };
         open == Some(FileId::of(about))
+    }
+
+    /// The error of a file from which text was cut off.
+    pub(crate) fn cut(&self) -> LogError {
+        LogError::Cut {
+            path: self.path.clone(),
+        }
     }
 
     fn failed(&self, cause: io::Error) -> LogError {

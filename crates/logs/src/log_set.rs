@@ -14,7 +14,7 @@ const LOG_NAME: &str = "audit.log";
 /// give to compressed logs.
 const ARCHIVE_DIGITS: usize = 6;
 /// How often a log is opened again because it was rotated meanwhile.
-const MAX_TRIES: usize = 16;
+const MAX_TRIES: usize = 64;
 
 /// Files of a log, oldest first.
 #[derive(Debug, Default)]

@@ -115,7 +115,7 @@ fn archive_has_the_text_and_its_index() {
     assert!(one.len() < 150_000, "{} bytes are candidates", one.len());
     assert!(place.text.ends_with(one.split_at(one.len() - 300).1));
     // Nothing is written beside an archive.
-    assert_eq!(fs::read_dir(place.directory.path()).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(place.directory.path()).unwrap().count(), 1);
 }
 
 #[test]

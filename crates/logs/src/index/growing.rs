@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::store::{self, Store};
+use super::store::{self, Store, TextEnd};
 use super::{Builder, Header, feed};
 use crate::line_buffer::LineBuffer;
 use crate::log_file::{LogError, LogFile};
@@ -58,7 +58,7 @@ impl GrowingIndex {
     /// [`LogError::Read`].
     pub fn advance(&mut self, end: u64) -> Result<(), LogError> {
         while feed(&mut self.builder, &mut self.lines, &mut self.log, end)? {
-            self.write_segment();
+            self.write_segment()?;
         }
         Ok(())
     }
@@ -71,26 +71,27 @@ impl GrowingIndex {
         loop {
             self.advance(u64::MAX)?;
             let text_end = self.lines.offset();
-            if self.write_segment() >= text_end {
+            if self.write_segment()? >= text_end {
                 return Ok(());
             }
         }
     }
 
     /// Writes the segment of the builder and begins the next one; returns where that starts.
-    fn write_segment(&mut self) -> u64 {
+    fn write_segment(&mut self) -> Result<u64, LogError> {
         let text_end = self.lines.offset();
         let builder = std::mem::replace(&mut self.builder, Builder::new(text_end, text_end));
         let bytes = builder.finish(text_end).unwrap_or_default();
         let Some(header) = Header::parse(&bytes) else {
-            return text_end;
+            return Ok(text_end);
         };
-        self.store.append(&bytes);
         let start = header.blocks.last().map_or(text_end, |block| block.end);
+        let covered = TextEnd::at(&mut self.log, start)?.ok_or_else(|| self.log.cut())?;
+        self.store.append(&bytes, &covered);
         let lead = header.next_lead.min(start);
         self.builder = Builder::new(start, lead);
         self.lines.restart(lead);
-        start
+        Ok(start)
     }
 }
 

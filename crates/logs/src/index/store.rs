@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file: MAGIC  device u64  inode u64  length of the fingerprinted text u64  fingerprint u64  checksum u64
-//!       segments (see the module segment)
+//!       segments (see the module segment), each followed by a checksum u64 of the end of its text
 //! ```
 //!
 //! The index of `/var/log/audit/audit.log` is `/var/log/audit/.tollgate-index/INODE.idx`: it needs no new name when
@@ -32,10 +32,12 @@ use super::segment::{Header, MAX_BLOCKS, checksum};
 use crate::cursor::FileId;
 use crate::log_file::{LogError, LogFile};
 
-const MAGIC: &[u8; 8] = b"TLGIDX01";
+const MAGIC: &[u8; 8] = b"TLGIDX02";
 const HEADER_BYTES: usize = 48;
-/// Text at the start of a log that identifies it.
+/// Text at the start of a log, and before a position of it, that identifies it.
 const FINGERPRINT_BYTES: u64 = 4096;
+/// Size of the checksum behind a segment.
+const CHECK_BYTES: u64 = 8;
 /// Name of the directories.
 const DIRECTORY: &str = ".tollgate-index";
 const CACHE_DIRECTORY: &str = "tollgate-index";
@@ -78,7 +80,7 @@ pub fn open(
     ];
     let mut places: Vec<IndexDirectory> = places.into_iter().flatten().collect();
     for place in &places {
-        if let Some(index) = place.load(&identity, size)
+        if let Some(index) = place.load(&identity, log, size)
             && (index.end() >= size || whole_only && size - index.end() < LITTLE_TEXT)
         {
             return Ok(index);
@@ -86,16 +88,16 @@ pub fn open(
     }
     for place in places.drain(..) {
         if let Some(mut store) = place.writable(&identity) {
-            let mut index = store.load(&identity, size);
-            index.extend(log, whole_only, |segment, end| {
-                store.append(segment);
-                progress(end);
+            let mut index = store.load(&identity, log, size);
+            index.extend(log, whole_only, |segment, text| {
+                store.append(segment, text);
+                progress(text.end);
             })?;
             return Ok(index);
         }
     }
     let mut index = LogIndex::default();
-    index.extend(log, whole_only, |_, end| progress(end))?;
+    index.extend(log, whole_only, |_, text| progress(text.end))?;
     Ok(index)
 }
 
@@ -112,7 +114,7 @@ pub fn existing(log: &mut LogFile) -> Result<LogIndex, LogError> {
         return Ok(LogIndex::default());
     };
     let place = IndexDirectory::beside(log.path(), identity.file);
-    let index = place.and_then(|place| place.load(&identity, size));
+    let index = place.and_then(|place| place.load(&identity, log, size));
     Ok(index.unwrap_or_default())
 }
 
@@ -131,7 +133,7 @@ pub(super) fn open_beside(log: &mut LogFile) -> Result<Option<(Store, LogIndex)>
         .filter(|_| identity.len == FINGERPRINT_BYTES)
         .and_then(|place| place.writable(&identity));
     Ok(store.map(|mut store| {
-        let index = store.load(&identity, size);
+        let index = store.load(&identity, log, size);
         (store, index)
     }))
 }
@@ -152,7 +154,7 @@ impl Identity {
             return Ok(None);
         };
         let len = size.min(FINGERPRINT_BYTES);
-        Ok(fingerprint(log, len)?.map(|fingerprint| Self {
+        Ok(fingerprint(log, 0, len)?.map(|fingerprint| Self {
             file,
             len,
             fingerprint,
@@ -175,11 +177,39 @@ impl Identity {
     }
 }
 
-fn fingerprint(log: &mut LogFile, len: u64) -> Result<Option<u64>, LogError> {
+/// A position in the text of a log, and a hash of the text before it: log text that was cut off there, and written
+/// again, has another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TextEnd {
+    pub(crate) end: u64,
+    hash: u64,
+}
+
+impl TextEnd {
+    /// The text of `log` that ends at `end`; `None` if the log is shorter.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub(crate) fn at(log: &mut LogFile, end: u64) -> Result<Option<Self>, LogError> {
+        let len = end.min(FINGERPRINT_BYTES);
+        let hash = fingerprint(log, end - len, len)?;
+        Ok(hash.map(|hash| Self { end, hash }))
+    }
+
+    /// Whether the log still has this text.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub(crate) fn is_in(&self, log: &mut LogFile) -> Result<bool, LogError> {
+        Ok(Self::at(log, self.end)? == Some(*self))
+    }
+}
+
+fn fingerprint(log: &mut LogFile, start: u64, len: u64) -> Result<Option<u64>, LogError> {
     let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
     let mut at = 0;
     while let Some(room) = text.get_mut(at..).filter(|room| !room.is_empty()) {
-        match log.read_at(room, crate::line_buffer::len(at))? {
+        match log.read_at(room, start + crate::line_buffer::len(at))? {
             0 => return Ok(None),
             count => at += count,
         }
@@ -253,12 +283,12 @@ impl IndexDirectory {
     }
 
     /// Reads an index; `None` if there is none for this text.
-    fn load(&self, identity: &Identity, size: u64) -> Option<LogIndex> {
+    fn load(&self, identity: &Identity, log: &mut LogFile, size: u64) -> Option<LogIndex> {
         if matches!(self.kind, IndexDirectoryKind::Missing(_)) {
             return None;
         }
         let file = open_file(&self.directory, &identity.file_name(), OFlag::O_RDONLY)?;
-        let (index, _) = load(&Arc::new(file), identity, size)?;
+        let (index, _) = load(&Arc::new(file), identity, log, size)?;
         Some(index)
     }
 
@@ -297,8 +327,8 @@ pub(super) struct Store {
 
 impl Store {
     /// Reads the valid segments and cuts off everything else.
-    fn load(&mut self, identity: &Identity, size: u64) -> LogIndex {
-        let (index, end) = load(&self.file, identity, size).unwrap_or_default();
+    fn load(&mut self, identity: &Identity, log: &mut LogFile, size: u64) -> LogIndex {
+        let (index, end) = load(&self.file, identity, log, size).unwrap_or_default();
         self.end = end;
         if end == 0 {
             let header = identity.header();
@@ -313,22 +343,30 @@ impl Store {
     }
 
     /// Appends a segment. After an error nothing more is written; the index goes on in memory.
-    pub(super) fn append(&mut self, segment: &[u8]) {
+    pub(super) fn append(&mut self, segment: &[u8], text: &TextEnd) {
         if self.failed {
             return;
         }
+        let check = self.end + crate::line_buffer::len(segment.len());
         let written = self.file.write_all_at(segment, self.end);
+        let written =
+            written.and_then(|()| self.file.write_all_at(&text.hash.to_le_bytes(), check));
         self.failed = written.is_err();
         if self.failed {
             let _torn_end = self.file.set_len(self.end);
         }
-        self.end += crate::line_buffer::len(segment.len());
+        self.end = check + CHECK_BYTES;
     }
 }
 
 /// Reads the segments of an index file, up to the first that is damaged or covers text that the log lacks. Returns
 /// the end of the last one; `None` if the file belongs to other text.
-fn load(file: &Arc<File>, identity: &Identity, size: u64) -> Option<(LogIndex, u64)> {
+fn load(
+    file: &Arc<File>,
+    identity: &Identity,
+    log: &mut LogFile,
+    size: u64,
+) -> Option<(LogIndex, u64)> {
     let mut header = [0; HEADER_BYTES];
     file.read_exact_at(&mut header, 0).ok()?;
     if !is_for(&header, identity) {
@@ -336,27 +374,71 @@ fn load(file: &Arc<File>, identity: &Identity, size: u64) -> Option<(LogIndex, u
     }
     let file_len = file.metadata().ok()?.len();
     let first = crate::line_buffer::len(HEADER_BYTES);
-    Some(segments(file, first..file_len, size))
+    let (mut index, mut end, mut checks) = segments(file, first..file_len, size, Checks::Behind);
+    // A log that was cut off and has grown again has other text at the end of the later segments.
+    while let Some((text, start)) = checks.pop() {
+        if text.is_in(log).ok()? {
+            break;
+        }
+        index.segments.pop();
+        end = start;
+    }
+    Some((index, end))
+}
+
+/// Whether segments have checksums of their text behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checks {
+    Behind,
+    None,
+}
+
+/// The segments in a part of an archive; the archive has `size` bytes of text. `None` if they are damaged.
+pub(crate) fn in_archive(file: &Arc<File>, part: Range<u64>, size: u64) -> Option<LogIndex> {
+    let whole = part.end;
+    let (index, end, _) = segments(file, part, size, Checks::None);
+    (end == whole && !index.is_empty()).then_some(index)
 }
 
 /// Reads the segments in a part of a file, up to the first that is damaged or covers text that the log lacks: the log
-/// has `size` bytes. Returns the end of the last one.
-pub(crate) fn segments(file: &Arc<File>, part: Range<u64>, size: u64) -> (LogIndex, u64) {
+/// has `size` bytes. Returns the end of the last one, and for each the text that it covers and where it begins.
+fn segments(
+    file: &Arc<File>,
+    part: Range<u64>,
+    size: u64,
+    checks: Checks,
+) -> (LogIndex, u64, Vec<(TextEnd, u64)>) {
     let mut index = LogIndex::default();
+    let mut covered = Vec::new();
     let mut end = part.start;
     let mut bytes = vec![0; Header::max_len()];
     while let Ok(count) = read_up_to(file, &mut bytes, end) {
         let Some(header) = Header::parse(bytes.get(..count).unwrap_or_default()) else {
             break;
         };
-        let covered = header.blocks.last().map_or(u64::MAX, |block| block.end);
-        let next = end + crate::line_buffer::len(header.segment_len());
-        if covered > size || next > part.end || !index.push(header, file, end) {
+        let text_end = header.blocks.last().map_or(u64::MAX, |block| block.end);
+        let mut next = end + crate::line_buffer::len(header.segment_len());
+        let mut hash = [0; 8];
+        if checks == Checks::Behind {
+            if file.read_exact_at(&mut hash, next).is_err() {
+                break;
+            }
+            next += CHECK_BYTES;
+        }
+        if text_end > size || next > part.end || !index.push(header, file, end) {
             break;
         }
+        let hash = u64::from_le_bytes(hash);
+        covered.push((
+            TextEnd {
+                end: text_end,
+                hash,
+            },
+            end,
+        ));
         end = next;
     }
-    (index, end)
+    (index, end, covered)
 }
 
 /// Whether the header of an index file is that of this text, which may have grown since.

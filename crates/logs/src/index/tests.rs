@@ -243,7 +243,7 @@ fn segments(text: &[u8], whole_events: bool) -> Vec<Vec<u8>> {
     let mut built = Vec::new();
     if whole_events {
         let mut index = LogIndex::default();
-        let keep = |bytes: &[u8], _| built.push(bytes.to_vec());
+        let keep = |bytes: &[u8], _: &TextEnd| built.push(bytes.to_vec());
         index.extend(&mut file, false, keep).unwrap();
         return built;
     }
@@ -275,7 +275,7 @@ fn segments(text: &[u8], whole_events: bool) -> Vec<Vec<u8>> {
         let header = Header::parse(&bytes).unwrap();
         (start, lead) = (header.blocks.last().unwrap().end, header.next_lead);
         built.push(bytes);
-        if !is_complete {
+        if !is_complete && start >= lines.offset() {
             return built;
         }
     }
