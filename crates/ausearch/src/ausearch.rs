@@ -4,7 +4,6 @@ pub(crate) mod options;
 pub(crate) mod output;
 mod sentences;
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -153,20 +152,17 @@ fn since_checkpoint(
     checkpoint: &Checkpoint,
     time_only: bool,
 ) -> Option<Vec<std::path::PathBuf>> {
-    let count = crate::config::count(log);
-    let oldest = if time_only {
-        count.saturating_sub(1)
-    } else {
-        (0..count).find(|&number| {
-            FileId::of(&crate::config::rotated(log, number)).is_ok_and(|id| id == checkpoint.file)
-        })?
-    };
-    Some(
-        (0..=oldest)
-            .rev()
-            .map(|number| crate::config::rotated(log, number))
-            .collect(),
-    )
+    let mut files = crate::config::newest_first(log);
+    if files.is_empty() && time_only {
+        files.push(log.to_owned());
+    }
+    if !time_only {
+        let is_named =
+            |file: &std::path::PathBuf| FileId::of(file).is_ok_and(|id| id == checkpoint.file);
+        files.truncate(files.iter().position(is_named)? + 1);
+    }
+    files.reverse();
+    Some(files)
 }
 
 /// A search.
@@ -206,7 +202,7 @@ impl Search<'_> {
 
     /// Reads a file; returns its status.
     fn file(&mut self, path: &Path, is_last: bool, events: &mut Events) -> io::Result<u8> {
-        match File::open(path) {
+        match input::open(path) {
             Ok(file) => Ok(match events.read(file, is_last, self)? {
                 Step::Corrupted => BAD_CHECKPOINT,
                 Step::Next | Step::Stop => 0,
