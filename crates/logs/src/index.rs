@@ -10,6 +10,8 @@
 mod builder;
 mod filter;
 mod segment;
+mod stock_order;
+mod stock_reading;
 pub mod store;
 
 use std::fs::File;
@@ -21,7 +23,7 @@ use crate::event_values::Column;
 use crate::line_buffer::{Line, LineBuffer};
 use crate::log_set::{LogError, LogFile};
 use builder::Builder;
-pub use segment::Block;
+pub use segment::{Block, Marks};
 use segment::{ColumnBytes, Header};
 
 /// The index of one file of a log.
@@ -99,6 +101,12 @@ impl LogIndex {
             .flat_map(|segment| &segment.header.blocks)
     }
 
+    /// All blocks, in order, by segments. [`Marks`] tell about text of the same segment.
+    pub fn segments(&self) -> impl Iterator<Item = &[Block]> {
+        let segments = self.segments.iter();
+        segments.map(|segment| segment.header.blocks.as_slice())
+    }
+
     /// Blocks in which an event that meets a condition may begin, in order.
     #[must_use]
     pub fn candidates(&self, condition: &Condition<'_>) -> Vec<&Block> {
@@ -117,13 +125,14 @@ impl LogIndex {
     }
 
     /// Extends the index to the end of the text of `file`, and passes the bytes of each new segment to `built`.
-    /// With `whole_only`, text that fills no segment is left out: the log still grows.
+    /// Blocks have `block_bytes` or some more. With `whole_only`, text that fills no segment is left out: the log still grows.
     ///
     /// # Errors
     /// [`LogError::Read`].
     pub fn extend(
         &mut self,
         file: &mut LogFile,
+        block_bytes: u64,
         whole_only: bool,
         mut built: impl FnMut(&[u8], u64),
     ) -> Result<(), LogError> {
@@ -132,7 +141,7 @@ impl LogIndex {
             let start = self.end();
             let lead = self.next_lead().min(start);
             lines.restart(lead);
-            let mut builder = Builder::new(start, lead);
+            let mut builder = Builder::new(start, lead, block_bytes);
             let is_complete = feed(&mut builder, &mut lines, file)?;
             if !is_complete && whole_only {
                 return Ok(());
@@ -182,7 +191,7 @@ fn feed(
 ) -> Result<bool, LogError> {
     loop {
         match lines.next_line() {
-            Some(Line::TooLong) => {}
+            Some(Line::TooLong) => builder.too_long(),
             Some(Line::Text { start, end, offset }) => {
                 if builder.line(lines.text(start, end), offset) {
                     return Ok(true);

@@ -16,6 +16,7 @@
 pub mod accounts;
 pub mod candidates;
 pub mod console;
+pub mod ctext;
 pub mod cursor;
 pub mod escaped;
 pub mod event_context;
@@ -26,4 +27,5 @@ pub mod index;
 pub mod json;
 mod line_buffer;
 pub mod log_set;
+pub mod stamp;
 pub mod syscall_event;

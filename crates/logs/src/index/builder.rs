@@ -4,16 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::RangeInclusive;
 
+use audit::record::MAX_LINE_BYTES;
 use audit::record::assemble::{EventAssembler, EventRecords};
+use audit::record::decode::{self, Record};
 
-use super::filter;
-use super::segment::{Block, ColumnKind, MAX_BLOCKS, Parts};
+use super::segment::{Block, ColumnKind, MAX_BLOCKS, Marks, Parts};
+use super::stock_order::StockOrder;
+use super::{filter, stock_reading};
 use crate::event_values::{Column, values};
 
 /// Size at which a block ends, if no event is open.
 pub(super) const BLOCK_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
-/// Size at which a block ends in any case.
-const MAX_BLOCK_BYTES: u64 = 2 * BLOCK_BYTES;
 /// A dictionary up to this size is kept even if filters are smaller: it is exact.
 const SMALL_DICTIONARY: usize = 4 << 10;
 /// Largest dictionary.
@@ -31,6 +32,9 @@ pub(super) struct Builder {
     /// End of the last block, when it is known: only events that began before it are still awaited.
     end: Option<u64>,
     next_lead: u64,
+    /// Size at which a block ends, if no event is open; twice that is its end in any case.
+    block_bytes: u64,
+    order: StockOrder,
 }
 
 /// Hashes are mixed already.
@@ -97,13 +101,15 @@ const COLUMNS: [Column; Column::COUNT] = [
 
 impl Builder {
     /// A builder of the segment that starts at `start`. Its first line is the one at `lead`.
-    pub(super) fn new(start: u64, lead: u64) -> Self {
+    pub(super) fn new(start: u64, lead: u64, block_bytes: u64) -> Self {
         let mut builder = Self {
             assembler: EventAssembler::default(),
             blocks: Vec::new(),
             columns: Vec::new(),
             end: None,
             next_lead: start,
+            block_bytes,
+            order: StockOrder::default(),
         };
         builder
             .columns
@@ -114,15 +120,68 @@ impl Builder {
 
     /// Adds the line at `offset`. Returns whether the segment is complete; the line then belongs to the next one.
     pub(super) fn line(&mut self, line: &[u8], offset: u64) -> bool {
-        self.end_block_at(offset);
+        let record = decode::header(line).ok();
+        // Where the stock tools have an end record, it is in the block of its event.
+        let is_end =
+            record.is_some_and(|record| record.kind == "EOE" && self.order.is_last(&record));
+        if !is_end {
+            self.end_block_at(offset);
+        }
         if let Some(end) = self.end
             && self.assembler.first_open().is_none_or(|open| open >= end)
         {
             return true;
         }
+        if self.end.is_none() {
+            self.note(record.as_ref(), line, offset);
+        }
         let _malformed = self.assembler.take(line, offset);
         self.index_ended();
         false
+    }
+
+    /// Notes that a line was too long to be looked at.
+    pub(super) fn too_long(&mut self) {
+        if self.end.is_none()
+            && let Some(block) = self.blocks.last_mut()
+        {
+            block.marks = Marks {
+                is_irregular: true,
+                is_continued: true,
+                is_unordered: true,
+            };
+            block.seconds = 0..=u64::MAX;
+        }
+    }
+
+    /// Notes what the stock tools read in a line.
+    fn note(&mut self, record: Option<&Record<'_>>, line: &[u8], offset: u64) {
+        let at = self.blocks.len().saturating_sub(1);
+        let Some(block) = self.blocks.last_mut() else {
+            return;
+        };
+        if offset < block.start {
+            if let Some(record) = record {
+                self.order.before(record);
+            }
+            return;
+        }
+        let columns = &mut self.columns;
+        let is_regular = record.is_some_and(|record| {
+            stock_reading::values(record, line, |column, value| {
+                if let Some(builder) = columns.get_mut(usize::from(column.number())) {
+                    builder.add(filter::hash(column.number(), value), value, at);
+                }
+            })
+        });
+        match record.filter(|_| is_regular) {
+            Some(record) => self.order.add(record, block),
+            None => {
+                for line in line.chunks(MAX_LINE_BYTES) {
+                    self.order.irregular(line, block);
+                }
+            }
+        }
     }
 
     /// Finishes a complete segment, or one that the text ends in at `text_end`. Returns its bytes; `None` if it has
@@ -168,11 +227,11 @@ impl Builder {
             return;
         };
         let size = offset.saturating_sub(block.start);
-        if self.end.is_some() || size < BLOCK_BYTES {
+        if self.end.is_some() || size < self.block_bytes {
             return;
         }
         let lead = self.assembler.first_open();
-        if lead.is_some() && size < MAX_BLOCK_BYTES {
+        if lead.is_some() && size < 2 * self.block_bytes {
             return;
         }
         block.end = offset;
@@ -186,6 +245,7 @@ impl Builder {
     }
 
     fn begin_block(&mut self, start: u64, lead: u64) {
+        self.order.begin_block();
         self.blocks.push(Block {
             start,
             end: start,
@@ -193,6 +253,8 @@ impl Builder {
             // Nothing, until there is an event.
             time_ms: RangeInclusive::new(u64::MAX, 0),
             serial: RangeInclusive::new(u32::MAX, 0),
+            seconds: RangeInclusive::new(u64::MAX, 0),
+            marks: Marks::default(),
         });
     }
 

@@ -59,6 +59,19 @@ pub enum Extent {
 pub fn open(
     log: &mut LogFile,
     extent: Extent,
+    progress: impl FnMut(u64),
+) -> Result<LogIndex, LogError> {
+    open_with_blocks(log, BLOCK_BYTES, extent, progress)
+}
+
+/// As [`open`], with blocks of at least `block_bytes` in the text that is not yet indexed.
+///
+/// # Errors
+/// As of [`open`].
+pub fn open_with_blocks(
+    log: &mut LogFile,
+    block_bytes: u64,
+    extent: Extent,
     mut progress: impl FnMut(u64),
 ) -> Result<LogIndex, LogError> {
     let Some(size) = log.size()? else {
@@ -75,7 +88,8 @@ pub fn open(
     let mut places: Vec<IndexDirectory> = places.into_iter().flatten().collect();
     for place in &places {
         if let Some(index) = place.load(&identity, size)
-            && (index.end() >= size || whole_only && size - index.end() < LITTLE_TEXT)
+            && (index.end() >= size
+                || whole_only && size - index.end() < block_bytes * MAX_BLOCKS_U64)
         {
             return Ok(index);
         }
@@ -83,7 +97,7 @@ pub fn open(
     for place in places.drain(..) {
         if let Some(mut store) = place.writable(&identity) {
             let mut index = store.load(&identity, size);
-            index.extend(log, whole_only, |segment, end| {
+            index.extend(log, block_bytes, whole_only, |segment, end| {
                 store.append(segment);
                 progress(end);
             })?;
@@ -91,12 +105,12 @@ pub fn open(
         }
     }
     let mut index = LogIndex::default();
-    index.extend(log, whole_only, |_, end| progress(end))?;
+    index.extend(log, block_bytes, whole_only, |_, end| progress(end))?;
     Ok(index)
 }
 
-/// Growth of a log that needs no new segment, because a segment is larger.
-const LITTLE_TEXT: u64 = MAX_BLOCKS as u64 * BLOCK_BYTES;
+/// Growth of a log by less than that many blocks needs no new segment.
+const MAX_BLOCKS_U64: u64 = MAX_BLOCKS as u64;
 
 /// What identifies the text of a log.
 struct Identity {
