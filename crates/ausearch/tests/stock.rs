@@ -5,6 +5,9 @@
 //! version. `tests/differential/ausearch.toml` lists the permitted differences.
 
 #[cfg(test)]
+#[path = "stock/index.rs"]
+mod index;
+#[cfg(test)]
 #[path = "stock/logs.rs"]
 mod logs;
 #[cfg(test)]
