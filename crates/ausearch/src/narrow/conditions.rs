@@ -87,8 +87,8 @@ impl<'q> Question<'q> {
         let mut conditions = Vec::new();
         for (column, account) in users {
             match account {
-                // A number beside a name is not looked at.
-                Some(account) if by_name && account.name.is_none() => {}
+                // A number beside a name is not looked at, unless one of them is enough.
+                Some(account) if by_name && account.name.is_none() && !filter.any_user => {}
                 Some(account) => match user(column, account) {
                     Some(condition) => conditions.push(condition),
                     None if filter.any_user => return,

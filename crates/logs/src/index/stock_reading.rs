@@ -22,7 +22,7 @@ pub(super) fn values(
     mut found: impl FnMut(Column, &[u8]),
 ) -> bool {
     if line.len() >= audit::record::MAX_LINE_BYTES
-        || line.contains(&0)
+        || line.find_byte(0).is_some()
         || record.time.sec > 1 << 40
         || record.kind.len() > 20
         || record
@@ -37,9 +37,11 @@ pub(super) fn values(
         Some(end) => line.get(..end).unwrap_or_default(),
         None => line,
     };
-    let body = match text.find("): ") {
-        Some(at) => text.get(at + 3..).unwrap_or_default(),
-        None => return false,
+    let Some(body) = text
+        .find_byte(b')')
+        .and_then(|at| text.get(at..)?.strip_prefix(b"): "))
+    else {
+        return false;
     };
     match record.kind.as_bytes() {
         b"EXECVE" | b"PROCTITLE" | b"EOE" | b"BPRM_FCAPS" | b"CAPSET" | b"MMAP" => true,
@@ -68,7 +70,7 @@ pub(super) fn values(
 fn is_odd_kind(kind: &[u8]) -> bool {
     kind != b"EOE" && kind.eq_ignore_ascii_case(b"EOE")
         || kind.first().is_none_or(u8::is_ascii_digit)
-        || kind.contains_str("1320")
+        || kind.starts_with(b"UNKNOWN") && kind.contains_str("1320")
 }
 
 /// Whether a record is in the kernel's form.
