@@ -10,7 +10,7 @@ use logs::event_values::Column;
 use logs::index::Condition;
 
 use crate::accounts::Accounts;
-use crate::fields::{NO_ID, NO_LOGIN};
+use crate::fields::NO_LOGIN;
 use crate::filter::{Account, Filter};
 use crate::record_type;
 
@@ -43,7 +43,7 @@ impl<'q> Question<'q> {
         self.conditions.is_empty() && self.needles.is_empty()
     }
 
-    fn value(&mut self, column: Column, value: impl ToString) {
+    fn value(&mut self, column: Column, value: &impl ToString) {
         let value = value.to_string().into_bytes();
         self.conditions.push(Condition::Value(column, value));
     }
@@ -58,20 +58,20 @@ impl<'q> Question<'q> {
             self.conditions.push(Condition::Serial(serial));
         }
         if let Some(pid) = filter.pid.filter(|&pid| pid >= 0) {
-            self.value(Column::Pid, pid);
+            self.value(Column::Pid, &pid);
         }
         if let Some(ppid) = filter.ppid.filter(|&ppid| ppid >= 0) {
-            self.value(Column::Ppid, ppid);
+            self.value(Column::Ppid, &ppid);
         }
         if let Some(exit) = filter.exit {
-            self.value(Column::Exit, exit);
+            self.value(Column::Exit, &exit);
         }
         // An event without a syscall has number 0.
         if let Some(syscall) = filter.syscall.filter(|&syscall| syscall > 0) {
-            self.value(Column::Syscall, syscall);
+            self.value(Column::Syscall, &syscall);
         }
         if let Some(session) = filter.session.filter(|&session| session < NO_LOGIN) {
-            self.value(Column::Ses, session);
+            self.value(Column::Ses, &session);
         }
     }
 
@@ -142,7 +142,7 @@ impl<'q> Question<'q> {
 /// Condition of a user; `None` if the user can be that of an event without one.
 fn user(column: Column, account: &Account) -> Option<Condition<'_>> {
     let Some(name) = &account.name else {
-        let is_set = account.id < NO_LOGIN.min(NO_ID);
+        let is_set = account.id < NO_LOGIN;
         let value = account.id.to_string().into_bytes();
         return is_set.then_some(Condition::Value(column, value));
     };

@@ -161,7 +161,7 @@ fn is_number(text: &[u8]) -> Option<usize> {
     let number = text.get(..digits)?;
     let is_plain = matches!(text.get(digits), Some(b' ') | None)
         && (number == b"0" || number.first().is_some_and(|&digit| digit != b'0'));
-    (is_plain && digits < 10 || is_plain && fits_32_bits(number)).then_some(digits)
+    (is_plain && (digits < 10 || fits_32_bits(number))).then_some(digits)
 }
 
 fn fits_32_bits(digits: &[u8]) -> bool {
