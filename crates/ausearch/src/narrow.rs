@@ -223,8 +223,8 @@ fn add_blocks(plan: &mut Plan, number: usize, index: &LogIndex, question: &Quest
             let meets = candidates
                 .iter_mut()
                 .map(|candidates| {
-                    let is_candidate = candidates.next_if(|next| next.start == block.start);
-                    is_candidate.is_some() || block.marks.is_irregular
+                    let next = candidates.next_if(|next| next.start == block.start);
+                    next.is_some()
                 })
                 .collect();
             plan.add_block(number, block, meets);

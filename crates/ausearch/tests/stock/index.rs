@@ -317,3 +317,33 @@ fn answers_with_an_index_equal_those_without() {
     }
     assert!(found > 25, "{found}");
 }
+
+/// An event that began in a block that is not asked for holds back others, which then leave in the order of their stamps.
+#[test]
+fn an_open_event_before_the_block_decides_about_the_order() {
+    let login = |ms: usize, pid: usize| {
+        format!(
+            "type=USER_LOGIN msg=audit(1700000000.{ms:03}:{ms}): pid={pid} uid=0 auid=0 ses=1 msg='op=login \
+             exe=\"/x\" hostname=? addr=? terminal=? res=success'\n"
+        )
+    };
+    let mut old = String::from("type=CWD msg=audit(1700000000.001:1): cwd=\"/\"\n");
+    old.extend((100..300).map(|ms| login(ms, 5)));
+    let early = "type=USER_LOGIN msg=audit(1699999990.000:1): pid=5 uid=0 \n";
+    let (first, second) = (login(400, 7), login(350, 7));
+    let text = format!("{early}{old}{first}{second}");
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("audit.log.1"), text).unwrap();
+    let end = "type=USER_LOGIN msg=audit(1700000009.000:1): pid=5 uid=0 \n";
+    fs::write(place.path().join("audit.log"), end).unwrap();
+    let words = ["-p", "7", "--raw"].map(str::to_owned);
+    for block in ["0", "2000"] {
+        let answer = ask(place.path(), &words, block);
+        let expected = [second.as_str(), &first].concat();
+        assert_eq!(
+            answer.out.as_bstr(),
+            expected.as_bytes().as_bstr(),
+            "{block}"
+        );
+    }
+}
