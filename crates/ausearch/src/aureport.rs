@@ -6,7 +6,6 @@ mod rows;
 mod titles;
 mod totals;
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -151,7 +150,7 @@ impl Run<'_> {
     /// Reads a file; whether that was possible.
     fn file(&mut self, path: &Path, is_last: bool, events: &mut Events) -> io::Result<bool> {
         use std::os::unix::ffi::OsStrExt as _;
-        let file = match File::open(path) {
+        let file = match input::open(path) {
             Ok(file) => file,
             Err(error) => {
                 writeln!(

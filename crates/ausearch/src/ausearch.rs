@@ -2,9 +2,9 @@
 
 pub(crate) mod options;
 pub(crate) mod output;
+mod repeatable;
 mod sentences;
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -17,9 +17,11 @@ use crate::fields::{Reader, Wanted};
 use crate::input::{self, Found, PatientStdin};
 use crate::interpret::Interpreter;
 use crate::local_time::Clock;
+use crate::narrow::Narrowed;
 use crate::record_type;
 use options::{Format, Options};
 use output::Interpreted;
+use repeatable::Repeatable;
 use sentences::Sentences;
 
 /// Exit status: nothing was found, or the search failed.
@@ -84,8 +86,8 @@ pub(crate) fn run(
         corrupted: false,
         text: Vec::new(),
         messages: Vec::new(),
-        out,
-        err,
+        out: Repeatable::new(out),
+        err: Repeatable::new(err),
     };
     let at_end = if checkpoint_path.is_some() {
         AtEnd::Ended
@@ -93,12 +95,9 @@ pub(crate) fn run(
         AtEnd::All
     };
     let timeout_seconds = options.timeout_seconds.unwrap_or(config.timeout_seconds);
-    let mut events = Events::new(
-        timeout_seconds,
-        options.filter.start,
-        options.filter.end,
-        at_end,
-    );
+    let (start, end) = (options.filter.start, options.filter.end);
+    let new_events = || Events::new(timeout_seconds, start, end, at_end);
+    let mut events = new_events();
     let mut status = 0;
     let mut checkpoint_failed = false;
     let files = match found {
@@ -121,6 +120,18 @@ pub(crate) fn run(
             None => input::rotated_files(&log, options.filter.start),
         },
     };
+    // With a checkpoint, and to debug, every event counts.
+    let narrowed = match checkpoint_path.is_none() && !options.debug {
+        true => Narrowed::new(&files, &options.filter, timeout_seconds),
+        false => None,
+    };
+    if let Some(mut narrowed) = narrowed {
+        if narrowed.read(&mut events, &mut search)? != Step::Unclear {
+            return search.status(0);
+        }
+        search.repeat();
+        events = new_events();
+    }
     let count = files.len();
     for (index, file) in files.iter().enumerate() {
         status = search.file(file, index + 1 == count, &mut events)?;
@@ -153,20 +164,17 @@ fn since_checkpoint(
     checkpoint: &Checkpoint,
     time_only: bool,
 ) -> Option<Vec<std::path::PathBuf>> {
-    let count = crate::config::count(log);
-    let oldest = if time_only {
-        count.saturating_sub(1)
-    } else {
-        (0..count).find(|&number| {
-            FileId::of(&crate::config::rotated(log, number)).is_ok_and(|id| id == checkpoint.file)
-        })?
-    };
-    Some(
-        (0..=oldest)
-            .rev()
-            .map(|number| crate::config::rotated(log, number))
-            .collect(),
-    )
+    let mut files = crate::config::newest_first(log);
+    if files.is_empty() && time_only {
+        files.push(log.to_owned());
+    }
+    if !time_only {
+        let is_named =
+            |file: &std::path::PathBuf| FileId::of(file).is_ok_and(|id| id == checkpoint.file);
+        files.truncate(files.iter().position(is_named)? + 1);
+    }
+    files.reverse();
+    Some(files)
 }
 
 /// A search.
@@ -186,11 +194,22 @@ struct Search<'a> {
     /// Output of one event.
     text: Vec<u8>,
     messages: Vec<u8>,
-    out: &'a mut dyn Write,
-    err: &'a mut dyn Write,
+    out: Repeatable<'a>,
+    err: Repeatable<'a>,
 }
 
 impl Search<'_> {
+    /// Begins again. What was written is not written twice.
+    fn repeat(&mut self) {
+        self.interpreter = Interpreter::new(self.options.escape, options::host_machine());
+        self.arguments = [0; 2];
+        self.found = false;
+        self.has_header = false;
+        self.messages.clear();
+        self.out.repeat();
+        self.err.repeat();
+    }
+
     fn status(&mut self, status: u8) -> io::Result<u8> {
         if status != 0 {
             return Ok(status);
@@ -206,10 +225,10 @@ impl Search<'_> {
 
     /// Reads a file; returns its status.
     fn file(&mut self, path: &Path, is_last: bool, events: &mut Events) -> io::Result<u8> {
-        match File::open(path) {
+        match input::open(path) {
             Ok(file) => Ok(match events.read(file, is_last, self)? {
                 Step::Corrupted => BAD_CHECKPOINT,
-                Step::Next | Step::Stop => 0,
+                Step::Next | Step::Stop | Step::Unclear => 0,
             }),
             Err(error) => {
                 writeln!(

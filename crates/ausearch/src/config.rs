@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 use bstr::ByteSlice as _;
+use logs::log_set::LogSet;
 
 use crate::ctext;
+use crate::input;
 use crate::interpret::error_text;
 use crate::lines::Lines;
 
@@ -94,15 +96,32 @@ pub(crate) fn count(log: &Path) -> usize {
         .count()
 }
 
-/// The oldest log file that may have events from `start` on.
-pub(crate) fn oldest_needed(log: &Path, count: usize, start: i64) -> usize {
-    let last = count.saturating_sub(1);
+/// The log files that can be read, the newest first: text without a gap, then archives.
+pub(crate) fn newest_first(log: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = (0..count(log)).map(|number| rotated(log, number)).collect();
+    if !files.is_empty() {
+        files.extend(archives(log));
+    }
+    files
+}
+
+/// The archives of a log, the newest first.
+fn archives(log: &Path) -> Vec<PathBuf> {
+    let files = LogSet::rotated(log).map(LogSet::into_files);
+    let files = files.unwrap_or_default().into_iter().rev();
+    files
+        .map(|file| file.path().to_owned())
+        .filter(|path| path.extension() == Some(OsStr::new("zst")))
+        .collect()
+}
+
+/// Number of the oldest of some log files, the newest first, that may have events from `start` on.
+pub(crate) fn oldest_needed(files: &[PathBuf], start: i64) -> usize {
+    let last = files.len().saturating_sub(1);
     if start == 0 {
         return last;
     }
-    let later = (0..count)
-        .rev()
-        .find(|&number| first_time(&rotated(log, number)) > start);
+    let later = files.iter().rposition(|file| first_time(file) > start);
     match later {
         Some(number) if number < last => number + 1,
         _ => last,
@@ -111,7 +130,7 @@ pub(crate) fn oldest_needed(log: &Path, count: usize, start: i64) -> usize {
 
 /// Seconds in the stamp of a file's first line; 0 if there is none.
 fn first_time(path: &Path) -> i64 {
-    let line = File::open(path).and_then(|file| {
+    let line = input::open(path).and_then(|file| {
         let mut lines = Lines::new(file);
         lines.next().map(|line| line.map(<[u8]>::to_vec))
     });
@@ -144,7 +163,8 @@ mod tests {
         }
         assert_eq!(count(&log), 3);
         for (start, oldest) in [(0, 2), (50, 2), (150, 2), (250, 1), (350, 2)] {
-            assert_eq!(oldest_needed(&log, 3, start), oldest, "{start}");
+            let files = newest_first(&log);
+            assert_eq!(oldest_needed(&files, start), oldest, "{start}");
         }
     }
 }

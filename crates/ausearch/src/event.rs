@@ -1,6 +1,7 @@
 //! Events: the records with one stamp, in the order in which they were read.
 
 use bstr::ByteSlice as _;
+use logs::stamp::Stamp;
 
 /// Byte between the kernel's text and the names that the daemon added.
 pub(crate) const SEPARATOR: u8 = 0x1d;
@@ -14,6 +15,17 @@ pub(crate) struct EventId {
     pub(crate) millis: u32,
     pub(crate) serial: u64,
     pub(crate) node: Option<Vec<u8>>,
+}
+
+impl EventId {
+    pub(crate) fn of(stamp: &Stamp<'_>) -> Self {
+        Self {
+            seconds: stamp.seconds,
+            millis: stamp.millis,
+            serial: stamp.serial,
+            node: stamp.node.map(<[u8]>::to_vec),
+        }
+    }
 }
 
 /// A record: parts of the event's text.

@@ -2,11 +2,12 @@
 
 use std::io::{self, Read};
 
+use logs::stamp::{self, BadStamp};
+
 use crate::event::Event;
-use crate::grouping::Grouping;
+use crate::grouping::{Grouping, Origin};
 use crate::lines::Lines;
 use crate::record_type;
-use crate::stamp::{self, BadStamp};
 
 /// Whether reading goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) enum Step {
     Stop,
     /// The log is not the one that was meant.
     Corrupted,
+    /// What was skipped may decide about the order of what follows.
+    Unclear,
 }
 
 /// Takes events.
@@ -58,6 +61,8 @@ pub(crate) struct Events {
     at_end: AtEnd,
     /// Time of the first record, or of the first that was skipped when there is a start.
     pub(crate) first_time: (u64, u32),
+    /// Text was skipped: see [`Origin::is_tied`].
+    is_narrowed: bool,
 }
 
 impl Events {
@@ -69,7 +74,49 @@ impl Events {
             end,
             at_end,
             first_time: (0, 0),
+            is_narrowed: false,
         }
+    }
+
+    /// Goes on without the events before, at the start of the log or after text that is skipped.
+    pub(crate) fn restart(&mut self, is_start: bool) {
+        self.grouping.clear();
+        self.is_narrowed = !is_start;
+    }
+
+    /// Reads lines, and goes on with other text. Events that begin here are passed on if they are wanted.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub(crate) fn read_part(
+        &mut self,
+        input: impl Read,
+        is_wanted: bool,
+        sink: &mut impl Sink,
+    ) -> io::Result<Step> {
+        self.grouping.is_unwanted = !is_wanted;
+        let mut lines = Lines::new(input);
+        loop {
+            match lines.next() {
+                Ok(Some(line)) => self.add(line, sink)?,
+                Ok(None) => break,
+                Err(_) => return Ok(Step::Unclear),
+            }
+            let step = self.drain(sink)?;
+            if step != Step::Next {
+                return Ok(step);
+            }
+        }
+        Ok(Step::Next)
+    }
+
+    /// Passes on all events.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub(crate) fn finish(&mut self, sink: &mut impl Sink) -> io::Result<Step> {
+        self.grouping.complete_all();
+        self.drain(sink)
     }
 
     /// Reads a file. Events that are not complete at its end wait for the next, unless it is the last.
@@ -116,6 +163,7 @@ impl Events {
         let stamp = match stamp::parse(line, self.timeout_seconds) {
             Ok(stamp) => stamp,
             Err(BadStamp::NoRecord) => return Ok(()),
+            Err(BadStamp::OutOfRange(_)) if self.grouping.is_unwanted => return Ok(()),
             Err(BadStamp::OutOfRange(numbers)) => {
                 return sink.message(&[b"Error extracting time stamp (", numbers, b")\n"].concat());
             }
@@ -136,8 +184,14 @@ impl Events {
 
     /// Passes on the complete events.
     fn drain(&mut self, sink: &mut impl Sink) -> io::Result<Step> {
-        while let Some(event) = self.grouping.next() {
-            let step = sink.event(&event)?;
+        while let Some((event, origin)) = self.grouping.next() {
+            let step = match origin {
+                Origin {
+                    is_unwanted: true, ..
+                } => Step::Next,
+                Origin { is_tied: true, .. } if self.is_narrowed => Step::Unclear,
+                _ => sink.event(&event)?,
+            };
             self.grouping.recycle(event);
             if step != Step::Next {
                 return Ok(step);

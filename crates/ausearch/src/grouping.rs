@@ -12,9 +12,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use logs::stamp::Stamp;
+
 use crate::event::{Event, EventId};
 use crate::record_type;
-use crate::stamp::Stamp;
 
 /// Position among the open events, which decides between events with equal stamps.
 type Slot = usize;
@@ -27,10 +28,20 @@ type Rank = (u64, u32, u64, Slot);
 struct Open {
     event: Event,
     is_complete: bool,
+    origin: Origin,
+}
+
+/// How an event came to be among the open ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// It began where nothing is looked for.
+    pub(crate) is_unwanted: bool,
+    /// Another open event has the same stamp: their order depends on what was open when they began.
+    pub(crate) is_tied: bool,
 }
 
 /// Bytes of open events at which all count as complete.
-const MOST_OPEN_BYTES: usize = 256 << 20;
+pub(crate) const MOST_OPEN_BYTES: usize = 256 << 20;
 
 /// Events that have not left yet.
 #[derive(Debug, Default)]
@@ -49,6 +60,8 @@ pub(crate) struct Grouping {
     /// The event of the last record.
     last: Option<Rank>,
     spare: Vec<Event>,
+    /// Events that begin now are not looked for.
+    pub(crate) is_unwanted: bool,
 }
 
 /// Records of the type that ends an event.
@@ -65,8 +78,10 @@ impl Grouping {
 
     fn add_record(&mut self, stamp: &Stamp<'_>, kind: i32, line: &[u8], timeout_seconds: u64) {
         if let Some(open) = self.building(stamp) {
+            let before = open.event.size();
             open.event.push(kind, line);
-            self.open_bytes += line.len();
+            let added = open.event.size() - before;
+            self.open_bytes += added;
             return;
         }
         if kind == END {
@@ -77,16 +92,21 @@ impl Grouping {
             self.slots += 1;
             self.slots - 1
         });
-        let id = stamp.id();
+        let id = EventId::of(stamp);
         let rank = (id.seconds, id.millis, id.serial, slot);
         let mut event = Event::reuse(self.spare.pop().unwrap_or_default(), id.clone(), kind);
         event.push(kind, line);
-        self.open_bytes += line.len();
+        self.open_bytes += event.size();
+        let origin = Origin {
+            is_unwanted: self.is_unwanted,
+            is_tied: self.tie(rank),
+        };
         self.events.insert(
             rank,
             Open {
                 event,
                 is_complete: false,
+                origin,
             },
         );
         self.building.insert(id, rank);
@@ -96,6 +116,25 @@ impl Grouping {
         }
         self.last = Some(rank);
         self.complete_older(stamp.seconds, timeout_seconds);
+    }
+
+    /// Marks the open events with the stamp of a new one; whether there are any.
+    fn tie(&mut self, (seconds, millis, serial, _): Rank) -> bool {
+        let same = (seconds, millis, serial, Slot::MIN)..=(seconds, millis, serial, Slot::MAX);
+        let mut is_tied = false;
+        for (_, open) in self.events.range_mut(same) {
+            open.origin.is_tied = true;
+            is_tied = true;
+        }
+        is_tied
+    }
+
+    /// Forgets all events.
+    pub(crate) fn clear(&mut self) {
+        self.complete_all();
+        while let Some((event, _)) = self.next() {
+            self.recycle(event);
+        }
     }
 
     /// The incomplete event with a stamp.
@@ -110,7 +149,7 @@ impl Grouping {
         });
         let rank = match same_as_last.filter(|_| is_last) {
             Some(rank) => rank,
-            None => *self.building.get(&stamp.id())?,
+            None => *self.building.get(&EventId::of(stamp))?,
         };
         self.last = Some(rank);
         self.events.get_mut(&rank)
@@ -165,7 +204,7 @@ impl Grouping {
     }
 
     /// The next complete event, if no incomplete one is before it.
-    pub(crate) fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<(Event, Origin)> {
         let first = self.events.first_entry()?;
         if !first.get().is_complete {
             return None;
@@ -173,7 +212,7 @@ impl Grouping {
         let (rank, open) = first.remove_entry();
         self.free_slots.insert(rank.3);
         self.open_bytes = self.open_bytes.saturating_sub(open.event.size());
-        Some(open.event)
+        Some((open.event, open.origin))
     }
 
     /// Takes back an event whose memory the next one may use.
@@ -187,8 +226,9 @@ impl Grouping {
 
 #[cfg(test)]
 mod tests {
+    use logs::stamp;
+
     use super::*;
-    use crate::stamp;
 
     fn add(grouping: &mut Grouping, line: &str) {
         let stamp = stamp::parse(line.as_bytes(), 2).unwrap();
@@ -198,7 +238,7 @@ mod tests {
 
     fn serials(grouping: &mut Grouping) -> Vec<(u64, usize)> {
         std::iter::from_fn(|| grouping.next())
-            .map(|event| (event.id.serial, event.records().len()))
+            .map(|(event, _)| (event.id.serial, event.records().len()))
             .collect()
     }
 

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use logs::log_file::{LogError, LogFile};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::config::{self, Config, message};
@@ -58,23 +59,50 @@ pub(crate) fn find(
 }
 
 /// The path of the log in a directory, as the stock tools build it.
-fn shown(directory: &std::path::Path) -> String {
+fn shown(directory: &Path) -> String {
     let directory = directory.display().to_string();
     let slash = if directory.ends_with('/') { "" } else { "/" };
     format!("{directory}{slash}audit.log")
 }
 
 /// The rotated files of a log, the oldest that is needed first.
-pub(crate) fn rotated_files(log: &std::path::Path, start: i64) -> Vec<PathBuf> {
-    let count = config::count(log);
-    if count == 0 {
+pub(crate) fn rotated_files(log: &Path, start: i64) -> Vec<PathBuf> {
+    let mut files = config::newest_first(log);
+    if files.is_empty() {
         return vec![log.to_owned()];
     }
-    let oldest = config::oldest_needed(log, count, start);
-    (0..=oldest)
-        .rev()
-        .map(|number| config::rotated(log, number))
-        .collect()
+    files.truncate(config::oldest_needed(&files, start) + 1);
+    files.reverse();
+    files
+}
+
+/// Opens a log: a file, an archive, or whatever else can be read.
+///
+/// # Errors
+/// The file cannot be opened.
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    match LogFile::open(path) {
+        Ok(log) => Ok(Box::new(LogReader { log, offset: 0 })),
+        Err(LogError::Open { cause, .. }) => Err(cause),
+        // The stock tools read what is no log too.
+        Err(_) => Ok(Box::new(File::open(path)?)),
+    }
+}
+
+/// Reads a log from its start.
+#[derive(Debug)]
+struct LogReader {
+    log: LogFile,
+    offset: u64,
+}
+
+impl Read for LogReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.log.read_at(buffer, self.offset);
+        let count = read.map_err(io::Error::other)?;
+        self.offset += u64::try_from(count).unwrap_or_default();
+        Ok(count)
+    }
 }
 
 fn is_pipe() -> bool {

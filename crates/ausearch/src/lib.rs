@@ -14,7 +14,6 @@ mod ausearch;
 mod checkpoint;
 mod command_line;
 mod config;
-mod ctext;
 mod escape;
 mod event;
 mod events;
@@ -27,10 +26,10 @@ mod lines;
 mod local_time;
 #[cfg(test)]
 mod manual;
+mod narrow;
 mod normalize;
 mod record_type;
 mod report;
-mod stamp;
 mod time_range;
 
 use std::ffi::OsString;
@@ -39,6 +38,7 @@ use std::process::ExitCode;
 
 use command_line::Words;
 use local_time::Clock;
+use logs::ctext;
 
 /// The version whose options and output the tools have.
 const STOCK_VERSION: &str = "4.2.1";

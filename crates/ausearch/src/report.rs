@@ -4,7 +4,7 @@ mod gather;
 mod page;
 mod timeline;
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 
@@ -161,7 +161,7 @@ pub(crate) fn run(
         Found::Logs(log) => input::rotated_files(&log, options.start),
     };
     for (index, file) in files.iter().enumerate() {
-        match File::open(file) {
+        match input::open(file) {
             Ok(opened) => {
                 events.read(opened, index + 1 == files.len(), &mut gather)?;
                 gather.name_source(&file.display().to_string());

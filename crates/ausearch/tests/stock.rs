@@ -10,6 +10,9 @@
 #[path = "stock/differences.rs"]
 mod differences;
 #[cfg(test)]
+#[path = "stock/index.rs"]
+mod index;
+#[cfg(test)]
 #[path = "stock/logs.rs"]
 mod logs;
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub mod growing;
 mod seen_events;
 mod seen_files;
 mod segment;
+mod stock_order;
+mod stock_reading;
 pub mod store;
 
 use std::fs::File;
@@ -25,9 +27,10 @@ use std::sync::Arc;
 use crate::event_values::Column;
 use crate::line_buffer::{Line, LineBuffer};
 use crate::log_file::{LogError, LogFile};
+pub(crate) use builder::BLOCK_BYTES;
 use builder::Builder;
-pub use segment::Block;
 pub(crate) use segment::checksum;
+pub use segment::{Block, Marks};
 use segment::{ColumnBytes, Header};
 use store::TextEnd;
 
@@ -106,6 +109,12 @@ impl LogIndex {
             .flat_map(|segment| &segment.header.blocks)
     }
 
+    /// All blocks, in order, by segments. [`Marks`] tell about text of the same segment.
+    pub fn segments(&self) -> impl Iterator<Item = &[Block]> {
+        let segments = self.segments.iter();
+        segments.map(|segment| segment.header.blocks.as_slice())
+    }
+
     /// Blocks in which an event that meets a condition may begin, in order.
     #[must_use]
     pub fn candidates(&self, condition: &Condition<'_>) -> Vec<&Block> {
@@ -124,13 +133,14 @@ impl LogIndex {
     }
 
     /// Extends the index to the end of the text of `file`, and passes the bytes of each new segment to `built`.
-    /// With `whole_only`, text that fills no segment is left out: the log still grows.
+    /// Blocks have `block_bytes` or some more. With `whole_only`, text that fills no segment is left out: the log still grows.
     ///
     /// # Errors
     /// [`LogError::Read`].
     pub(crate) fn extend(
         &mut self,
         file: &mut LogFile,
+        block_bytes: u64,
         whole_only: bool,
         mut built: impl FnMut(&[u8], &TextEnd),
     ) -> Result<(), LogError> {
@@ -139,7 +149,7 @@ impl LogIndex {
             let start = self.end();
             let lead = self.next_lead().min(start);
             lines.restart(lead);
-            let mut builder = Builder::new(start, lead);
+            let mut builder = Builder::new(start, lead, block_bytes);
             let is_complete = feed(&mut builder, &mut lines, file, u64::MAX)?;
             if !is_complete && whole_only {
                 return Ok(());
@@ -218,7 +228,7 @@ fn feed(
             }
         }
         match lines.next_line() {
-            Some(Line::TooLong) => {}
+            Some(Line::TooLong) => builder.too_long(),
             Some(Line::Text { start, end, offset }) => {
                 if builder.line(lines.text(start, end), offset) {
                     return Ok(true);

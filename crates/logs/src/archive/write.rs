@@ -9,8 +9,8 @@ use zstd::zstd_safe::compress_bound;
 
 use super::seek_table::{self, Frame};
 use super::{ABOUT_FRAME, About, Archive, MAX_FRAME_TEXT};
-use crate::index::LogIndex;
 use crate::index::store;
+use crate::index::{BLOCK_BYTES, LogIndex};
 use crate::line_buffer::len;
 use crate::log_file::{LogError, LogFile};
 
@@ -63,7 +63,7 @@ pub fn write(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Written, ArchiveError> {
     let mut index = store::existing(log)?;
-    index.extend(log, false, |_, _| ())?;
+    index.extend(log, BLOCK_BYTES, false, |_, _| ())?;
     let text_len = log.size()?.unwrap_or(0);
     let mut writer = Writer {
         out,

@@ -4,20 +4,23 @@ use std::ops::RangeInclusive;
 
 use audit::event::Timestamp;
 use audit::ids::Serial;
-use audit::record::assemble::whole::WholeEventFinder;
+use audit::record::MAX_LINE_BYTES;
+use audit::record::assemble::whole::{WholeEvent, WholeEventFinder};
 use audit::record::assemble::{EventAssembler, EventRecords};
+use audit::record::decode::{self, Record};
+use bstr::ByteSlice as _;
 
 use super::column_builder::ColumnBuilder;
-use super::filter;
 use super::seen_events::SeenEvents;
 use super::seen_files::SeenFiles;
-use super::segment::{Block, MAX_BLOCKS, Parts};
+use super::segment::{Block, MAX_BLOCKS, Marks, Parts};
+use super::stock_order::{self, StockOrder};
+use super::{filter, stock_reading};
 use crate::event_values::{self, Column};
 
 /// Size at which a block ends, if no event is open.
-pub(super) const BLOCK_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
-/// Size at which a block ends in any case.
-const MAX_BLOCK_BYTES: u64 = 2 * BLOCK_BYTES;
+pub(crate) const BLOCK_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+
 /// Builds one segment. A value belongs to the block in which its event begins.
 pub(super) struct Builder {
     assembler: EventAssembler,
@@ -29,6 +32,9 @@ pub(super) struct Builder {
     /// End of the last block, when it is known: only events that began before it are still awaited.
     end: Option<u64>,
     next_lead: u64,
+    /// Size at which a block ends, if no event is open; twice that is its end in any case.
+    block_bytes: u64,
+    order: StockOrder,
 }
 
 /// What need not be indexed again in the last block.
@@ -71,7 +77,7 @@ const COLUMNS: [Column; Column::COUNT] = [
 
 impl Builder {
     /// A builder of the segment that starts at `start`. Its first line is the one at `lead`.
-    pub(super) fn new(start: u64, lead: u64) -> Self {
+    pub(super) fn new(start: u64, lead: u64, block_bytes: u64) -> Self {
         let mut builder = Self {
             assembler: EventAssembler::default(),
             blocks: Vec::new(),
@@ -80,6 +86,8 @@ impl Builder {
             seen: Seen::default(),
             end: None,
             next_lead: start,
+            block_bytes,
+            order: StockOrder::default(),
         };
         builder
             .columns
@@ -90,11 +98,20 @@ impl Builder {
 
     /// Adds the line at `offset`. Returns whether the segment is complete; the line then belongs to the next one.
     pub(super) fn line(&mut self, line: &[u8], offset: u64) -> bool {
-        self.end_block_at(offset);
+        let record = decode::header(line).ok();
+        // Where the stock tools have an end record, it is in the block of its event.
+        let is_end =
+            record.is_some_and(|record| record.kind == "EOE" && self.order.is_last(&record));
+        if !is_end {
+            self.end_block_at(offset);
+        }
         if let Some(end) = self.end
             && self.assembler.first_open().is_none_or(|open| open >= end)
         {
             return true;
+        }
+        if self.end.is_none() {
+            self.note(record.as_ref(), line, offset);
         }
         let _malformed = self.assembler.take(line, offset);
         self.index_ended();
@@ -104,7 +121,8 @@ impl Builder {
     /// Adds the event at the start of `text`, which begins at `offset`, if it is whole and no other one is open.
     /// Returns its length. If that is 0, add the next line with [`Builder::line`].
     pub(super) fn whole_event(&mut self, text: &[u8], offset: u64) -> usize {
-        if !self.assembler.is_idle() {
+        // An end record belongs to the event before, see `line`.
+        if !self.assembler.is_idle() || stock_order::is_end_record(text) {
             return 0;
         }
         self.end_block_at(offset);
@@ -117,25 +135,52 @@ impl Builder {
             return 0;
         }
         if let Some(known) = self.seen.events.next(text) {
-            self.add_stamp(at, known.time, known.serial);
+            self.repeated(at, known.time, known.serial, text);
             return known.len;
         }
-        let Some(event) = self.whole_events.at_start(text) else {
-            return 0;
-        };
-        let len = event.text().len();
-        let (time, serial) = (event.time(), event.serial());
-        if self.seen.events.find_or_keep(&event).is_none() {
-            let mut values = ValuesOfBlock {
-                columns: &mut self.columns,
-                files: Some(&mut self.seen.files),
-                block: at,
-                is_deep: false,
-            };
-            event_values::receive(event.records(), &mut values);
-        }
-        self.add_stamp(at, time, serial);
+        let mut finder = std::mem::take(&mut self.whole_events);
+        let len = finder.at_start(text).map_or(0, |event| {
+            self.add_whole(at, &event, offset);
+            event.text().len()
+        });
+        self.whole_events = finder;
         len
+    }
+
+    fn add_whole(&mut self, block: usize, event: &WholeEvent<'_>, offset: u64) {
+        let is_repeatable = event
+            .records()
+            .next()
+            .is_some_and(|first| !stock_order::is_alone(first.kind));
+        if is_repeatable && self.seen.events.find_or_keep(event).is_some() {
+            return self.repeated(block, event.time(), event.serial(), event.text());
+        }
+        let (mut is_regular, mut line_start) = (true, offset);
+        for line in event.text().lines_with_terminator() {
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            is_regular &= self.note(decode::header(text).ok().as_ref(), text, line_start);
+            line_start += crate::line_buffer::len(line.len());
+        }
+        if is_repeatable && !is_regular {
+            // What the stock tools read in it is noted each time.
+            self.seen.events.clear();
+        }
+        let mut values = ValuesOfBlock {
+            columns: &mut self.columns,
+            files: Some(&mut self.seen.files),
+            block,
+            is_deep: false,
+        };
+        event_values::receive(event.records(), &mut values);
+        self.add_stamp(block, event.time(), event.serial());
+    }
+
+    /// Adds an event that the block has already, but for its stamp.
+    fn repeated(&mut self, block: usize, time: Timestamp, serial: Serial, text: &[u8]) {
+        self.add_stamp(block, time, serial);
+        if let Some(block) = self.blocks.get_mut(block) {
+            self.order.repeated(time, serial, text, block);
+        }
     }
 
     /// Forgets which values need not be added again.
@@ -144,6 +189,51 @@ impl Builder {
         self.seen.events.clear();
         self.seen.files.clear();
         self.columns.iter_mut().for_each(ColumnBuilder::forget_seen);
+    }
+
+    /// Notes that a line was too long to be looked at.
+    pub(super) fn too_long(&mut self) {
+        if self.end.is_none()
+            && let Some(block) = self.blocks.last_mut()
+        {
+            block.marks = Marks {
+                is_irregular: true,
+                is_continued: true,
+                is_unordered: true,
+            };
+            block.seconds = 0..=u64::MAX;
+        }
+    }
+
+    /// Notes what the stock tools read in a line. Returns whether the line is regular.
+    fn note(&mut self, record: Option<&Record<'_>>, line: &[u8], offset: u64) -> bool {
+        let at = self.blocks.len().saturating_sub(1);
+        let Some(block) = self.blocks.last_mut() else {
+            return false;
+        };
+        if offset < block.start {
+            if let Some(record) = record {
+                self.order.before(record);
+            }
+            return true;
+        }
+        let columns = &mut self.columns;
+        let is_regular = record.is_some_and(|record| {
+            stock_reading::values(record, line, |column, value| {
+                if let Some(builder) = columns.get_mut(usize::from(column.number())) {
+                    builder.add(column, value, at);
+                }
+            })
+        });
+        match record.filter(|_| is_regular) {
+            Some(record) => self.order.add(record, block),
+            None => {
+                for line in line.chunks(MAX_LINE_BYTES) {
+                    self.order.irregular(line, block);
+                }
+            }
+        }
+        is_regular
     }
 
     /// Finishes a complete segment, or one that the text ends in at `text_end`. Returns its bytes; `None` if it has
@@ -189,11 +279,11 @@ impl Builder {
             return;
         };
         let size = offset.saturating_sub(block.start);
-        if self.end.is_some() || size < BLOCK_BYTES {
+        if self.end.is_some() || size < self.block_bytes {
             return;
         }
         let lead = self.assembler.first_open();
-        if lead.is_some() && size < MAX_BLOCK_BYTES {
+        if lead.is_some() && size < 2 * self.block_bytes {
             return;
         }
         block.end = offset;
@@ -209,6 +299,7 @@ impl Builder {
     fn begin_block(&mut self, start: u64, lead: u64) {
         self.seen.events.clear();
         self.seen.files.clear();
+        self.order.begin_block();
         self.blocks.push(Block {
             start,
             end: start,
@@ -216,6 +307,8 @@ impl Builder {
             // Nothing, until there is an event.
             time_ms: RangeInclusive::new(u64::MAX, 0),
             serial: RangeInclusive::new(u32::MAX, 0),
+            seconds: RangeInclusive::new(u64::MAX, 0),
+            marks: Marks::default(),
         });
     }
 

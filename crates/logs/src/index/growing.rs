@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::builder::BLOCK_BYTES;
 use super::store::{self, Store, TextEnd};
 use super::{Builder, Header, feed};
 use crate::line_buffer::LineBuffer;
@@ -29,7 +30,7 @@ impl GrowingIndex {
         let mut growing = Self {
             log,
             store,
-            builder: Builder::new(start, lead.min(start)),
+            builder: Builder::new(start, lead.min(start), BLOCK_BYTES),
             lines: LineBuffer::default(),
         };
         growing.lines.restart(lead.min(start));
@@ -80,7 +81,10 @@ impl GrowingIndex {
     /// Writes the segment of the builder and begins the next one; returns where that starts.
     fn write_segment(&mut self) -> Result<u64, LogError> {
         let text_end = self.lines.offset();
-        let builder = std::mem::replace(&mut self.builder, Builder::new(text_end, text_end));
+        let builder = std::mem::replace(
+            &mut self.builder,
+            Builder::new(text_end, text_end, BLOCK_BYTES),
+        );
         let bytes = builder.finish(text_end).unwrap_or_default();
         let Some(header) = Header::parse(&bytes) else {
             return Ok(text_end);
@@ -89,7 +93,7 @@ impl GrowingIndex {
         let covered = TextEnd::at(&mut self.log, start)?.ok_or_else(|| self.log.cut())?;
         self.store.append(&bytes, &covered);
         let lead = header.next_lead.min(start);
-        self.builder = Builder::new(start, lead);
+        self.builder = Builder::new(start, lead, BLOCK_BYTES);
         self.lines.restart(lead);
         Ok(start)
     }

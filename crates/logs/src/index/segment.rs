@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! segment:   MAGIC  header length u32  blocks u32  start u64  end u64  lead after the end u64  open at the end u64
-//!            blocks x { offset u64, lead u64, least ms u64, greatest ms u64, least serial u32, greatest serial u32 }
+//!            blocks x { offset u64, lead u64, least ms u64, greatest ms u64, least serial u32, greatest serial u32,
+//!              least second u64, greatest second u64, marks u64 }
 //!            columns u32  columns x { number u8, kind u8, 0 u16, length u32, checksum u64 }
 //!            checksum of the header u64
 //!            the bytes of the columns
@@ -19,7 +20,7 @@ use crate::event_values::Column;
 
 /// Most blocks of a segment: a bitmap has as many bits.
 pub(super) const MAX_BLOCKS: usize = 64;
-const MAGIC: &[u8; 8] = b"TLGSEG02";
+const MAGIC: &[u8; 8] = b"TLGSEG03";
 /// Longest header.
 const MAX_HEADER: usize = 8 << 10;
 /// Longest column.
@@ -38,6 +39,38 @@ pub struct Block {
     pub time_ms: RangeInclusive<u64>,
     /// Least and greatest serial.
     pub serial: RangeInclusive<u32>,
+    /// Least and greatest second of the records in the block as the stock tools read them; the greatest is
+    /// [`u64::MAX`] if it is not known.
+    pub seconds: RangeInclusive<u64>,
+    /// What a reader that groups records as the stock tools do must know.
+    pub marks: Marks,
+}
+
+/// Properties of a block for readers that group records as the stock tools do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The stock tools may read values in the block that are in no column.
+    pub is_irregular: bool,
+    /// A record may be of an event that has a record before the block in the same segment.
+    pub is_continued: bool,
+    /// An event may begin here whose stamp is not greater than those of all events before it in the segment.
+    pub is_unordered: bool,
+}
+
+impl Marks {
+    fn bits(self) -> u64 {
+        u64::from(self.is_irregular)
+            | u64::from(self.is_continued) << 1
+            | u64::from(self.is_unordered) << 2
+    }
+
+    const fn of_bits(bits: u64) -> Self {
+        Self {
+            is_irregular: bits & 1 != 0,
+            is_continued: bits & 2 != 0,
+            is_unordered: bits & 4 != 0,
+        }
+    }
 }
 
 /// What a segment covers, and where its columns are.
@@ -108,6 +141,10 @@ impl Parts<'_> {
             }
             out.extend_from_slice(&block.serial.start().to_le_bytes());
             out.extend_from_slice(&block.serial.end().to_le_bytes());
+            let seconds = (*block.seconds.start(), *block.seconds.end());
+            for number in [seconds.0, seconds.1, block.marks.bits()] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
         }
         put_u32(&mut out, self.columns.len());
         for (column, kind, bytes) in &self.columns {
@@ -149,7 +186,7 @@ impl Header {
         if !(1..=MAX_BLOCKS).contains(&count) || next_lead > end {
             return None;
         }
-        const BLOCK: usize = 40;
+        const BLOCK: usize = 64;
         let mut blocks: Vec<Block> = Vec::with_capacity(count);
         for number in 0..count {
             let at = 48 + number * BLOCK;
@@ -159,6 +196,8 @@ impl Header {
                 lead: u64_at(bytes, at + 8)?,
                 time_ms: u64_at(bytes, at + 16)?..=u64_at(bytes, at + 24)?,
                 serial: u32_at(bytes, at + 32)?..=u32_at(bytes, at + 36)?,
+                seconds: u64_at(bytes, at + 40)?..=u64_at(bytes, at + 48)?,
+                marks: Marks::of_bits(u64_at(bytes, at + 56)?),
             };
             // Blocks cover the text without a gap.
             let expected = blocks.last().map_or(start, |last| last.start);
@@ -321,7 +360,7 @@ pub(super) fn with_valid_checksums(bytes: &[u8]) -> Vec<u8> {
         return bytes;
     };
     let count = u32_at(&bytes, 12).unwrap_or(0).min(64);
-    let columns = 48 + usize::try_from(count).unwrap() * 40 + 4;
+    let columns = 48 + usize::try_from(count).unwrap() * 64 + 4;
     let mut start = end + 8;
     for number in 0..Column::COUNT {
         let at = columns + number * 16;

@@ -62,6 +62,19 @@ pub enum Extent {
 pub fn open(
     log: &mut LogFile,
     extent: Extent,
+    progress: impl FnMut(u64),
+) -> Result<LogIndex, LogError> {
+    open_with_blocks(log, BLOCK_BYTES, extent, progress)
+}
+
+/// As [`open`], with blocks of at least `block_bytes` in the text that is not yet indexed.
+///
+/// # Errors
+/// As of [`open`].
+pub fn open_with_blocks(
+    log: &mut LogFile,
+    block_bytes: u64,
+    extent: Extent,
     mut progress: impl FnMut(u64),
 ) -> Result<LogIndex, LogError> {
     let Some(size) = log.size()? else {
@@ -81,7 +94,8 @@ pub fn open(
     let mut places: Vec<IndexDirectory> = places.into_iter().flatten().collect();
     for place in &places {
         if let Some(index) = place.load(&identity, log, size)
-            && (index.end() >= size || whole_only && size - index.end() < LITTLE_TEXT)
+            && (index.end() >= size
+                || whole_only && size - index.end() < block_bytes * MAX_BLOCKS_U64)
         {
             return Ok(index);
         }
@@ -89,7 +103,7 @@ pub fn open(
     for place in places.drain(..) {
         if let Some(mut store) = place.writable(&identity) {
             let mut index = store.load(&identity, log, size);
-            index.extend(log, whole_only, |segment, text| {
+            index.extend(log, block_bytes, whole_only, |segment, text| {
                 store.append(segment, text);
                 progress(text.end);
             })?;
@@ -97,7 +111,7 @@ pub fn open(
         }
     }
     let mut index = LogIndex::default();
-    index.extend(log, whole_only, |_, text| progress(text.end))?;
+    index.extend(log, block_bytes, whole_only, |_, text| progress(text.end))?;
     Ok(index)
 }
 
@@ -138,8 +152,8 @@ pub(super) fn open_beside(log: &mut LogFile) -> Result<Option<(Store, LogIndex)>
     }))
 }
 
-/// Growth of a log that needs no new segment, because a segment is larger.
-const LITTLE_TEXT: u64 = MAX_BLOCKS as u64 * BLOCK_BYTES;
+/// Growth of a log by less than that many blocks needs no new segment.
+const MAX_BLOCKS_U64: u64 = MAX_BLOCKS as u64;
 
 /// What identifies the text of a log.
 struct Identity {

@@ -1,9 +1,8 @@
-//! The start of a record: node, type and stamp.
+//! The start of a record, read as the stock tools do: node, type and stamp.
 
 use bstr::ByteSlice as _;
 
 use crate::ctext::{self, low_32};
-use crate::event::EventId;
 
 /// Bytes in which the stamp must lie.
 const STAMP_BYTES: usize = 80;
@@ -12,37 +11,33 @@ const NODE_STAMP_BYTES: usize = 340;
 
 /// The start of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp<'l> {
-    pub(crate) seconds: u64,
-    pub(crate) millis: u32,
-    pub(crate) serial: u64,
-    pub(crate) node: Option<&'l [u8]>,
+pub struct Stamp<'l> {
+    /// Seconds since 1970.
+    pub seconds: u64,
+    /// Milliseconds, less than 1000.
+    pub millis: u32,
+    /// Serial number of the event.
+    pub serial: u64,
+    /// Node, if the record names one.
+    pub node: Option<&'l [u8]>,
     /// Name of the type.
-    pub(crate) kind: &'l [u8],
+    pub kind: &'l [u8],
 }
 
 /// A stamp that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadStamp<'l> {
+pub enum BadStamp<'l> {
     /// The line is no record.
     NoRecord,
     /// The numbers in parentheses are out of range.
     OutOfRange(&'l [u8]),
 }
 
-impl Stamp<'_> {
-    pub(crate) fn id(&self) -> EventId {
-        EventId {
-            seconds: self.seconds,
-            millis: self.millis,
-            serial: self.serial,
-            node: self.node.map(<[u8]>::to_vec),
-        }
-    }
-}
-
 /// Reads the start of a line. Times must leave `timeout_seconds` below the end of time.
-pub(crate) fn parse(line: &[u8], timeout_seconds: u64) -> Result<Stamp<'_>, BadStamp<'_>> {
+///
+/// # Errors
+/// [`BadStamp`].
+pub fn parse(line: &[u8], timeout_seconds: u64) -> Result<Stamp<'_>, BadStamp<'_>> {
     let has_node = line.first() == Some(&b'n');
     let limit = if has_node {
         NODE_STAMP_BYTES

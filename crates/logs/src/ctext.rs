@@ -3,17 +3,18 @@
 
 /// A number at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Number {
+pub struct Number {
     /// The value, modulo 2^64 and saturated as `strtoul` does.
-    pub(crate) value: u64,
+    pub value: u64,
     /// Whether the digits say more than 64 bits hold.
-    pub(crate) overflow: bool,
+    pub overflow: bool,
     /// Bytes that were read; zero if there was no number.
-    pub(crate) length: usize,
+    pub length: usize,
 }
 
 /// `strtoul` with a base of 0 (found from the prefix), 8, 10 or 16.
-pub(crate) fn unsigned(text: &[u8], base: u32) -> Number {
+#[must_use]
+pub fn unsigned(text: &[u8], base: u32) -> Number {
     let scan = Scan::new(text, base);
     let value = match (scan.overflow, scan.negative) {
         (true, _) => u64::MAX,
@@ -28,7 +29,8 @@ pub(crate) fn unsigned(text: &[u8], base: u32) -> Number {
 }
 
 /// `strtoll`; the value is that of the two's complement.
-pub(crate) fn signed(text: &[u8], base: u32) -> (i64, Number) {
+#[must_use]
+pub fn signed(text: &[u8], base: u32) -> (i64, Number) {
     let scan = Scan::new(text, base);
     let limit = if scan.negative {
         1 << 63
@@ -51,18 +53,21 @@ pub(crate) fn signed(text: &[u8], base: u32) -> (i64, Number) {
 }
 
 /// Low 32 bits: what an assignment to an `int` or `uid_t` keeps.
-pub(crate) const fn low_32(value: u64) -> u32 {
+#[must_use]
+pub const fn low_32(value: u64) -> u32 {
     let [a, b, c, d, ..] = value.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
 /// Low 32 bits as an `int`.
-pub(crate) const fn low_i32(value: u64) -> i32 {
+#[must_use]
+pub const fn low_i32(value: u64) -> i32 {
     low_32(value).cast_signed()
 }
 
 /// Value of a hex digit.
-pub(crate) const fn hex_digit(byte: u8) -> Option<u8> {
+#[must_use]
+pub const fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -72,7 +77,8 @@ pub(crate) const fn hex_digit(byte: u8) -> Option<u8> {
 }
 
 /// Bytes up to the first NUL.
-pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
+#[must_use]
+pub fn until_nul(text: &[u8]) -> &[u8] {
     match bstr::ByteSlice::find_byte(text, 0) {
         Some(end) => text.get(..end).unwrap_or_default(),
         None => text,

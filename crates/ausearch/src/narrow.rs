@@ -1,0 +1,263 @@
+//! Answers a question from the part of the log that the index leaves.
+//!
+//! The index tells for each block of a log whether a record in it may have a value. An event that matches has a record
+//! for each condition of the question, and all its records are in the blocks from the one where it begins to the one
+//! where it must be complete. Only blocks where such an event may begin are read, with as much before and after them as
+//! decides which records belong to their events, and in which order these leave: see [`plan`].
+//!
+//! The answer is that of a search without an index, whatever the log. Where what was skipped could matter nevertheless,
+//! the search is repeated without it.
+
+mod conditions;
+mod plan;
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use bstr::ByteSlice as _;
+use logs::index::LogIndex;
+use logs::index::store::{self, Extent};
+use logs::log_file::LogFile;
+use logs::stamp;
+
+use crate::events::{Events, Sink, Step};
+use crate::filter::Filter;
+use crate::lines::Lines;
+use conditions::Question;
+use plan::{Piece, Plan};
+
+/// Smallest log of which an index pays.
+const MIN_BYTES: u64 = 8 << 20;
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = 1 << 20;
+/// Set to a number of bytes, it is the size of a block, and logs of any size are indexed. Set to 0, none are. For tests.
+const TEST_BLOCKS: &str = "TOLLGATE_INDEX_BLOCK";
+
+/// The log that a question is asked about, with the plan to read it.
+pub(crate) struct Narrowed<'q> {
+    files: Vec<LogFile>,
+    plan: Plan,
+    question: Question<'q>,
+    /// Which of the texts that are looked for a part has, once that was looked at: a bit each.
+    texts: Vec<Option<u8>>,
+    text: Vec<u8>,
+}
+
+impl<'q> Narrowed<'q> {
+    /// Looks at the indexes of some files; `None` if they do not help.
+    pub(crate) fn new(paths: &[PathBuf], filter: &'q Filter, timeout_seconds: u64) -> Option<Self> {
+        let question = Question::new(filter);
+        if timeout_seconds == 0 || question.is_empty() && filter.start == 0 && filter.end == 0 {
+            return None;
+        }
+        let (block_bytes, min_bytes) = match std::env::var(TEST_BLOCKS) {
+            Ok(bytes) => (bytes.parse().ok().filter(|&bytes| bytes > 0)?, 0),
+            Err(_) => (BLOCK_BYTES, MIN_BYTES),
+        };
+        let mut files = Vec::with_capacity(paths.len());
+        let mut sizes = Vec::with_capacity(paths.len());
+        for path in paths {
+            let file = LogFile::open(path).ok()?;
+            sizes.push(file.size().ok()??);
+            files.push(file);
+        }
+        if sizes.iter().sum::<u64>() < min_bytes {
+            return None;
+        }
+        let mut plan = Plan::new(filter, timeout_seconds);
+        let last = files.len().saturating_sub(1);
+        for (number, (file, size)) in files.iter_mut().zip(sizes).enumerate() {
+            let is_archive = file.path().extension().is_some_and(|name| name == "zst");
+            let extent = match number == last && !is_archive {
+                true => Extent::FullSegments,
+                false => Extent::Whole,
+            };
+            let index = store::open_with_blocks(file, block_bytes, extent, |_| ()).ok()?;
+            add_blocks(&mut plan, number, &index, &question);
+            if number == last {
+                plan.add_last(number, index.end(), size);
+            } else if index.end() < size {
+                let greatest = greatest_second(file, index.end(), size)?;
+                plan.add_unindexed(number, index.end()..size, greatest);
+            }
+        }
+        plan.finish();
+        let texts = vec![None; plan.parts().len()];
+        Some(Self {
+            files,
+            plan,
+            question,
+            texts,
+            text: Vec::new(),
+        })
+    }
+
+    /// Passes the events to a sink, in order.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub(crate) fn read(&mut self, events: &mut Events, sink: &mut impl Sink) -> io::Result<Step> {
+        if self.question.is_empty() {
+            return match Piece::all(self.plan.parts()) {
+                Some(piece) => self.read_piece(&piece, events, sink),
+                None => Ok(Step::Next),
+            };
+        }
+        let mut pending: Option<Piece> = None;
+        let mut at = 0;
+        while let Some(next) = self.plan.next_candidate(at) {
+            at = next + 1;
+            if !self.may_match(next) {
+                continue;
+            }
+            let piece = self.plan.piece(next);
+            pending = match pending {
+                None => Some(piece),
+                Some(mut before) if before.touches(&piece) => {
+                    before.merge(piece);
+                    Some(before)
+                }
+                Some(before) => {
+                    let step = self.read_piece(&before, events, sink)?;
+                    if step != Step::Next {
+                        return Ok(step);
+                    }
+                    Some(piece)
+                }
+            };
+        }
+        match pending {
+            Some(piece) => self.read_piece(&piece, events, sink),
+            None => Ok(Step::Next),
+        }
+    }
+
+    fn read_piece(
+        &mut self,
+        piece: &Piece,
+        events: &mut Events,
+        sink: &mut impl Sink,
+    ) -> io::Result<Step> {
+        events.restart(piece.first == 0);
+        let mut wanted = piece.wanted.iter().copied().peekable();
+        for number in piece.first..=piece.last {
+            let Some(part) = self.plan.parts().get(number) else {
+                break;
+            };
+            let is_wanted = wanted.next_if_eq(&number).is_some();
+            let Some(file) = self.files.get_mut(part.file) else {
+                break;
+            };
+            let input = PartReader {
+                file,
+                at: part.start,
+                end: part.end,
+            };
+            let step = events.read_part(input, is_wanted, sink)?;
+            if step != Step::Next {
+                return Ok(step);
+            }
+        }
+        events.finish(sink)
+    }
+
+    /// Whether the parts where an event that begins in a part may have records contain the texts that are looked for.
+    fn may_match(&mut self, number: usize) -> bool {
+        let all = (1 << self.question.needles.len()) - 1;
+        let (from, to) = self.plan.reach(number);
+        let mut found = 0;
+        for number in from..=to {
+            if found == all {
+                break;
+            }
+            let known = self.texts.get(number).copied().flatten();
+            let texts = known.unwrap_or_else(|| self.find_texts(number));
+            if let Some(known) = self.texts.get_mut(number) {
+                *known = Some(texts);
+            }
+            found |= texts & all;
+        }
+        found == all
+    }
+
+    /// Bits of the texts that a part may contain.
+    fn find_texts(&mut self, number: usize) -> u8 {
+        const MAX_TEXT: u64 = 8 << 20;
+        let Some(part) = self.plan.parts().get(number) else {
+            return u8::MAX;
+        };
+        let size = part.end - part.start;
+        let (true, Some(file)) = (
+            part.is_regular() && size <= MAX_TEXT,
+            self.files.get_mut(part.file),
+        ) else {
+            return u8::MAX;
+        };
+        self.text
+            .resize(usize::try_from(size).unwrap_or_default(), 0);
+        let mut input = PartReader {
+            file,
+            at: part.start,
+            end: part.end,
+        };
+        if input.read_exact(&mut self.text).is_err() {
+            return u8::MAX;
+        }
+        let text = &self.text;
+        let needles = self.question.needles.iter().enumerate();
+        needles
+            .filter(|(_, forms)| forms.iter().any(|form| text.contains_str(form)))
+            .fold(0, |texts, (number, _)| texts | 1 << number)
+    }
+}
+
+fn add_blocks(plan: &mut Plan, number: usize, index: &LogIndex, question: &Question<'_>) {
+    let mut candidates: Vec<_> = question
+        .conditions
+        .iter()
+        .map(|condition| index.candidates(condition).into_iter().peekable())
+        .collect();
+    for blocks in index.segments() {
+        plan.begin_segment();
+        for block in blocks {
+            let meets = candidates
+                .iter_mut()
+                .map(|candidates| {
+                    let next = candidates.next_if(|next| next.start == block.start);
+                    next.is_some()
+                })
+                .collect();
+            plan.add_block(number, block, meets);
+        }
+    }
+}
+
+/// The greatest second of the records in a text that is not indexed; `None` if it cannot be read.
+fn greatest_second(file: &mut LogFile, at: u64, end: u64) -> Option<u64> {
+    let mut lines = Lines::new(PartReader { file, at, end });
+    let mut greatest = 0;
+    while let Some(line) = lines.next().ok()? {
+        if let Ok(stamp) = stamp::parse(line, 0) {
+            greatest = stamp.seconds.max(greatest);
+        }
+    }
+    Some(greatest)
+}
+
+/// Reads a part of a file.
+struct PartReader<'f> {
+    file: &'f mut LogFile,
+    at: u64,
+    end: u64,
+}
+
+impl Read for PartReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let length = buffer.len().min(left);
+        let room = buffer.get_mut(..length).unwrap_or_default();
+        let count = self.file.read_at(room, self.at).map_err(io::Error::other)?;
+        self.at += u64::try_from(count).unwrap_or_default();
+        Ok(count)
+    }
+}
