@@ -17,6 +17,7 @@ use crate::fields::{FAILED, Found, Reader};
 use crate::input::{self, Found as Input, PatientStdin};
 use crate::interpret::Interpreter;
 use crate::local_time::Clock;
+use crate::log_file;
 use crate::record_type as ty;
 use options::{Changes, Options};
 use rows::Rows;
@@ -150,7 +151,7 @@ impl Run<'_> {
     /// Reads a file; whether that was possible.
     fn file(&mut self, path: &Path, is_last: bool, events: &mut Events) -> io::Result<bool> {
         use std::os::unix::ffi::OsStrExt as _;
-        let file = match input::open(path) {
+        let file = match log_file::open(path) {
             Ok(file) => file,
             Err(error) => {
                 writeln!(

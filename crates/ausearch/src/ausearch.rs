@@ -17,6 +17,7 @@ use crate::fields::{Reader, Wanted};
 use crate::input::{self, Found, PatientStdin};
 use crate::interpret::Interpreter;
 use crate::local_time::Clock;
+use crate::log_file;
 use crate::narrow::Narrowed;
 use crate::record_type;
 use options::{Format, Options};
@@ -225,7 +226,7 @@ impl Search<'_> {
 
     /// Reads a file; returns its status.
     fn file(&mut self, path: &Path, is_last: bool, events: &mut Events) -> io::Result<u8> {
-        match input::open(path) {
+        match log_file::open(path) {
             Ok(file) => Ok(match events.read(file, is_last, self)? {
                 Step::Corrupted => BAD_CHECKPOINT,
                 Step::Next | Step::Stop | Step::Unclear => 0,

@@ -9,9 +9,9 @@ use bstr::ByteSlice as _;
 use logs::log_set::LogSet;
 
 use crate::ctext;
-use crate::input;
 use crate::interpret::error_text;
 use crate::lines::Lines;
+use crate::log_file;
 
 /// The audit daemon's configuration.
 const CONFIG: &str = "/etc/audit/auditd.conf";
@@ -130,7 +130,7 @@ pub(crate) fn oldest_needed(files: &[PathBuf], start: i64) -> usize {
 
 /// Seconds in the stamp of a file's first line; 0 if there is none.
 fn first_time(path: &Path) -> i64 {
-    let line = input::open(path).and_then(|file| {
+    let line = log_file::open(path).and_then(|file| {
         let mut lines = Lines::new(file);
         lines.next().map(|line| line.map(<[u8]>::to_vec))
     });

@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use logs::log_file::{LogError, LogFile};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::config::{self, Config, message};
@@ -74,35 +73,6 @@ pub(crate) fn rotated_files(log: &Path, start: i64) -> Vec<PathBuf> {
     files.truncate(config::oldest_needed(&files, start) + 1);
     files.reverse();
     files
-}
-
-/// Opens a log: a file, an archive, or whatever else can be read.
-///
-/// # Errors
-/// The file cannot be opened.
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    match LogFile::open(path) {
-        Ok(log) => Ok(Box::new(LogReader { log, offset: 0 })),
-        Err(LogError::Open { cause, .. }) => Err(cause),
-        // The stock tools read what is no log too.
-        Err(_) => Ok(Box::new(File::open(path)?)),
-    }
-}
-
-/// Reads a log from its start.
-#[derive(Debug)]
-struct LogReader {
-    log: LogFile,
-    offset: u64,
-}
-
-impl Read for LogReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.log.read_at(buffer, self.offset);
-        let count = read.map_err(io::Error::other)?;
-        self.offset += u64::try_from(count).unwrap_or_default();
-        Ok(count)
-    }
 }
 
 fn is_pipe() -> bool {

@@ -24,6 +24,7 @@ mod input;
 mod interpret;
 mod lines;
 mod local_time;
+mod log_file;
 #[cfg(test)]
 mod manual;
 mod narrow;

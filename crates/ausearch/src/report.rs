@@ -15,6 +15,7 @@ use crate::config::{Config, message};
 use crate::events::{AtEnd, Events};
 use crate::input::{self, Found, PatientStdin};
 use crate::local_time::Clock;
+use crate::log_file;
 use crate::time_range::Bound;
 use gather::Gather;
 
@@ -161,7 +162,7 @@ pub(crate) fn run(
         Found::Logs(log) => input::rotated_files(&log, options.start),
     };
     for (index, file) in files.iter().enumerate() {
-        match input::open(file) {
+        match log_file::open(file) {
             Ok(opened) => {
                 events.read(opened, index + 1 == files.len(), &mut gather)?;
                 gather.name_source(&file.display().to_string());

@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("search", &["audit", "logs"]),
     ("trace", &["audit"]),
     ("tollgate", &["audit", "engine", "logs", "netlink", "trace"]),
-    ("ausearch", &["audit"]),
+    ("ausearch", &["audit", "logs"]),
     ("bench", &["netlink"]),
     ("top", &["audit"]),
     ("inputs", &["audit"]),

@@ -298,7 +298,7 @@ fn answers_with_an_index_equal_those_without() {
         let block = random.pick(&["2000", "8000", "30000"]);
         for number in 0..QUESTIONS {
             let words = match number % 5 {
-                0 => questions::search(random),
+                0 => questions::search(random, None),
                 _ => question(random),
             };
             let plain = ask(place.path(), &words, "0");

@@ -244,17 +244,17 @@ fn segments(text: &[u8], whole_events: bool) -> Vec<Vec<u8>> {
     if whole_events {
         let mut index = LogIndex::default();
         let keep = |bytes: &[u8], _: &TextEnd| built.push(bytes.to_vec());
-        index.extend(&mut file, false, keep).unwrap();
+        index.extend(&mut file, BLOCK_BYTES, false, keep).unwrap();
         return built;
     }
     let (mut start, mut lead) = (0, 0);
     loop {
         let mut lines = LineBuffer::default();
         lines.restart(lead);
-        let mut builder = Builder::new(start, lead);
+        let mut builder = Builder::new(start, lead, BLOCK_BYTES);
         let is_complete = loop {
             match lines.next_line() {
-                Some(Line::TooLong) => {}
+                Some(Line::TooLong) => builder.too_long(),
                 Some(Line::Text { start, end, offset }) => {
                     builder.forget_seen();
                     if builder.line(lines.text(start, end), offset) {
