@@ -287,4 +287,6 @@ impl std::fmt::Debug for Candidates<'_> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
