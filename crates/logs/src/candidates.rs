@@ -308,6 +308,8 @@ impl std::fmt::Debug for Candidates<'_> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod robustness;
 #[cfg(test)]
 mod tests;

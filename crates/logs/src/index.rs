@@ -340,4 +340,4 @@ impl std::fmt::Debug for Condition<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
