@@ -12,6 +12,7 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(test)]
 mod e2e {
+    mod archive;
     mod bench;
     mod cases;
     mod control;
@@ -121,6 +122,7 @@ mod e2e {
         lifecycle::daemon_is_not_audited,
         lifecycle::two_daemons_record_the_same,
         lifecycle::kernel_audit_is_unchanged,
+        archive::killed_daemon_loses_nothing_of_its_archives,
         full_disk::full_disk_losses_are_counted_and_reported,
         full_disk::status_shows_a_suspended_log,
         full_disk::rotation_on_a_full_disk_loses_nothing,

@@ -325,8 +325,8 @@ fn index_old_logs(path: &Path) -> anyhow::Result<()> {
 
 /// Name of an archive that is not complete.
 pub(super) fn temporary_name(log: &Path) -> Option<PathBuf> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(log.file_name()?);
+    // The guard of a locked log protects files whose names begin with its name.
+    let mut name = log.file_name()?.to_owned();
     name.push(".archive");
     Some(name.into())
 }

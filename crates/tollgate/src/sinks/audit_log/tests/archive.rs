@@ -162,10 +162,10 @@ fn interrupted_archiving_is_completed() {
     assert_eq!(test.names(), both);
     assert!(test.all_events() == expected(0..1), "read once");
     test.log.end(SignalSender::this());
-    fs::write(test.path(".audit.log.archive"), "incomplete").unwrap();
+    fs::write(test.path("audit.log.archive"), "incomplete").unwrap();
     let mut next = test.reopen();
     next = next.start_archiver(COMPRESS);
-    next.await_names(&[".audit.log.archive", "audit.log", "audit.log.000001.zst"]);
+    next.await_names(&["audit.log", "audit.log.000001.zst", "audit.log.archive"]);
     next.append(1..2);
     next.await_names(&["audit.log", "audit.log.000001.zst", "audit.log.000002.zst"]);
     assert!(next.all_events() == expected(0..2));
@@ -201,17 +201,17 @@ fn log_that_cannot_be_compressed_stays() {
     let mut test = TestLog::new(rotating(5));
     test.append(0..1);
     // The name of the incomplete archive is taken by what cannot be removed as a file.
-    fs::create_dir(test.path(".audit.log.archive")).unwrap();
+    fs::create_dir(test.path("audit.log.archive")).unwrap();
     test = test.start_archiver(COMPRESS);
     test.append(1..2);
     test.log.end(SignalSender::this());
     assert_eq!(
         test.names(),
         [
-            ".audit.log.archive",
             "audit.log",
             "audit.log.1",
-            "audit.log.2"
+            "audit.log.2",
+            "audit.log.archive"
         ]
     );
     assert!(test.all_events() == expected(0..2));
