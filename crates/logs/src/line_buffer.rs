@@ -5,7 +5,7 @@ use bstr::ByteSlice as _;
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
 /// Longest line that can be a record. A longer one is dropped.
-const MAX_LINE: usize = 64 << 10;
+pub(crate) const MAX_LINE: usize = 64 << 10;
 
 /// A buffer of read bytes that have not been returned as lines.
 #[derive(Debug, Default)]

@@ -5,8 +5,16 @@ use std::fmt;
 use super::builder::BLOCK_BYTES;
 use super::store::{self, Store, TextEnd};
 use super::{Builder, Header, feed};
-use crate::line_buffer::LineBuffer;
+use bstr::ByteSlice as _;
+
+use crate::line_buffer::{LineBuffer, MAX_LINE, len};
 use crate::log_file::{LogError, LogFile};
+
+/// Text that is indexed before it is asked whether there is something better to do.
+///
+/// # Units
+/// Bytes.
+const BETWEEN_LOOKS: usize = 64 << 10;
 
 /// The index file of a log that grows. Each part of the log is read once, soon after it was written.
 pub struct GrowingIndex {
@@ -62,6 +70,59 @@ impl GrowingIndex {
             self.write_segment()?;
         }
         Ok(())
+    }
+
+    /// Offset of the text that is not yet indexed.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.lines.offset()
+    }
+
+    /// Indexes lines that were written to the log at `offset`, [`GrowingIndex::position`], without reading them again.
+    /// Returns false if it has not indexed all of them: `is_busy` told so, or the offset is another one.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn add_lines(
+        &mut self,
+        lines: &[u8],
+        offset: u64,
+        is_busy: &dyn Fn() -> bool,
+    ) -> Result<bool, LogError> {
+        if self.lines.offset() != offset || self.lines.read_offset() != offset {
+            return Ok(false);
+        }
+        let (mut at, mut next_look) = (0, BETWEEN_LOOKS);
+        while let Some(rest) = lines.get(at..).filter(|rest| !rest.is_empty()) {
+            let here = offset + len(at);
+            let whole = self.builder.whole_event(rest, here);
+            if whole > 0 {
+                at += whole;
+            } else {
+                let Some(end) = rest.find_byte(b'\n') else {
+                    break;
+                };
+                let line = rest.get(..end).unwrap_or_default();
+                if line.len() > MAX_LINE {
+                    self.builder.too_long();
+                } else if self.builder.line(line, here) {
+                    self.lines.restart(here);
+                    self.write_segment()?;
+                    // Events that are open there began before.
+                    self.advance(here)?;
+                    continue;
+                }
+                at += end + 1;
+            }
+            if at >= next_look {
+                next_look = at + BETWEEN_LOOKS;
+                if is_busy() {
+                    break;
+                }
+            }
+        }
+        self.lines.restart(offset + len(at));
+        Ok(at == lines.len())
     }
 
     /// Indexes the rest of the text: the log no longer grows.
@@ -177,6 +238,48 @@ mod tests {
         // The headers name the files.
         let (grown, whole) = (index_file(grown.path()), index_file(whole.path()));
         assert!(grown[48..] == whole[48..]);
+    }
+
+    #[test]
+    fn lines_that_are_passed_give_the_same_index() {
+        let (passed, whole) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = passed.path().join("audit.log");
+        let mut file = File::create(&path).unwrap();
+        let first = lines(0, 100);
+        file.write_all(first.as_bytes()).unwrap();
+        let mut growing = GrowingIndex::open(LogFile::open(&path).unwrap())
+            .unwrap()
+            .unwrap();
+        growing.advance(len(first.len())).unwrap();
+        let mut size = growing.position();
+        for part in 0..40 {
+            let text = lines(100 + part * 2000, 2000);
+            file.write_all(text.as_bytes()).unwrap();
+            let is_busy = part % 7 == 3;
+            let all = growing
+                .add_lines(text.as_bytes(), size, &|| is_busy)
+                .unwrap();
+            assert_eq!(all, !is_busy);
+            size += len(text.len());
+            // What was left out is read.
+            assert_eq!(
+                growing.add_lines(b"x\n", size, &|| false).unwrap(),
+                !is_busy
+            );
+            if is_busy {
+                growing.advance(size).unwrap();
+            } else {
+                file.write_all(b"x\n").unwrap();
+                size += 2;
+            }
+            assert_eq!(growing.position(), size);
+        }
+        growing.finish().unwrap();
+        let other = whole.path().join("audit.log");
+        fs::copy(&path, &other).unwrap();
+        assert!(index(&other).blocks().count() > 64);
+        let (passed, whole) = (index_file(passed.path()), index_file(whole.path()));
+        assert!(passed[48..] == whole[48..]);
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub(crate) const LOG_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// refused.
 const QUEUE_LENGTH: usize = 4;
 
+/// Batches that wait when the log thread has no time to index the log.
+const BUSY_BATCHES: usize = 8;
+
 /// A command to the log thread.
 #[derive(Debug)]
 pub(crate) enum LogCommand {
@@ -120,6 +123,8 @@ impl LogThread {
         engine::set_nice(self.log.nice());
         self.show_suspension();
         let requests = self.log.archiver_requests();
+        let waiting = full.clone();
+        self.log.set_busy(move || waiting.len() >= BUSY_BATCHES);
         loop {
             let tick = self.log.next_poll().map_or_else(never, after);
             select! {

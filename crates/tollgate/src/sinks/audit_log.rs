@@ -76,6 +76,8 @@ pub(crate) struct AuditLog {
     flusher: Flusher,
     /// `None` if the log is neither indexed nor compressed.
     archiver: Option<Archiver>,
+    /// Whether batches wait to be written.
+    is_busy: Box<dyn Fn() -> bool + Send>,
     /// Old logs that have an archive too: 0 or 1.
     archived_twice: u32,
     dispatcher: Dispatcher,
@@ -163,6 +165,7 @@ impl AuditLog {
             daemon_records: DaemonRecords::new(),
             flusher: Flusher::start()?,
             archiver: None,
+            is_busy: Box::new(|| false),
             archived_twice: 0,
             dispatcher: Dispatcher::default(),
             unflushed: 0,
@@ -210,6 +213,11 @@ impl AuditLog {
             self.archiver = Some(Archiver::start(settings, &self.config.path)?);
         }
         Ok(self)
+    }
+
+    /// Sets what tells whether batches wait to be written: then the log is indexed later.
+    pub(crate) fn set_busy(&mut self, is_busy: impl Fn() -> bool + Send + 'static) {
+        self.is_busy = Box::new(is_busy);
     }
 
     /// Changes of names that the archiver asks for.

@@ -1,6 +1,10 @@
-//! The archiver thread `tlg-archive`: indexes the log as it grows, and turns old logs into compressed archives.
+//! The archiver: indexes the log as it grows, and turns old logs into compressed archives.
 //!
-//! It reads the log back, so the log thread only tells it how long the log is. Names in the directory of the log are
+//! The log thread indexes the lines that it has written, while no batch waits: they are in the processor's caches, and
+//! reading them again would cost more than to index them. When batches wait, or much text is not indexed yet, the index
+//! goes to the archiver thread `tlg-archive`, which reads the log back with a low priority, and returns it.
+//!
+//! Old logs are compressed by the archiver thread. Names in the directory of the log are
 //! changed by the log thread alone, because it also rotates: the archiver asks it, see [`NameChange`].
 //!
 //! An old log is removed after its archive was read back, synced and named. If the daemon ends between these steps,
@@ -28,11 +32,19 @@ use crate::messages::warn;
 use crate::sinks::log_file::Log;
 use crate::sinks::log_file::log_directory::LogDirectory;
 
-/// Growth of the log after which it is indexed: what was written last is still in the page cache.
+/// Growth of the log after which the archiver thread reads it, if it has the index: what was written last is still in the
+/// page cache.
 ///
 /// # Units
 /// Bytes.
 const STEP: u64 = 4 << 20;
+/// Most text that the log thread reads back when it gets the index.
+///
+/// # Units
+/// Bytes.
+const MOST_READ_BACK: u64 = 4 << 20;
+/// Length at which the index of a new log is opened: its start identifies it.
+const LEAST_LOG: u64 = 4096;
 /// Priority below every other thread of the daemon.
 const NICE: i32 = 10;
 /// How long an answer of the log thread is awaited before the end of the daemon is looked for.
@@ -69,6 +81,15 @@ pub(super) struct Archiver {
     wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     requests: Receiver<NameRequest>,
+    /// Indexes that are up to date, for the log thread.
+    ready: Receiver<GrowingIndex>,
+    /// Indexes for the archiver thread.
+    behind: Sender<GrowingIndex>,
+    /// The index, if the log thread has it.
+    growing: Option<GrowingIndex>,
+    indexes: bool,
+    /// Path of a new log whose index is not open yet.
+    new_log: Option<PathBuf>,
     shared: Arc<Shared>,
     /// Length of the log when the thread was last told.
     told: u64,
@@ -86,6 +107,8 @@ struct State {
     path: PathBuf,
     /// The open log: device, inode, and length of its text that stays as it is; `None` after a rotation.
     open: Option<(u64, u64, u64)>,
+    /// There may be old logs that were not looked at.
+    rotated: bool,
 }
 
 impl Archiver {
@@ -97,10 +120,15 @@ impl Archiver {
         let (wake, awake) = bounded(1);
         // The archiver makes one request at a time.
         let (asks, requests) = bounded(1);
+        // There is one index of the open log, and perhaps one of the log before.
+        let (offered, ready) = bounded(2);
+        let (behind, returned) = bounded(2);
         let shared = Arc::<Shared>::default();
         let thread = ArchiverThread {
             settings,
             asks,
+            offered,
+            returned,
             shared: Arc::clone(&shared),
             growing: None,
             failed: HashMap::new(),
@@ -113,6 +141,11 @@ impl Archiver {
             wake: Some(wake),
             thread: Some(thread),
             requests,
+            ready,
+            behind,
+            growing: None,
+            indexes: settings.index,
+            new_log: None,
             shared,
             told: 0,
         };
@@ -120,8 +153,55 @@ impl Archiver {
         Ok(archiver)
     }
 
+    /// Lines were written to the log at `offset`, the last ones in it.
+    pub(super) fn written(
+        &mut self,
+        log: &Log,
+        lines: &[u8],
+        offset: u64,
+        is_busy: &dyn Fn() -> bool,
+    ) {
+        if self.growing.is_none() && !is_busy() {
+            self.growing = self.open_new(offset).or_else(|| self.ready.try_recv().ok());
+            let is_caught_up = self.growing.as_mut().is_some_and(|index| {
+                offset.saturating_sub(index.position()) <= MOST_READ_BACK
+                    && is_of(log, index)
+                    && index.advance(offset).is_ok()
+            });
+            if !is_caught_up {
+                self.return_index();
+            }
+        }
+        if let Some(index) = &mut self.growing {
+            if matches!(index.add_lines(lines, offset, is_busy), Ok(true)) {
+                return;
+            }
+            self.return_index();
+        }
+        let size = offset + u64::try_from(lines.len()).unwrap_or_default();
+        self.grown(log, size);
+    }
+
+    /// Opens the index of a log that has been begun, when its length is `size`.
+    fn open_new(&mut self, size: u64) -> Option<GrowingIndex> {
+        if !(LEAST_LOG..=MOST_READ_BACK).contains(&size) {
+            return None;
+        }
+        let log = LogFile::open(&self.new_log.take()?).ok()?;
+        GrowingIndex::open(log).ok()?
+    }
+
+    /// Leaves the index to the archiver thread.
+    fn return_index(&mut self) {
+        if let Some(index) = self.growing.take() {
+            // The thread has ended, or has two: the log is read when it is searched.
+            let _dropped = self.behind.try_send(index);
+            self.told = 0;
+        }
+    }
+
     /// The log has this length now, all of it written.
-    pub(super) fn grown(&mut self, log: &Log, size: u64) {
+    fn grown(&mut self, log: &Log, size: u64) {
         if size >= self.told && size - self.told < STEP {
             return;
         }
@@ -134,10 +214,17 @@ impl Archiver {
 
     /// The log was rotated, or has another path.
     pub(super) fn rotated(&mut self, path: &Path) {
+        self.return_index();
+        if let Ok(index) = self.ready.try_recv() {
+            self.growing = Some(index);
+            self.return_index();
+        }
         self.told = 0;
+        self.new_log = self.indexes.then(|| path.to_owned());
         if let Ok(mut state) = self.shared.state.lock() {
             path.clone_into(&mut state.path);
             state.open = None;
+            state.rotated = true;
         }
         self.wake();
     }
@@ -169,6 +256,8 @@ impl Archiver {
 struct ArchiverThread {
     settings: ArchiverSettings,
     asks: Sender<NameRequest>,
+    offered: Sender<GrowingIndex>,
+    returned: Receiver<GrowingIndex>,
     shared: Arc<Shared>,
     growing: Option<GrowingIndex>,
     /// Errors that were reported, by their subject, until it succeeds.
@@ -179,15 +268,21 @@ impl ArchiverThread {
     fn run(mut self, awake: &Receiver<()>) {
         engine::set_nice(NICE);
         while awake.recv().is_ok() {
-            let (path, open) = match self.shared.state.lock() {
-                Ok(state) => (state.path.clone(), state.open),
+            let (path, open, rotated) = match self.shared.state.lock() {
+                Ok(mut state) => {
+                    let rotated = std::mem::take(&mut state.rotated);
+                    (state.path.clone(), state.open, rotated)
+                }
                 Err(_) => return,
             };
             if self.settings.index {
                 let indexed = self.index(&path, open);
                 self.report("cannot index the log", indexed);
             }
-            if self.settings.index && !self.settings.compress && open.is_none() {
+            if !rotated {
+                continue;
+            }
+            if self.settings.index && !self.settings.compress {
                 let indexed = index_old_logs(&path);
                 self.report("cannot index an old log", indexed);
             }
@@ -222,7 +317,8 @@ impl ArchiverThread {
         let is_open = |id: FileId| {
             open.is_some_and(|(device, inode, _)| (id.device, id.inode) == (device, inode))
         };
-        if let Some(growing) = self.growing.take() {
+        let returned: Vec<GrowingIndex> = self.returned.try_iter().collect();
+        for growing in returned.into_iter().chain(self.growing.take()) {
             let is_current = growing.log().id().is_some_and(is_open);
             if growing.is_cut()? {
                 // The index of other text is replaced when it is opened.
@@ -241,8 +337,11 @@ impl ArchiverThread {
                 self.growing = GrowingIndex::open(log)?;
             }
         }
-        if let Some(growing) = &mut self.growing {
+        if let Some(mut growing) = self.growing.take() {
             growing.advance(size)?;
+            if let Err(error) = self.offered.try_send(growing) {
+                self.growing = Some(error.into_inner());
+            }
         }
         Ok(())
     }
@@ -308,6 +407,17 @@ impl ArchiverThread {
             }
         }
     }
+}
+
+/// Whether an index is that of the open log.
+fn is_of(log: &Log, index: &GrowingIndex) -> bool {
+    log.metadata().is_ok_and(|about| {
+        let open = (about.dev(), about.ino());
+        index
+            .log()
+            .id()
+            .is_some_and(|id| (id.device, id.inode) == open)
+    })
 }
 
 /// Indexes old logs that were rotated before they were indexed. An archive has an index of its own.

@@ -98,7 +98,7 @@ impl AuditLog {
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
                 self.flush(lines);
                 if let (Some(archiver), Some(log)) = (&mut self.archiver, &self.log) {
-                    archiver.grown(log, self.size);
+                    archiver.written(log, lines, span.offset, &self.is_busy);
                 }
                 self.check_size();
                 self.check_free_space();
