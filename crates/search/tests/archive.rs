@@ -80,10 +80,9 @@ mod tests {
         output.stdout
     }
 
-    /// What the stock tool answers about a text.
+    /// What the stock tool answers about a text in a pipe.
     fn ausearch(text: &[u8], words: &[&str]) -> Vec<u8> {
         let mut child = Command::new(AUSEARCH)
-            .args(["-if", "-"])
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -60,7 +60,7 @@ struct Entry {
 struct RecentValues {
     block: usize,
     /// Each at the place that its hash gives: a newer one replaces an older one.
-    values: [ShortValue; RecentValues::COUNT],
+    values: [ShortValue; Self::COUNT],
 }
 
 /// A value of at most 32 bytes: its length, and words that have all of its bytes, some of them twice.

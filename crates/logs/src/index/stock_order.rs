@@ -74,13 +74,17 @@ impl StockOrder {
         } else {
             note_second(rank.0, block);
             self.greatest = rank;
-            let is_same = |known: &Box<[u8]>| **known == *node;
+            let is_same = |known: &[u8]| known == node;
             let number = match self.nodes.last() {
                 Some(known) if is_same(known) => self.nodes.len() - 1,
-                _ => self.nodes.iter().position(is_same).unwrap_or_else(|| {
-                    self.nodes.push(node.into());
-                    self.nodes.len() - 1
-                }),
+                _ => self
+                    .nodes
+                    .iter()
+                    .position(|known| is_same(known))
+                    .unwrap_or_else(|| {
+                        self.nodes.push(node.into());
+                        self.nodes.len() - 1
+                    }),
             };
             self.repeated.push((rank, number));
         }
