@@ -72,4 +72,6 @@ pub(crate) enum Value {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -138,10 +138,9 @@ impl Test {
             return TextPattern::Anything;
         }
         let text = match (self.field.kind, self.field.source) {
-            // Results have several spellings, and addresses are recorded as bytes.
-            (Kind::Success, _) | (_, Source::Column(Column::Address)) => {
-                return TextPattern::Anything;
-            }
+            (Kind::Success, _) => return success_pattern(wanted),
+            // Addresses are recorded as bytes.
+            (_, Source::Column(Column::Address)) => return TextPattern::Anything,
             (_, Source::Text | Source::Node) => return one_of([wanted.as_slice()]),
             (Kind::Type, _) if self.operator == Operator::Equal => {
                 return one_of([[b"type=".as_slice(), wanted, b" "].concat()]);
@@ -166,25 +165,61 @@ impl Test {
             return TextPattern::Anything;
         }
         match (&self.value, self.operator) {
-            (Value::Number(number), Operator::Equal) => {
-                let unset = (*number == i64::from(u32::MAX)).then(|| format!("{name}=-1"));
-                one_of([format!("{name}={number}")].into_iter().chain(unset))
+            (Value::Number(number), Operator::Equal) => number_patterns(name, [*number]),
+            // A negative number has a sign.
+            (Value::Number(number), Operator::Less) if *number <= 0 => one_of([format!("{name}=-")]),
+            (Value::Number(number), Operator::AtMost) if *number < 0 => {
+                one_of([format!("{name}=-")])
             }
             (Value::Account { name: account, ids }, Operator::Equal) => {
-                let ids = ids.iter().map(|id| format!("{name}={id}"));
-                let named = account
-                    .iter()
-                    .map(|account| format!("{}=\"{account}\"", name.to_ascii_uppercase()));
-                let minus = ids.clone().filter(|id| id.ends_with("=4294967295"));
-                let minus = minus.map(|_| format!("{name}=-1"));
-                one_of(ids.chain(named).chain(minus))
+                let numbers = number_patterns(name, ids.iter().map(|&id| id.into()));
+                match account {
+                    None => numbers,
+                    // The enriched part has the name, in quotes or without.
+                    Some(account) => TextPattern::AnyOf(vec![numbers, one_of([account])]),
+                }
             }
-            (Value::Syscall(syscall), Operator::Equal) => {
-                one_of(syscall_numbers(syscall).map(|number| format!("{name}={}", number.0)))
-            }
+            (Value::Syscall(syscall), Operator::Equal) => number_patterns(
+                name,
+                syscall_numbers(syscall).map(|number| number.0.into()),
+            ),
             _ => TextPattern::Anything,
         }
     }
+}
+
+/// Text of a result: it has several spellings.
+fn success_pattern(wanted: &[u8]) -> TextPattern {
+    let spellings = match wanted {
+        b"yes" => ["yes", "success", "1"],
+        b"no" => ["no", "failed", "0"],
+        _ => return TextPattern::Anything,
+    };
+    let fields = ["success=", "res="].iter();
+    one_of(fields.flat_map(|name| spellings.map(|spelling| format!("{name}{spelling}"))))
+}
+
+/// Text of a field that is one of these numbers: as the kernel writes it, or with leading zeros or a plus sign, which
+/// are also read.
+fn number_patterns(name: &str, numbers: impl IntoIterator<Item = i64>) -> TextPattern {
+    let mut words = vec![format!("{name}=+")];
+    let mut zeros = vec![format!("{name}=0")];
+    for number in numbers {
+        words.push(format!("{name}={number}"));
+        if number == i64::from(u32::MAX) {
+            words.push(format!("{name}=-1"));
+        }
+        if number <= 0 {
+            zeros.push(format!("{name}=-0"));
+            // A value of zeros.
+            words.extend((number == 0).then(|| format!("{name}=-0")));
+        }
+    }
+    zeros.dedup();
+    TextPattern::AnyOf(vec![
+        one_of(words),
+        TextPattern::BeforeDigit(zeros.iter().map(finder).collect()),
+    ])
 }
 
 fn any_value<'a>(column: Column, values: impl IntoIterator<Item = Vec<u8>>) -> Condition<'a> {

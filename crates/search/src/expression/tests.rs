@@ -1,7 +1,6 @@
 //! Tests of parsing, comparing and planning.
 
 use audit::record::assemble::{EventAssembler, EventRecords};
-use inputs::fuzz::fuzz;
 use logs::accounts::Accounts;
 
 use super::parse::parse;
@@ -207,57 +206,4 @@ fn unknown_accounts_are_listed() {
         ["nobody1", "nogroup1"]
     );
     assert!(unknown("key=nobody1").is_empty());
-}
-
-/// Any text is parsed or refused with a place in it; what matches an event is not excluded by the plan.
-#[test]
-fn fuzz_expression() {
-    const WORDS: &[&str] = &[
-        "and",
-        "or",
-        "not",
-        "(",
-        ")",
-        "!",
-        "=",
-        "!=",
-        "~",
-        "!~",
-        "<=",
-        "pid",
-        "uid=root",
-        "key=a",
-        "exe~/tmp",
-        "path=/srv/data/x.db",
-        "dir=/srv",
-        "'",
-        "\"",
-        " ",
-        "\t",
-        "syscall=openat",
-        "exit=EACCES",
-        "\u{e9}",
-        "unset",
-        "99999999999999999999",
-        "0x",
-        "type=",
-        "serial>1",
-    ];
-    let corpus: Vec<Vec<u8>> = WORDS.iter().map(|word| word.as_bytes().to_vec()).collect();
-    fuzz("fuzz_expression", &corpus, WORDS, 2000, |bytes| {
-        let text = String::from_utf8_lossy(bytes);
-        match parse(&text, &accounts()) {
-            Ok(expression) => {
-                let event = event(EVENT);
-                if expression.matches(&event) {
-                    assert!(expression.text_pattern().may_match(event.text()));
-                }
-                let _condition = expression.condition();
-            }
-            Err(error) => {
-                assert!(text.get(error.span.clone()).is_some(), "{error:?}");
-                mistake::draw("expression", &text, &error);
-            }
-        }
-    });
 }
