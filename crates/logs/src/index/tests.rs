@@ -407,7 +407,7 @@ fn fuzz_index() {
     log.open();
     let file = fs::read(log.index_file()).unwrap();
     let segment = file[48..].to_vec();
-    inputs::fuzz::fuzz("fuzz_index", &[segment], &["TLGSEG03"], 500, |bytes| {
+    inputs::fuzz::fuzz("fuzz_index", &[segment], &["TLGSEG04"], 500, |bytes| {
         // A forger can fix the checksums, so what they protect must hold without them.
         let bytes = segment::with_valid_checksums(bytes);
         let Some(header) = Header::parse(&bytes) else {
