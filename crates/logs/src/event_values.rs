@@ -48,11 +48,13 @@ pub enum Column {
     Address,
     /// Account name in records of programs.
     Account,
+    /// A part of a [`Column::Path`], by which the index finds parts of paths. No value of an event.
+    PathPart,
 }
 
 impl Column {
     /// Number of columns.
-    pub const COUNT: usize = 18;
+    pub const COUNT: usize = 19;
 
     /// Number of the column in the index format.
     #[must_use]

@@ -11,6 +11,7 @@ mod builder;
 mod column_builder;
 mod filter;
 pub mod growing;
+mod path_parts;
 mod seen_events;
 mod seen_files;
 mod segment;
@@ -23,6 +24,8 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+
+use bstr::ByteSlice as _;
 
 use crate::event_values::Column;
 use crate::line_buffer::{Line, LineBuffer};
@@ -73,6 +76,22 @@ pub enum Condition<'a> {
     All(Vec<Self>),
     /// At least one of the conditions is met.
     AnyOf(Vec<Self>),
+}
+
+impl<'a> Condition<'a> {
+    /// The event has a value that contains a text.
+    #[must_use]
+    pub fn contains(column: Column, text: &'a [u8]) -> Self {
+        let matching = Self::Matching(column, Box::new(move |value| value.contains_str(text)));
+        if column != Column::Path {
+            return matching;
+        }
+        let mut conditions = vec![matching];
+        path_parts::each(text, 0, |part| {
+            conditions.push(Self::Value(Column::PathPart, part.to_vec()));
+        });
+        Self::All(conditions)
+    }
 }
 
 impl LogIndex {
@@ -279,6 +298,8 @@ impl Segment {
             Condition::Value(column, value) => self
                 .column(*column, columns)
                 .map_or(all, |bytes| bytes.with_value(*column, value)),
+            // Filters have no values to look at.
+            Condition::Matching(column, _) if self.header.has_filters(*column) => all,
             Condition::Matching(column, matches) => self
                 .column(*column, columns)
                 .map_or(all, |bytes| bytes.matching(matches)),

@@ -124,7 +124,7 @@ impl<'q> Question<'q> {
             if filter.whole {
                 self.conditions.push(Condition::Value(column, word.clone()));
             } else {
-                self.matching(column, move |value| value.contains_str(word));
+                self.conditions.push(Condition::contains(column, word));
             }
             let capital: Vec<u8> = hex(word);
             let small = capital.to_ascii_lowercase();

@@ -97,18 +97,84 @@ fn log(random: &mut Random, events: usize, disorder: Disorder) -> Vec<u8> {
     lines.concat()
 }
 
+/// A name as the kernel writes it in hex.
+fn hex(name: &str) -> String {
+    name.bytes().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// A part of a name that the log may have, or of one like it.
+fn part_of_path(random: &mut Random) -> String {
+    const DIRECTORIES: &[&str] = &[
+        "/home/user3/src/",
+        "/home/user5/my notes/",
+        "./src//deep17/../",
+        "/root/../",
+        "relative9/share/",
+        "/srv/www/",
+        "/etc/",
+        "/usr/bin/",
+        "/tmp/",
+        "/run/",
+        "/work/dir7/",
+    ];
+    const NAMES: &[&str] = &[
+        "file",
+        "page",
+        "longer-name-than-sixteen-",
+        "deep",
+        "data",
+        "passwd",
+        "python3",
+        "cat",
+        "a b",
+        "sock",
+        "passw0rd",
+    ];
+    let mut path = random.pick(DIRECTORIES).to_owned();
+    path += random.pick(NAMES);
+    if !random.once_in(4) {
+        path += &random.below(400).to_string();
+    }
+    if random.once_in(3) {
+        path += random.pick(&[".c", ".txt", "/", "/x"]);
+    }
+    // Names are ASCII.
+    let start = match random.once_in(3) {
+        true => 0,
+        false => random.below(path.len() - 1),
+    };
+    let end = match random.once_in(2) {
+        true => path.len(),
+        false => start + 1 + random.below(path.len() - start),
+    };
+    path[start..end].to_owned()
+}
+
 /// Records of an event, without the stamp.
 fn event(random: &mut Random) -> Vec<String> {
     let name = |random: &mut Random| {
         let number = random.below(400);
-        match random.below(12) {
+        match random.below(16) {
             0 => format!("\"/etc/file{number}\""),
+            12 => format!("\"/home/user{}/src/file{number}.c\"", number % 7),
+            // In hex, with a blank.
+            13 => hex(&format!(
+                "/home/user{}/my notes/page{number}.txt",
+                number % 7
+            )),
+            14 => format!("\"./src//deep{number}/../file{number}\""),
+            15 => format!("\"relative{number}/share/longer-name-than-sixteen-{number}\""),
             1 => "\"/etc/passwd\"".to_owned(),
             2 => format!("\"../data{number}\""),
             3 => "2F746D702F612062".to_owned(),
             4 => "(null)".to_owned(),
             _ => format!("\"/srv/www/page{number}\""),
         }
+    };
+    let cwd = |random: &mut Random| match random.below(30) {
+        number @ 0..9 => format!("\"/work/dir{number}\""),
+        9 => hex("/work/my dir/data7"),
+        _ => "\"/root\"".to_owned(),
     };
     let users = ["0", "33", "1000", "4294967295", "4242"];
     let pid = random.below(900);
@@ -146,6 +212,20 @@ fn event(random: &mut Random) -> Vec<String> {
             "CONFIG_CHANGE auid=0 ses=1 op=add_rule key=\"pci\" list=4 res=1".to_owned(),
             syscall,
         ],
+        6 => vec![
+            syscall,
+            format!("SOCKADDR saddr=0100{}00", hex(&format!("/run/dir/sock{}", random.below(300)))),
+        ],
+        7 => vec![format!(
+            "AVC avc:  denied  {{ read }} for  pid={pid} comm=\"cat\" path={} dev=\"sda1\" ino=1 \
+             scontext=a:b:c tcontext=a:b:c tclass=file",
+            name(random)
+        )],
+        8 => vec![format!(
+            "USER_CMD pid={pid} uid={uid} auid={uid} ses=7 msg='cwd={} cmd=6C73 exe=\"/usr/bin/sudo\" \
+             terminal=pts/0 res=success'",
+            cwd(random)
+        )],
         3 => vec![
             syscall,
             "SOCKADDR saddr=020000357F0000010000000000000000".to_owned(),
@@ -154,7 +234,7 @@ fn event(random: &mut Random) -> Vec<String> {
         5 => vec!["NETFILTER_CFG table=filter family=2 entries=0 op=register pid=2 subj=x comm=\"iptables\"".to_owned()],
         _ => vec![
             syscall,
-            "CWD cwd=\"/root\"".to_owned(),
+            format!("CWD cwd={}", cwd(random)),
             format!("PATH item=0 name={} inode=1 nametype=NORMAL", name(random)),
             "PROCTITLE proctitle=\"x\"".to_owned(),
         ],
@@ -213,6 +293,9 @@ fn question(random: &mut Random) -> Vec<String> {
     for _ in 0..=random.below(3) {
         let (name, values) = FILTERS[random.below(FILTERS.len())];
         words.extend([name.to_owned(), random.pick(values).to_owned()]);
+    }
+    if random.once_in(2) {
+        words.extend(["-f".to_owned(), part_of_path(random)]);
     }
     for (name, seconds) in [("-ts", 0), ("-te", 40)] {
         if random.once_in(4) {

@@ -168,7 +168,7 @@ fn fuzz_index_file() {
     fuzz(
         "fuzz_index_file",
         &corpus,
-        &["TLGSEG02", "TLGIDX01"],
+        &["TLGSEG04", "TLGIDX01"],
         60,
         |bytes| {
             let log = IndexedLog::get();

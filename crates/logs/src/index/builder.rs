@@ -11,6 +11,7 @@ use audit::record::decode::{self, Record};
 use bstr::ByteSlice as _;
 
 use super::column_builder::ColumnBuilder;
+use super::path_parts::{self, LastPath};
 use super::seen_events::SeenEvents;
 use super::seen_files::SeenFiles;
 use super::segment::{Block, MAX_BLOCKS, Marks, Parts};
@@ -25,7 +26,7 @@ pub(crate) const BLOCK_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 pub(super) struct Builder {
     assembler: EventAssembler,
     blocks: Vec<Block>,
-    columns: Vec<ColumnBuilder>,
+    columns: Columns,
     whole_events: WholeEventFinder,
     /// Events and files of the last block.
     seen: Seen,
@@ -44,9 +45,17 @@ struct Seen {
     files: SeenFiles,
 }
 
+/// Values of the blocks.
+#[derive(Default)]
+struct Columns {
+    /// By the numbers of the columns.
+    builders: Vec<ColumnBuilder>,
+    last_path: LastPath,
+}
+
 /// Adds values to a block.
 struct ValuesOfBlock<'a> {
-    columns: &'a mut [ColumnBuilder],
+    columns: &'a mut Columns,
     /// `None` if this is not the last block.
     files: Option<&'a mut SeenFiles>,
     block: usize,
@@ -73,6 +82,7 @@ const COLUMNS: [Column; Column::COUNT] = [
     Column::FileName,
     Column::Address,
     Column::Account,
+    Column::PathPart,
 ];
 
 impl Builder {
@@ -81,7 +91,7 @@ impl Builder {
         let mut builder = Self {
             assembler: EventAssembler::default(),
             blocks: Vec::new(),
-            columns: Vec::new(),
+            columns: Columns::default(),
             whole_events: WholeEventFinder::default(),
             seen: Seen::default(),
             end: None,
@@ -91,6 +101,7 @@ impl Builder {
         };
         builder
             .columns
+            .builders
             .resize_with(Column::COUNT, ColumnBuilder::default);
         builder.begin_block(start, lead);
         builder
@@ -188,7 +199,9 @@ impl Builder {
     pub(super) fn forget_seen(&mut self) {
         self.seen.events.clear();
         self.seen.files.clear();
-        self.columns.iter_mut().for_each(ColumnBuilder::forget_seen);
+        let builders = self.columns.builders.iter_mut();
+        builders.for_each(ColumnBuilder::forget_seen);
+        self.columns.last_path.clear();
     }
 
     /// Notes that a line was too long to be looked at.
@@ -220,9 +233,7 @@ impl Builder {
         let columns = &mut self.columns;
         let is_regular = record.is_some_and(|record| {
             stock_reading::values(record, line, |column, value| {
-                if let Some(builder) = columns.get_mut(usize::from(column.number())) {
-                    builder.add(column, value, at);
-                }
+                columns.add(column, value, at);
             })
         });
         match record.filter(|_| is_regular) {
@@ -256,10 +267,10 @@ impl Builder {
             return None;
         }
         let count = self.blocks.len();
-        let columns = self.columns.into_iter().zip(COLUMNS);
+        let columns = self.columns.builders.into_iter().zip(COLUMNS);
         let columns = columns
             .map(|(builder, column)| {
-                let (kind, bytes) = builder.encode(count);
+                let (kind, bytes) = builder.encode(column, count);
                 (column, kind, bytes)
             })
             .collect();
@@ -354,6 +365,35 @@ impl Builder {
     }
 }
 
+impl Columns {
+    fn builder(&mut self, column: Column) -> Option<&mut ColumnBuilder> {
+        self.builders.get_mut(usize::from(column.number()))
+    }
+
+    /// Adds a value to a block.
+    #[inline]
+    fn add(&mut self, column: Column, value: &[u8], block: usize) {
+        if let Some(builder) = self.builder(column) {
+            builder.add(column, value, block);
+        }
+        if column == Column::Path {
+            self.add_path_parts(value, block);
+        }
+    }
+
+    fn add_path_parts(&mut self, path: &[u8], block: usize) {
+        let known = self.last_path.replace(path, block);
+        let number = usize::from(Column::PathPart.number());
+        if let Some(builder) = self.builders.get_mut(number)
+            && !builder.is_full(block)
+        {
+            path_parts::each(path, known, |part| {
+                builder.add(Column::PathPart, part, block);
+            });
+        }
+    }
+}
+
 impl event_values::Receiver for ValuesOfBlock<'_> {
     fn value(&mut self, column: Column, value: &[u8]) {
         let whole = value.len();
@@ -362,12 +402,12 @@ impl event_values::Receiver for ValuesOfBlock<'_> {
         if value.len() < whole && std::mem::replace(&mut self.is_deep, true) {
             return; // the same directory again, for each of those below it
         }
-        if let Some(builder) = self.columns.get_mut(usize::from(column.number())) {
-            if value.len() < whole {
-                builder.add_part();
-            }
-            builder.add(column, value, self.block);
+        if value.len() < whole
+            && let Some(builder) = self.columns.builder(column)
+        {
+            builder.add_part();
         }
+        self.columns.add(column, value, self.block);
     }
 
     fn knows_file(&mut self, name: &[u8], cwd: Option<&[u8]>) -> bool {

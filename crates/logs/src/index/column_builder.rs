@@ -15,6 +15,10 @@ const MAX_DICTIONARY: usize = 48 << 10;
 const MAX_VALUE: usize = 4096;
 /// Most words of a filter: more values make it less selective, not larger.
 const MAX_FILTER_WORDS: usize = 224;
+/// The same for parts of paths, which are several for each path.
+const MAX_PART_FILTER_WORDS: usize = 640;
+/// Hashes of a block from which on its filter has every value. It bounds the work for hostile paths.
+const MAX_HASHES: usize = 16 << 10;
 
 /// Hashes are mixed already.
 type PlainHasher = BuildHasherDefault<IdentityHasher>;
@@ -173,6 +177,12 @@ impl ColumnBuilder {
         self.insert(hash, block);
     }
 
+    /// Whether the block has so many values that it has every value.
+    pub(super) fn is_full(&self, block: usize) -> bool {
+        let hashes = self.hashes.get(block);
+        hashes.is_some_and(|hashes| hashes.len() >= MAX_HASHES)
+    }
+
     /// The next value is a part of one: a dictionary, which has whole values, becomes filters.
     pub(super) fn add_part(&mut self) {
         if !self.overflowed {
@@ -210,7 +220,7 @@ impl ColumnBuilder {
     }
 
     /// The bytes of the column, for this number of blocks.
-    pub(super) fn encode(mut self, blocks: usize) -> (ColumnKind, Vec<u8>) {
+    pub(super) fn encode(mut self, column: Column, blocks: usize) -> (ColumnKind, Vec<u8>) {
         if !self.overflowed {
             let pairs: u32 = self
                 .dictionary
@@ -227,7 +237,11 @@ impl ColumnBuilder {
         let (mut counts, mut words) = (Vec::new(), Vec::new());
         for hashes in &self.hashes {
             let hashes: Vec<u64> = hashes.iter().copied().collect();
-            let filter = filter::build(&hashes, MAX_FILTER_WORDS);
+            let filter = match (hashes.len(), column) {
+                (MAX_HASHES.., _) => vec![u64::MAX],
+                (_, Column::PathPart) => filter::build(&hashes, MAX_PART_FILTER_WORDS),
+                _ => filter::build(&hashes, MAX_FILTER_WORDS),
+            };
             counts.extend_from_slice(&u16::try_from(filter.len()).unwrap_or(0).to_le_bytes());
             words.extend(filter.into_iter().flat_map(u64::to_le_bytes));
         }

@@ -20,7 +20,7 @@ use crate::event_values::Column;
 
 /// Most blocks of a segment: a bitmap has as many bits.
 pub(super) const MAX_BLOCKS: usize = 64;
-const MAGIC: &[u8; 8] = b"TLGSEG03";
+const MAGIC: &[u8; 8] = b"TLGSEG04";
 /// Longest header.
 const MAX_HEADER: usize = 8 << 10;
 /// Longest column.
@@ -252,6 +252,13 @@ impl Header {
     /// Length of the segment, header included.
     pub(super) fn segment_len(&self) -> usize {
         self.len + self.columns.iter().map(|column| column.len).sum::<usize>()
+    }
+
+    /// Whether a column is stored as filters.
+    pub(super) fn has_filters(&self, column: Column) -> bool {
+        let mut entries = self.columns.iter();
+        let entry = entries.find(|entry| entry.number == column.number());
+        entry.is_some_and(|entry| entry.kind == ColumnKind::Filters)
     }
 
     /// Reads a column with `read_at`, which fills its room from an offset in the segment. `None` if the segment

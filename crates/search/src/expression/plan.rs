@@ -100,9 +100,7 @@ impl Test {
         };
         match (&self.value, self.operator) {
             (Value::Text(text), Operator::Equal) => Condition::Value(column, text.clone()),
-            (Value::Text(text), Operator::Contains) => {
-                Condition::Matching(column, Box::new(move |value| value.contains_str(text)))
-            }
+            (Value::Text(text), Operator::Contains) => Condition::contains(column, text),
             (Value::Number(number), Operator::Equal) if *number >= 0 || column == Column::Exit => {
                 Condition::Value(column, number.to_string().into())
             }
