@@ -4,6 +4,7 @@
 //! processes and files, and a few files, a user and a key that are rare. With `repeated`, one process opens one file again
 //! and again: only time and serial differ. The same arguments write the same log.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
@@ -172,19 +173,25 @@ fn repeated_event(number: u64, out: &mut String) {
         0 => (257, 3, 1),
         _ => (3, 0, 0),
     };
-    *out += &format!(
+    // A `String` takes any text.
+    let _infallible = write!(
+        out,
         "type=SYSCALL {stamp}arch=c000003e syscall={syscall} success=yes exit={exit} a0=ffffff9c a1=7ffd12345678 \
          a2=80000 a3=0 items={items} ppid=4321 pid=4322 auid=1000 uid=0 gid=0 euid=0 suid=0 fsuid=0 egid=0 sgid=0 \
          fsgid=0 tty=pts0 ses=3 comm=\"loader\" exe=\"/usr/bin/loader\" key=\"access\"\n"
     );
     if items == 1 {
-        *out += &format!(
+        let _infallible = write!(
+            out,
             "type=CWD {stamp}cwd=\"/home/alice\"\n\
              type=PATH {stamp}item=0 name=\"/etc/shadow\" inode=131074 dev=08:01 mode=0100640 ouid=0 ogid=42 \
              rdev=00:00 nametype=NORMAL cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n"
         );
     }
-    *out += &format!("type=PROCTITLE {stamp}proctitle=\"loader\"\ntype=EOE {stamp}\n");
+    let _infallible = write!(
+        out,
+        "type=PROCTITLE {stamp}proctitle=\"loader\"\ntype=EOE {stamp}\n"
+    );
 }
 
 /// A linear congruential generator.

@@ -201,7 +201,7 @@ fn archiving_can_be_stopped() {
 /// Each byte of an archive is changed in turn: the text is the same, or there is an error.
 #[test]
 fn damaged_archives_have_the_same_text_or_an_error() {
-    let place = Place::new(60);
+    let place = Place::new(20);
     let good = fs::read(place.archive()).unwrap();
     let damaged = place.directory.path().join("damaged.zst");
     let mut errors = 0;
@@ -262,4 +262,27 @@ fn zstd_without_a_seek_table_is_refused_with_advice() {
         error.contains("without a seek table: pipe the output of `zstdcat "),
         "{error}"
     );
+}
+
+/// Any bytes in an archive: it has text that was archived, or there is an error, soon and in little memory.
+#[test]
+fn fuzz_archive() {
+    let good = fs::read(Place::new(40).archive()).unwrap();
+    let words = ["\u{0}", "TLGARC01"];
+    inputs::fuzz::fuzz("fuzz_archive", &[good], &words, 60, |bytes| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("damaged.zst");
+        fs::write(&path, bytes).unwrap();
+        let Ok(mut log) = LogFile::open(&path) else {
+            return;
+        };
+        let size = log.size().unwrap().unwrap();
+        let index = log.embedded_index().unwrap_or_default();
+        assert!(index.blocks().all(|block| block.end <= size));
+        if let Ok(read) = read(&mut log) {
+            // Whole frames, each of which is the text.
+            let text = text(40);
+            assert!(read.chunks(text.len()).all(|chunk| *chunk == *text));
+        }
+    });
 }

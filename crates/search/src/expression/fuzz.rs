@@ -151,7 +151,11 @@ fn expression(bytes: &[u8]) {
         if expression.matches(event) {
             matching.push(event.text().to_vec());
             assert!(pattern.may_match(event.text()), "{text}: {pattern:?}");
-            assert_eq!(index.candidates(&condition).len(), 1, "{text}: {condition:?}");
+            assert_eq!(
+                index.candidates(&condition).len(),
+                1,
+                "{text}: {condition:?}"
+            );
         }
     }
     let query = Query {

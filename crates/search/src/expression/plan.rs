@@ -165,7 +165,9 @@ impl Test {
         match (&self.value, self.operator) {
             (Value::Number(number), Operator::Equal) => number_patterns(name, [*number]),
             // A negative number has a sign.
-            (Value::Number(number), Operator::Less) if *number <= 0 => one_of([format!("{name}=-")]),
+            (Value::Number(number), Operator::Less) if *number <= 0 => {
+                one_of([format!("{name}=-")])
+            }
             (Value::Number(number), Operator::AtMost) if *number < 0 => {
                 one_of([format!("{name}=-")])
             }
@@ -177,10 +179,9 @@ impl Test {
                     Some(account) => TextPattern::AnyOf(vec![numbers, one_of([account])]),
                 }
             }
-            (Value::Syscall(syscall), Operator::Equal) => number_patterns(
-                name,
-                syscall_numbers(syscall).map(|number| number.0.into()),
-            ),
+            (Value::Syscall(syscall), Operator::Equal) => {
+                number_patterns(name, syscall_numbers(syscall).map(|number| number.0.into()))
+            }
             _ => TextPattern::Anything,
         }
     }
