@@ -147,7 +147,7 @@ fn part_of_path(random: &mut Random) -> String {
         true => path.len(),
         false => start + 1 + random.below(path.len() - start),
     };
-    path[start..end].to_owned()
+    path.get(start..end).unwrap().to_owned()
 }
 
 /// Records of an event, without the stamp.
