@@ -290,11 +290,14 @@ fn question(random: &mut Random) -> Vec<String> {
         words = vec!["--format".to_owned(), "csv".to_owned()];
     }
     words.retain(|word| !word.is_empty());
-    for _ in 0..=random.below(3) {
+    // A part of a path alone finds the most.
+    let is_path = random.once_in(3);
+    let filters = if is_path { 0 } else { 1 + random.below(3) };
+    for _ in 0..filters {
         let (name, values) = FILTERS[random.below(FILTERS.len())];
         words.extend([name.to_owned(), random.pick(values).to_owned()]);
     }
-    if random.once_in(2) {
+    if is_path || random.once_in(4) {
         words.extend(["-f".to_owned(), part_of_path(random)]);
     }
     for (name, seconds) in [("-ts", 0), ("-te", 40)] {
