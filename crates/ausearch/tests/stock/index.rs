@@ -102,41 +102,33 @@ fn hex(name: &str) -> String {
     name.bytes().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// A part of a name that the log may have, or of one like it.
-fn part_of_path(random: &mut Random) -> String {
-    const DIRECTORIES: &[&str] = &[
-        "/home/user3/src/",
-        "/home/user5/my notes/",
-        "./src//deep17/../",
-        "/root/../",
-        "relative9/share/",
-        "/srv/www/",
-        "/etc/",
-        "/usr/bin/",
-        "/tmp/",
-        "/run/",
-        "/work/dir7/",
-    ];
-    const NAMES: &[&str] = &[
-        "file",
-        "page",
-        "longer-name-than-sixteen-",
-        "deep",
-        "data",
-        "passwd",
-        "python3",
-        "cat",
-        "a b",
-        "sock",
-        "passw0rd",
-    ];
-    let mut path = random.pick(DIRECTORIES).to_owned();
-    path += random.pick(NAMES);
-    if !random.once_in(4) {
-        path += &random.below(400).to_string();
+/// A name with many components.
+fn long_path(random: &mut Random) -> String {
+    let number = random.below(40);
+    let (few, many) = (number % 7, number * 9);
+    match random.below(8) {
+        0 | 1 => format!("/home/user{few}/src/file{many}.c"),
+        2 => format!("/home/user{few}/my notes/page{number}.txt"),
+        3 => format!("./src//deep{number}/../file{many}"),
+        4 => format!("../share//deeper{number}/file"),
+        5 => format!("relative{number}/share/longer-name-than-sixteen-{number}/"),
+        6 => format!("/var/lib/some/other/directory{number}/with/a/file{many}"),
+        _ => format!("/work/dir{few}"),
     }
-    if random.once_in(3) {
-        path += random.pick(&[".c", ".txt", "/", "/x"]);
+}
+
+/// A part of a name that the log may have.
+fn part_of_path(random: &mut Random) -> String {
+    let number = random.below(400);
+    let mut path = match random.below(8) {
+        0 => format!("/srv/www/page{number}"),
+        1 => format!("/etc/file{number}"),
+        2 => format!("/run/dir/sock{number}"),
+        3 => "/usr/bin/python3".to_owned(),
+        _ => long_path(random),
+    };
+    if random.once_in(8) {
+        path += random.pick(&[".c", "/", "/x"]);
     }
     // Names are ASCII.
     let start = match random.once_in(3) {
@@ -156,14 +148,13 @@ fn event(random: &mut Random) -> Vec<String> {
         let number = random.below(400);
         match random.below(16) {
             0 => format!("\"/etc/file{number}\""),
-            12 => format!("\"/home/user{}/src/file{number}.c\"", number % 7),
-            // In hex, with a blank.
-            13 => hex(&format!(
-                "/home/user{}/my notes/page{number}.txt",
-                number % 7
-            )),
-            14 => format!("\"./src//deep{number}/../file{number}\""),
-            15 => format!("\"relative{number}/share/longer-name-than-sixteen-{number}\""),
+            12..16 => {
+                let path = long_path(random);
+                match path.contains(' ') || random.once_in(4) {
+                    true => hex(&path),
+                    false => format!("\"{path}\""),
+                }
+            }
             1 => "\"/etc/passwd\"".to_owned(),
             2 => format!("\"../data{number}\""),
             3 => "2F746D702F612062".to_owned(),
@@ -290,14 +281,11 @@ fn question(random: &mut Random) -> Vec<String> {
         words = vec!["--format".to_owned(), "csv".to_owned()];
     }
     words.retain(|word| !word.is_empty());
-    // A part of a path alone finds the most.
-    let is_path = random.once_in(3);
-    let filters = if is_path { 0 } else { 1 + random.below(3) };
-    for _ in 0..filters {
+    for _ in 0..=random.below(3) {
         let (name, values) = FILTERS[random.below(FILTERS.len())];
         words.extend([name.to_owned(), random.pick(values).to_owned()]);
     }
-    if is_path || random.once_in(4) {
+    if random.once_in(4) {
         words.extend(["-f".to_owned(), part_of_path(random)]);
     }
     for (name, seconds) in [("-ts", 0), ("-te", 40)] {
@@ -385,6 +373,9 @@ fn answers_with_an_index_equal_those_without() {
         for number in 0..QUESTIONS {
             let words = match number % 5 {
                 0 => questions::search(random, None),
+                1 | 2 => ["--raw", "-f", &part_of_path(random)]
+                    .map(str::to_owned)
+                    .to_vec(),
                 _ => question(random),
             };
             let plain = ask(place.path(), &words, "0");
