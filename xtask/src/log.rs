@@ -174,23 +174,23 @@ fn repeated_event(number: u64, out: &mut String) {
         _ => (3, 0, 0),
     };
     // A `String` takes any text.
-    let _infallible = write!(
+    let _infallible = writeln!(
         out,
         "type=SYSCALL {stamp}arch=c000003e syscall={syscall} success=yes exit={exit} a0=ffffff9c a1=7ffd12345678 \
          a2=80000 a3=0 items={items} ppid=4321 pid=4322 auid=1000 uid=0 gid=0 euid=0 suid=0 fsuid=0 egid=0 sgid=0 \
-         fsgid=0 tty=pts0 ses=3 comm=\"loader\" exe=\"/usr/bin/loader\" key=\"access\"\n"
+         fsgid=0 tty=pts0 ses=3 comm=\"loader\" exe=\"/usr/bin/loader\" key=\"access\""
     );
     if items == 1 {
-        let _infallible = write!(
+        let _infallible = writeln!(
             out,
             "type=CWD {stamp}cwd=\"/home/alice\"\n\
              type=PATH {stamp}item=0 name=\"/etc/shadow\" inode=131074 dev=08:01 mode=0100640 ouid=0 ogid=42 \
-             rdev=00:00 nametype=NORMAL cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n"
+             rdev=00:00 nametype=NORMAL cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0"
         );
     }
-    let _infallible = write!(
+    let _infallible = writeln!(
         out,
-        "type=PROCTITLE {stamp}proctitle=\"loader\"\ntype=EOE {stamp}\n"
+        "type=PROCTITLE {stamp}proctitle=\"loader\"\ntype=EOE {stamp}"
     );
 }
 

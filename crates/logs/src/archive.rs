@@ -16,11 +16,11 @@
 //! # Source
 //! RFC 8878, and `contrib/seekable_format/zstd_seekable_compression_format.md` of zstd 1.5.
 
-mod seek_table;
-pub mod write;
+pub(crate) mod seek_table;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,7 +28,7 @@ use std::time::SystemTime;
 use zstd::bulk::Decompressor;
 
 use crate::cursor::FileId;
-use crate::index::{LogIndex, checksum, store};
+use crate::hash::checksum;
 use crate::line_buffer::len;
 use seek_table::Frame;
 
@@ -36,9 +36,9 @@ use seek_table::Frame;
 ///
 /// # Units
 /// Bytes.
-const MAX_FRAME_TEXT: usize = 4 << 20;
+pub(crate) const MAX_FRAME_TEXT: usize = 4 << 20;
 /// Magic number of the skippable frame with the index.
-const ABOUT_FRAME: u32 = 0x184d_2a51;
+pub(crate) const ABOUT_FRAME: u32 = 0x184d_2a51;
 /// Start of the content of that frame.
 const MAGIC: &[u8; 8] = b"TLGARC01";
 const ABOUT_BYTES: usize = 48;
@@ -62,7 +62,7 @@ pub(crate) struct Archive {
 
 /// What an archive tells about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct About {
+pub(crate) struct About {
     /// The text file that it was made of.
     source: FileId,
     /// Where the segments of the index are in the archive.
@@ -138,10 +138,10 @@ impl Archive {
         self.about.map(|about| about.source)
     }
 
-    /// The index; `None` if there is none, or it is damaged.
-    pub(crate) fn index(&self) -> Option<LogIndex> {
+    /// The file, and where the segments of the index are in it; `None` if there are none.
+    pub(crate) fn segments(&self) -> Option<(&Arc<File>, Range<u64>)> {
         let (start, end) = self.about?.segments;
-        store::in_archive(&self.file, start..end, self.text_len)
+        Some((&self.file, start..end))
     }
 
     /// Reads text from `offset`, at most to the end of its frame. Returns 0 at the end of the text.
@@ -209,7 +209,7 @@ impl About {
         Ok(Self::parse(&bytes, start..end))
     }
 
-    fn parse(bytes: &[u8], segments: std::ops::Range<u64>) -> Option<Self> {
+    fn parse(bytes: &[u8], segments: Range<u64>) -> Option<Self> {
         let (magic, bytes) = bytes.split_first_chunk::<4>()?;
         let content = bytes.get(4..)?;
         let (text, sum) = content.split_last_chunk::<8>()?;
@@ -231,7 +231,7 @@ impl About {
     }
 
     /// Content of the frame, before the segments.
-    fn encode(source: FileId, text_len: u64) -> Vec<u8> {
+    pub(crate) fn encode(source: FileId, text_len: u64) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         for number in [source.device, source.inode, source.created_ns, text_len] {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -241,6 +241,3 @@ impl About {
         bytes
     }
 }
-
-#[cfg(test)]
-mod tests;

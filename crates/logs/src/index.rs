@@ -32,7 +32,6 @@ use crate::line_buffer::{Line, LineBuffer};
 use crate::log_file::{LogError, LogFile};
 pub(crate) use builder::BLOCK_BYTES;
 use builder::Builder;
-pub(crate) use segment::checksum;
 pub use segment::{Block, Marks};
 use segment::{ColumnBytes, Header};
 use store::TextEnd;

@@ -14,7 +14,8 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
-pub mod archive;
+mod archive;
+pub mod archive_writer;
 pub mod candidates;
 pub mod console;
 pub mod ctext;
@@ -24,6 +25,7 @@ pub mod event_context;
 pub mod event_reader;
 pub mod event_values;
 mod follow;
+mod hash;
 pub mod index;
 pub mod json;
 mod line_buffer;

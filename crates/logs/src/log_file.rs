@@ -11,7 +11,6 @@ use nix::fcntl::OFlag;
 
 use crate::archive::Archive;
 use crate::cursor::FileId;
-use crate::index::LogIndex;
 
 /// An open file of a log, or a stream.
 pub struct LogFile {
@@ -230,10 +229,10 @@ impl LogFile {
         }
     }
 
-    /// The index inside an archive; `None` for other files, or if it is damaged.
-    pub(crate) fn embedded_index(&self) -> Option<LogIndex> {
+    /// The archive, if the file is one.
+    pub(crate) fn archive(&self) -> Option<&Archive> {
         match &self.content {
-            Content::Archive(archive, _) => archive.index(),
+            Content::Archive(archive, _) => Some(archive),
             Content::Text(..) | Content::Stream(_) => None,
         }
     }

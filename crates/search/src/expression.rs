@@ -72,6 +72,4 @@ pub(crate) enum Value {
 }
 
 #[cfg(test)]
-mod fuzz;
-#[cfg(test)]
 mod tests;

@@ -296,7 +296,7 @@ mod tests {
             .open(&archive)
             .unwrap();
         let mut log = LogFile::open(&path).unwrap();
-        logs::archive::write::write(&mut log, &out, &|| false).unwrap();
+        logs::archive_writer::write(&mut log, &out, &|| false).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(place.path().join("audit.log"), "").unwrap();
         let mut files = Vec::new();

@@ -334,4 +334,6 @@ impl Bar {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

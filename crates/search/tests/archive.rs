@@ -8,7 +8,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
 
-    use logs::archive::write::write;
+    use logs::archive_writer::write;
     use logs::log_file::LogFile;
 
     const AUSEARCH: &str = "/usr/sbin/ausearch";

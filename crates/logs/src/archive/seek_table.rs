@@ -24,20 +24,20 @@ const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// A frame of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     /// First byte in the archive.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// Length in the archive.
-    pub(super) len: usize,
+    pub(crate) len: usize,
     /// Offset of its text.
-    pub(super) text_start: u64,
+    pub(crate) text_start: u64,
     /// Length of its text; 0 for frames that are skipped.
-    pub(super) text_len: usize,
+    pub(crate) text_len: usize,
 }
 
 impl Frame {
     /// Offset of the text after it.
-    pub(super) fn text_end(&self) -> u64 {
+    pub(crate) fn text_end(&self) -> u64 {
         self.text_start + len(self.text_len)
     }
 }
@@ -46,7 +46,7 @@ impl Frame {
 ///
 /// # Errors
 /// The file cannot be read, or the table is damaged.
-pub(super) fn read(file: &File) -> io::Result<Option<Vec<Frame>>> {
+pub(crate) fn read(file: &File) -> io::Result<Option<Vec<Frame>>> {
     let size = file.metadata()?.len();
     let mut footer = [0; FOOTER_BYTES];
     let Some(footer_start) = size.checked_sub(len(FOOTER_BYTES)) else {
@@ -120,7 +120,7 @@ fn damaged(what: &str) -> io::Error {
 }
 
 /// Bytes of the table, as a frame.
-pub(super) fn encode(frames: &[Frame]) -> Vec<u8> {
+pub(crate) fn encode(frames: &[Frame]) -> Vec<u8> {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
     let mut bytes = TABLE_FRAME.to_le_bytes().to_vec();
     bytes.extend_from_slice(&number(frames.len() * 8 + FOOTER_BYTES));

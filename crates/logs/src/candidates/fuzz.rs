@@ -33,22 +33,24 @@ const WORDS: &[&str] = &[
     "\ntype=EOE msg=audit(1000.000:1): \n",
 ];
 
+/// Text of an event, and its values.
+type ScannedEvent = (Vec<u8>, Vec<(Column, Vec<u8>)>);
+
 /// Text of the events of a log in files, line by line, oldest first, with the values of each.
-fn scan(texts: &[&[u8]]) -> Vec<(Vec<u8>, Vec<(Column, Vec<u8>)>)> {
+fn scan(texts: &[&[u8]]) -> Vec<ScannedEvent> {
     let mut assembler = EventAssembler::default();
     let mut found = Vec::new();
-    let mut position = 0;
     let mut keep = |event: &EventRecords| {
         let mut all = Vec::new();
         values(event, |column, value| all.push((column, value.to_vec())));
         found.push((event.text().to_vec(), all));
     };
-    for line in texts.iter().flat_map(|text| text.lines_with_terminator()) {
+    let lines = texts.iter().flat_map(|text| text.lines_with_terminator());
+    for (position, line) in (0_u64..).zip(lines) {
         let is_short = line.strip_suffix(b"\n").unwrap_or(line).len() <= 64 << 10;
         if is_short {
             let _malformed = assembler.take(line, position);
         }
-        position += 1;
         assembler.drain_ended(&mut keep);
     }
     assembler.end_all();
@@ -78,11 +80,7 @@ fn indexed(paths: &[PathBuf], column: Column, value: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Asserts that the index finds what a scan finds: for some values of the log, and for one that it lacks.
-fn assert_finds_what_a_scan_finds(
-    paths: &[PathBuf],
-    events: &[(Vec<u8>, Vec<(Column, Vec<u8>)>)],
-    questions: usize,
-) {
+fn assert_finds_what_a_scan_finds(paths: &[PathBuf], events: &[ScannedEvent], questions: usize) {
     let mut by_value: BTreeMap<(Column, &[u8]), Vec<&[u8]>> = BTreeMap::new();
     for (text, values) in events {
         for (column, value) in values {
@@ -123,7 +121,7 @@ fn fuzz_log() {
 /// A log with an index file.
 struct IndexedLog {
     directory: tempfile::TempDir,
-    events: Vec<(Vec<u8>, Vec<(Column, Vec<u8>)>)>,
+    events: Vec<ScannedEvent>,
 }
 
 impl IndexedLog {

@@ -153,7 +153,7 @@ impl ColumnBuilder {
         if self.recent.contains_or_keep(value, block) {
             return;
         }
-        let hash = filter::hash(column.number(), value);
+        let hash = crate::hash::hash(column.number(), value);
         if !self.overflowed {
             match self.dictionary.get_mut(&hash) {
                 Some(entry) if *entry.value == *value => {

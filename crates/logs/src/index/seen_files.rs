@@ -1,6 +1,5 @@
 //! Remembers file names of a block whose values were indexed: with all directories above, they are many.
 
-use super::filter;
 use super::seen_events::slot;
 
 /// Most names that are remembered.
@@ -44,7 +43,7 @@ impl SeenFiles {
         if name.len() > MAX_NAME || cwd.is_some_and(|cwd| cwd.len() > MAX_NAME) {
             return false;
         }
-        let place = slot(filter::hash(0, name) >> 20, self.names.len());
+        let place = slot(crate::hash::hash(0, name) >> 20, self.names.len());
         let Some(seen) = self.names.get_mut(place) else {
             return false;
         };

@@ -17,6 +17,7 @@ use std::ops::RangeInclusive;
 
 use super::filter;
 use crate::event_values::Column;
+use crate::hash::{checksum, hash};
 
 /// Most blocks of a segment: a bitmap has as many bits.
 pub(super) const MAX_BLOCKS: usize = 64;
@@ -292,7 +293,7 @@ impl ColumnBytes {
             ColumnKind::Dictionary => self.matching(|other| other == value),
             ColumnKind::Filters => {
                 let value = filter::indexed(column, value);
-                self.filtered(filter::hash(column.number(), value))
+                self.filtered(hash(column.number(), value))
             }
         }
     }
@@ -336,11 +337,6 @@ impl ColumnBytes {
         }
         bitmap
     }
-}
-
-/// Checksum of bytes that a crash may have torn. It resists no forger.
-pub(crate) fn checksum(bytes: &[u8]) -> u64 {
-    filter::hash(u8::MAX, bytes)
 }
 
 fn put_u32(out: &mut Vec<u8>, number: usize) {

@@ -11,25 +11,22 @@
 //! nobody else can write, are read. Links are not followed below the directory of the log. One process at a time
 //! extends an index; a torn end is cut off.
 
-use std::env;
-use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+mod directory;
+
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use nix::dir::Dir;
-use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use directory::IndexDirectory;
 
 use super::LogIndex;
 use super::builder::BLOCK_BYTES;
-use super::segment::{Header, MAX_BLOCKS, checksum};
+use super::segment::{Header, MAX_BLOCKS};
 use crate::cursor::FileId;
+use crate::hash::checksum;
 use crate::log_file::{LogError, LogFile};
 
 const MAGIC: &[u8; 8] = b"TLGIDX02";
@@ -38,13 +35,6 @@ const HEADER_BYTES: usize = 48;
 const FINGERPRINT_BYTES: u64 = 4096;
 /// Size of the checksum behind a segment.
 const CHECK_BYTES: u64 = 8;
-/// Name of the directories.
-const DIRECTORY: &str = ".tollgate-index";
-const CACHE_DIRECTORY: &str = "tollgate-index";
-const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// Most index files in the cache.
-const MAX_CACHED: usize = 256;
-
 /// How much of a log is indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -80,7 +70,7 @@ pub fn open_with_blocks(
     let Some(size) = log.size()? else {
         return Ok(LogIndex::default());
     };
-    if let Some(index) = log.embedded_index() {
+    if let Some(index) = embedded(log) {
         return Ok(index);
     }
     let Some(identity) = Identity::of(log)? else {
@@ -93,7 +83,7 @@ pub fn open_with_blocks(
     ];
     let mut places: Vec<IndexDirectory> = places.into_iter().flatten().collect();
     for place in &places {
-        if let Some(index) = place.load(&identity, log, size)
+        if let Some(index) = existing_in(place, &identity, log, size)
             && (index.end() >= size
                 || whole_only && size - index.end() < block_bytes * MAX_BLOCKS_U64)
         {
@@ -101,7 +91,7 @@ pub fn open_with_blocks(
         }
     }
     for place in places.drain(..) {
-        if let Some(mut store) = place.writable(&identity) {
+        if let Some(mut store) = Store::open(place, &identity) {
             let mut index = store.load(&identity, log, size);
             index.extend(log, block_bytes, whole_only, |segment, text| {
                 store.append(segment, text);
@@ -120,7 +110,7 @@ pub fn open_with_blocks(
 /// # Errors
 /// [`LogError::Read`] if the log cannot be read.
 pub fn existing(log: &mut LogFile) -> Result<LogIndex, LogError> {
-    if let Some(index) = log.embedded_index() {
+    if let Some(index) = embedded(log) {
         return Ok(index);
     }
     let size = log.size()?.unwrap_or(0);
@@ -128,7 +118,7 @@ pub fn existing(log: &mut LogFile) -> Result<LogIndex, LogError> {
         return Ok(LogIndex::default());
     };
     let place = IndexDirectory::beside(log.path(), identity.file);
-    let index = place.and_then(|place| place.load(&identity, log, size));
+    let index = place.and_then(|place| existing_in(&place, &identity, log, size));
     Ok(index.unwrap_or_default())
 }
 
@@ -145,7 +135,7 @@ pub(super) fn open_beside(log: &mut LogFile) -> Result<Option<(Store, LogIndex)>
     let place = IndexDirectory::beside(log.path(), identity.file);
     let store = place
         .filter(|_| identity.len == FINGERPRINT_BYTES)
-        .and_then(|place| place.writable(&identity));
+        .and_then(|place| Store::open(place, &identity));
     Ok(store.map(|mut store| {
         let index = store.load(&identity, log, size);
         (store, index)
@@ -231,105 +221,6 @@ fn fingerprint(log: &mut LogFile, start: u64, len: u64) -> Result<Option<u64>, L
     Ok(Some(checksum(&text)))
 }
 
-/// A trusted directory of index files.
-struct IndexDirectory {
-    directory: File,
-    kind: IndexDirectoryKind,
-}
-
-/// Where a directory of index files is, or is to be made.
-enum IndexDirectoryKind {
-    /// Beside the logs in this directory.
-    Beside(File),
-    /// In the user's cache.
-    Cache,
-    /// `directory` is to have one of this name, beside logs or in a cache.
-    Missing(&'static str),
-}
-
-impl IndexDirectory {
-    /// The directory beside a log.
-    fn beside(log: &Path, id: FileId) -> Option<Self> {
-        let parent = match log.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let logs = trusted_directory(parent)?;
-        // The path may have led elsewhere meanwhile: nothing is written to a directory without the log.
-        let named = fstatat(&logs, log.file_name()?, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
-        if (named.st_dev, named.st_ino) != (id.device, id.inode) {
-            return None;
-        }
-        Some(match open_directory(&logs, DIRECTORY) {
-            Some(directory) => Self {
-                directory,
-                kind: IndexDirectoryKind::Beside(logs),
-            },
-            None => Self {
-                directory: logs,
-                kind: IndexDirectoryKind::Missing(DIRECTORY),
-            },
-        })
-    }
-
-    /// The user's cache.
-    fn cache() -> Option<Self> {
-        let absolute = |name: &str| {
-            env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        // `su` keeps HOME: there a link of its user could lead root elsewhere.
-        let base = match absolute("XDG_CACHE_HOME") {
-            Some(cache) => trusted_directory(&cache)?,
-            None => open_directory(trusted_directory(&absolute("HOME")?)?, ".cache")?,
-        };
-        Some(match open_directory(&base, CACHE_DIRECTORY) {
-            Some(directory) => Self {
-                directory,
-                kind: IndexDirectoryKind::Cache,
-            },
-            None => Self {
-                directory: base,
-                kind: IndexDirectoryKind::Missing(CACHE_DIRECTORY),
-            },
-        })
-    }
-
-    /// Reads an index; `None` if there is none for this text.
-    fn load(&self, identity: &Identity, log: &mut LogFile, size: u64) -> Option<LogIndex> {
-        if matches!(self.kind, IndexDirectoryKind::Missing(_)) {
-            return None;
-        }
-        let file = open_file(&self.directory, &identity.file_name(), OFlag::O_RDONLY)?;
-        let (index, _) = load(&Arc::new(file), identity, log, size)?;
-        Some(index)
-    }
-
-    /// The index file for writing, locked; `None` if it cannot be written.
-    fn writable(self, identity: &Identity) -> Option<Store> {
-        let (directory, logs) = match self.kind {
-            IndexDirectoryKind::Cache => (self.directory, None),
-            IndexDirectoryKind::Beside(logs) => (self.directory, Some(logs)),
-            IndexDirectoryKind::Missing(name) => {
-                let made = make_directory(&self.directory, name)?;
-                let logs = (name == DIRECTORY).then_some(self.directory);
-                (made, logs)
-            }
-        };
-        let name = identity.file_name();
-        let flags = OFlag::O_RDWR | OFlag::O_CREAT;
-        let file = open_file(&directory, &name, flags)?;
-        file.try_lock().ok()?;
-        remove_stale(&directory, logs.as_ref(), &name);
-        Some(Store {
-            file: Arc::new(file),
-            end: 0,
-            failed: false,
-        })
-    }
-}
-
 /// An index file that this process may extend.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -340,6 +231,15 @@ pub(super) struct Store {
 }
 
 impl Store {
+    /// Opens an index file for writing; `None` if it cannot be written.
+    fn open(place: IndexDirectory, identity: &Identity) -> Option<Self> {
+        Some(Self {
+            file: Arc::new(place.locked_file(&identity.file_name())?),
+            end: 0,
+            failed: false,
+        })
+    }
+
     /// Reads the valid segments and cuts off everything else.
     fn load(&mut self, identity: &Identity, log: &mut LogFile, size: u64) -> LogIndex {
         let (index, end) = load(&self.file, identity, log, size).unwrap_or_default();
@@ -371,6 +271,18 @@ impl Store {
         }
         self.end = check + CHECK_BYTES;
     }
+}
+
+/// Reads an index; `None` if there is none for this text.
+fn existing_in(
+    place: &IndexDirectory,
+    identity: &Identity,
+    log: &mut LogFile,
+    size: u64,
+) -> Option<LogIndex> {
+    let file = place.file(&identity.file_name())?;
+    let (index, _) = load(&Arc::new(file), identity, log, size)?;
+    Some(index)
 }
 
 /// Reads the segments of an index file, up to the first that is damaged or covers text that the log lacks. Returns
@@ -407,10 +319,12 @@ enum Checks {
     None,
 }
 
-/// The segments in a part of an archive; the archive has `size` bytes of text. `None` if they are damaged.
-pub(crate) fn in_archive(file: &Arc<File>, part: Range<u64>, size: u64) -> Option<LogIndex> {
+/// The index inside an archive; `None` for other files, or if it is damaged.
+pub(crate) fn embedded(log: &LogFile) -> Option<LogIndex> {
+    let archive = log.archive()?;
+    let (file, part) = archive.segments()?;
     let whole = part.end;
-    let (index, end, _) = segments(file, part, size, Checks::None);
+    let (index, end, _) = segments(file, part, archive.text_len(), Checks::None);
     (end == whole && !index.is_empty()).then_some(index)
 }
 
@@ -483,87 +397,4 @@ fn read_up_to(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
         }
     }
     Ok(count)
-}
-
-/// Opens a directory that only this user and root can write.
-fn trusted_directory(path: &Path) -> Option<File> {
-    let directory = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_DIRECTORY | OFlag::O_CLOEXEC).bits())
-        .open(path)
-        .ok()?;
-    is_trusted(&directory).then_some(directory)
-}
-
-fn open_directory(parent: impl AsFd, name: &str) -> Option<File> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let directory = openat(parent, name, flags, Mode::empty()).ok()?;
-    let directory = File::from(directory);
-    is_trusted(&directory).then_some(directory)
-}
-
-fn make_directory(parent: &File, name: &str) -> Option<File> {
-    let _exists = mkdirat(parent, name, Mode::S_IRWXU);
-    open_directory(parent, name)
-}
-
-/// Opens a regular file that only this user or root can write, and that has one name.
-fn open_file(directory: &File, name: &Path, flags: OFlag) -> Option<File> {
-    let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file = openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR).ok()?;
-    let file = File::from(file);
-    let about = file.metadata().ok()?;
-    (about.is_file() && about.nlink() == 1 && is_trusted(&file)).then_some(file)
-}
-
-fn is_trusted(file: &File) -> bool {
-    file.metadata().is_ok_and(|about| {
-        (about.uid() == geteuid().as_raw() || about.uid() == 0)
-            && about.mode() & WRITABLE_BY_OTHERS == 0
-    })
-}
-
-/// Removes index files of logs that are gone; in the cache, all but the newest.
-fn remove_stale(directory: &File, logs: Option<&File>, keep: &Path) {
-    let Some(names) = names(directory) else {
-        return;
-    };
-    let indexes = names
-        .into_iter()
-        .filter(|(name, _)| name.ends_with(".idx") && OsStr::new(name) != keep.as_os_str());
-    let stale: Vec<String> = match logs {
-        Some(logs) => {
-            let Some(present) = self::names(logs) else {
-                return;
-            };
-            let inode = |name: &str| {
-                let (_, inode) = name.strip_suffix(".idx")?.rsplit_once('-')?;
-                inode.parse::<u64>().ok()
-            };
-            let is_gone = |name: &str| {
-                let inode = inode(name);
-                !present.iter().any(|(_, present)| inode == Some(*present))
-            };
-            indexes
-                .map(|(name, _)| name)
-                .filter(|name| is_gone(name))
-                .collect()
-        }
-        None => indexes.map(|(name, _)| name).skip(MAX_CACHED).collect(),
-    };
-    for name in stale {
-        let _error = unlinkat(directory, name.as_str(), UnlinkatFlags::NoRemoveDir);
-    }
-}
-
-/// Names and inodes in a directory.
-fn names(directory: &File) -> Option<Vec<(String, u64)>> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let mut directory = Dir::openat(directory, ".", flags, Mode::empty()).ok()?;
-    let entries = directory.iter().filter_map(|entry| {
-        let entry = entry.ok()?;
-        let name = entry.file_name().to_str().ok()?;
-        Some((name.to_owned(), entry.ino()))
-    });
-    Some(entries.collect())
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use logs::archive::write::write;
+use logs::archive_writer::write;
 use logs::cursor::FileId;
 use logs::index::growing::GrowingIndex;
 use logs::log_file::LogFile;

@@ -3,70 +3,23 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use audit::conf::auditd::{
     Action, MaxLogFileAction, NameFormat, OverflowAction, Settings, SpaceLimit,
 };
 use audit::ids::MsgType;
 use audit::record::encode;
-use bstr::{BStr, ByteVec as _};
+use bstr::ByteVec as _;
 use tempfile::TempDir;
 
-use super::system::SyslogSeverity;
 use super::write::whole_events;
 use super::*;
-use crate::helper::Runlevel;
+use actions::RecordedActions;
 
+mod actions;
 mod archive;
 mod disk;
 mod locked;
-
-/// Actions requested from the machine.
-#[derive(Clone, Debug, Default)]
-struct RecordedActions {
-    notes: Arc<Mutex<Vec<String>>>,
-    runs: u32,
-    ended: Arc<Mutex<Vec<RunId>>>,
-}
-
-impl RecordedActions {
-    fn record(&self, text: String) {
-        self.notes.lock().unwrap().push(text);
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.notes.lock().unwrap())
-    }
-}
-
-impl System for RecordedActions {
-    fn syslog(&mut self, severity: SyslogSeverity, text: &str) {
-        self.record(format!("{severity:?}: {text}"));
-    }
-
-    fn mail(&mut self, to: &BStr, subject: &str, _text: &str) {
-        self.record(format!("mail {to}: {subject}"));
-    }
-
-    fn run(&mut self, program: &BStr) -> Option<RunId> {
-        self.record(format!("run {program}"));
-        self.runs += 1;
-        Some(RunId(self.runs))
-    }
-
-    fn has_running_program(&self) -> bool {
-        false
-    }
-
-    fn take_ended_programs(&mut self) -> Vec<RunId> {
-        std::mem::take(&mut self.ended.lock().unwrap())
-    }
-
-    fn change_runlevel(&mut self, to: Runlevel) {
-        self.record(format!("go {to:?}"));
-    }
-}
 
 /// A log in its own directory.
 struct TestLog {

@@ -1,11 +1,13 @@
+//! Archives are written and read back, whole and damaged.
+
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::write::{ArchiveError, write};
 use super::*;
 use crate::candidates::Candidates;
+use crate::cursor::FileId;
 use crate::event_values::Column;
 use crate::index::Condition;
 use crate::log_file::{LogError, LogFile};
@@ -109,7 +111,7 @@ fn archive_has_the_text_and_its_index() {
         assert_eq!(room.get(..count), place.text.get(offset..offset + count));
     }
     assert_eq!(log.read_at(&mut room, len(place.text.len())).unwrap(), 0);
-    let blocks = log.embedded_index().unwrap().blocks().count();
+    let blocks = store::embedded(&log).unwrap().blocks().count();
     assert!(blocks > 5, "{blocks} blocks");
     let one = place.found(&Condition::Value(Column::FileName, b"2999".to_vec()));
     assert!(one.len() < 150_000, "{} bytes are candidates", one.len());
@@ -213,7 +215,7 @@ fn damaged_archives_have_the_same_text_or_an_error() {
         }
         fs::write(&damaged, &bytes).unwrap();
         let read = LogFile::open(&damaged).and_then(|mut log| {
-            without_index += u32::from(log.embedded_index().is_none());
+            without_index += u32::from(store::embedded(&log).is_none());
             read(&mut log)
         });
         match read {
@@ -277,7 +279,7 @@ fn fuzz_archive() {
             return;
         };
         let size = log.size().unwrap().unwrap();
-        let index = log.embedded_index().unwrap_or_default();
+        let index = store::embedded(&log).unwrap_or_default();
         assert!(index.blocks().all(|block| block.end <= size));
         if let Ok(read) = read(&mut log) {
             // Whole frames, each of which is the text.

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::compress_bound;
 
-use super::seek_table::{self, Frame};
-use super::{ABOUT_FRAME, About, Archive, MAX_FRAME_TEXT};
+use crate::archive::seek_table::{self, Frame};
+use crate::archive::{ABOUT_FRAME, About, Archive, MAX_FRAME_TEXT};
 use crate::index::store;
 use crate::index::{BLOCK_BYTES, LogIndex};
 use crate::line_buffer::len;
@@ -215,3 +215,6 @@ impl Writer<'_> {
         Ok(end + len(table.len()))
     }
 }
+
+#[cfg(test)]
+mod tests;

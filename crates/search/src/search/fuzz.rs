@@ -9,11 +9,12 @@ use inputs::fuzz::{files, fuzz};
 use logs::accounts::Accounts;
 use logs::index::LogIndex;
 use logs::index::store::{self, Extent};
-use logs::log_set::{LogFile, LogSet};
+use logs::log_file::LogFile;
+use logs::log_set::LogSet;
 
-use super::parse::parse;
+use super::{Query, TimeRange};
+use crate::expression::parse::parse;
 use crate::mistake;
-use crate::search::{Query, TimeRange};
 
 /// Events of all kinds, one on each element; some as no known writer writes them.
 const EVENTS: [&str; 8] = [
