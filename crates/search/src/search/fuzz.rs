@@ -171,7 +171,10 @@ fn expression(bytes: &[u8]) {
             Ok(())
         })
         .unwrap();
-    assert_eq!(found, matching, "{text}");
+    // In a log of all, events end in another order.
+    found.sort_unstable();
+    matching.sort_unstable();
+    assert!(found == matching, "{text}");
 }
 
 #[test]
