@@ -144,14 +144,25 @@ fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo())
 }
 
-/// Opens the rotated predecessors of a log that are text, oldest first. Names that are gone are skipped.
+/// Opens the rotated predecessors of a log that are text, oldest first. If the log is rotated again and again, there may
+/// be none.
 ///
 /// # Errors
 /// [`LogError`] if one of them cannot be opened.
 pub fn old_logs(current: &Path) -> Result<Vec<LogFile>, LogError> {
-    let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
-    let paths = names(current)?.into_iter().filter(is_old).rev();
-    open_existing(paths)
+    let paths = || {
+        let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
+        names(current).map(|names| names.into_iter().filter(is_old).rev().collect())
+    };
+    for _ in 0..MAX_TRIES {
+        let listed: Vec<PathBuf> = paths()?;
+        let files = open_existing(listed.clone())?;
+        // A rotation meanwhile could bring a newer file before an older one.
+        if files.len() == listed.len() && files.iter().all(has_its_name) && listed == paths()? {
+            return Ok(files);
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// Paths of the archives of a log, newest first.
