@@ -39,6 +39,8 @@ use seek_table::Frame;
 pub(crate) const MAX_FRAME_TEXT: usize = 4 << 20;
 /// Magic number of the skippable frame with the index.
 pub(crate) const ABOUT_FRAME: u32 = 0x184d_2a51;
+/// The first of the 16 magic numbers of skippable frames.
+const FIRST_SKIPPABLE: u32 = 0x184d_2a50;
 /// Start of the content of that frame.
 const MAGIC: &[u8; 8] = b"TLGARC01";
 const ABOUT_BYTES: usize = 48;
@@ -65,6 +67,8 @@ pub(crate) struct Archive {
 pub(crate) struct About {
     /// The text file that it was made of.
     source: FileId,
+    /// Length of the text.
+    text_len: u64,
     /// Where the segments of the index are in the archive.
     segments: (u64, u64),
 }
@@ -86,6 +90,11 @@ impl Archive {
         let Some(frames) = seek_table::read(&file)? else {
             return Ok(None);
         };
+        for frame in frames.iter().filter(|frame| frame.text_len == 0) {
+            if !is_skippable(&file, frame)? {
+                return Err(damaged(frame.start, "has text, but not in the seek table"));
+            }
+        }
         let about = match frames.iter().rev().find(|frame| frame.text_len == 0) {
             Some(last) => About::read(&file, last)?,
             None => None,
@@ -95,6 +104,12 @@ impl Archive {
             .filter(|frame| frame.text_len > 0)
             .collect();
         let text_len = frames.last().map_or(0, Frame::text_end);
+        if about.is_some_and(|about| about.text_len != text_len) {
+            return Err(damaged(
+                0,
+                "has another length of text than the archive tells",
+            ));
+        }
         Ok(Some(Self {
             file: Arc::new(file),
             frames,
@@ -191,6 +206,16 @@ impl Archive {
     }
 }
 
+/// Whether a frame is one that is skipped.
+fn is_skippable(file: &File, frame: &Frame) -> io::Result<bool> {
+    let mut magic = [0; 4];
+    if frame.len < SKIPPABLE_HEADER_BYTES {
+        return Ok(false);
+    }
+    file.read_exact_at(&mut magic, frame.start)?;
+    Ok(u32::from_le_bytes(magic) & 0xffff_fff0 == FIRST_SKIPPABLE)
+}
+
 fn damaged(start: u64, what: &str) -> io::Error {
     let text = format!("the archive is damaged: the frame at byte {start}: {what}");
     io::Error::new(io::ErrorKind::InvalidData, text)
@@ -217,7 +242,7 @@ impl About {
             && text.starts_with(MAGIC)
             && checksum(text) == u64::from_le_bytes(*sum);
         let numbers = text.get(8..)?.as_chunks::<8>().0;
-        let &[device, inode, created, _text_len] = numbers else {
+        let &[device, inode, created, text_len] = numbers else {
             return None;
         };
         is_about.then_some(Self {
@@ -226,6 +251,7 @@ impl About {
                 inode: u64::from_le_bytes(inode),
                 created_ns: u64::from_le_bytes(created),
             },
+            text_len: u64::from_le_bytes(text_len),
             segments: (segments.start, segments.end),
         })
     }

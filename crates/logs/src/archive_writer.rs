@@ -122,20 +122,54 @@ fn verify(
     let mut archive = archive
         .filter(|archive| archive.text_len() == text_len)
         .ok_or(ArchiveError::Different)?;
+    let read = &mut |room: &mut [u8], at| archive.read_at(room, at).map_err(ArchiveError::from);
+    match is_text_of(read, log, text_len, is_stopped)? {
+        true => Ok(()),
+        false => Err(ArchiveError::Different),
+    }
+}
+
+/// Whether two files have the same text; all of it is compared. `is_stopped` is asked after each MiB or so.
+///
+/// # Errors
+/// [`ArchiveError`].
+pub fn have_same_text(
+    one: &mut LogFile,
+    other: &mut LogFile,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<bool, ArchiveError> {
+    let len = one.size()?;
+    if len != other.size()? {
+        return Ok(false);
+    }
+    let read = &mut |room: &mut [u8], at| one.read_at(room, at).map_err(ArchiveError::from);
+    is_text_of(read, other, len.unwrap_or(0), is_stopped)
+}
+
+/// Reads text from an offset.
+type ReadAt<'r> = dyn FnMut(&mut [u8], u64) -> Result<usize, ArchiveError> + 'r;
+
+/// Whether `read` returns the first `text_len` bytes of a log.
+fn is_text_of(
+    read: &mut ReadAt<'_>,
+    log: &mut LogFile,
+    text_len: u64,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<bool, ArchiveError> {
     let (mut ours, mut theirs) = (vec![0; MAX_FRAME_TEXT], vec![0; MAX_FRAME_TEXT]);
     let mut at = 0;
     while at < text_len {
-        let count = archive.read_at(&mut ours, at)?;
+        let count = read(&mut ours, at)?;
         let theirs = theirs.get_mut(..count).unwrap_or_default();
         if count == 0 || !read_exact(log, theirs, at)? || ours.get(..count) != Some(theirs) {
-            return Err(ArchiveError::Different);
+            return Ok(false);
         }
         at += len(count);
         if is_stopped() {
             return Err(ArchiveError::Stopped);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Fills `room` with text; returns false if the text ends before.

@@ -1,5 +1,6 @@
 //! A file of a log: text, an archive of text, or a stream.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -11,6 +12,7 @@ use nix::fcntl::OFlag;
 
 use crate::archive::Archive;
 use crate::cursor::FileId;
+use crate::escaped::Escaped;
 
 /// An open file of a log, or a stream.
 pub struct LogFile {
@@ -29,7 +31,7 @@ enum Content {
 #[non_exhaustive]
 pub enum LogError {
     /// A file cannot be opened.
-    #[error("cannot open log `{}`", path.display())]
+    #[error("cannot open log `{}`", shown(path))]
     Open {
         /// The file.
         path: PathBuf,
@@ -38,7 +40,7 @@ pub enum LogError {
         cause: io::Error,
     },
     /// A file cannot be read.
-    #[error("cannot read log `{}`", path.display())]
+    #[error("cannot read log `{}`", shown(path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -47,25 +49,28 @@ pub enum LogError {
         cause: io::Error,
     },
     /// Text was cut off from a file while it was read.
-    #[error("log `{}` became shorter while it was read: events may be missing", path.display())]
+    #[error(
+        "log `{}` became shorter while it was read: events may be missing",
+        shown(path)
+    )]
     Cut {
         /// The file.
         path: PathBuf,
     },
     /// A directory has no log.
-    #[error("directory `{}` has no file `audit.log`", path.display())]
+    #[error("directory `{}` has no file `audit.log`", shown(path))]
     Empty {
         /// The directory.
         path: PathBuf,
     },
     /// A file is a device or a socket.
-    #[error("`{}` is not a file", path.display())]
+    #[error("`{}` is not a file", shown(path))]
     NotAFile {
         /// The file.
         path: PathBuf,
     },
     /// A file is compressed in a format that is not read.
-    #[error("`{path}` is compressed with {format}: pipe the output of `{program} {path}` instead", path = path.display())]
+    #[error("`{path}` is compressed with {format}: pipe the output of `{program} {path}` instead", path = shown(path))]
     Compressed {
         /// The file.
         path: PathBuf,
@@ -125,15 +130,14 @@ impl LogFile {
         // The name tells too: an archive with a damaged start is not text.
         let is_archive = path.extension().is_some_and(|extension| extension == "zst");
         let content = if is_archive || Archive::is_start(start) {
-            let archive =
-                Archive::open(file)
-                    .map_err(failed)?
-                    .ok_or_else(|| LogError::Compressed {
-                        path: path.to_owned(),
-                        format: "zstd, without a seek table",
-                        program: "zstdcat",
-                    })?;
-            let id = archive.source().unwrap_or(id);
+            let archive = Archive::open(file)
+                .map_err(failed)?
+                .ok_or_else(|| without_seek_table(path))?;
+            // Without its time of creation the text file is not known from another one with its inode number.
+            let id = archive
+                .source()
+                .filter(|source| source.created_ns != 0)
+                .unwrap_or(id);
             Content::Archive(Box::new(archive), id)
         } else {
             refuse_compressed(path, start)?;
@@ -248,6 +252,56 @@ impl LogFile {
         matches!(self.content, Content::Stream(_))
     }
 
+    /// Whether both are the same file, under two names.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        match (&self.content, &other.content) {
+            (Content::Text(_, one), Content::Text(_, other)) => one == other,
+            (Content::Archive(one, _), Content::Archive(other, _)) => one
+                .file_id()
+                .ok()
+                .is_some_and(|id| other.file_id().ok() == Some(id)),
+            _ => false,
+        }
+    }
+
+    /// Whether this is an archive with the text of `other`: made of a file with its number, as long, and with the same
+    /// text at both ends.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn is_archive_of(&mut self, other: &mut Self) -> Result<bool, LogError> {
+        let Some(source) = self.archive().and_then(Archive::source) else {
+            return Ok(false);
+        };
+        let theirs = match &other.content {
+            Content::Text(_, id) => Some(*id),
+            Content::Archive(archive, _) => archive.source(),
+            Content::Stream(_) => None,
+        };
+        let (Some(len), Some(other_len)) = (self.size()?, other.size()?) else {
+            return Ok(false);
+        };
+        if theirs != Some(source) || len != other_len {
+            return Ok(false);
+        }
+        let end = len.saturating_sub(COMPARED_BYTES);
+        Ok(self.part(0)? == other.part(0)? && self.part(end)? == other.part(end)?)
+    }
+
+    /// Some text from an offset.
+    fn part(&mut self, offset: u64) -> Result<Vec<u8>, LogError> {
+        let mut text = vec![0; usize::try_from(COMPARED_BYTES).unwrap_or(0)];
+        let mut count = 0;
+        while let Some(room) = text.get_mut(count..).filter(|room| !room.is_empty()) {
+            match self.read_at(room, offset + crate::line_buffer::len(count))? {
+                0 => break,
+                read => count += read,
+            }
+        }
+        text.truncate(count);
+        Ok(text)
+    }
+
     /// Whether this open file is the one that `about` describes.
     pub(crate) fn is_file(&self, about: &Metadata) -> bool {
         let open = match &self.content {
@@ -285,6 +339,35 @@ impl fmt::Debug for LogFile {
 impl LogError {
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Open { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// A path for messages: names of files may be hostile.
+fn shown(path: &Path) -> String {
+    Escaped(path.as_os_str().as_encoded_bytes()).to_string()
+}
+
+/// Text at each end by which an archive is compared with a text file.
+const COMPARED_BYTES: u64 = 4096;
+
+/// The error of a zstd file without a seek table at its end.
+fn without_seek_table(path: &Path) -> LogError {
+    let stem = path
+        .file_stem()
+        .map(OsStr::as_encoded_bytes)
+        .unwrap_or_default();
+    let number = stem.rsplit(|&byte| byte == b'.').next().unwrap_or_default();
+    if number.len() == 6 && number.iter().all(u8::is_ascii_digit) {
+        let text = "the archive is damaged: its end, with the seek table, is missing; `zstdcat` may still print the rest";
+        return LogError::Open {
+            path: path.to_owned(),
+            cause: io::Error::new(io::ErrorKind::InvalidData, text),
+        };
+    }
+    LogError::Compressed {
+        path: path.to_owned(),
+        format: "zstd, without a seek table",
+        program: "zstdcat",
     }
 }
 

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::log_file::{LogError, LogFile};
 
 /// Name of the current log in a directory of logs.
 const LOG_NAME: &str = "audit.log";
-/// Least digits of the number of an archive: names of archives sort by age, and differ from those that other programs
-/// give to compressed logs.
+/// Digits of the number of an archive: names of archives sort by age, and differ from those that other programs give to
+/// compressed logs.
 const ARCHIVE_DIGITS: usize = 6;
 /// How often a log is opened again because it was rotated meanwhile.
 const MAX_TRIES: usize = 64;
@@ -41,6 +42,13 @@ impl LogSet {
             path.to_owned()
         };
         let mut files = Vec::new();
+        // Only a pipe that was named is read: one among logs may never end.
+        if !is_directory && is_pipe(path) {
+            return Ok(Self {
+                files: vec![LogFile::open(path)?],
+                current: Some(current),
+            });
+        }
         for _ in 0..MAX_TRIES {
             files = open_all(&current)?;
             if names(&current)?.len() == files.len() && files.iter().all(has_its_name) {
@@ -48,8 +56,12 @@ impl LogSet {
             }
         }
         let mut unique: Vec<LogFile> = Vec::with_capacity(files.len());
-        for file in files {
-            if unique.iter().all(|other| other.id() != file.id()) {
+        for mut file in files {
+            let mut is_known = false;
+            for other in &mut unique {
+                is_known |= file.is_same_file(other) || file.is_archive_of(other)?;
+            }
+            if !is_known {
                 unique.push(file);
             }
         }
@@ -128,20 +140,43 @@ impl LogSet {
     }
 }
 
-/// Opens a log, its predecessors and archives, newest first, also archives whose text files still exist. Names that are
-/// gone are skipped.
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo())
+}
+
+/// Opens the rotated predecessors of a log that are text, oldest first. Names that are gone are skipped.
 ///
 /// # Errors
 /// [`LogError`] if one of them cannot be opened.
-pub fn open_all(current: &Path) -> Result<Vec<LogFile>, LogError> {
+pub fn old_logs(current: &Path) -> Result<Vec<LogFile>, LogError> {
+    let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
+    let paths = names(current)?.into_iter().filter(is_old).rev();
+    open_existing(paths)
+}
+
+/// Paths of the archives of a log, newest first.
+///
+/// # Errors
+/// [`LogError`] if the directory cannot be read.
+pub fn archive_paths(current: &Path) -> Result<Vec<PathBuf>, LogError> {
+    let is_archive = |path: &PathBuf| path != current && is_archive_name(path);
+    Ok(names(current)?.into_iter().filter(is_archive).collect())
+}
+
+fn is_archive_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "zst")
+}
+
+/// Opens a log, its predecessors and archives, newest first, also archives whose text files still exist. Names that are
+/// gone are skipped.
+fn open_all(current: &Path) -> Result<Vec<LogFile>, LogError> {
+    open_existing(names(current)?)
+}
+
+fn open_existing(paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<LogFile>, LogError> {
     let mut files = Vec::new();
-    for path in names(current)? {
-        let file = if path == *current {
-            LogFile::open(&path)
-        } else {
-            LogFile::open_text(&path)
-        };
-        match file {
+    for path in paths {
+        match LogFile::open_text(&path) {
             Ok(file) => files.push(file),
             Err(error) if error.is_missing() => {}
             Err(error) => return Err(error),
@@ -206,7 +241,7 @@ pub fn old_log_number(name: &OsStr, entry: &OsStr) -> Option<u32> {
 #[must_use]
 pub fn archive_number(name: &OsStr, entry: &OsStr) -> Option<u32> {
     let digits = suffix(name, entry)?.strip_suffix(b".zst")?;
-    let is_number = digits.len() >= ARCHIVE_DIGITS && digits.iter().all(u8::is_ascii_digit);
+    let is_number = digits.len() == ARCHIVE_DIGITS && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| str::from_utf8(digits).ok()?.parse().ok())?
 }
 

@@ -123,6 +123,7 @@ mod e2e {
         lifecycle::two_daemons_record_the_same,
         lifecycle::kernel_audit_is_unchanged,
         archive::killed_daemon_loses_nothing_of_its_archives,
+        archive::archives_need_no_time_of_creation,
         full_disk::full_disk_losses_are_counted_and_reported,
         full_disk::status_shows_a_suspended_log,
         full_disk::rotation_on_a_full_disk_loses_nothing,

@@ -258,12 +258,18 @@ fn seek_tables_that_lie_are_refused() {
 fn zstd_without_a_seek_table_is_refused_with_advice() {
     let place = Place::new(10);
     let compressed = zstd::bulk::compress(&place.text, 1).unwrap();
-    fs::write(place.archive(), compressed).unwrap();
-    let error = LogFile::open(&place.archive()).unwrap_err().to_string();
+    let foreign = place.directory.path().join("log.zst");
+    fs::write(&foreign, &compressed).unwrap();
+    let error = LogFile::open(&foreign).unwrap_err().to_string();
     assert!(
         error.contains("without a seek table: pipe the output of `zstdcat "),
         "{error}"
     );
+    // One of ours was cut off.
+    fs::write(place.archive(), compressed).unwrap();
+    let error = LogFile::open(&place.archive()).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("the archive is damaged: its end"), "{cause}");
 }
 
 /// Any bytes in an archive: it has text that was archived, or there is an error, soon and in little memory.
@@ -287,4 +293,61 @@ fn fuzz_archive() {
             assert!(read.chunks(text.len()).all(|chunk| *chunk == *text));
         }
     });
+}
+
+/// Archives of a text file whose number was given to another file, on a file system that does not tell the time of
+/// creation, are not taken for each other.
+#[test]
+fn only_an_archive_with_the_text_is_a_copy() {
+    let place = Place::new(100);
+    let mut archive = LogFile::open(&place.archive()).unwrap();
+    let mut log = LogFile::open(&place.old()).unwrap();
+    assert!(archive.is_archive_of(&mut log).unwrap());
+    assert!(have_same_text(&mut archive, &mut log, &|| false).unwrap());
+    // The same file and length, other text.
+    let mut other = place.text.clone();
+    let end = other.len() - 3;
+    other[end] ^= 1;
+    fs::write(place.old(), &other).unwrap();
+    assert!(!archive.is_archive_of(&mut log).unwrap());
+    let middle = other.len() / 2;
+    other[end] ^= 1;
+    other[middle] ^= 1;
+    fs::write(place.old(), &other).unwrap();
+    assert!(!have_same_text(&mut archive, &mut log, &|| false).unwrap());
+}
+
+/// A seek table that leaves out the text of a frame.
+#[test]
+fn hidden_text_is_found() {
+    let place = Place::new(3000);
+    let good = fs::read(place.archive()).unwrap();
+    let frames = seek_table::read(&File::open(place.archive()).unwrap())
+        .unwrap()
+        .unwrap();
+    let table = good.len() - (frames.len() + 1) * 8 - 9;
+    assert!(frames.len() > 3);
+    for number in 0..frames.len() - 1 {
+        let mut hidden = good.clone();
+        let at = table + number * 8 + 8 + 4;
+        hidden[at..at + 4].fill(0);
+        fs::write(place.archive(), &hidden).unwrap();
+        let error = LogFile::open(&place.archive()).map(|_| number).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(
+            cause.contains("has text, but not in the seek table"),
+            "{cause}"
+        );
+    }
+}
+
+/// Who can write an archive could hide events by its index.
+#[test]
+fn index_in_an_archive_that_others_can_write_is_not_used() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new(100);
+    let has_index = || store::embedded(&LogFile::open(&place.archive()).unwrap()).is_some();
+    assert!(has_index());
+    fs::set_permissions(place.archive(), fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(!has_index());
 }

@@ -385,7 +385,7 @@ impl Columns {
         let known = self.last_path.replace(path, block);
         let number = usize::from(Column::PathPart.number());
         if let Some(builder) = self.builders.get_mut(number)
-            && !builder.is_full(block)
+            && !builder.is_full(Column::PathPart, block)
         {
             path_parts::each(path, known, |part| {
                 builder.add(Column::PathPart, part, block);

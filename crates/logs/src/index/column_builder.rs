@@ -1,7 +1,6 @@
 //! Collects the values of one column and encodes them, as a dictionary or as filters.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
 
 use super::filter;
 use super::segment::{ColumnKind, MAX_BLOCKS};
@@ -17,40 +16,23 @@ const MAX_VALUE: usize = 4096;
 const MAX_FILTER_WORDS: usize = 224;
 /// The same for parts of paths, which are several for each path.
 const MAX_PART_FILTER_WORDS: usize = 640;
-/// Hashes of a block from which on its filter has every value. It bounds the work for hostile paths.
-const MAX_HASHES: usize = 16 << 10;
+/// Hashes of a block from which on its filter has every value. It bounds work and memory for hostile names.
+const MAX_HASHES: usize = 4 << 10;
+/// The same for parts of paths.
+const MAX_PART_HASHES: usize = 16 << 10;
 
-/// Hashes are mixed already.
-type PlainHasher = BuildHasherDefault<IdentityHasher>;
-
-#[derive(Default)]
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|&byte| self.0 = self.0 << 8 | u64::from(byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
+/// Hashes again with a random key: the hashes of the format have none, and who knows them can choose names.
+type KeyedHasher = foldhash::fast::RandomState;
 
 /// Values of one column in the blocks of the segment.
 #[derive(Default)]
 pub(super) struct ColumnBuilder {
-    dictionary: HashMap<u64, Entry, PlainHasher>,
+    dictionary: HashMap<u64, Entry, KeyedHasher>,
     dictionary_bytes: usize,
     /// The dictionary became too large, or two values have the same hash.
     overflowed: bool,
     /// Hashes of each block, after an overflow.
-    hashes: Vec<HashSet<u64, PlainHasher>>,
+    hashes: Vec<HashSet<u64, KeyedHasher>>,
     recent: RecentValues,
 }
 
@@ -147,6 +129,13 @@ impl RecentValues {
     }
 }
 
+const fn max_hashes(column: Column) -> usize {
+    match column {
+        Column::PathPart => MAX_PART_HASHES,
+        _ => MAX_HASHES,
+    }
+}
+
 impl ColumnBuilder {
     /// Adds a value to a block.
     pub(super) fn add(&mut self, column: Column, value: &[u8], block: usize) {
@@ -174,13 +163,15 @@ impl ColumnBuilder {
                 _ => self.overflow(),
             }
         }
-        self.insert(hash, block);
+        if !self.is_full(column, block) {
+            self.insert(hash, block);
+        }
     }
 
     /// Whether the block has so many values that it has every value.
-    pub(super) fn is_full(&self, block: usize) -> bool {
+    pub(super) fn is_full(&self, column: Column, block: usize) -> bool {
         let hashes = self.hashes.get(block);
-        hashes.is_some_and(|hashes| hashes.len() >= MAX_HASHES)
+        hashes.is_some_and(|hashes| hashes.len() >= max_hashes(column))
     }
 
     /// The next value is a part of one: a dictionary, which has whole values, becomes filters.
@@ -237,8 +228,9 @@ impl ColumnBuilder {
         let (mut counts, mut words) = (Vec::new(), Vec::new());
         for hashes in &self.hashes {
             let hashes: Vec<u64> = hashes.iter().copied().collect();
-            let filter = match (hashes.len(), column) {
-                (MAX_HASHES.., _) => vec![u64::MAX],
+            let is_full = hashes.len() >= max_hashes(column);
+            let filter = match (is_full, column) {
+                (true, _) => vec![u64::MAX],
                 (_, Column::PathPart) => filter::build(&hashes, MAX_PART_FILTER_WORDS),
                 _ => filter::build(&hashes, MAX_FILTER_WORDS),
             };

@@ -319,10 +319,14 @@ enum Checks {
     None,
 }
 
-/// The index inside an archive; `None` for other files, or if it is damaged.
+/// The index inside an archive; `None` for other files, or if it is damaged or another user could have written it.
 pub(crate) fn embedded(log: &LogFile) -> Option<LogIndex> {
     let archive = log.archive()?;
     let (file, part) = archive.segments()?;
+    // Who can write an index can hide events from a search.
+    if !directory::is_trusted(file) {
+        return None;
+    }
     let whole = part.end;
     let (index, end, _) = segments(file, part, archive.text_len(), Checks::None);
     (end == whole && !index.is_empty()).then_some(index)

@@ -155,7 +155,8 @@ fn expression(bytes: &[u8]) {
             assert_eq!(
                 index.candidates(&condition).len(),
                 1,
-                "{text}: {condition:?}"
+                "{text}: {condition:?} {}",
+                String::from_utf8_lossy(event.text())
             );
         }
     }

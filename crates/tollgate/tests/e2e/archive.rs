@@ -1,8 +1,10 @@
 //! Archives of rotated logs, made by a daemon that is killed.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -45,7 +47,48 @@ fn names(directory: &Path) -> Vec<String> {
 /// The daemon is killed while it rotates and compresses. Each event that was written is in the log once, whatever
 /// the step it was killed in, and the next daemon goes on.
 pub(crate) fn killed_daemon_loses_nothing_of_its_archives() {
+    kill_while_archiving(&TestDir::new());
+}
+
+/// The same where a file system does not tell when a file was created, and gives its number to the next one.
+pub(crate) fn archives_need_no_time_of_creation() {
     let test_dir = TestDir::new();
+    let _mount = Ext4::mount(&test_dir);
+    kill_while_archiving(&test_dir);
+}
+
+/// An ext4 with inodes of 128 bytes over the own directory of a test, unmounted on drop.
+struct Ext4(PathBuf);
+
+impl Ext4 {
+    fn mount(test_dir: &TestDir) -> Self {
+        let image = test_dir.own.with_extension("ext4");
+        File::create(&image).unwrap().set_len(128 << 20).unwrap();
+        let run = |command: &mut Command| {
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        };
+        run(Command::new("mkfs.ext4")
+            .args(["-q", "-I", "128"])
+            .arg(&image));
+        run(Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(&image)
+            .arg(&test_dir.own));
+        fs::remove_file(image).unwrap();
+        fs::set_permissions(&test_dir.own, fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(fs::metadata(&test_dir.own).unwrap().created().is_err());
+        Self(test_dir.own.clone())
+    }
+}
+
+impl Drop for Ext4 {
+    fn drop(&mut self) {
+        let _status = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn kill_while_archiving(test_dir: &TestDir) {
     let rules = format!(
         "-a always,exit -F arch=b64 -S openat,close -F uid={} -k archive\n",
         test_dir.id
@@ -63,7 +106,7 @@ pub(crate) fn killed_daemon_loses_nothing_of_its_archives() {
     let log = test_dir.own.join("audit.log");
     let mut least = 0;
     for number in 1..=KILLS {
-        let daemon = Daemon::start_with_settings(&test_dir, &rules, &settings);
+        let daemon = Daemon::start_with_settings(test_dir, &rules, &settings);
         test_dir.workload().burst(&file, PAIRS);
         daemon.flush();
         // At another step each time: an old log takes milliseconds.
@@ -82,7 +125,7 @@ pub(crate) fn killed_daemon_loses_nothing_of_its_archives() {
         assert!(stamps.len() >= least, "{} of {least} events", stamps.len());
         least = stamps.len();
     }
-    let daemon = Daemon::start_with_settings(&test_dir, &rules, &settings);
+    let daemon = Daemon::start_with_settings(test_dir, &rules, &settings);
     daemon.signal(Signal::SIGUSR1);
     wait_for("archives of all old logs", || {
         let names = names(&test_dir.own);

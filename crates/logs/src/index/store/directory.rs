@@ -145,7 +145,7 @@ fn open_file(directory: &File, name: &Path, flags: OFlag) -> Option<File> {
     (about.is_file() && about.nlink() == 1 && is_trusted(&file)).then_some(file)
 }
 
-fn is_trusted(file: &File) -> bool {
+pub(super) fn is_trusted(file: &File) -> bool {
     file.metadata().is_ok_and(|about| {
         (about.uid() == geteuid().as_raw() || about.uid() == 0)
             && about.mode() & WRITABLE_BY_OTHERS == 0

@@ -22,11 +22,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use logs::archive_writer::write;
+use logs::archive_writer::{have_same_text, write};
 use logs::cursor::FileId;
 use logs::index::growing::GrowingIndex;
 use logs::log_file::LogFile;
-use logs::log_set::{self, LogSet};
+use logs::log_set;
 
 use crate::messages::warn;
 use crate::sinks::log_file::Log;
@@ -283,7 +283,7 @@ impl ArchiverThread {
                 continue;
             }
             if self.settings.index && !self.settings.compress {
-                let indexed = index_old_logs(&path);
+                let indexed = index_old_logs(&path, &|| self.ends());
                 self.report("cannot index an old log", indexed);
             }
             if self.settings.compress {
@@ -325,7 +325,7 @@ impl ArchiverThread {
             } else if is_current {
                 self.growing = Some(growing);
             } else {
-                growing.finish()?;
+                finish(growing, &|| self.ends())?;
             }
         }
         let Some((.., size)) = open else {
@@ -338,7 +338,9 @@ impl ArchiverThread {
             }
         }
         if let Some(mut growing) = self.growing.take() {
-            growing.advance(size)?;
+            if !catch_up(&mut growing, size, &|| self.ends())? {
+                return Ok(());
+            }
             if let Err(error) = self.offered.try_send(growing) {
                 self.growing = Some(error.into_inner());
             }
@@ -348,22 +350,9 @@ impl ArchiverThread {
 
     /// Turns old logs into archives, the oldest first.
     fn compress(&self, path: &Path) -> anyhow::Result<()> {
-        let mut archived = Vec::new();
-        for file in log_set::open_all(path)? {
-            if file.is_archive() {
-                archived.extend(file.id().zip(file.size()?));
-            }
-        }
-        for mut log in LogSet::rotated(path)?.into_files() {
-            if log.is_archive() || log.path() == path || log.id().is_none() {
-                continue;
-            }
+        for mut log in log_set::old_logs(path)? {
             // The daemon ended after the archive had got its name.
-            let has_archive = log
-                .id()
-                .zip(log.size()?)
-                .is_some_and(|id| archived.contains(&id));
-            if !has_archive {
+            if !self.has_archive(path, &mut log)? {
                 self.archive(path, &mut log)?;
             }
             if let Some(id) = log.id() {
@@ -371,6 +360,24 @@ impl ArchiverThread {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is an archive with the text of an old log, all of which is compared. Archives that cannot be read
+    /// are none.
+    fn has_archive(&self, path: &Path, log: &mut LogFile) -> anyhow::Result<bool> {
+        for archive in log_set::archive_paths(path)? {
+            let Ok(mut archive) = LogFile::open(&archive) else {
+                continue;
+            };
+            if archive
+                .is_archive_of(log)
+                .is_ok_and(|is_archive| is_archive)
+                && have_same_text(&mut archive, log, &|| self.ends()).is_ok_and(|is_same| is_same)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Writes the archive of an old log.
@@ -421,16 +428,39 @@ fn is_of(log: &Log, index: &GrowingIndex) -> bool {
 }
 
 /// Indexes old logs that were rotated before they were indexed. An archive has an index of its own.
-fn index_old_logs(path: &Path) -> anyhow::Result<()> {
-    for log in LogSet::rotated(path)?.into_files() {
-        if log.path() != path
-            && !log.is_archive()
-            && let Some(growing) = GrowingIndex::open(log)?
-        {
-            growing.finish()?;
+fn index_old_logs(path: &Path, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
+    for log in log_set::old_logs(path)? {
+        if let Some(growing) = GrowingIndex::open(log)? {
+            finish(growing, ends)?;
         }
     }
     Ok(())
+}
+
+/// Indexes all of a log that no longer grows, unless the daemon ends.
+fn finish(mut growing: GrowingIndex, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
+    let size = growing.log().size()?.unwrap_or(0);
+    if catch_up(&mut growing, size, ends)? {
+        growing.finish()?;
+    }
+    Ok(())
+}
+
+/// Reads a log up to `size`. Returns false if the daemon ends before.
+fn catch_up(
+    growing: &mut GrowingIndex,
+    size: u64,
+    ends: &dyn Fn() -> bool,
+) -> anyhow::Result<bool> {
+    let mut at = growing.position();
+    while at < size {
+        if ends() {
+            return Ok(false);
+        }
+        at = size.min(at + STEP / 4);
+        growing.advance(at)?;
+    }
+    Ok(!ends())
 }
 
 /// Name of an archive that is not complete.
