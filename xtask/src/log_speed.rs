@@ -1,10 +1,13 @@
 //! `cargo xtask log-speed`: measures how fast `tollgate-search` indexes and searches a log, in CPU time.
 //!
-//! Several programs, such as the builds of two commits, take turns. The index of the log is removed before it is
-//! measured. The log is read before, so that it is in the page cache.
+//! Several programs, such as the builds of two commits, take turns. Each has a directory of its own
+//! beside the log, with an index that is removed before its building is measured. The log is read before, so that it is in the page cache.
 
+use std::error::Error;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -54,21 +57,18 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
         programs.push(repository.root.join("target/release/tollgate-search"));
     }
     let bytes = fs::read(&log)?.len();
-    // Of several files none grows: the log is indexed to its end.
-    let empty = log.with_extension("empty");
-    fs::write(&empty, "")?;
-    let index = log
-        .parent()
-        .ok_or("the log has no directory")?
-        .join(".tollgate-index");
+    let mut runs = Vec::new();
+    for (number, program) in programs.iter().enumerate() {
+        runs.push(Run::new(program, &log, number)?);
+    }
     for (name, question) in QUESTIONS {
         let mut times = vec![Vec::new(); programs.len()];
         for _ in 0..rounds {
-            for (program, times) in programs.iter().zip(&mut times) {
-                if question == "serial=1" && index.exists() {
-                    fs::remove_dir_all(&index)?;
+            for (run, times) in runs.iter().zip(&mut times) {
+                if question == "serial=1" {
+                    run.remove_index()?;
                 }
-                times.push(cpu_time(program, &[&log, &empty], question)?);
+                times.push(run.cpu_time(question)?);
             }
         }
         print!("| {name} | `{question}` |");
@@ -95,28 +95,64 @@ fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Time of the CPU, in the program and in the kernel for it, that a search takes.
-fn cpu_time(
-    program: &Path,
-    logs: &[&Path],
-    question: &str,
-) -> Result<Duration, Box<dyn std::error::Error>> {
-    let before = children()?;
-    let logs = logs
-        .iter()
-        .flat_map(|log| [OsStr::new("--log"), log.as_os_str()]);
-    let status = Command::new(program)
-        .arg("--count")
-        .args(logs)
-        .arg(question)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()?;
-    // 1: no event was found.
-    if !matches!(status.code(), Some(0 | 1)) {
-        return Err(format!("`{}` {question}: {status}", program.display()).into());
+/// A program with a name of the log in a directory of its own: programs may have indexes of different formats.
+struct Run {
+    program: PathBuf,
+    directory: PathBuf,
+    /// The log, and an empty file: of several files none grows, so the log is indexed to its end.
+    logs: [PathBuf; 2],
+}
+
+impl Run {
+    fn new(program: &Path, log: &Path, number: usize) -> io::Result<Self> {
+        let directory = log.with_extension(format!("speed-{number}"));
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
+        }
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        let logs = ["audit.log", "empty"].map(|name| directory.join(name));
+        let [link, empty] = &logs;
+        fs::hard_link(log, link)?;
+        fs::write(empty, "")?;
+        Ok(Self {
+            program: program.to_owned(),
+            directory,
+            logs,
+        })
     }
-    Ok(children()?.saturating_sub(before))
+
+    fn remove_index(&self) -> io::Result<()> {
+        let index = self.directory.join(".tollgate-index");
+        if index.exists() {
+            fs::remove_dir_all(&index)?;
+        }
+        Ok(())
+    }
+
+    /// Time of the CPU, in the program and in the kernel for it, that a search takes.
+    fn cpu_time(&self, question: &str) -> Result<Duration, Box<dyn Error>> {
+        let before = children()?;
+        let logs = self.logs.iter();
+        let logs = logs.flat_map(|log| [OsStr::new("--log"), log.as_os_str()]);
+        let status = Command::new(&self.program)
+            .arg("--count")
+            .args(logs)
+            .arg(question)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        // 1: no event was found.
+        if !matches!(status.code(), Some(0 | 1)) {
+            return Err(format!("`{}` {question}: {status}", self.program.display()).into());
+        }
+        Ok(children()?.saturating_sub(before))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _remains = fs::remove_dir_all(&self.directory);
+    }
 }
 
 /// CPU time of the programs that have ended.

@@ -192,8 +192,12 @@ fn is_enriched(event: &EventRecords) -> bool {
     event.text().find_byte(ENRICHED).is_some()
 }
 
-/// A number in the base of its field.
+/// A number in the base of its field. It has no sign but that of a negative one, as the kernel writes it: the index knows
+/// no other.
 fn number(kind: Kind, text: &[u8]) -> Option<i64> {
+    if text.starts_with(b"+") || text.starts_with(b"-0") {
+        return None;
+    }
     let text = text.to_str().ok()?;
     match kind {
         Kind::Hex => u64::from_str_radix(text, 16).ok().map(u64::cast_signed),
@@ -205,6 +209,7 @@ fn number(kind: Kind, text: &[u8]) -> Option<i64> {
 fn id(text: &[u8]) -> Option<u32> {
     match text {
         b"-1" => Some(u32::MAX),
+        [b'+', ..] => None,
         _ => text.to_str().ok()?.parse().ok(),
     }
 }

@@ -198,26 +198,21 @@ fn success_pattern(wanted: &[u8]) -> TextPattern {
     one_of(fields.flat_map(|name| spellings.map(|spelling| format!("{name}{spelling}"))))
 }
 
-/// Text of a field that is one of these numbers: as the kernel writes it, or with leading zeros or a plus sign, which
-/// are also read.
+/// Text of a field that is one of these numbers: as the kernel writes it, or with leading zeros, which are also read.
 fn number_patterns(name: &str, numbers: impl IntoIterator<Item = i64>) -> TextPattern {
-    let mut words = vec![format!("{name}=+")];
-    let mut zeros = vec![format!("{name}=0")];
+    let mut words = Vec::new();
     for number in numbers {
         words.push(format!("{name}={number}"));
         if number == i64::from(u32::MAX) {
             words.push(format!("{name}=-1"));
         }
-        if number <= 0 {
-            zeros.push(format!("{name}=-0"));
-            // A value of zeros.
-            words.extend((number == 0).then(|| format!("{name}=-0")));
-        }
     }
-    zeros.dedup();
+    if words.is_empty() {
+        return TextPattern::OneOf(Vec::new());
+    }
     TextPattern::AnyOf(vec![
         one_of(words),
-        TextPattern::BeforeDigit(zeros.iter().map(finder).collect()),
+        TextPattern::BeforeDigit(vec![finder(format!("{name}=0"))]),
     ])
 }
 

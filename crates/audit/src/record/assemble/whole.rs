@@ -67,7 +67,10 @@ impl WholeEventFinder {
             self.lines.push(line);
             let rest = text.get(start..)?;
             let after = rest.strip_prefix(prefix)?;
-            let kind_len = after.iter().position(|&byte| byte == b' ')?;
+            // A line without a blank is no record, and belongs to none.
+            let kind_len = after
+                .iter()
+                .position(|&byte| matches!(byte, b' ' | b'\n'))?;
             let after_kind = after.get(kind_len..)?.strip_prefix(b" msg=audit(")?;
             let body = after_kind.strip_prefix(stamp)?;
             is_last = ends_event(after.get(..kind_len)?);
@@ -219,6 +222,7 @@ mod tests {
             format!("type=CWD {stamp} a=1\nnode=a type=EOE {stamp} \n"),
             format!("node=a type=CWD {stamp} a=1\ntype=EOE {stamp} \n"),
             format!("type=CWD {stamp} a=1\n\ntype=EOE {stamp} \n"),
+            format!("type=CWD {stamp} a=1\ntype=X\ntype=CWD {stamp} a=1\ntype=EOE {stamp} \n"),
             format!("type=CWD {stamp} a=1\ntype=CWD  {stamp} a=1\ntype=EOE {stamp} \n"),
             format!("type=CWD {stamp} a={long}\ntype=EOE {stamp} \n"),
             "type=EOE msg=audit(1.000:4294967296): \n".to_owned(),
