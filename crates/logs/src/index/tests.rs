@@ -317,17 +317,21 @@ fn random_text(seed: u64, events: u32) -> Vec<u8> {
             number % 3
         );
         let name = match random(4) {
-            0 => format!("../x/{}", random(900)),
+            0 => format!("\"../x/{}\"", 100 + random(800)),
             1 => "2F62".to_owned(),
             _ => format!("\"/usr/lib/{}\"", random(12)),
         };
         let enriched = ["", "\x1dUID=\"root\" AUID=\"alice\"", "\x1dUID=\"bob\""];
         let mut lines = vec![
             format!(
-                "{node}type=SYSCALL {stamp} success=yes exit={} pid={} auid=-1 uid=0 comm=\"c{}\" key=\"k\"{}\n",
+                "{node}type=SYSCALL {stamp} arch=c000003e syscall=257 success=yes exit={} a0=1 a1=2 a2=3 a3=4 items=1 \
+                 ppid=1 pid={} auid={} uid=0 gid=0 euid=0 suid=0 fsuid=0 egid=0 sgid=0 fsgid=0 tty=pts0 ses=1 \
+                 comm=\"c{}\" exe=\"/bin/c\" key=\"k\"{}\n",
                 random(2),
-                random(6),
                 random(3),
+                // Now and then the record is not in the kernel's form.
+                if random(200) == 0 { "-1" } else { "4294967295" },
+                random(2),
                 enriched[usize::try_from(random(3)).unwrap()]
             ),
             format!("{node}type=CWD {stamp} cwd=\"/home/{}\"\n", random(2)),
