@@ -21,13 +21,14 @@ use super::test_dir::TestDir;
 const PAIRS: u32 = 2000;
 const KILLS: u64 = 8;
 
-/// How often each event is in the log, by its stamp.
-fn stamps(log: &Path) -> BTreeMap<(u64, u32), u32> {
+/// How often each event is in the log, by its stamp. Each daemon begins with the same serial.
+fn stamps(log: &Path) -> BTreeMap<(u64, u16, u32), u32> {
     let mut reader = EventReader::new(LogSet::rotated(log).unwrap());
     let mut stamps = BTreeMap::new();
     while let Some(event) = reader.next_event().unwrap() {
         if event.records().next().unwrap().kind == "SYSCALL" {
-            let stamp = (event.time().sec, event.serial().0);
+            let time = event.time();
+            let stamp = (time.sec, time.milli, event.serial().0);
             *stamps.entry(stamp).or_default() += 1;
         }
     }
