@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 use bstr::ByteSlice as _;
-use logs::log_set::LogSet;
+use logs::log_set::{self, LogSet};
 
 use crate::ctext;
 use crate::interpret::error_text;
@@ -107,8 +107,11 @@ pub(crate) fn newest_first(log: &Path) -> Vec<PathBuf> {
 
 /// The archives of a log, the newest first.
 fn archives(log: &Path) -> Vec<PathBuf> {
-    let files = LogSet::rotated(log).map(LogSet::into_files);
-    let files = files.unwrap_or_default().into_iter().rev();
+    let Ok(files) = LogSet::rotated(log).map(LogSet::into_files) else {
+        // One cannot be read: that is reported when it is opened.
+        return log_set::archive_paths(log).unwrap_or_default();
+    };
+    let files = files.into_iter().rev();
     files
         .map(|file| file.path().to_owned())
         .filter(|path| path.extension() == Some(OsStr::new("zst")))

@@ -149,8 +149,13 @@ impl Events {
                         return Ok(step);
                     }
                 }
-                // The stock tools end at what they cannot read.
-                Err(_) => return Ok(Step::Next),
+                // The stock tools end at what they cannot read; they read no archives.
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::InvalidData {
+                        sink.message(format!("Error reading a log: {error}\n").as_bytes())?;
+                    }
+                    return Ok(Step::Next);
+                }
             }
             let step = self.drain(sink)?;
             if step != Step::Next {

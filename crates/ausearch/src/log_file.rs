@@ -29,7 +29,12 @@ struct LogReader {
 impl Read for LogReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.log.read_at(buffer, self.offset);
-        let count = read.map_err(io::Error::other)?;
+        let count = read.map_err(|error| match error {
+            LogError::Read { path, cause } => {
+                io::Error::new(cause.kind(), format!("{}: {cause}", path.display()))
+            }
+            error => io::Error::other(error),
+        })?;
         self.offset += u64::try_from(count).unwrap_or_default();
         Ok(count)
     }
