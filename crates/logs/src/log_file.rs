@@ -281,7 +281,10 @@ impl LogFile {
         let (Some(len), Some(other_len)) = (self.size()?, other.size()?) else {
             return Ok(false);
         };
-        if theirs != Some(source) || len != other_len {
+        // A file system can have another device number after a mount.
+        let is_source =
+            theirs.is_some_and(|id| (id.inode, id.created_ns) == (source.inode, source.created_ns));
+        if !is_source || len != other_len {
             return Ok(false);
         }
         let end = len.saturating_sub(COMPARED_BYTES);

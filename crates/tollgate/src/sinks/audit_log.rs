@@ -232,6 +232,9 @@ impl AuditLog {
         let (directory, name) = (&self.directory, &self.name);
         let group = self.config.group().unwrap_or(0);
         let result = match request.change {
+            _ if request.log != self.config.path => {
+                Err(std::io::Error::other("the log has another path now"))
+            }
             NameChange::NameArchive => match archiver::temporary_name(name) {
                 Some(temporary) => rotate::name_archive(directory, name, &temporary, group),
                 None => Ok(()),

@@ -62,6 +62,8 @@ pub(crate) struct ArchiverSettings {
 /// A change of names that the log thread makes for the archiver, and where it answers.
 #[derive(Debug)]
 pub(crate) struct NameRequest {
+    /// Path of the log that the names are of.
+    pub(super) log: PathBuf,
     pub(super) change: NameChange,
     pub(super) to: Sender<io::Result<()>>,
 }
@@ -356,7 +358,7 @@ impl ArchiverThread {
                 self.archive(path, &mut log)?;
             }
             if let Some(id) = log.id() {
-                self.ask(NameChange::RemoveOldLog(id))?;
+                self.ask(path, NameChange::RemoveOldLog(id))?;
             }
         }
         Ok(())
@@ -391,7 +393,7 @@ impl ArchiverThread {
         let result = write_archive(log, &out, &|| self.ends())
             .with_context(|| format!("`{shown}`"))
             .and_then(|()| {
-                self.ask(NameChange::NameArchive)?;
+                self.ask(path, NameChange::NameArchive)?;
                 directory.sync().context("cannot sync the directory")
             });
         if result.is_err() {
@@ -402,10 +404,11 @@ impl ArchiverThread {
     }
 
     /// Has the log thread change names, and waits for that.
-    fn ask(&self, change: NameChange) -> anyhow::Result<()> {
+    fn ask(&self, log: &Path, change: NameChange) -> anyhow::Result<()> {
         let (to, answer) = bounded(1);
         // The log thread takes it, or has ended.
-        let _gone = self.asks.try_send(NameRequest { change, to });
+        let log = log.to_owned();
+        let _gone = self.asks.try_send(NameRequest { log, change, to });
         loop {
             match answer.recv_timeout(BETWEEN_LOOKS) {
                 Ok(done) => return done.context("cannot change names"),
