@@ -198,7 +198,7 @@ fn answers_over_other_logs_equal_those_of_the_stock_tools() {
     let logs = std::env::var_os("TOLLGATE_LOGS");
     let (Some(logs), Some((directory, version))) = (logs, stock()) else {
         let reason = "TOLLGATE_LOGS is not set, or ausearch is not installed";
-        let line = format!("\nskipped: answers_over_other_logs: {reason}\n");
+        let line = format!("\nno other logs: answers_over_other_logs: {reason}\n");
         std::io::stdout().write_all(line.as_bytes()).unwrap();
         return;
     };
