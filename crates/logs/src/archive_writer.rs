@@ -174,14 +174,7 @@ fn is_text_of(
 
 /// Fills `room` with text; returns false if the text ends before.
 fn read_exact(log: &mut LogFile, room: &mut [u8], offset: u64) -> Result<bool, LogError> {
-    let mut count = 0;
-    while let Some(rest) = room.get_mut(count..).filter(|rest| !rest.is_empty()) {
-        match log.read_at(rest, offset + len(count))? {
-            0 => return Ok(false),
-            read => count += read,
-        }
-    }
-    Ok(true)
+    Ok(log.fill_at(room, offset)? == room.len())
 }
 
 struct Writer<'f> {

@@ -294,13 +294,7 @@ impl LogFile {
     /// Some text from an offset.
     fn part(&mut self, offset: u64) -> Result<Vec<u8>, LogError> {
         let mut text = vec![0; usize::try_from(COMPARED_BYTES).unwrap_or(0)];
-        let mut count = 0;
-        while let Some(room) = text.get_mut(count..).filter(|room| !room.is_empty()) {
-            match self.read_at(room, offset + crate::line_buffer::len(count))? {
-                0 => break,
-                read => count += read,
-            }
-        }
+        let count = self.fill_at(&mut text, offset)?;
         text.truncate(count);
         Ok(text)
     }
@@ -313,6 +307,21 @@ impl LogFile {
             Content::Stream(_) => None,
         };
         open == Some(FileId::of(about))
+    }
+
+    /// Fills `room` with text from `offset`. Returns the number of bytes: fewer than it has only at the end.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn fill_at(&mut self, room: &mut [u8], offset: u64) -> Result<usize, LogError> {
+        let mut count = 0;
+        while let Some(rest) = room.get_mut(count..).filter(|rest| !rest.is_empty()) {
+            match self.read_at(rest, offset + crate::line_buffer::len(count))? {
+                0 => break,
+                read => count += read,
+            }
+        }
+        Ok(count)
     }
 
     /// The error of a file from which text was cut off.

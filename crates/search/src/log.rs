@@ -201,13 +201,7 @@ fn times(file: &mut LogFile, len: u64) -> anyhow::Result<Option<(u64, u64)>> {
 
 fn text(file: &mut LogFile, start: u64, end: u64) -> anyhow::Result<Vec<u8>> {
     let mut text = vec![0; usize::try_from(end - start)?];
-    let mut count = 0;
-    while let Some(room) = text.get_mut(count..).filter(|room| !room.is_empty()) {
-        match file.read_at(room, start + u64::try_from(count)?)? {
-            0 => break,
-            read => count += read,
-        }
-    }
+    let count = file.fill_at(&mut text, start)?;
     text.truncate(count);
     Ok(text)
 }

@@ -211,12 +211,8 @@ impl TextEnd {
 
 fn fingerprint(log: &mut LogFile, start: u64, len: u64) -> Result<Option<u64>, LogError> {
     let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
-    let mut at = 0;
-    while let Some(room) = text.get_mut(at..).filter(|room| !room.is_empty()) {
-        match log.read_at(room, start + crate::line_buffer::len(at))? {
-            0 => return Ok(None),
-            count => at += count,
-        }
+    if log.fill_at(&mut text, start)? < text.len() {
+        return Ok(None);
     }
     Ok(Some(checksum(&text)))
 }
