@@ -278,9 +278,6 @@ impl EventReader {
 
     /// Takes the events that are whole in the buffer, up to one whose text `accepts` accepts.
     fn take_whole_event(&mut self, accepts: impl Fn(&[u8]) -> bool) -> WholeEventStep {
-        if !self.assembler.is_idle() {
-            return WholeEventStep::None;
-        }
         let base = self.files.get(self.at).map_or(0, |open| open.base);
         loop {
             let offset = self.buffer.offset();
@@ -293,16 +290,21 @@ impl EventReader {
             let Some(event) = self.whole_events.at_start(text) else {
                 return WholeEventStep::None;
             };
-            let is_wanted = accepts(event.text());
+            let (text, is_wanted) = (event.text(), accepts(event.text()));
             if is_wanted {
                 self.assembler.take_whole(&event, base + offset);
-            } else {
+            } else if self
+                .assembler
+                .pass(event.time(), event.serial(), text.len())
+            {
                 self.last_serial = event.serial();
+            } else {
+                return WholeEventStep::None;
             }
             self.line_number += len(event.line_count());
-            let bytes = event.text().len();
+            let bytes = text.len();
             self.buffer.skip_lines(bytes);
-            if is_wanted {
+            if self.assembler.has_ended() {
                 return WholeEventStep::Taken;
             }
         }

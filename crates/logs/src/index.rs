@@ -241,8 +241,8 @@ fn feed(
     loop {
         while let Some(text) = lines.unread() {
             match builder.whole_event(text, lines.offset()) {
-                0 => break,
-                len => lines.skip_lines(len),
+                Some(event) => lines.skip_lines(event.len),
+                None => break,
             }
         }
         match lines.next_line() {

@@ -175,16 +175,34 @@ impl EventAssembler {
         self.open.is_empty() && self.ended.is_empty()
     }
 
+    /// Whether events have ended, and [`EventAssembler::next_ended`] has not returned them.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Passes an event whose lines are adjacent, and need not be kept: other events are as if
+    /// [`EventAssembler::take`] got each line, whose lengths add up to `len`. Returns false, and changes nothing, if it
+    /// may be a part of an open event, or would end one because too many are open.
+    pub fn pass(&mut self, time: Timestamp, serial: Serial, len: usize) -> bool {
+        let has_room = self.open.len() < MAX_OPEN_EVENTS && self.open_bytes + len <= MAX_OPEN_BYTES;
+        let is_open = |open: &EventRecords| open.serial == serial && open.time == time;
+        if !has_room || self.open.iter().any(is_open) {
+            return false;
+        }
+        self.end_older_than(time.sec);
+        true
+    }
+
     /// Adds all lines of an event, the first of which begins at `position` of the log: as if
     /// [`EventAssembler::take`] got each.
     pub fn take_whole(&mut self, event: &WholeEvent<'_>, position: u64) {
-        if !self.is_idle() {
+        if !self.pass(event.time(), event.serial(), event.text().len()) {
             for line in event.text().lines_with_terminator() {
                 let _decoded_before = self.take(line, position);
             }
             return;
         }
-        self.checked = Some(event.time().sec);
         let mut copy = self.free.pop().unwrap_or(EventRecords::EMPTY);
         copy.text.clear();
         copy.text.extend_from_slice(event.text());

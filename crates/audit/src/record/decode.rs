@@ -187,6 +187,15 @@ pub fn time_and_serial(text: &[u8]) -> Option<(Timestamp, Serial, usize)> {
     Some((time, serial, cursor.at - b"):".len()))
 }
 
+/// Parses what follows the seconds and the dot of a stamp, before a `)`: milliseconds and serial. Returns their length
+/// too.
+#[must_use]
+pub fn millis_and_serial(text: &[u8]) -> Option<(u16, Serial, usize)> {
+    let mut cursor = Cursor { line: text, at: 0 };
+    let (milli, serial) = cursor.millis_and_serial().ok()?;
+    Some((milli, serial, cursor.at - b"):".len()))
+}
+
 impl<'a> Record<'a> {
     /// The kernel's text.
     #[must_use]
@@ -332,11 +341,17 @@ impl<'a> Cursor<'a> {
     fn stamp(&mut self) -> Result<(Timestamp, Serial), DecodeError> {
         let sec = self.number("seconds")?;
         self.literal(b".", "`.` after the seconds")?;
+        let (milli, serial) = self.millis_and_serial()?;
+        Ok((Timestamp { sec, milli }, serial))
+    }
+
+    /// Parses the part of the stamp behind the dot, up to the colon.
+    fn millis_and_serial(&mut self) -> Result<(u16, Serial), DecodeError> {
         let milli = self.milli()?;
         self.literal(b":", "`:` before the serial")?;
         let serial = self.number("a serial of 32 bits")?;
         self.literal(b"):", "`):` after the serial")?;
-        Ok((Timestamp { sec, milli }, Serial(serial)))
+        Ok((milli, Serial(serial)))
     }
 
     fn milli(&mut self) -> Result<u16, DecodeError> {

@@ -4,7 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use bstr::ByteSlice as _;
+
 use super::*;
+use crate::index::tests::random_text;
+use crate::line_buffer::MAX_LINE;
 
 fn record(serial: u32, text: &str) -> String {
     format!("type=SYSCALL msg=audit(1.000:{serial}): {text}\n")
@@ -168,4 +172,39 @@ fn stream_is_read_once() {
     let mut reader = EventReader::new(LogSet::stream(Path::new("x"), stream));
     assert_eq!(serials(&mut reader), [1, 2]);
     assert_eq!(reader.cursor(), None);
+}
+
+/// Events that are taken whole, also while others are open, are those of the lines.
+#[test]
+fn events_are_those_of_the_assembler() {
+    for seed in 0..6 {
+        let text = random_text(seed, 3000);
+        let mut assembler = EventAssembler::default();
+        let mut expected = Vec::new();
+        let mut offset = 0;
+        for line in text.lines_with_terminator() {
+            let record = line.strip_suffix(b"\n").unwrap_or(line);
+            if record.len() <= MAX_LINE {
+                let _malformed = assembler.take(record, offset);
+                expected.extend(std::iter::from_fn(|| assembler.next_ended()));
+            }
+            offset += len(line.len());
+        }
+        assembler.end_all();
+        expected.extend(std::iter::from_fn(|| assembler.next_ended()));
+        let logs = Logs::new();
+        fs::write(&logs.log, &text).unwrap();
+        let is_odd = |text: &[u8]| text.len() % 2 == 1;
+        for accepts in [|_: &[u8]| true, is_odd] {
+            let set = LogSet::rotated(&logs.log).unwrap();
+            let mut reader = EventReader::new(set);
+            let mut found = Vec::new();
+            while reader.advance_where(accepts).unwrap() {
+                found.extend(reader.event().cloned());
+            }
+            found.retain(|event| accepts(event.text()));
+            let expected = expected.iter().filter(|event| accepts(event.text()));
+            assert!(found.iter().eq(expected), "seed {seed}");
+        }
+    }
 }

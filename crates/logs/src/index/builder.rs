@@ -12,7 +12,7 @@ use bstr::ByteSlice as _;
 
 use super::column_builder::ColumnBuilder;
 use super::path_parts::{self, LastPath};
-use super::seen_events::SeenEvents;
+use super::seen_events::{Repeated, SeenEvents};
 use super::seen_files::SeenFiles;
 use super::segment::{Block, MAX_BLOCKS, Marks, Parts};
 use super::stock_order::{self, StockOrder};
@@ -36,6 +36,15 @@ pub(super) struct Builder {
     /// Size at which a block ends, if no event is open; twice that is its end in any case.
     block_bytes: u64,
     order: StockOrder,
+}
+
+/// An event that was added.
+#[derive(Clone, Copy)]
+pub(super) struct Added {
+    /// Length of its text, perhaps with its end record.
+    pub(super) len: usize,
+    /// The block had its values already.
+    pub(super) is_repeated: bool,
 }
 
 /// What need not be indexed again in the last block.
@@ -129,42 +138,51 @@ impl Builder {
         false
     }
 
-    /// Adds the event at the start of `text`, which begins at `offset`, if it is whole and no other one is open.
-    /// Returns its length. If that is 0, add the next line with [`Builder::line`].
-    pub(super) fn whole_event(&mut self, text: &[u8], offset: u64) -> usize {
+    /// Adds the event at the start of `text`, which begins at `offset`, if it is whole and no part of an open one. If not,
+    /// add the next line with [`Builder::line`].
+    pub(super) fn whole_event(&mut self, text: &[u8], offset: u64) -> Option<Added> {
         // An end record belongs to the event before, see `line`.
-        if !self.assembler.is_idle() || stock_order::is_end_record(text) {
-            return 0;
+        if stock_order::is_end_record(text) {
+            return None;
         }
-        self.end_block_at(offset);
-        let Some(at) = self.blocks.len().checked_sub(1) else {
-            return 0;
-        };
+        let at = self.blocks.len().checked_sub(1)?;
         let is_before = self.blocks.last().is_none_or(|block| offset < block.start);
-        // The text before belongs to another segment, and that after the end.
-        if is_before || self.end.is_some() {
-            return 0;
+        // The text before belongs to another segment, and that after the end. A line ends a block.
+        if is_before || self.end.is_some() || self.is_block_end(offset) {
+            return None;
         }
         if let Some(known) = self.seen.events.next(text) {
-            self.repeated(at, known.time, known.serial, text);
-            return known.len;
+            return self
+                .passes(known.time, known.serial, offset, known.len)
+                .then(|| self.repeated(at, &known, text));
         }
         let mut finder = std::mem::take(&mut self.whole_events);
-        let len = finder.at_start(text).map_or(0, |event| {
-            self.add_whole(at, &event, offset);
-            event.text().len()
+        let added = finder.at_start(text).and_then(|event| {
+            self.passes(event.time(), event.serial(), offset, event.text().len())
+                .then(|| self.add_whole(at, &event, offset))
         });
         self.whole_events = finder;
-        len
+        added
     }
 
-    fn add_whole(&mut self, block: usize, event: &WholeEvent<'_>, offset: u64) {
+    /// Whether an event is no part of an open one, and in one block. It may be that it ends open ones by its time.
+    fn passes(&mut self, time: Timestamp, serial: Serial, offset: u64, len: usize) -> bool {
+        let end = offset + crate::line_buffer::len(len);
+        if !self.assembler.is_idle() && self.is_block_end(end) {
+            return false;
+        }
+        let passes = self.assembler.pass(time, serial, len);
+        self.index_ended();
+        passes
+    }
+
+    fn add_whole(&mut self, block: usize, event: &WholeEvent<'_>, offset: u64) -> Added {
         let is_repeatable = event
             .records()
             .next()
             .is_some_and(|first| !stock_order::is_alone(first.kind));
-        if is_repeatable && self.seen.events.find_or_keep(event).is_some() {
-            return self.repeated(block, event.time(), event.serial(), event.text());
+        if is_repeatable && let Some(known) = self.seen.events.find_or_keep(event) {
+            return self.repeated(block, &known, event.text());
         }
         let (mut is_regular, mut line_start) = (true, offset);
         for line in event.text().lines_with_terminator() {
@@ -184,13 +202,21 @@ impl Builder {
         };
         event_values::receive(event.records(), &mut values);
         self.add_stamp(block, event.time(), event.serial());
+        Added {
+            len: event.text().len(),
+            is_repeated: false,
+        }
     }
 
     /// Adds an event that the block has already, but for its stamp.
-    fn repeated(&mut self, block: usize, time: Timestamp, serial: Serial, text: &[u8]) {
-        self.add_stamp(block, time, serial);
+    fn repeated(&mut self, block: usize, known: &Repeated, text: &[u8]) -> Added {
+        self.add_stamp(block, known.time, known.serial);
         if let Some(block) = self.blocks.get_mut(block) {
-            self.order.repeated(time, serial, text, block);
+            self.order.repeated(known.time, known.serial, text, block);
+        }
+        Added {
+            len: known.len,
+            is_repeated: true,
         }
     }
 
@@ -283,22 +309,28 @@ impl Builder {
         Some(parts.encode())
     }
 
+    /// Size of the last block if it ends at `offset`.
+    fn block_size(&self, offset: u64) -> u64 {
+        let start = self.blocks.last().map_or(0, |block| block.start);
+        offset.saturating_sub(start)
+    }
+
+    /// Whether the last block is to end at `offset`, the start of a line.
+    fn is_block_end(&self, offset: u64) -> bool {
+        let size = self.block_size(offset);
+        size >= self.block_bytes && (self.assembler.is_idle() || size >= 2 * self.block_bytes)
+    }
+
     /// Ends the block, and the segment, if that is due at `offset`, the start of a line.
     fn end_block_at(&mut self, offset: u64) {
+        if self.end.is_some() || !self.is_block_end(offset) {
+            return;
+        }
         let count = self.blocks.len();
-        let Some(block) = self.blocks.last_mut() else {
-            return;
-        };
-        let size = offset.saturating_sub(block.start);
-        if self.end.is_some() || size < self.block_bytes {
-            return;
+        if let Some(block) = self.blocks.last_mut() {
+            block.end = offset;
         }
-        let lead = self.assembler.first_open();
-        if lead.is_some() && size < 2 * self.block_bytes {
-            return;
-        }
-        block.end = offset;
-        let lead = lead.unwrap_or(offset);
+        let lead = self.assembler.first_open().unwrap_or(offset);
         if count == MAX_BLOCKS {
             self.end = Some(offset);
             self.next_lead = lead;

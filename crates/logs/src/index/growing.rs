@@ -10,11 +10,16 @@ use bstr::ByteSlice as _;
 use crate::line_buffer::{LineBuffer, MAX_LINE, len};
 use crate::log_file::{LogError, LogFile};
 
-/// Text that is indexed before it is asked whether there is something better to do.
+/// Text that is parsed before it is asked whether there is something better to do.
 ///
 /// # Units
 /// Bytes.
 const BETWEEN_LOOKS: usize = 64 << 10;
+/// Text of repeated events that costs as much as one byte that is parsed: at most, they are a fifth more expensive.
+///
+/// # Units
+/// Bytes.
+const REPEATED_FOR_PARSED: usize = 16;
 
 /// The index file of a log that grows. Each part of the log is read once, soon after it was written.
 pub struct GrowingIndex {
@@ -22,6 +27,11 @@ pub struct GrowingIndex {
     store: Store,
     builder: Builder,
     lines: LineBuffer,
+    /// Text that may be parsed before the next look.
+    ///
+    /// # Units
+    /// Bytes.
+    credit: usize,
 }
 
 impl GrowingIndex {
@@ -40,6 +50,7 @@ impl GrowingIndex {
             store,
             builder: Builder::new(start, lead.min(start), BLOCK_BYTES),
             lines: LineBuffer::default(),
+            credit: BETWEEN_LOOKS,
         };
         growing.lines.restart(lead.min(start));
         Ok(Some(growing))
@@ -79,7 +90,8 @@ impl GrowingIndex {
     }
 
     /// Indexes lines that were written to the log at `offset`, [`GrowingIndex::position`], without reading them again.
-    /// Returns false if it has not indexed all of them: `is_busy` told so, or the offset is another one.
+    /// Returns false if it has not indexed all of them: `is_busy` told so, or the offset is another one. Repeated events
+    /// are so cheap that `is_busy` is asked only if most of the text must be parsed.
     ///
     /// # Errors
     /// [`LogError::Read`].
@@ -92,12 +104,18 @@ impl GrowingIndex {
         if self.lines.offset() != offset || self.lines.read_offset() != offset {
             return Ok(false);
         }
-        let (mut at, mut next_look) = (0, BETWEEN_LOOKS);
+        let mut at = 0;
         while let Some(rest) = lines.get(at..).filter(|rest| !rest.is_empty()) {
             let here = offset + len(at);
-            let whole = self.builder.whole_event(rest, here);
-            if whole > 0 {
-                at += whole;
+            let mut parsed = 0;
+            if let Some(event) = self.builder.whole_event(rest, here) {
+                at += event.len;
+                if event.is_repeated {
+                    let gained = self.credit + event.len / REPEATED_FOR_PARSED;
+                    self.credit = gained.min(BETWEEN_LOOKS);
+                } else {
+                    parsed = event.len;
+                }
             } else {
                 let Some(end) = rest.find_byte(b'\n') else {
                     break;
@@ -113,9 +131,11 @@ impl GrowingIndex {
                     continue;
                 }
                 at += end + 1;
+                parsed = end + 1;
             }
-            if at >= next_look {
-                next_look = at + BETWEEN_LOOKS;
+            self.credit = self.credit.saturating_sub(parsed);
+            if self.credit == 0 {
+                self.credit = BETWEEN_LOOKS;
                 if is_busy() {
                     break;
                 }

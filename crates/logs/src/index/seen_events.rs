@@ -2,7 +2,8 @@
 //!
 //! Such an event adds no values. It is recognised by comparing all bytes outside the stamps with those of an event
 //! that is kept, so nobody can choose names that hide an event. Which one to compare with is a guess: the event that
-//! followed the last one before, or else one with the same hash.
+//! followed the last one before, or else one with the same hash. An EOE record right behind an event is kept and
+//! compared with it.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::ops::Range;
@@ -11,6 +12,7 @@ use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::record::assemble::whole::WholeEvent;
 use audit::record::decode;
+use bstr::ByteSlice as _;
 
 /// Most events that are kept.
 const MAX_EVENTS: usize = 4096;
@@ -42,6 +44,8 @@ pub(super) struct SeenEvents {
 #[derive(Debug)]
 struct LastStamp {
     bytes: Vec<u8>,
+    /// Length of the seconds and the dot behind them.
+    seconds: usize,
     time: Timestamp,
     serial: Serial,
 }
@@ -76,6 +80,7 @@ impl Default for SeenEvents {
             misses: 0,
             stamp: LastStamp {
                 bytes: Vec::new(),
+                seconds: 0,
                 time: Timestamp { sec: 0, milli: 0 },
                 serial: Serial(0),
             },
@@ -126,7 +131,7 @@ impl SeenEvents {
                     &self.text,
                     &self.stamps,
                     &mut self.stamp,
-                    event.text(),
+                    event.text_with_end(),
                 )?,
             ))
         });
@@ -161,12 +166,12 @@ impl SeenEvents {
     /// Keeps an event, if there is room, and returns its number.
     fn keep(&mut self, event: &WholeEvent<'_>, hash: u64) -> Option<usize> {
         let number = self.events.len();
-        if number >= MAX_EVENTS || self.text.len() + event.text().len() > MAX_BYTES {
+        if number >= MAX_EVENTS || self.text.len() + event.text_with_end().len() > MAX_BYTES {
             return None;
         }
         let (text, stamps) = (self.text.len(), self.stamps.len());
-        self.text.extend_from_slice(event.text());
-        self.stamps.extend(event.stamps());
+        self.text.extend_from_slice(event.text_with_end());
+        self.stamps.extend(event.stamps_with_end());
         self.events.push(SeenEvent {
             text: text..self.text.len(),
             stamps: stamps..self.stamps.len(),
@@ -180,12 +185,12 @@ impl SeenEvents {
     /// Hash of all bytes outside the stamps.
     fn hash(&self, event: &WholeEvent<'_>) -> u64 {
         let mut hasher = self.key.build_hasher();
-        let mut start = 0;
-        for stamp in event.stamps() {
-            hasher.write(event.text().get(start..stamp).unwrap_or_default());
+        let (text, mut start) = (event.text_with_end(), 0);
+        for stamp in event.stamps_with_end() {
+            hasher.write(text.get(start..stamp).unwrap_or_default());
             start = stamp + event.stamp_len();
         }
-        hasher.write(event.text().get(start..).unwrap_or_default());
+        hasher.write(text.get(start..).unwrap_or_default());
         hasher.finish()
     }
 
@@ -198,14 +203,19 @@ impl SeenEvents {
 impl LastStamp {
     /// The stamp at the start of a text, before a `)`, and its length.
     fn at_start(&mut self, text: &[u8]) -> Option<(Timestamp, Serial, usize)> {
-        // An EOE record after the record that ends an event has the stamp of the event.
-        let after = text.strip_prefix(self.bytes.as_slice());
-        if after.is_some_and(|after| after.starts_with(b")")) && !self.bytes.is_empty() {
-            return Some((self.time, self.serial, self.bytes.len()));
-        }
-        let (time, serial, len) = decode::time_and_serial(text)?;
+        // Most events are of the same second as the one before.
+        let seconds = self.bytes.get(..self.seconds)?;
+        let (time, serial, len) = match text.strip_prefix(seconds) {
+            Some(rest) if !seconds.is_empty() => {
+                let (milli, serial, len) = decode::millis_and_serial(rest)?;
+                let sec = self.time.sec;
+                (Timestamp { sec, milli }, serial, seconds.len() + len)
+            }
+            _ => decode::time_and_serial(text)?,
+        };
         self.bytes.clear();
         self.bytes.extend_from_slice(text.get(..len)?);
+        self.seconds = text.find_byte(b'.')? + 1;
         (self.time, self.serial) = (time, serial);
         Some((time, serial, len))
     }

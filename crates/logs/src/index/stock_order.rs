@@ -19,10 +19,10 @@ type Rank = (u64, u32, u64);
 /// What was seen of the text of a segment.
 #[derive(Default)]
 pub(super) struct StockOrder {
-    /// Events that begin in the block.
-    events: HashMap<Rank, Event>,
-    /// Such events that are not among `events` yet, and the number of the node of each.
-    repeated: Vec<(Rank, usize)>,
+    /// Events that begin in the block, each with a greater stamp than all before.
+    events: Vec<Event>,
+    /// Other events that begin in the block. The hash has a random key: stamps cannot be chosen to collide.
+    late: HashMap<Rank, Event, foldhash::fast::RandomState>,
     nodes: Vec<Box<[u8]>>,
     /// The greatest stamp.
     greatest: Rank,
@@ -31,8 +31,11 @@ pub(super) struct StockOrder {
     last_node: Vec<u8>,
 }
 
+#[derive(Clone, Copy)]
 struct Event {
-    node: Box<[u8]>,
+    rank: Rank,
+    /// Number of the node.
+    node: usize,
     /// The first record is of a type that stands alone: a second one is an event of its own.
     is_alone: bool,
 }
@@ -41,7 +44,7 @@ impl StockOrder {
     /// Forgets the events of the block before.
     pub(super) fn begin_block(&mut self) {
         self.events.clear();
-        self.repeated.clear();
+        self.late.clear();
         self.nodes.clear();
         self.last = None;
     }
@@ -67,45 +70,14 @@ impl StockOrder {
     ) {
         let rank = (time.sec, time.milli.into(), serial.into());
         let node = node_of_line(text);
-        if rank <= self.greatest {
-            // Rare: as if its records were added.
-            self.add_repeated();
-            self.add_rank(rank, node, b"SYSCALL", block);
-        } else {
-            note_second(rank.0, block);
-            self.greatest = rank;
-            let number = match self.nodes.last() {
-                Some(known) if is_same(known, node) => self.nodes.len() - 1,
-                _ => self
-                    .nodes
-                    .iter()
-                    .position(|known| is_same(known, node))
-                    .unwrap_or_else(|| {
-                        self.nodes.push(node.into());
-                        self.nodes.len() - 1
-                    }),
-            };
-            self.repeated.push((rank, number));
-        }
+        self.add_rank(rank, node, false, block);
         self.set_last(rank, node);
-    }
-
-    /// Adds the events that were repeated to the others.
-    fn add_repeated(&mut self) {
-        for (rank, number) in self.repeated.drain(..) {
-            let node = self.nodes.get(number).cloned().unwrap_or_default();
-            let is_alone = false;
-            self.events.insert(rank, Event { node, is_alone });
-        }
     }
 
     /// Adds a regular record of a block.
     pub(super) fn add(&mut self, record: &Record<'_>, block: &mut Block) {
         let (rank, node) = (rank(record), node(record));
-        if rank <= self.greatest {
-            self.add_repeated();
-        }
-        if record.kind == "EOE" && !self.events.contains_key(&rank) {
+        if record.kind == "EOE" && self.event(rank).is_none() {
             // It begins no event, so its time says nothing about others.
             block.marks.is_irregular |= rank.0 > *block.seconds.end();
             block.marks.is_continued = true;
@@ -113,31 +85,56 @@ impl StockOrder {
             note_second(rank.0, block);
             return;
         }
-        self.add_rank(rank, node, record.kind, block);
+        self.add_rank(rank, node, is_alone(record.kind), block);
         self.set_last(rank, node);
     }
 
-    /// Adds a record of the kind `kind`.
-    fn add_rank(&mut self, rank: Rank, node: &[u8], kind: &[u8], block: &mut Block) {
+    /// Adds a record; `is_alone` counts if it is the first of its event.
+    fn add_rank(&mut self, rank: Rank, node: &[u8], is_alone: bool, block: &mut Block) {
         note_second(rank.0, block);
-        if let Some(event) = self.events.get(&rank) {
+        if let Some(event) = self.event(rank) {
             // The event may have been complete: then this record begins another.
-            let is_other_node = !is_same(&event.node, node);
+            let is_other_node = !is_same(self.nodes.get(event.node).map_or(b"", |node| node), node);
             let is_other = event.is_alone || is_other_node || rank.0 < self.greatest.0;
             block.marks.is_unordered |= is_other;
             block.marks.is_continued |= is_other_node;
-        } else {
-            if rank <= self.greatest {
-                block.marks.is_unordered = true;
-                block.marks.is_continued = true;
-            }
-            self.greatest = self.greatest.max(rank);
-            let event = Event {
-                node: node.into(),
-                is_alone: is_alone(kind),
-            };
-            self.events.insert(rank, event);
+            return;
         }
+        let node = self.number_of(node);
+        let event = Event {
+            rank,
+            node,
+            is_alone,
+        };
+        if rank > self.greatest {
+            self.greatest = rank;
+            self.events.push(event);
+        } else {
+            block.marks.is_unordered = true;
+            block.marks.is_continued = true;
+            self.late.insert(rank, event);
+        }
+    }
+
+    /// The event of the block with this stamp.
+    fn event(&self, rank: Rank) -> Option<Event> {
+        // Most records are of the last event, or begin the next one.
+        match self.events.last() {
+            _ if rank > self.greatest => None,
+            Some(last) if last.rank == rank => Some(*last),
+            _ => match self.events.binary_search_by_key(&rank, |event| event.rank) {
+                Ok(at) => self.events.get(at).copied(),
+                Err(_) => self.late.get(&rank).copied(),
+            },
+        }
+    }
+
+    /// Number of a node. One that returns after another has a further number.
+    fn number_of(&mut self, node: &[u8]) -> usize {
+        if !self.nodes.last().is_some_and(|last| is_same(last, node)) {
+            self.nodes.push(node.into());
+        }
+        self.nodes.len() - 1
     }
 
     fn set_last(&mut self, rank: Rank, node: &[u8]) {

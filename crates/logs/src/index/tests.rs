@@ -293,7 +293,7 @@ fn segments(text: &[u8], whole_events: bool) -> Vec<Vec<u8>> {
 
 /// A random log of `events` events, many of which repeat: interleaved, cut, enriched, with nodes, with lines that are
 /// no records or too long, and with stamps of several lengths.
-fn random_text(seed: u64, events: u32) -> Vec<u8> {
+pub(crate) fn random_text(seed: u64, events: u32) -> Vec<u8> {
     let mut state = seed;
     let mut random = move |below: u64| {
         state = state

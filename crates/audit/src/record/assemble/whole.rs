@@ -32,15 +32,35 @@ struct Line {
 }
 
 /// An event whose lines are adjacent. The last one ends it, and [`super::EventAssembler`] makes the same event of the
-/// lines if no event is open before.
+/// lines if [`super::EventAssembler::pass`] passes it.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeEvent<'a> {
     text: &'a [u8],
     lines: &'a [Line],
+    /// An EOE record of the event behind the record that ends it.
+    end_record: Option<EndRecord<'a>>,
     node: usize,
     time: Timestamp,
     serial: Serial,
     stamp_len: usize,
+}
+
+/// An EOE record.
+#[derive(Clone, Copy, Debug)]
+struct EndRecord<'a> {
+    /// All lines up to this one.
+    text: &'a [u8],
+    /// Start of the stamp.
+    stamp: usize,
+}
+
+/// What all lines of an event have in common.
+#[derive(Clone, Copy)]
+struct Common<'a> {
+    /// Text before the type.
+    prefix: &'a [u8],
+    /// The stamp, with the colon behind it.
+    stamp: &'a [u8],
 }
 
 impl WholeEventFinder {
@@ -54,7 +74,10 @@ impl WholeEventFinder {
         let kind = first.stamp - b" msg=audit(".len() - first.kind.len();
         // From the blank after the type to the colon after the stamp.
         let stamp = first_line.get(first.stamp..first.end)?;
-        let prefix = first_line.get(..kind)?;
+        let common = Common {
+            prefix: first_line.get(..kind)?,
+            stamp,
+        };
         let mut line = Line {
             range: 0..first_line.len(),
             kind,
@@ -65,27 +88,20 @@ impl WholeEventFinder {
         while !is_last {
             let start = line.range.end + 1;
             self.lines.push(line);
-            let rest = text.get(start..)?;
-            let after = rest.strip_prefix(prefix)?;
-            // A line without a blank is no record, and belongs to none.
-            let kind_len = after
-                .iter()
-                .position(|&byte| matches!(byte, b' ' | b'\n'))?;
-            let after_kind = after.get(kind_len..)?.strip_prefix(b" msg=audit(")?;
-            let body = after_kind.strip_prefix(stamp)?;
-            is_last = ends_event(after.get(..kind_len)?);
-            let body_start = text.len() - body.len();
-            line = Line {
-                range: start..body_start + body.find_byte(b'\n')?,
-                kind: start + kind,
-                stamp: body_start - stamp.len(),
-                body: body_start,
-            };
+            (line, is_last) = common.line(text, start)?;
         }
         let end = line.range.end + 1;
+        let end_record = common.line(text, end).and_then(|(line, _)| {
+            let is_end = text.get(line.kind..)?.starts_with(b"EOE ");
+            is_end.then_some(EndRecord {
+                text: text.get(..=line.range.end)?,
+                stamp: line.stamp,
+            })
+        });
         self.lines.push(line);
         Some(WholeEvent {
             text: text.get(..end)?,
+            end_record,
             lines: &self.lines,
             node: first.node.map_or(0, |node| node.len()),
             time: first.time,
@@ -95,11 +111,39 @@ impl WholeEventFinder {
     }
 }
 
+impl Common<'_> {
+    /// The line of the event at `start`, and whether it ends the event.
+    fn line(&self, text: &[u8], start: usize) -> Option<(Line, bool)> {
+        let after = text.get(start..)?.strip_prefix(self.prefix)?;
+        // A line without a blank is no record, and belongs to none.
+        let kind_len = after
+            .iter()
+            .position(|&byte| matches!(byte, b' ' | b'\n'))?;
+        let after_kind = after.get(kind_len..)?.strip_prefix(b" msg=audit(")?;
+        let body = after_kind.strip_prefix(self.stamp)?;
+        let body_start = text.len() - body.len();
+        let line = Line {
+            range: start..body_start + body.find_byte(b'\n')?,
+            kind: start + self.prefix.len(),
+            stamp: body_start - self.stamp.len(),
+            body: body_start,
+        };
+        Some((line, ends_event(after.get(..kind_len)?)))
+    }
+}
+
 impl<'a> WholeEvent<'a> {
     /// The lines, each with its newline.
     #[must_use]
     pub const fn text(&self) -> &'a [u8] {
         self.text
+    }
+
+    /// The lines with the EOE record of the event, if one follows them directly. [`super::EventAssembler`] makes an
+    /// event of its own of it.
+    #[must_use]
+    pub fn text_with_end(&self) -> &'a [u8] {
+        self.end_record.map_or(self.text, |record| record.text)
     }
 
     /// Number of lines.
@@ -129,6 +173,12 @@ impl<'a> WholeEvent<'a> {
     /// Where time and serial begin in each line.
     pub fn stamps(&self) -> impl Iterator<Item = usize> + use<'a> {
         self.lines.iter().map(|line| line.stamp)
+    }
+
+    /// Where time and serial begin in each line of [`WholeEvent::text_with_end`].
+    pub fn stamps_with_end(&self) -> impl Iterator<Item = usize> + use<'a> {
+        self.stamps()
+            .chain(self.end_record.map(|record| record.stamp))
     }
 
     /// The records.
@@ -197,6 +247,7 @@ mod tests {
             let expected = assembled(text.as_bytes());
             assert!(whole.records().eq(expected[0].records()), "{event}");
             assert_eq!(whole.line_count(), event.lines().count());
+            assert_eq!(whole.text_with_end(), whole.text());
             for at in whole.stamps() {
                 assert_eq!(
                     event.get(at..at + whole.stamp_len()),
@@ -209,6 +260,31 @@ mod tests {
             for end in 0..event.len() {
                 assert!(finder.at_start(&text.as_bytes()[..end]).is_none(), "{end}");
             }
+        }
+    }
+
+    #[test]
+    fn end_record_behind_an_event_is_found() {
+        let event =
+            "node=a type=BPF msg=audit(1.000:7): a\nnode=a type=PROCTITLE msg=audit(1.000:7): p\n";
+        let mut finder = WholeEventFinder::default();
+        for (after, is_found) in [
+            ("node=a type=EOE msg=audit(1.000:7): \n", true),
+            ("node=a type=EOE msg=audit(1.000:7):", false),
+            ("node=a type=EOE msg=audit(1.000:8): \n", false),
+            ("node=b type=EOE msg=audit(1.000:7): \n", false),
+            ("type=EOE msg=audit(1.000:7): \n", false),
+            ("node=a type=EOE1 msg=audit(1.000:7): \n", false),
+        ] {
+            let text = format!("{event}{after}");
+            let whole = finder.at_start(text.as_bytes()).unwrap();
+            assert_eq!(whole.text(), event.as_bytes());
+            let with_end = whole.text_with_end();
+            assert_eq!(with_end == text.as_bytes(), is_found, "{after}");
+            for at in whole.stamps_with_end() {
+                assert_eq!(with_end.get(at..at + 7), Some(&b"1.000:7"[..]));
+            }
+            assert_eq!(whole.stamps_with_end().count(), 2 + usize::from(is_found));
         }
     }
 

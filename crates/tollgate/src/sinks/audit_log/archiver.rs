@@ -163,8 +163,12 @@ impl Archiver {
         offset: u64,
         is_busy: &dyn Fn() -> bool,
     ) {
-        if self.growing.is_none() && !is_busy() {
-            self.growing = self.open_new(offset).or_else(|| self.ready.try_recv().ok());
+        if self.growing.is_none() {
+            // A new log is never left to the thread, which would hardly catch up while batches wait.
+            self.growing = self.open_new(offset);
+            if self.growing.is_none() && !is_busy() {
+                self.growing = self.ready.try_recv().ok();
+            }
             let is_caught_up = self.growing.as_mut().is_some_and(|index| {
                 offset.saturating_sub(index.position()) <= MOST_READ_BACK
                     && is_of(log, index)

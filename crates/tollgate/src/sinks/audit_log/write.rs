@@ -170,10 +170,11 @@ impl AuditLog {
         if !matches!(conf.flush, Flush::Incremental | Flush::IncrementalAsync) {
             return Flush::None;
         }
-        let records = lines.iter().filter(|&&byte| byte == b'\n').count();
-        self.unflushed = self
-            .unflushed
-            .saturating_add(u32::try_from(records).unwrap_or(u32::MAX));
+        // Counting ends where it is decided: a batch may have thousands of records.
+        let left = conf.freq.saturating_sub(self.unflushed);
+        let most = usize::try_from(left).unwrap_or(usize::MAX);
+        let records = lines.lines_with_terminator().take(most).count();
+        self.unflushed += u32::try_from(records).unwrap_or(left);
         if self.unflushed < conf.freq {
             return Flush::None;
         }
