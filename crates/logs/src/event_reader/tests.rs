@@ -169,3 +169,42 @@ fn stream_is_read_once() {
     assert_eq!(serials(&mut reader), [1, 2]);
     assert_eq!(reader.cursor(), None);
 }
+
+#[test]
+fn reader_goes_on_with_the_next_file_after_an_error() {
+    /// Fails after its first read.
+    struct Broken(bool);
+
+    impl std::io::Read for Broken {
+        fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+            if std::mem::replace(&mut self.0, true) {
+                return Err(std::io::Error::other("broken"));
+            }
+            let text = event(1) + "type=SYSCALL msg=aud";
+            room[..text.len()].copy_from_slice(text.as_bytes());
+            Ok(text.len())
+        }
+    }
+
+    let logs = Logs::new();
+    append(&logs.log, &(event(2) + &event(3)));
+    let broken = || LogFile::stream(Path::new("broken"), Box::new(Broken(false)));
+    let mut reader = EventReader::new(LogSet::of_files(vec![
+        broken(),
+        LogFile::open(&logs.log).unwrap(),
+        broken(),
+    ]));
+    let mut read = Vec::new();
+    for _ in 0..20 {
+        match reader.next_event() {
+            Ok(Some(event)) => read.push(Some(event.serial().0)),
+            Ok(None) => break,
+            Err(error) => {
+                assert!(error.report().contains("broken"));
+                read.push(None);
+            }
+        }
+    }
+    assert_eq!(read, [Some(1), None, Some(2), Some(3), Some(1), None]);
+    assert!(reader.next_event().unwrap().is_none());
+}
