@@ -158,10 +158,10 @@ impl Run<'_> {
                 let (path, message) = (path.display(), error.message);
                 writeln!(self.err, "Error opening {path} ({message})")?;
                 events.has_errors = true;
-                if error.is_archive && is_last {
+                if error.is_compressed && is_last {
                     events.end(self)?;
                 }
-                return Ok(error.is_archive);
+                return Ok(error.is_compressed);
             }
         };
         (self.first, self.last) = (None, (0, 0));

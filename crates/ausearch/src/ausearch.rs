@@ -244,7 +244,7 @@ impl Search<'_> {
                 let (path, message) = (path.display(), error.message);
                 writeln!(self.err, "Error opening {path} ({message})")?;
                 events.has_errors = true;
-                if !error.is_archive {
+                if !error.is_compressed {
                     return Ok(NOTHING);
                 }
                 Ok(match is_last {

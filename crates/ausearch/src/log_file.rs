@@ -13,8 +13,8 @@ use crate::config::message;
 pub(crate) struct OpenError {
     /// As the stock tools say it, with advice for what they do not read.
     pub(crate) message: String,
-    /// The file is an archive: the other files are read nevertheless.
-    pub(crate) is_archive: bool,
+    /// The file is an archive, or compressed in another way: the other files are read nevertheless.
+    pub(crate) is_compressed: bool,
 }
 
 /// Opens a log: a file, an archive, or whatever else can be read.
@@ -23,26 +23,28 @@ pub(crate) struct OpenError {
 /// The file cannot be opened.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>, OpenError> {
     let is_archive = log_set::is_archive_name(path);
-    let failed = |message| OpenError {
-        message,
-        is_archive,
-    };
-    match LogFile::open(path) {
-        Ok(log) => Ok(Box::new(LogReader {
-            log,
-            offset: Some(0),
-        })),
-        Err(error @ LogError::Compressed { .. }) => Err(failed(error.reason())),
-        Err(error @ (LogError::Open { .. } | LogError::NotAFile { .. })) if is_archive => {
-            Err(failed(error.reason()))
+    let (message, is_compressed) = match LogFile::open(path) {
+        Ok(log) => {
+            return Ok(Box::new(LogReader {
+                log,
+                offset: Some(0),
+            }));
         }
-        Err(LogError::Open { cause, .. }) => Err(failed(message(&cause))),
+        Err(error @ LogError::Compressed { .. }) => (error.reason(), true),
+        Err(error @ (LogError::Open { .. } | LogError::NotAFile { .. })) if is_archive => {
+            (error.reason(), true)
+        }
+        Err(LogError::Open { cause, .. }) => (message(&cause), false),
         // The stock tools read what is no log too.
         Err(_) => match File::open(path) {
-            Ok(file) => Ok(Box::new(file)),
-            Err(error) => Err(failed(message(&error))),
+            Ok(file) => return Ok(Box::new(file)),
+            Err(error) => (message(&error), false),
         },
-    }
+    };
+    Err(OpenError {
+        message,
+        is_compressed,
+    })
 }
 
 /// Reads a log from its start. After damaged text it goes on with the next part that can be read.

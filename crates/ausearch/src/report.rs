@@ -171,7 +171,7 @@ pub(crate) fn run(
             Err(error) => {
                 let (file, message) = (file.display(), error.message);
                 writeln!(err, "tollgate-report: cannot open {file}: {message}")?;
-                if !error.is_archive {
+                if !error.is_compressed {
                     return Ok(1);
                 }
                 events.has_errors = true;

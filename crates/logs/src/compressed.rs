@@ -179,22 +179,30 @@ mod tests {
         failed.map_or(Ok(text), Err)
     }
 
+    /// A frame with a checksum.
+    fn frame(text: &[u8]) -> Vec<u8> {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.include_checksum(true).unwrap();
+        io::Write::write_all(&mut encoder, text).unwrap();
+        encoder.finish().unwrap()
+    }
+
     #[test]
     fn zstd_is_decompressed_and_text_is_kept() {
         let log = b"type=USER msg=audit(1.000:1): pid=1\n".repeat(100);
-        let mut frames = zstd::encode_all(&log[..1000], 3).unwrap();
+        let mut frames = frame(&log[..1000]);
         frames.extend_from_slice(b"\x51\x2a\x4d\x18\x03\0\0\0abc");
-        frames.extend(zstd::encode_all(&log[1000..], 3).unwrap());
+        frames.extend(frame(&log[1000..]));
         assert!(text(&frames).unwrap() == log);
         for plain in [&log[..], b"", b"B", b"BZ", b"\x28\xb5\x2f", b"\x1f"] {
             assert!(text(plain).unwrap() == plain);
         }
         let cut = text(&frames[..frames.len() - 5]).unwrap_err();
         assert!(cut.contains("cut off"), "{cut}");
-        let last = frames.len() - 8;
+        let last = frames.len() - 1;
         frames[last] ^= 0xff;
         let damaged = text(&frames).unwrap_err();
-        assert!(damaged.contains("the zstd stream is"), "{damaged}");
+        assert!(damaged.contains("is damaged"), "{damaged}");
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl LogError {
         };
         match cause.kind() {
             io::ErrorKind::PermissionDenied => Some(
-                "read it as root, or as a member of the group that `log_group` of auditd.conf names",
+                "read it as root; members of `log_group` of auditd.conf need a file of that group with mode 0640",
             ),
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Some(MOVE),
             _ => None,
@@ -181,7 +181,9 @@ mod tests {
             cause: kind.into(),
         };
         let denied = open(io::ErrorKind::PermissionDenied).report();
-        assert!(denied.starts_with("cannot open log `/logs/\\x1b.zst`: permission denied; "));
+        assert!(denied.starts_with("cannot open log `/logs/"), "{denied}");
+        assert!(!denied.contains('\x1b'), "{denied:?}");
+        assert!(denied.contains(".zst`: permission denied; "), "{denied}");
         assert!(denied.contains("`log_group`"), "{denied}");
         let damaged = open(io::ErrorKind::InvalidData);
         assert!(damaged.report().ends_with(MOVE));

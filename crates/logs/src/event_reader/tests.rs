@@ -172,23 +172,22 @@ fn stream_is_read_once() {
 
 #[test]
 fn reader_goes_on_with_the_next_file_after_an_error() {
-    /// Fails after its first read.
-    struct Broken(bool);
+    struct Broken;
 
     impl std::io::Read for Broken {
-        fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
-            if std::mem::replace(&mut self.0, true) {
-                return Err(std::io::Error::other("broken"));
-            }
-            let text = event(1) + "type=SYSCALL msg=aud";
-            room[..text.len()].copy_from_slice(text.as_bytes());
-            Ok(text.len())
+        fn read(&mut self, _room: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("broken"))
         }
+    }
+
+    fn broken() -> LogFile {
+        let text = std::io::Cursor::new(event(1) + "type=SYSCALL msg=aud");
+        let stream = std::io::Read::chain(text, Broken);
+        LogFile::stream(Path::new("broken"), Box::new(stream))
     }
 
     let logs = Logs::new();
     append(&logs.log, &(event(2) + &event(3)));
-    let broken = || LogFile::stream(Path::new("broken"), Box::new(Broken(false)));
     let mut reader = EventReader::new(LogSet::of_files(vec![
         broken(),
         LogFile::open(&logs.log).unwrap(),
