@@ -34,7 +34,7 @@ Examples:
 /// Arguments of `tollgate convert`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Logs and archives, oldest first; `-` is standard input, which may be compressed with zstd [default: -]
+    /// Logs and archives, oldest first; `-` is standard input [default: -]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write objects of this schema

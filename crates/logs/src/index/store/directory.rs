@@ -212,3 +212,31 @@ fn names(directory: &File) -> Option<Vec<(String, u64)>> {
     });
     Some(entries.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::index::store::{Extent, Indexes};
+    use crate::log_file::LogFile;
+
+    #[test]
+    fn directory_is_cleaned_once_for_several_logs() {
+        let place = tempfile::tempdir().unwrap();
+        let open = |indexes: &mut Indexes, number: u32| {
+            let path = place.path().join(format!("audit.log.{number}"));
+            let text = format!("type=USER msg=audit(1.000:{number}): pid=1\n");
+            fs::write(&path, text).unwrap();
+            let mut log = LogFile::open(&path).unwrap();
+            indexes.open(&mut log, Extent::Whole, |_| ()).unwrap();
+        };
+        let mut indexes = Indexes::default();
+        open(&mut indexes, 1);
+        let stale = place.path().join(".tollgate-index/1-1.idx");
+        fs::write(&stale, "").unwrap();
+        open(&mut indexes, 2);
+        assert!(stale.exists());
+        open(&mut Indexes::default(), 3);
+        assert!(!stale.exists());
+    }
+}
