@@ -10,12 +10,12 @@ use std::path::Path;
 
 use crate::accounts::Translations;
 use crate::checkpoint::{Checkpoint, Decision, FileId, Gate, LastEvent};
-use crate::config::{Config, message};
+use crate::config::Config;
 use crate::event::Event;
 use crate::events::{AtEnd, Events, Sink, Step};
 use crate::fields::{Reader, Wanted};
 use crate::input::{self, Found};
-use crate::interpret::Interpreter;
+use crate::interpret::{Interpreter, message};
 use crate::local_time::Clock;
 use crate::log_file;
 use crate::narrow::Narrowed;

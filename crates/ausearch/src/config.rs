@@ -9,7 +9,7 @@ use bstr::ByteSlice as _;
 use logs::log_set::{self, LogEntries};
 
 use crate::ctext;
-use crate::interpret::error_text;
+use crate::interpret::message;
 use crate::lines::Lines;
 use crate::log_file;
 
@@ -68,14 +68,6 @@ impl Config {
                 }
             }
         }
-    }
-}
-
-/// The C library's text of an I/O error.
-pub(crate) fn message(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(number) => error_text(number),
-        None => error.to_string(),
     }
 }
 
@@ -159,6 +151,24 @@ mod tests {
         config.apply(b"# x\nlog_file = /srv/a.log\nend_of_event_timeout=7\nlog_format = RAW\n");
         assert_eq!(config.log, Path::new("/srv/a.log"));
         assert_eq!(config.timeout_seconds, 7);
+    }
+
+    #[test]
+    fn archives_are_read_without_text_and_a_log_that_exists_is_not_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.log");
+        let archive = |number| {
+            directory
+                .path()
+                .join(format!("audit.log.00000{number}.zst"))
+        };
+        assert_eq!(newest_first(&log), Vec::<PathBuf>::new());
+        fs::write(archive(1), "").unwrap();
+        fs::write(archive(2), "").unwrap();
+        assert_eq!(newest_first(&log), [archive(2), archive(1)]);
+        // A link that leads nowhere cannot be opened.
+        std::os::unix::fs::symlink("nowhere", &log).unwrap();
+        assert_eq!(newest_first(&log), [log.clone(), archive(2), archive(1)]);
     }
 
     #[test]

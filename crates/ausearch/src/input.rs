@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use logs::compressed::TextStream;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::config::{self, Config, message};
+use crate::config::{self, Config};
+use crate::interpret::message;
 
 /// How to find the input.
 #[derive(Clone, Debug)]

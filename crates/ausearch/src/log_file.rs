@@ -7,7 +7,7 @@ use std::path::Path;
 use logs::log_file::{LogError, LogFile};
 use logs::log_set;
 
-use crate::config::message;
+use crate::interpret::message;
 
 /// Why a log cannot be opened.
 pub(crate) struct OpenError {

@@ -11,9 +11,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use bstr::ByteSlice as _;
 
 use crate::command_line::{OptionSpec, Words};
-use crate::config::{Config, message};
+use crate::config::Config;
 use crate::events::{AtEnd, Events};
 use crate::input::{self, Found};
+use crate::interpret::message;
 use crate::local_time::Clock;
 use crate::log_file;
 use crate::time_range::Bound;

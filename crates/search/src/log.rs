@@ -148,7 +148,7 @@ impl FileFacts {
             Ok(file) => file,
             Err(error) => {
                 failed(&error);
-                let path = error.path().unwrap_or(Path::new(""));
+                let path = error.path().unwrap_or_else(|| Path::new(""));
                 return Some(Self {
                     name: path.display().to_string(),
                     is_archive: log_set::is_archive_name(path),

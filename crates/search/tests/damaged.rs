@@ -265,6 +265,26 @@ mod tests {
     }
 
     #[test]
+    fn option_and_argument_name_the_same_log() {
+        let place = Place::new();
+        let log = place.directory.path();
+        let rules = place.path("rules");
+        fs::write(&rules, "-a always,exit -F arch=b64 -S openat -k k\n").unwrap();
+        let rules = rules.to_str().unwrap();
+        let commands: [(&str, &[&str]); 3] =
+            [("log", &["cat"]), ("log", &["list"]), ("replay", &[rules])];
+        for (name, words) in commands {
+            let argument = run(name, words, log);
+            let option = run(name, &[words, &["--log"]].concat(), log);
+            assert!(argument.status.success() && !argument.stdout.is_empty());
+            assert!(argument.stdout == option.stdout, "{name}");
+            let log = log.to_str().unwrap();
+            let both = run(name, &[words, &[log, "--log"]].concat(), log.as_ref());
+            assert_eq!(both.status.code(), Some(2));
+        }
+    }
+
+    #[test]
     fn archives_are_not_followed() {
         let place = Place::new();
         let renamed = place.path("old");
