@@ -201,7 +201,7 @@ impl FileFacts {
         };
         let (first, last) = self.times.unzip();
         let index = match (&self.error, self.indexed.unwrap_or(0)) {
-            (Some(error), _) => format!("error: {}", Escaped(error.as_bytes())),
+            (Some(error), _) => format!("error: {error}"),
             (None, 0) => "no".to_owned(),
             (None, indexed) if Some(indexed) >= self.text => "whole".to_owned(),
             (None, _) => "part".to_owned(),
@@ -289,7 +289,8 @@ fn list(logs: &Logs, json: bool) -> anyhow::Result<()> {
 fn table(files: &[FileFacts]) -> Vec<String> {
     let mut rows = vec![HEADER.map(str::to_owned)];
     rows.extend(files.iter().map(FileFacts::row));
-    let sum = |of: fn(&FileFacts) -> Option<u64>| files.iter().filter_map(of).sum::<u64>();
+    let known = || files.iter().filter(|file| file.text.is_some());
+    let sum = |of: fn(&FileFacts) -> Option<u64>| known().filter_map(of).sum::<u64>();
     let (text, stored) = (sum(|file| file.text), sum(|file| file.stored));
     let count = match files.len() {
         1 => "1 file".to_owned(),
