@@ -42,7 +42,7 @@ pub(crate) const OPTIONS: &[OptionSpec<Id>] = &[
         id: Id::Input,
         names: &["-if", "--input", "--log"],
         value: "path",
-        help: "Read this file, or the logs in this directory",
+        help: "Read this file or archive, or the logs and archives in this directory",
     },
     OptionSpec {
         id: Id::InputLogs,

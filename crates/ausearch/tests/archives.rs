@@ -108,7 +108,12 @@ mod tests {
         assert_eq!((one.status.code(), events(&one)), (Some(0), 1));
         let report = place.run(AUREPORT, &["-s"]);
         assert_eq!(report.status.code(), Some(0), "{}", stderr(&report));
-        let page = place.run(REPORT, &["--html"]);
+        let mut report = Command::new(REPORT);
+        report
+            .arg("--log")
+            .arg(place.directory.path())
+            .arg("--html");
+        let page = report.stdin(Stdio::null()).output().unwrap();
         let page = (
             page.status.code(),
             String::from_utf8_lossy(&page.stdout).into_owned(),

@@ -80,7 +80,7 @@ impl<'a> Candidates<'a> {
         let mut indexes = Indexes::default();
         let last = files.len().saturating_sub(1);
         for (number, (file, size)) in files.iter_mut().zip(&sizes).enumerate() {
-            let extent = match grows && number == last {
+            let extent = match grows && number == last && !file.is_archive() {
                 true => Extent::FullSegments,
                 false => Extent::Whole,
             };
