@@ -10,11 +10,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::ausearch::options::host_machine;
-use crate::config::{Config, message};
+use crate::config::Config;
 use crate::event::Event;
 use crate::events::{AtEnd, Events, Sink, Step};
 use crate::fields::{FAILED, Found, Reader};
-use crate::input::{self, Found as Input, PatientStdin};
+use crate::input::{self, Found as Input};
 use crate::interpret::Interpreter;
 use crate::local_time::Clock;
 use crate::log_file;
@@ -80,7 +80,7 @@ pub(crate) fn run(
     };
     let files = match found {
         Input::Stdin => {
-            events.read(PatientStdin::new()?, true, &mut report)?;
+            events.read(input::patient_stdin()?, true, &mut report)?;
             report.file_ends(b"stdin")?;
             Vec::new()
         }
@@ -96,7 +96,8 @@ pub(crate) fn run(
         first: events.first_time,
         last: report.last,
     };
-    report.finish(times)
+    let status = report.finish(times)?;
+    Ok(if events.has_errors { 1 } else { status })
 }
 
 /// Says that the stock tool does not do this either.
@@ -148,19 +149,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Reads a file; whether that was possible.
+    /// Reads a file; whether to go on with the next.
     fn file(&mut self, path: &Path, is_last: bool, events: &mut Events) -> io::Result<bool> {
         use std::os::unix::ffi::OsStrExt as _;
         let file = match log_file::open(path) {
             Ok(file) => file,
             Err(error) => {
-                writeln!(
-                    self.err,
-                    "Error opening {} ({})",
-                    path.display(),
-                    message(&error)
-                )?;
-                return Ok(false);
+                let (path, message) = (path.display(), error.message);
+                writeln!(self.err, "Error opening {path} ({message})")?;
+                events.has_errors = true;
+                if error.is_compressed && is_last {
+                    events.end(self)?;
+                }
+                return Ok(error.is_compressed);
             }
         };
         (self.first, self.last) = (None, (0, 0));

@@ -10,12 +10,12 @@ use std::path::Path;
 
 use crate::accounts::Translations;
 use crate::checkpoint::{Checkpoint, Decision, FileId, Gate, LastEvent};
-use crate::config::{Config, message};
+use crate::config::Config;
 use crate::event::Event;
 use crate::events::{AtEnd, Events, Sink, Step};
 use crate::fields::{Reader, Wanted};
-use crate::input::{self, Found, PatientStdin};
-use crate::interpret::Interpreter;
+use crate::input::{self, Found};
+use crate::interpret::{Interpreter, message};
 use crate::local_time::Clock;
 use crate::log_file;
 use crate::narrow::Narrowed;
@@ -103,11 +103,11 @@ pub(crate) fn run(
     let mut checkpoint_failed = false;
     let files = match found {
         Found::Stdin => {
-            events.read(PatientStdin::new()?, true, &mut search)?;
+            events.read(input::patient_stdin()?, true, &mut search)?;
             if checkpoint_path.is_some() {
                 write!(search.err, "Warning - checkpointing stdin is not supported")?;
             }
-            return search.status(0);
+            return search.status(u8::from(events.has_errors) * NOTHING);
         }
         Found::File(file) => vec![file],
         Found::Logs(log) => match &checkpoint {
@@ -136,8 +136,11 @@ pub(crate) fn run(
     let count = files.len();
     for (index, file) in files.iter().enumerate() {
         status = search.file(file, index + 1 == count, &mut events)?;
-        let is_done = options.just_one && search.found;
-        if status != 0 || is_done || index + 1 == count {
+        let is_done = options.just_one && search.found || index + 1 == count;
+        if is_done && status == 0 && events.has_errors {
+            status = NOTHING;
+        }
+        if status != 0 || is_done {
             if let Some(checkpoint_path) = checkpoint_path
                 && (status == 0 || options.input.is_some())
             {
@@ -176,6 +179,15 @@ fn since_checkpoint(
     }
     files.reverse();
     Some(files)
+}
+
+impl Step {
+    const fn status(self) -> u8 {
+        match self {
+            Self::Corrupted => BAD_CHECKPOINT,
+            Self::Next | Self::Stop | Self::Unclear => 0,
+        }
+    }
 }
 
 /// A search.
@@ -227,18 +239,18 @@ impl Search<'_> {
     /// Reads a file; returns its status.
     fn file(&mut self, path: &Path, is_last: bool, events: &mut Events) -> io::Result<u8> {
         match log_file::open(path) {
-            Ok(file) => Ok(match events.read(file, is_last, self)? {
-                Step::Corrupted => BAD_CHECKPOINT,
-                Step::Next | Step::Stop | Step::Unclear => 0,
-            }),
+            Ok(file) => Ok(events.read(file, is_last, self)?.status()),
             Err(error) => {
-                writeln!(
-                    self.err,
-                    "Error opening {} ({})",
-                    path.display(),
-                    message(&error)
-                )?;
-                Ok(NOTHING)
+                let (path, message) = (path.display(), error.message);
+                writeln!(self.err, "Error opening {path} ({message})")?;
+                events.has_errors = true;
+                if !error.is_compressed {
+                    return Ok(NOTHING);
+                }
+                Ok(match is_last {
+                    true => events.end(self)?.status(),
+                    false => 0,
+                })
             }
         }
     }

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use bstr::ByteSlice as _;
 
-use crate::config::message;
 use crate::ctext::{self, low_32, low_i32};
 use crate::event::{Event, EventId};
+use crate::interpret::message;
 
 /// Seconds after which an event that was not found cannot come.
 const MOST_DELTA_SECONDS: u64 = 2;

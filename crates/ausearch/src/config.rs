@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 use bstr::ByteSlice as _;
-use logs::log_set::{self, LogSet};
+use logs::log_set::{self, LogEntries};
 
 use crate::ctext;
-use crate::interpret::error_text;
+use crate::interpret::message;
 use crate::lines::Lines;
 use crate::log_file;
 
@@ -71,14 +71,6 @@ impl Config {
     }
 }
 
-/// The C library's text of an I/O error.
-pub(crate) fn message(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(number) => error_text(number),
-        None => error.to_string(),
-    }
-}
-
 /// Path of a rotated log: number 0 is the log itself.
 pub(crate) fn rotated(log: &Path, number: usize) -> PathBuf {
     if number == 0 {
@@ -96,25 +88,30 @@ pub(crate) fn count(log: &Path) -> usize {
         .count()
 }
 
-/// The log files that can be read, the newest first: text without a gap, then archives.
+/// The log files, the newest first: text that can be read, without a gap, then archives. A log that exists is among them
+/// even if it cannot be read: that is reported when it is opened.
 pub(crate) fn newest_first(log: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = (0..count(log)).map(|number| rotated(log, number)).collect();
-    if !files.is_empty() {
-        files.extend(archives(log));
-    }
+    let texts = match count(log) {
+        0 => usize::from(log.symlink_metadata().is_ok()),
+        count => count,
+    };
+    let mut files: Vec<PathBuf> = (0..texts).map(|number| rotated(log, number)).collect();
+    files.extend(archives(log));
     files
 }
 
-/// The archives of a log, the newest first.
+/// The archives of a log, the newest first, also those that cannot be read.
 fn archives(log: &Path) -> Vec<PathBuf> {
-    let Ok(files) = LogSet::rotated(log).map(LogSet::into_files) else {
-        // One cannot be read: that is reported when it is opened.
-        return log_set::archive_paths(log).unwrap_or_default();
+    let Ok(entries) = LogEntries::rotated(log).map(LogEntries::into_entries) else {
+        return Vec::new();
     };
-    let files = files.into_iter().rev();
-    files
-        .map(|file| file.path().to_owned())
-        .filter(|path| path.extension() == Some(OsStr::new("zst")))
+    let paths = entries.iter().rev().filter_map(|entry| match entry {
+        Ok(file) => Some(file.path()),
+        Err(error) => error.path(),
+    });
+    paths
+        .filter(|path| *path != log && log_set::is_archive_name(path))
+        .map(Path::to_owned)
         .collect()
 }
 
@@ -133,11 +130,11 @@ pub(crate) fn oldest_needed(files: &[PathBuf], start: i64) -> usize {
 
 /// Seconds in the stamp of a file's first line; 0 if there is none.
 fn first_time(path: &Path) -> i64 {
-    let line = log_file::open(path).and_then(|file| {
+    let line = log_file::open(path).ok().and_then(|file| {
         let mut lines = Lines::new(file);
-        lines.next().map(|line| line.map(<[u8]>::to_vec))
+        lines.next().ok()?.map(<[u8]>::to_vec)
     });
-    let line = line.ok().flatten().unwrap_or_default();
+    let line = line.unwrap_or_default();
     let stamp = line
         .find("audit(")
         .and_then(|at| line.get(at + "audit(".len()..));
@@ -154,6 +151,24 @@ mod tests {
         config.apply(b"# x\nlog_file = /srv/a.log\nend_of_event_timeout=7\nlog_format = RAW\n");
         assert_eq!(config.log, Path::new("/srv/a.log"));
         assert_eq!(config.timeout_seconds, 7);
+    }
+
+    #[test]
+    fn archives_are_read_without_text_and_a_log_that_exists_is_not_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.log");
+        let archive = |number| {
+            directory
+                .path()
+                .join(format!("audit.log.00000{number}.zst"))
+        };
+        assert_eq!(newest_first(&log), Vec::<PathBuf>::new());
+        fs::write(archive(1), "").unwrap();
+        fs::write(archive(2), "").unwrap();
+        assert_eq!(newest_first(&log), [archive(2), archive(1)]);
+        // A link that leads nowhere cannot be opened.
+        std::os::unix::fs::symlink("nowhere", &log).unwrap();
+        assert_eq!(newest_first(&log), [log.clone(), archive(2), archive(1)]);
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(crate) struct Events {
     at_end: AtEnd,
     /// Time of the first record, or of the first that was skipped when there is a start.
     pub(crate) first_time: (u64, u32),
+    /// Text was damaged or compressed: events may be missing.
+    pub(crate) has_errors: bool,
     /// Text was skipped: see [`Origin::is_tied`].
     is_narrowed: bool,
 }
@@ -74,6 +76,7 @@ impl Events {
             end,
             at_end,
             first_time: (0, 0),
+            has_errors: false,
             is_narrowed: false,
         }
     }
@@ -130,17 +133,12 @@ impl Events {
         sink: &mut impl Sink,
     ) -> io::Result<Step> {
         let mut lines = Lines::new(input);
+        let mut is_reported = false;
         loop {
             match lines.next() {
                 Ok(Some(line)) => self.add(line, sink)?,
-                Ok(None) => {
-                    match self.at_end {
-                        AtEnd::All if is_last => self.grouping.complete_all(),
-                        AtEnd::Ended if is_last => self.grouping.complete_ended(),
-                        _ => {}
-                    }
-                    return self.drain(sink);
-                }
+                Ok(None) if is_last => return self.end(sink),
+                Ok(None) => return self.drain(sink),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                     self.grouping.complete_all();
                     let step = self.drain(sink)?;
@@ -149,19 +147,34 @@ impl Events {
                         return Ok(step);
                     }
                 }
-                // The stock tools end at what they cannot read; they read no archives.
-                Err(error) => {
-                    if error.kind() == io::ErrorKind::InvalidData {
-                        sink.message(format!("Error reading a log: {error}\n").as_bytes())?;
+                // Damaged or compressed: the input goes on after that, or ends. The stock tools know neither.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    if !std::mem::replace(&mut is_reported, true) {
+                        sink.message(format!("Error reading {error}\n").as_bytes())?;
                     }
-                    return Ok(Step::Next);
+                    self.has_errors = true;
+                    continue;
                 }
+                // The stock tools end at what they cannot read.
+                Err(_) => return Ok(Step::Next),
             }
             let step = self.drain(sink)?;
             if step != Step::Next {
                 return Ok(step);
             }
         }
+    }
+
+    /// Passes on the events that are complete at the end of the last file.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub(crate) fn end(&mut self, sink: &mut impl Sink) -> io::Result<Step> {
+        match self.at_end {
+            AtEnd::All => self.grouping.complete_all(),
+            AtEnd::Ended => self.grouping.complete_ended(),
+        }
+        self.drain(sink)
     }
 
     fn add(&mut self, line: &[u8], sink: &mut impl Sink) -> io::Result<()> {

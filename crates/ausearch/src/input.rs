@@ -5,9 +5,11 @@ use std::io::{self, Read};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use logs::compressed::TextStream;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::config::{self, Config, message};
+use crate::config::{self, Config};
+use crate::interpret::message;
 
 /// How to find the input.
 #[derive(Clone, Debug)]
@@ -47,7 +49,6 @@ pub(crate) fn find(
                 Ok(Found::Logs(log))
             }
             Ok(_) => Ok(Found::File(path)),
-            Err(_) if request.path == Some(b"-") => Ok(Found::Stdin),
             Err(error) => Err(message(&error)),
         };
     }
@@ -82,20 +83,35 @@ fn is_pipe() -> bool {
         .is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
-/// Reads the standard input; a read that waits for three seconds fails, so that what was read so far can be shown.
-#[derive(Debug)]
-pub(crate) struct PatientStdin {
-    input: File,
+/// Text of the standard input, which may be compressed with zstd. A read that waits for three seconds fails, so that what
+/// was read so far can be shown.
+///
+/// # Errors
+/// When there is no standard input.
+pub(crate) fn patient_stdin() -> io::Result<NamedStdin> {
+    let input = PatientStdin {
+        input: File::from(io::stdin().as_fd().try_clone_to_owned()?),
+    };
+    Ok(NamedStdin(TextStream::new(Box::new(input))))
 }
 
-impl PatientStdin {
-    /// # Errors
-    /// When there is no standard input.
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            input: File::from(io::stdin().as_fd().try_clone_to_owned()?),
+/// Names the standard input in errors.
+#[derive(Debug)]
+pub(crate) struct NamedStdin(TextStream);
+
+impl Read for NamedStdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            kind @ io::ErrorKind::InvalidData => {
+                io::Error::new(kind, format!("standard input: {error}"))
+            }
+            _ => error,
         })
     }
+}
+
+struct PatientStdin {
+    input: File,
 }
 
 /// Milliseconds without input after which what was read so far is shown.

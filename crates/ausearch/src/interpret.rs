@@ -21,7 +21,7 @@ use crate::ctext::{self, hex_digit, low_32, until_nul};
 use crate::escape::Escape;
 
 pub(crate) use field_type::{FieldType, is_hex, of_field};
-pub(crate) use numbers::{error_text, syscall_number};
+pub(crate) use numbers::{message, syscall_number};
 pub(crate) use tty::keystrokes;
 
 /// Separator of several keys.

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use bstr::ByteSlice as _;
 use logs::index::LogIndex;
-use logs::index::store::{self, Extent};
+use logs::index::store::{Extent, Indexes};
 use logs::log_file::LogFile;
 use logs::stamp;
 
@@ -65,6 +65,7 @@ impl<'q> Narrowed<'q> {
             return None;
         }
         let mut plan = Plan::new(filter, timeout_seconds);
+        let mut indexes = Indexes::with_blocks(block_bytes);
         let last = files.len().saturating_sub(1);
         for (number, (file, size)) in files.iter_mut().zip(sizes).enumerate() {
             let is_archive = file.path().extension().is_some_and(|name| name == "zst");
@@ -72,7 +73,7 @@ impl<'q> Narrowed<'q> {
                 true => Extent::FullSegments,
                 false => Extent::Whole,
             };
-            let index = store::open_with_blocks(file, block_bytes, extent, |_| ()).ok()?;
+            let index = indexes.open(file, extent, |_| ()).ok()?;
             add_blocks(&mut plan, number, &index, &question);
             if number == last {
                 plan.add_last(number, index.end(), size);

@@ -11,9 +11,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use bstr::ByteSlice as _;
 
 use crate::command_line::{OptionSpec, Words};
-use crate::config::{Config, message};
+use crate::config::Config;
 use crate::events::{AtEnd, Events};
-use crate::input::{self, Found, PatientStdin};
+use crate::input::{self, Found};
+use crate::interpret::message;
 use crate::local_time::Clock;
 use crate::log_file;
 use crate::time_range::Bound;
@@ -39,9 +40,9 @@ pub(crate) const OPTIONS: &[OptionSpec<Id>] = &[
     },
     OptionSpec {
         id: Id::Input,
-        names: &["-if", "--input"],
+        names: &["-if", "--input", "--log"],
         value: "path",
-        help: "Read this file, or the logs in this directory",
+        help: "Read this file or archive, or the logs and archives in this directory",
     },
     OptionSpec {
         id: Id::InputLogs,
@@ -154,7 +155,7 @@ pub(crate) fn run(
     let mut gather = Gather::new();
     let files = match found {
         Found::Stdin => {
-            events.read(PatientStdin::new()?, true, &mut gather)?;
+            events.read(input::patient_stdin()?, true, &mut gather)?;
             gather.name_source("standard input");
             Vec::new()
         }
@@ -162,21 +163,31 @@ pub(crate) fn run(
         Found::Logs(log) => input::rotated_files(&log, options.start),
     };
     for (index, file) in files.iter().enumerate() {
+        let is_last = index + 1 == files.len();
         match log_file::open(file) {
             Ok(opened) => {
-                events.read(opened, index + 1 == files.len(), &mut gather)?;
+                events.read(opened, is_last, &mut gather)?;
                 gather.name_source(&file.display().to_string());
             }
             Err(error) => {
-                writeln!(err, "cannot open {}: {}", file.display(), message(&error))?;
-                return Ok(1);
+                let (file, message) = (file.display(), error.message);
+                writeln!(err, "tollgate-report: cannot open {file}: {message}")?;
+                if !error.is_compressed {
+                    return Ok(1);
+                }
+                events.has_errors = true;
+                if is_last {
+                    events.end(&mut gather)?;
+                }
             }
         }
     }
+    err.write_all(&gather.messages)?;
+    let status = u8::from(events.has_errors);
     let page = page::render(&mut gather, clock);
     let Some(path) = &options.html else {
         out.write_all(page.as_bytes())?;
-        return Ok(0);
+        return Ok(status);
     };
     let path = path.to_path_lossy();
     // As private as the log.
@@ -191,5 +202,5 @@ pub(crate) fn run(
         writeln!(err, "cannot write {}: {}", path.display(), message(&error))?;
         return Ok(1);
     }
-    Ok(0)
+    Ok(status)
 }

@@ -190,9 +190,21 @@ impl Archive {
         Ok(count)
     }
 
+    /// Offset of the text after the frame that has the text at `offset`; `None` at the end.
+    pub(crate) fn after_frame(&self, offset: u64) -> Option<u64> {
+        let after = self
+            .frames
+            .partition_point(|frame| frame.text_start <= offset);
+        self.frames.get(after).map(|frame| frame.text_start)
+    }
+
     fn decompress(&mut self, frame: &Frame) -> io::Result<()> {
         self.compressed.resize(frame.len, 0);
-        self.file.read_exact_at(&mut self.compressed, frame.start)?;
+        let read = self.file.read_exact_at(&mut self.compressed, frame.start);
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => damaged(frame.start, "is cut off"),
+            _ => error,
+        })?;
         self.text.clear();
         self.text.reserve(frame.text_len);
         let result = self

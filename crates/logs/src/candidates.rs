@@ -6,9 +6,8 @@
 use audit::record::assemble::EventRecords;
 
 use crate::event_reader::{EventReader, TextRange};
-use crate::index::store::{self, Extent, TextEnd};
+use crate::index::store::{Extent, Indexes, TextEnd};
 use crate::index::{Condition, LogIndex};
-use crate::line_buffer::len;
 use crate::log_file::{LogError, LogFile};
 use crate::log_set::LogSet;
 
@@ -78,21 +77,28 @@ impl<'a> Candidates<'a> {
         };
         let mut pieces = Pieces::default();
         let mut ends = Vec::new();
+        let mut indexes = Indexes::default();
         let last = files.len().saturating_sub(1);
         for (number, (file, size)) in files.iter_mut().zip(&sizes).enumerate() {
-            let extent = match grows && number == last {
+            let extent = match grows && number == last && !file.is_archive() {
                 true => Extent::FullSegments,
                 false => Extent::Whole,
             };
-            if file.id().is_some() {
+            // An archive does not grow, and is not cut.
+            if file.id().is_some() && !file.is_archive() {
                 let end = TextEnd::at(file, *size)?.ok_or_else(|| file.cut())?;
                 ends.push((number, end));
             }
             let before = progress.done_bytes;
-            let index = store::open(file, extent, |end| {
+            let opened = indexes.open(file, extent, |end| {
                 progress.done_bytes = before + end;
                 building(progress);
-            })?;
+            });
+            let index = match opened {
+                // What cannot be read of it is met again, and reported, when the events are read.
+                Err(_) if file.is_archive() => LogIndex::default(),
+                opened => opened?,
+            };
             progress.done_bytes = before + size;
             pieces.add(number, file, *size, &index, condition);
         }
@@ -110,7 +116,8 @@ impl<'a> Candidates<'a> {
         })
     }
 
-    /// Returns the next event; `None` at the end.
+    /// Returns the next event; `None` at the end. A caller can go on after an error, without the text that cannot be
+    /// read.
     ///
     /// # Errors
     /// [`LogError::Read`], and [`LogError::Cut`] at the end if text was cut off from a file since the search began.
@@ -122,7 +129,7 @@ impl<'a> Candidates<'a> {
                 }
                 self.is_open = false;
             }
-            if !self.next_piece()? {
+            if !self.next_piece() {
                 return self.check_ends().map(|()| None);
             }
         }
@@ -136,7 +143,7 @@ impl<'a> Candidates<'a> {
 
     /// Checks that the files still have the text that they had.
     fn check_ends(&mut self) -> Result<(), LogError> {
-        for (number, end) in std::mem::take(&mut self.ends) {
+        while let Some((number, end)) = self.ends.pop() {
             if let Some(file) = self.reader.file_mut(number)
                 && !end.is_in(file)?
             {
@@ -147,44 +154,38 @@ impl<'a> Candidates<'a> {
     }
 
     /// Begins to read the next piece. Returns false if there is none.
-    fn next_piece(&mut self) -> Result<bool, LogError> {
+    fn next_piece(&mut self) -> bool {
         while let Some(piece) = self.pieces.pop() {
             self.done.done_bytes += piece.bytes;
-            if piece.is_closed && !self.may_match(&piece.range)? {
+            if piece.is_closed && !self.may_match(&piece.range) {
                 continue;
             }
             self.reader.jump(piece.range);
             self.is_open = true;
-            return Ok(true);
+            return true;
         }
-        Ok(false)
+        false
     }
 
-    fn may_match(&mut self, range: &TextRange) -> Result<bool, LogError> {
+    fn may_match(&mut self, range: &TextRange) -> bool {
         let ((number, start), (_, end)) = (range.from, range.until);
         let Some(file) = self.reader.file_mut(number) else {
-            return Ok(false);
+            return false;
         };
         // A hostile log can have a larger block, without a record in it.
         if end - start > MAX_PIECE_BYTES {
-            return Ok(true);
+            return true;
         }
         let size = usize::try_from(end - start).unwrap_or(usize::MAX);
         if self.text.len() < size {
             self.text.resize(size, 0);
         }
-        let mut count = 0;
-        while let Some(room) = self
-            .text
-            .get_mut(count..size)
-            .filter(|room| !room.is_empty())
-        {
-            match file.read_at(room, start + len(count))? {
-                0 => break,
-                read => count += read,
-            }
-        }
-        Ok((self.filter)(self.text.get(..count).unwrap_or_default()))
+        let room = self.text.get_mut(..size).unwrap_or_default();
+        // What cannot be read is met again, and reported, when the events are read.
+        let Ok(count) = file.fill_at(room, start) else {
+            return true;
+        };
+        (self.filter)(self.text.get(..count).unwrap_or_default())
     }
 }
 

@@ -17,6 +17,9 @@ use crate::log_set::LogSet;
 /// Reads the events of a log, in the order in which they end.
 ///
 /// Files are read in order, and an event may begin in one file and end in the next. Nothing is allocated per event.
+///
+/// A caller can go on after [`LogError::Read`]: the next call continues after what cannot be read, with the next part of
+/// an archive or the next file.
 #[derive(Debug)]
 pub struct EventReader {
     files: Vec<OpenFile>,
@@ -407,8 +410,13 @@ impl EventReader {
         let Some(open) = self.files.get_mut(self.at) else {
             return Ok(Step::End);
         };
-        if self.buffer.fill(|room| open.file.read_at(room, offset))? > 0 {
-            return Ok(Step::More);
+        match self.buffer.fill(|room| open.file.read_at(room, offset)) {
+            Ok(0) => {}
+            Ok(_) => return Ok(Step::More),
+            Err(error) => {
+                self.skip_unreadable(offset);
+                return Err(error);
+            }
         }
         if is_last && let Some(follow) = &mut self.follow {
             // The last line may be written in two parts, unless another file has taken the log's name.
@@ -427,6 +435,20 @@ impl EventReader {
             return Ok(Step::Line(line));
         }
         Ok(self.next_file())
+    }
+
+    /// Goes to the text after what cannot be read at an offset of this file.
+    fn skip_unreadable(&mut self, offset: u64) {
+        let open = self.files.get(self.at);
+        if let Some(next) = open.and_then(|open| open.file.after_unreadable(offset)) {
+            self.buffer.restart(next);
+            return;
+        }
+        self.buffer.restart(offset);
+        if let Step::End = self.next_file() {
+            self.ended = true;
+            self.assembler.end_all();
+        }
     }
 
     fn next_file(&mut self) -> Step {

@@ -11,7 +11,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::cursor::FileId;
 use crate::log_file::{LogError, LogFile};
-use crate::log_set::LogSet;
+use crate::log_set::{self, LogEntries};
 
 /// Most files that are remembered as read.
 const MAX_READ: usize = 4096;
@@ -70,7 +70,15 @@ impl Follow {
         if let Some(current) = current {
             self.add_read(current);
         }
-        let mut files = LogSet::rotated(&self.log)?.into_files();
+        let mut failed = Ok(());
+        let logs = LogEntries::rotated(&self.log)?.readable(|error| {
+            // What an archive has was followed as text.
+            if !error.path().is_some_and(log_set::is_archive_name) {
+                failed = Err(error);
+            }
+        });
+        failed?;
+        let mut files = logs.into_files();
         if let Some(at) = files.iter().position(|file| file.id() == current) {
             files.drain(..=at);
         }

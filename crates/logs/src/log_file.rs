@@ -1,6 +1,5 @@
 //! A file of a log: text, an archive of text, or a stream.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -11,8 +10,10 @@ use std::time::SystemTime;
 use nix::fcntl::OFlag;
 
 use crate::archive::Archive;
+use crate::compressed::{self, TextStream};
 use crate::cursor::FileId;
-use crate::escaped::Escaped;
+use crate::log_error;
+pub use crate::log_error::LogError;
 
 /// An open file of a log, or a stream.
 pub struct LogFile {
@@ -23,65 +24,7 @@ pub struct LogFile {
 enum Content {
     Text(File, FileId),
     Archive(Box<Archive>, FileId),
-    Stream(Box<dyn Read + Send>),
-}
-
-/// Error of opening or reading a log.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LogError {
-    /// A file cannot be opened.
-    #[error("cannot open log `{}`", shown(path))]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        cause: io::Error,
-    },
-    /// A file cannot be read.
-    #[error("cannot read log `{}`", shown(path))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        cause: io::Error,
-    },
-    /// Text was cut off from a file while it was read.
-    #[error(
-        "log `{}` became shorter while it was read: events may be missing",
-        shown(path)
-    )]
-    Cut {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A directory has no log.
-    #[error("directory `{}` has no file `audit.log`", shown(path))]
-    Empty {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// A file is a device or a socket.
-    #[error("`{}` is not a file", shown(path))]
-    NotAFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file is compressed in a format that is not read.
-    #[error("`{path}` is compressed with {format}: pipe the output of `{program} {path}` instead", path = shown(path))]
-    Compressed {
-        /// The file.
-        path: PathBuf,
-        /// Name of the format.
-        format: &'static str,
-        /// Program that decompresses it.
-        program: &'static str,
-    },
-    /// The file that a cursor names is gone.
-    #[error("the file of the cursor is no longer among the logs")]
-    CursorLost,
+    Stream(TextStream),
 }
 
 impl LogFile {
@@ -132,7 +75,7 @@ impl LogFile {
         let content = if is_archive || Archive::is_start(start) {
             let archive = Archive::open(file)
                 .map_err(failed)?
-                .ok_or_else(|| without_seek_table(path))?;
+                .ok_or_else(|| log_error::without_seek_table(path, start))?;
             // Without its time of creation the text file is not known from another one with its inode number.
             let id = archive
                 .source()
@@ -140,7 +83,13 @@ impl LogFile {
                 .unwrap_or(id);
             Content::Archive(Box::new(archive), id)
         } else {
-            refuse_compressed(path, start)?;
+            if let Some(found) = compressed::refused(start) {
+                return Err(LogError::Compressed {
+                    path: path.to_owned(),
+                    format: found.format,
+                    program: found.program,
+                });
+            }
             Content::Text(file, id)
         };
         Ok(Self {
@@ -149,10 +98,11 @@ impl LogFile {
         })
     }
 
+    /// A stream of text, or of text compressed with zstd; `name` names it in errors.
     pub(crate) fn stream(name: &Path, stream: Box<dyn Read + Send>) -> Self {
         Self {
             path: name.to_owned(),
-            content: Content::Stream(stream),
+            content: Content::Stream(TextStream::new(stream)),
         }
     }
 
@@ -231,6 +181,13 @@ impl LogFile {
                 _ => return read.map_err(|cause| self.failed(cause)),
             }
         }
+    }
+
+    /// Where the text goes on that can be read after an error at `offset`: at the next part of an archive. `None` if the
+    /// rest of the file is lost.
+    #[must_use]
+    pub fn after_unreadable(&self, offset: u64) -> Option<u64> {
+        self.archive()?.after_frame(offset)
     }
 
     /// The archive, if the file is one.
@@ -348,55 +305,5 @@ impl fmt::Debug for LogFile {
     }
 }
 
-impl LogError {
-    pub(crate) fn is_missing(&self) -> bool {
-        matches!(self, Self::Open { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
-    }
-}
-
-/// A path for messages: names of files may be hostile.
-fn shown(path: &Path) -> String {
-    Escaped(path.as_os_str().as_encoded_bytes()).to_string()
-}
-
 /// Text at each end by which an archive is compared with a text file.
 const COMPARED_BYTES: u64 = 4096;
-
-/// The error of a zstd file without a seek table at its end.
-fn without_seek_table(path: &Path) -> LogError {
-    let stem = path
-        .file_stem()
-        .map(OsStr::as_encoded_bytes)
-        .unwrap_or_default();
-    let number = stem.rsplit(|&byte| byte == b'.').next().unwrap_or_default();
-    if number.len() == 6 && number.iter().all(u8::is_ascii_digit) {
-        let text = "the archive is damaged: its end, with the seek table, is missing; `zstdcat` may still print the rest";
-        return LogError::Open {
-            path: path.to_owned(),
-            cause: io::Error::new(io::ErrorKind::InvalidData, text),
-        };
-    }
-    LogError::Compressed {
-        path: path.to_owned(),
-        format: "zstd, without a seek table",
-        program: "zstdcat",
-    }
-}
-
-/// Refuses a compressed file, by its first bytes.
-fn refuse_compressed(path: &Path, start: &[u8]) -> Result<(), LogError> {
-    const FORMATS: [(&[u8], &str, &str); 3] = [
-        (b"\x1f\x8b", "gzip", "zcat"),
-        (b"\xfd7zXZ\0", "xz", "xzcat"),
-        (b"BZh", "bzip2", "bzcat"),
-    ];
-    let found = FORMATS.iter().find(|(magic, ..)| start.starts_with(magic));
-    match found {
-        None => Ok(()),
-        Some(&(_, format, program)) => Err(LogError::Compressed {
-            path: path.to_owned(),
-            format,
-            program,
-        }),
-    }
-}

@@ -33,55 +33,9 @@ impl LogSet {
     /// has two names, or an archive too, is opened once.
     ///
     /// # Errors
-    /// [`LogError`] if the log or a predecessor cannot be opened.
+    /// [`LogError`] if the log, a predecessor or an archive cannot be opened.
     pub fn rotated(path: &Path) -> Result<Self, LogError> {
-        let is_directory = path.is_dir();
-        let current = if is_directory {
-            path.join(LOG_NAME)
-        } else {
-            path.to_owned()
-        };
-        let mut files = Vec::new();
-        // Only a pipe that was named is read: one among logs may never end.
-        if !is_directory && is_pipe(path) {
-            return Ok(Self {
-                files: vec![LogFile::open(path)?],
-                current: Some(current),
-            });
-        }
-        for _ in 0..MAX_TRIES {
-            files = open_all(&current)?;
-            if names(&current)?.len() == files.len() && files.iter().all(has_its_name) {
-                break;
-            }
-        }
-        let mut unique: Vec<LogFile> = Vec::with_capacity(files.len());
-        for mut file in files {
-            let mut is_known = false;
-            for other in &mut unique {
-                is_known |= file.is_same_file(other) || file.is_archive_of(other)?;
-            }
-            if !is_known {
-                unique.push(file);
-            }
-        }
-        if unique.is_empty() {
-            return Err(match is_directory {
-                true => LogError::Empty {
-                    path: path.to_owned(),
-                },
-                false => LogFile::open(&current)
-                    .err()
-                    .unwrap_or_else(|| LogError::Empty {
-                        path: path.to_owned(),
-                    }),
-            });
-        }
-        unique.reverse();
-        Ok(Self {
-            files: unique,
-            current: Some(current),
-        })
+        LogEntries::rotated(path)?.all()
     }
 
     /// Opens files in the given order; `-` is standard input. Pipes are read as streams.
@@ -89,19 +43,7 @@ impl LogSet {
     /// # Errors
     /// [`LogError`] if a file cannot be opened.
     pub fn files(paths: &[impl AsRef<Path>]) -> Result<Self, LogError> {
-        let mut files = Vec::with_capacity(paths.len());
-        for path in paths.iter().map(AsRef::as_ref) {
-            files.push(if path == "-" {
-                LogFile::stream(Path::new("standard input"), Box::new(io::stdin()))
-            } else {
-                LogFile::open(path)?
-            });
-        }
-        let current = match paths {
-            [path] if path.as_ref() != "-" => Some(path.as_ref().to_owned()),
-            _ => None,
-        };
-        Ok(Self { files, current })
+        LogEntries::files(paths).all()
     }
 
     /// A stream; `name` names it in errors.
@@ -140,6 +82,112 @@ impl LogSet {
     }
 }
 
+/// Files of a log, oldest first, or why one of them cannot be opened.
+#[derive(Debug, Default)]
+pub struct LogEntries {
+    entries: Vec<Result<LogFile, LogError>>,
+    current: Option<PathBuf>,
+}
+
+impl LogEntries {
+    /// Opens the files of a log as [`LogSet::rotated`] does.
+    ///
+    /// # Errors
+    /// [`LogError`] if there is no log, or its directory cannot be read.
+    pub fn rotated(path: &Path) -> Result<Self, LogError> {
+        let is_directory = path.is_dir();
+        let current = if is_directory {
+            path.join(LOG_NAME)
+        } else {
+            path.to_owned()
+        };
+        // Only a pipe that was named is read: one among logs may never end.
+        if !is_directory && is_pipe(path) {
+            return Ok(Self {
+                entries: vec![LogFile::open(path)],
+                current: Some(current),
+            });
+        }
+        let (opened, _) = open_unchanged(|| names(&current))?;
+        let mut entries: Vec<Result<LogFile, LogError>> = Vec::with_capacity(opened.len());
+        for mut entry in opened {
+            if let Ok(file) = &mut entry {
+                let mut others = entries.iter_mut().flatten();
+                // Where they cannot be compared, both are read.
+                if others.any(|other| {
+                    file.is_same_file(other) || file.is_archive_of(other).unwrap_or(false)
+                }) {
+                    continue;
+                }
+            }
+            entries.push(entry);
+        }
+        if entries.is_empty() {
+            let empty = LogError::Empty {
+                path: path.to_owned(),
+            };
+            return Err(match is_directory {
+                true => empty,
+                false => LogFile::open(&current).err().unwrap_or(empty),
+            });
+        }
+        entries.reverse();
+        Ok(Self {
+            entries,
+            current: Some(current),
+        })
+    }
+
+    /// Opens files in the given order as [`LogSet::files`] does.
+    pub fn files(paths: &[impl AsRef<Path>]) -> Self {
+        let open = |path: &Path| match path == "-" {
+            true => Ok(LogFile::stream(
+                Path::new("standard input"),
+                Box::new(io::stdin()),
+            )),
+            false => LogFile::open(path),
+        };
+        let current = match paths {
+            [path] if path.as_ref() != "-" => Some(path.as_ref().to_owned()),
+            _ => None,
+        };
+        Self {
+            entries: paths.iter().map(|path| open(path.as_ref())).collect(),
+            current,
+        }
+    }
+
+    /// The files.
+    #[must_use]
+    pub fn into_entries(self) -> Vec<Result<LogFile, LogError>> {
+        self.entries
+    }
+
+    /// The files that can be opened; the errors of the others go to `failed`.
+    pub fn readable(self, mut failed: impl FnMut(LogError)) -> LogSet {
+        let mut files = Vec::with_capacity(self.entries.len());
+        for entry in self.entries {
+            match entry {
+                Ok(file) => files.push(file),
+                Err(error) => failed(error),
+            }
+        }
+        LogSet {
+            files,
+            current: self.current,
+        }
+    }
+
+    /// All files.
+    fn all(self) -> Result<LogSet, LogError> {
+        let files = self.entries.into_iter();
+        Ok(LogSet {
+            files: files.collect::<Result<_, LogError>>()?,
+            current: self.current,
+        })
+    }
+}
+
 fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo())
 }
@@ -150,19 +198,15 @@ fn is_pipe(path: &Path) -> bool {
 /// # Errors
 /// [`LogError`] if one of them cannot be opened.
 pub fn old_logs(current: &Path) -> Result<Vec<LogFile>, LogError> {
-    let paths = || {
-        let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
-        names(current).map(|names| names.into_iter().filter(is_old).rev().collect())
-    };
-    for _ in 0..MAX_TRIES {
-        let listed: Vec<PathBuf> = paths()?;
-        let files = open_existing(listed.clone())?;
-        // A rotation meanwhile could bring a newer file before an older one.
-        if files.len() == listed.len() && files.iter().all(has_its_name) && listed == paths()? {
-            return Ok(files);
-        }
+    let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
+    let (mut opened, is_unchanged) =
+        open_unchanged(|| Ok(names(current)?.into_iter().filter(is_old).collect()))?;
+    // A rotation meanwhile could bring a newer file before an older one.
+    if !is_unchanged {
+        return Ok(Vec::new());
     }
-    Ok(Vec::new())
+    opened.reverse();
+    opened.into_iter().collect()
 }
 
 /// Paths of the archives of a log, newest first.
@@ -174,26 +218,39 @@ pub fn archive_paths(current: &Path) -> Result<Vec<PathBuf>, LogError> {
     Ok(names(current)?.into_iter().filter(is_archive).collect())
 }
 
-fn is_archive_name(path: &Path) -> bool {
+/// Whether the name of a file is one of compressed text.
+#[must_use]
+pub fn is_archive_name(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "zst")
 }
 
-/// Opens a log, its predecessors and archives, newest first, also archives whose text files still exist. Names that are
-/// gone are skipped.
-fn open_all(current: &Path) -> Result<Vec<LogFile>, LogError> {
-    open_existing(names(current)?)
-}
+type Opened = Vec<Result<LogFile, LogError>>;
 
-fn open_existing(paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<LogFile>, LogError> {
-    let mut files = Vec::new();
-    for path in paths {
-        match LogFile::open_text(&path) {
-            Ok(file) => files.push(file),
-            Err(error) if error.is_missing() => {}
-            Err(error) => return Err(error),
+/// Opens the files of some names until their names are the same afterwards. Returns them in the order of the names, and
+/// whether that was so at last; names that are gone are skipped.
+fn open_unchanged(
+    names: impl Fn() -> Result<Vec<PathBuf>, LogError>,
+) -> Result<(Opened, bool), LogError> {
+    let mut opened = Vec::new();
+    let mut is_unchanged = false;
+    for _ in 0..MAX_TRIES {
+        let listed = names()?;
+        opened = open_existing(&listed);
+        is_unchanged = opened.len() == listed.len()
+            && opened.iter().flatten().all(has_its_name)
+            && names()? == listed;
+        if is_unchanged {
+            break;
         }
     }
-    Ok(files)
+    Ok((opened, is_unchanged))
+}
+
+fn open_existing(paths: &[PathBuf]) -> Opened {
+    let opened = paths.iter().map(|path| LogFile::open_text(path));
+    opened
+        .filter(|opened| !opened.as_ref().is_err_and(LogError::is_missing))
+        .collect()
 }
 
 /// Whether the path of a file still leads to it.
@@ -288,6 +345,24 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
         let error = LogSet::rotated(place.path()).unwrap_err();
         assert!(matches!(error, LogError::NotAFile { path } if path == pipe));
+    }
+
+    #[test]
+    fn files_that_cannot_be_opened_are_among_the_entries() {
+        let place = tempfile::tempdir().unwrap();
+        let archive = "audit.log.000003.zst";
+        for name in ["audit.log", "audit.log.2", archive] {
+            fs::write(place.path().join(name), name).unwrap();
+        }
+        fs::create_dir(place.path().join("audit.log.1")).unwrap();
+        let mut failed = Vec::new();
+        let entries = LogEntries::rotated(place.path()).unwrap();
+        let set = entries.readable(|error| {
+            failed.push(error.path().unwrap().file_name().unwrap().to_owned());
+        });
+        assert_eq!(names(&set), ["audit.log.2", "audit.log"]);
+        assert_eq!(failed, [archive, "audit.log.1"]);
+        assert!(LogSet::rotated(place.path()).is_err());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `tollgate log`: the files of a log, and their text.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -12,11 +13,12 @@ use clap::Parser as _;
 use jiff::Timestamp;
 use logs::escaped::{Escaped, EscapedJson};
 use logs::index::store;
-use logs::log_file::LogFile;
-use logs::log_set::LogSet;
+use logs::log_file::{LogError, LogFile};
+use logs::log_set;
 use serde_json::{Value, json};
 
-use crate::search;
+use crate::logs_arg::Logs;
+use crate::{ERROR, search};
 
 /// Bytes that are copied at once: a frame of an archive.
 const CHUNK: usize = 1 << 20;
@@ -48,22 +50,30 @@ pub(crate) struct Args {
 enum Command {
     /// Print the text of a log, byte for byte, archives too
     Cat {
-        /// Logs [default: /var/log/audit/audit.log]
-        ///
-        /// One file or directory is read with its rotated predecessors and archives; several are read in this order. An
-        /// archive or an old log is read alone.
-        #[arg(value_name = "LOG")]
-        logs: Vec<PathBuf>,
+        #[command(flatten)]
+        files: Files,
     },
     /// List the files of a log with sizes, times and index
     List {
-        /// Logs [default: /var/log/audit/audit.log]
-        #[arg(value_name = "LOG")]
-        logs: Vec<PathBuf>,
+        #[command(flatten)]
+        files: Files,
         /// Print a JSON object for each file
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, clap::Args)]
+struct Files {
+    /// Logs [default: /var/log/audit/audit.log]
+    ///
+    /// One file or directory is read with its rotated predecessors and archives; several are read in this order. An
+    /// archive or an old log is read alone.
+    #[arg(value_name = "LOG", conflicts_with = "log")]
+    logs: Vec<PathBuf>,
+    /// The same as LOG
+    #[arg(long, value_name = "LOG")]
+    log: Vec<PathBuf>,
 }
 
 /// Runs a command.
@@ -71,27 +81,39 @@ enum Command {
 /// # Errors
 /// A log cannot be read, or the output cannot be written.
 pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
-    let result = match Args::parse_from(words).command {
-        Command::Cat { logs } => cat(search::open(&logs)?),
-        Command::List { logs, json } => list(search::open(&logs)?, json),
+    let command = Args::parse_from(words).command;
+    let (Command::Cat { files } | Command::List { files, .. }) = &command;
+    let logs = Logs::new("tollgate-log", [files.logs.as_slice(), &files.log].concat());
+    let result = match command {
+        Command::Cat { .. } => cat(&logs),
+        Command::List { json, .. } => list(&logs, json),
     };
     match result {
         // The reader of the output has seen enough.
-        Err(error) if search::is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
-        result => result.map(|()| ExitCode::SUCCESS),
+        Err(error) if !search::is_closed_pipe(&error) => Err(error),
+        _ if logs.have_errors() => Ok(ExitCode::from(ERROR)),
+        _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-fn cat(logs: LogSet) -> anyhow::Result<()> {
+fn cat(logs: &Logs) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let mut text = vec![0; CHUNK];
-    for mut file in logs.into_files() {
+    for mut file in logs.open()?.into_files() {
         let mut at = 0;
         loop {
-            let count = file.read_at(&mut text, at)?;
-            if count == 0 {
-                break;
-            }
+            let count = match file.read_at(&mut text, at) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) => {
+                    logs.report(&error);
+                    match file.after_unreadable(at) {
+                        Some(next) => at = next,
+                        None => break,
+                    }
+                    continue;
+                }
+            };
             at += u64::try_from(count)?;
             out.write_all(text.get(..count).unwrap_or_default())
                 .context("cannot write to standard output")?;
@@ -101,34 +123,60 @@ fn cat(logs: LogSet) -> anyhow::Result<()> {
 }
 
 /// What is listed of a file.
+#[derive(Default)]
 struct FileFacts {
     name: String,
     is_archive: bool,
     /// # Units
     /// Bytes.
-    text: u64,
+    text: Option<u64>,
     /// Length of the file itself.
-    stored: u64,
+    stored: Option<u64>,
     /// Time of the first and of the last record, in seconds since the epoch.
     times: Option<(u64, u64)>,
     /// Text that the index covers.
-    indexed: u64,
+    indexed: Option<u64>,
+    /// Why the file, or a part of it, cannot be read.
+    error: Option<String>,
 }
 
 impl FileFacts {
-    fn of(file: &mut LogFile) -> anyhow::Result<Option<Self>> {
-        let Some(text) = file.size()? else {
-            return Ok(None);
+    /// What is known of a file; `None` of a stream. Errors go to `failed`.
+    fn of(entry: Result<LogFile, LogError>, failed: impl Fn(&LogError)) -> Option<Self> {
+        let mut file = match entry {
+            Ok(file) if file.id().is_none() => return None,
+            Ok(file) => file,
+            Err(error) => {
+                failed(&error);
+                let path = error.path().unwrap_or_else(|| Path::new(""));
+                return Some(Self {
+                    name: path.display().to_string(),
+                    is_archive: log_set::is_archive_name(path),
+                    stored: fs::metadata(path).ok().map(|about| about.len()),
+                    error: Some(error.reason()),
+                    ..Self::default()
+                });
+            }
         };
-        let index = store::existing(file)?;
-        Ok(Some(Self {
+        let mut facts = Self {
             name: file.path().display().to_string(),
             is_archive: file.is_archive(),
-            text,
-            stored: file.stored_len()?,
-            times: times(file, text)?,
-            indexed: index.end(),
-        }))
+            ..Self::default()
+        };
+        if let Err(error) = facts.read(&mut file) {
+            failed(&error);
+            facts.error = Some(error.reason());
+        }
+        Some(facts)
+    }
+
+    fn read(&mut self, file: &mut LogFile) -> Result<(), LogError> {
+        let text = file.size()?.unwrap_or_default();
+        self.text = Some(text);
+        self.stored = Some(file.stored_len()?);
+        self.indexed = Some(store::existing(file)?.end());
+        self.times = times(file, text)?;
+        Ok(())
     }
 
     fn json(&self) -> Value {
@@ -141,6 +189,7 @@ impl FileFacts {
             "indexed_bytes": self.indexed,
             "first_event": times.0,
             "last_event": times.1,
+            "error": self.error,
         })
     }
 
@@ -148,24 +197,33 @@ impl FileFacts {
         let time = |seconds: Option<u64>| {
             let seconds = seconds.and_then(|seconds| i64::try_from(seconds).ok());
             let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
-            time.map_or_else(|| "-".to_owned(), |time| time.strftime("%F %T").to_string())
+            time.map_or_else(unknown, |time| time.strftime("%F %T").to_string())
         };
         let (first, last) = self.times.unzip();
-        let index = match self.indexed {
-            0 => "no",
-            indexed if indexed >= self.text => "whole",
-            _ => "part",
+        let index = match (&self.error, self.indexed.unwrap_or(0)) {
+            (Some(error), _) => format!("error: {error}"),
+            (None, 0) => "no".to_owned(),
+            (None, indexed) if Some(indexed) >= self.text => "whole".to_owned(),
+            (None, _) => "part".to_owned(),
         };
         [
             Escaped(self.name.as_bytes()).to_string(),
-            kib(self.text),
-            kib(self.stored),
-            share(self.stored, self.text),
+            self.text.map_or_else(unknown, kib),
+            self.stored.map_or_else(unknown, kib),
+            match (self.stored, self.text) {
+                (Some(stored), Some(text)) => share(stored, text),
+                _ => unknown(),
+            },
             time(first),
             time(last),
-            index.to_owned(),
+            index,
         ]
     }
+}
+
+/// What is not known.
+fn unknown() -> String {
+    "-".to_owned()
 }
 
 const HEADER: [&str; 7] = [
@@ -186,12 +244,12 @@ fn kib(bytes: u64) -> String {
 fn share(part: u64, whole: u64) -> String {
     match part.saturating_mul(1000).checked_div(whole) {
         Some(share) => format!("{}.{} %", share / 10, share % 10),
-        None => "-".to_owned(),
+        None => unknown(),
     }
 }
 
 /// Times of the first and of the last record near the ends of the text.
-fn times(file: &mut LogFile, len: u64) -> anyhow::Result<Option<(u64, u64)>> {
+fn times(file: &mut LogFile, len: u64) -> Result<Option<(u64, u64)>, LogError> {
     let first = text(file, 0, len.min(END_BYTES))?;
     let last = text(file, len.saturating_sub(END_BYTES), len)?;
     let time = |line: &[u8]| Some(decode::header(line).ok()?.time.sec);
@@ -199,19 +257,22 @@ fn times(file: &mut LogFile, len: u64) -> anyhow::Result<Option<(u64, u64)>> {
     Ok(first.zip(last.lines().rev().find_map(time)))
 }
 
-fn text(file: &mut LogFile, start: u64, end: u64) -> anyhow::Result<Vec<u8>> {
-    let mut text = vec![0; usize::try_from(end - start)?];
+fn text(file: &mut LogFile, start: u64, end: u64) -> Result<Vec<u8>, LogError> {
+    let mut text = vec![0; usize::try_from(end - start).unwrap_or_default()];
     let count = file.fill_at(&mut text, start)?;
     text.truncate(count);
     Ok(text)
 }
 
-fn list(logs: LogSet, json: bool) -> anyhow::Result<()> {
+fn list(logs: &Logs, json: bool) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    let mut files = Vec::new();
-    for mut file in logs.into_files() {
-        files.extend(FileFacts::of(&mut file)?);
-    }
+    let entries = logs.entries()?.into_entries().into_iter();
+    let failed = |error: &LogError| {
+        logs.note(error);
+    };
+    let files: Vec<FileFacts> = entries
+        .filter_map(|entry| FileFacts::of(entry, failed))
+        .collect();
     let lines: Vec<String> = if json {
         let line = |facts: &FileFacts| EscapedJson(&facts.json()).to_string();
         files.iter().map(line).collect()
@@ -228,7 +289,8 @@ fn list(logs: LogSet, json: bool) -> anyhow::Result<()> {
 fn table(files: &[FileFacts]) -> Vec<String> {
     let mut rows = vec![HEADER.map(str::to_owned)];
     rows.extend(files.iter().map(FileFacts::row));
-    let sum = |of: fn(&FileFacts) -> u64| files.iter().map(of).sum::<u64>();
+    let known = || files.iter().filter(|file| file.text.is_some());
+    let sum = |of: fn(&FileFacts) -> Option<u64>| known().filter_map(of).sum::<u64>();
     let (text, stored) = (sum(|file| file.text), sum(|file| file.stored));
     let count = match files.len() {
         1 => "1 file".to_owned(),
@@ -263,9 +325,10 @@ fn table(files: &[FileFacts]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
+    use std::fs::File;
 
     use clap::CommandFactory as _;
+    use logs::log_set::LogEntries;
 
     use super::*;
 
@@ -293,10 +356,11 @@ mod tests {
         logs::archive_writer::write(&mut log, &out, &|| false).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(place.path().join("audit.log"), "").unwrap();
-        let mut files = Vec::new();
-        for mut file in LogSet::rotated(place.path()).unwrap().into_files() {
-            files.extend(FileFacts::of(&mut file).unwrap());
-        }
+        let entries = LogEntries::rotated(place.path()).unwrap().into_entries();
+        let entries = entries.into_iter();
+        let files: Vec<FileFacts> = entries
+            .filter_map(|entry| FileFacts::of(entry, |error| panic!("{error}")))
+            .collect();
         let table = table(&files);
         assert_eq!(table.len(), 4, "{table:?}");
         let archive: Vec<&str> = table[1].split_whitespace().collect();

@@ -7,6 +7,7 @@
 
 mod expression;
 mod log;
+mod logs_arg;
 mod mistake;
 mod replay;
 mod search;

@@ -24,7 +24,8 @@ use logs::event_reader::EventReader;
 use logs::event_values::resolved;
 use logs::syscall_event::SyscallEvent;
 
-use crate::search;
+use crate::ERROR;
+use crate::logs_arg::Logs;
 
 /// Milliseconds of a day.
 const DAY_MS: u64 = 86_400_000;
@@ -39,18 +40,23 @@ Examples:
 
 /// Count the events of a log that rules would have recorded
 ///
-/// The log must have been recorded under rules that choose more: replay chooses among its events.
+/// The log must have been recorded under rules that choose more: replay chooses among its events. The exit status is 0,
+/// or 2 after an error: a file that cannot be read is reported, and the events of the others are counted.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tollgate-replay", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Rule file in the format of `auditctl -R`
     #[arg(value_name = "RULES")]
     rules: PathBuf,
-    /// Logs [default: /var/log/audit/audit.log and its predecessors]
+    /// Logs [default: /var/log/audit/audit.log with its predecessors and archives]
     ///
-    /// One file is read with its rotated predecessors; several are read in this order. `-` is standard input.
-    #[arg(value_name = "LOG")]
+    /// One file or directory is read with its rotated predecessors and archives; several are read in this order. An
+    /// archive is read alone. `-` is standard input, which may be compressed with zstd.
+    #[arg(value_name = "LOG", conflicts_with = "log")]
     logs: Vec<PathBuf>,
+    /// The same as LOG
+    #[arg(long, value_name = "LOG")]
+    log: Vec<PathBuf>,
     /// Print the records of the chosen events instead of counts
     #[arg(long)]
     raw: bool,
@@ -64,9 +70,18 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
     let args = Args::parse_from(words);
     let rules = load(&args.rules)?;
     let mut replay = Replay::new(rules);
-    let mut reader = EventReader::new(search::open(&args.logs)?);
+    let logs = Logs::new("tollgate-replay", [args.logs, args.log].concat());
+    let mut reader = EventReader::new(logs.open()?);
     let mut out = io::BufWriter::new(io::stdout().lock());
-    while let Some(event) = reader.next_event()? {
+    loop {
+        let event = match reader.next_event() {
+            Ok(Some(event)) => event,
+            Ok(None) => break,
+            Err(error) => {
+                logs.report(&error);
+                continue;
+            }
+        };
         let is_chosen = replay.add(event);
         if is_chosen && args.raw {
             match out.write_all(event.text()) {
@@ -82,7 +97,10 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
             .context("cannot write to standard output")?;
     }
     out.flush().context("cannot write to standard output")?;
-    Ok(ExitCode::SUCCESS)
+    Ok(match logs.have_errors() {
+        true => ExitCode::from(ERROR),
+        false => ExitCode::SUCCESS,
+    })
 }
 
 /// Reads the rules of a file.

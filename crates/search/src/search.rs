@@ -16,21 +16,20 @@ use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use logs::accounts::Accounts;
 use logs::candidates::{Candidates, Progress};
+use logs::escaped::Escaped;
 use logs::event_reader::{EventReader, Item};
 use logs::index::Condition;
-use logs::log_set::LogSet;
+use logs::log_set::{self, LogSet};
 
 use crate::expression::{Expression, field, parse};
-use crate::{info, mistake};
+use crate::logs_arg::Logs;
+use crate::{ERROR, info, mistake};
 use output::{Form, Output};
 use time::TimeRange;
 
 /// Exit statuses, as of `grep`: something was found, or nothing.
 const FOUND: u8 = 0;
 const NOT_FOUND: u8 = 1;
-
-/// The log without `--log`.
-pub(crate) const DEFAULT_LOG: &str = "/var/log/audit/audit.log";
 
 /// Examples of the help and the manual page: the questions that an investigator asks.
 const EXAMPLES: &str = "\
@@ -62,15 +61,18 @@ Examples:
 /// A test is FIELD=VALUE, FIELD!=VALUE, FIELD~TEXT (contains), FIELD!~TEXT, or compares numbers with <, <=, > or >=.
 /// Users, groups, syscalls, errors and record types are written by name or number.
 /// The exit status is 0 if an event was found, 1 if not, and 2 after an error.
+/// A file that cannot be read is reported, and the others are searched.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tollgate-search", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Events to find [default: all]
     #[arg(value_name = "EXPRESSION")]
     words: Vec<String>,
-    /// Search FILE or its directory with rotated predecessors; `-` is standard input [default: /var/log/audit/audit.log]
+    /// Search FILE or its directory with rotated predecessors and archives; `-` is standard input
+    /// [default: /var/log/audit/audit.log]
     ///
-    /// Given several times, the files are read in this order, without predecessors.
+    /// Given several times, the files are read in this order, without predecessors. An archive is searched alone.
+    /// Standard input may be compressed with zstd.
     #[arg(long, value_name = "FILE")]
     log: Vec<PathBuf>,
     /// Ignore events before TIME, in UTC
@@ -95,7 +97,7 @@ pub(crate) struct Args {
     /// Print the records as they are in the log, for ausearch and aureport
     #[arg(long, conflicts_with_all = ["count", "top"])]
     raw: bool,
-    /// Wait for new events
+    /// Wait for new events; an archive has none
     #[arg(long, conflicts_with_all = ["count", "top", "until"])]
     follow: bool,
     /// Print only the number of events
@@ -124,16 +126,22 @@ pub(crate) struct Args {
 /// When a log cannot be read, the output cannot be written, or an argument is invalid.
 pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
     let args = Args::parse_from(words);
-    let found = match search(&args) {
+    let logs = Logs::new("tollgate-search", args.log.clone());
+    let found = match search(&args, &logs) {
         Ok(found) => found,
         // The reader of the output has seen enough.
         Err(error) if is_closed_pipe(&error) => true,
         Err(error) => return Err(error),
     };
-    Ok(ExitCode::from(if found { FOUND } else { NOT_FOUND }))
+    let status = if found { FOUND } else { NOT_FOUND };
+    Ok(ExitCode::from(if logs.have_errors() {
+        ERROR
+    } else {
+        status
+    }))
 }
 
-fn search(args: &Args) -> anyhow::Result<bool> {
+fn search(args: &Args, logs: &Logs) -> anyhow::Result<bool> {
     if args.fields {
         return output::print_fields(field::names()).map(|()| true);
     }
@@ -149,14 +157,13 @@ fn search(args: &Args) -> anyhow::Result<bool> {
     };
     let mut output = Output::new(form, &args.color, accounts);
     if let Some(number) = args.tree {
-        return tree::print(number, &range, &|| open(&args.log), &mut output);
+        return tree::print(number, &range, logs, &mut output);
     }
     let query = Query { expression, range };
     if args.follow {
-        follow(args, &query, &mut output)?;
+        follow(args, &query, logs, &mut output)?;
         return Ok(true);
     }
-    let logs = open(&args.log)?;
     let mut count = 0_u64;
     let mut top = match &args.top {
         Some(name) => Some(output::Top::new(name)?),
@@ -188,18 +195,6 @@ fn search(args: &Args) -> anyhow::Result<bool> {
     Ok(count > 0)
 }
 
-/// Opens the logs of `--log`.
-///
-/// # Errors
-/// A log cannot be opened.
-pub(crate) fn open(paths: &[PathBuf]) -> anyhow::Result<LogSet> {
-    Ok(match paths {
-        [] => LogSet::rotated(Path::new(DEFAULT_LOG))?,
-        [path] if path.as_os_str() != "-" => LogSet::rotated(path)?,
-        files => LogSet::files(files)?,
-    })
-}
-
 /// What is searched.
 pub(crate) struct Query {
     pub(crate) expression: Expression,
@@ -207,13 +202,13 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Passes each matching event to `found`, oldest first.
+    /// Passes each matching event to `found`, oldest first. Files that cannot be read are reported.
     ///
     /// # Errors
-    /// A log cannot be read, and errors of `found`.
+    /// There is no log, and errors of `found`.
     pub(crate) fn for_each(
         &self,
-        logs: LogSet,
+        logs: &Logs,
         mut found: impl FnMut(&EventRecords) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let condition = Condition::All(vec![self.range.condition(), self.expression.condition()]);
@@ -221,10 +216,13 @@ impl Query {
         let filter = |text: &[u8]| pattern.may_match(text);
         let mut bar = Bar::new();
         let building = |progress| bar.show("indexing", progress);
-        let mut candidates = Candidates::new(logs, &condition, Box::new(filter), building)?;
-        while let Some(event) = candidates.next_event()? {
-            if self.matches(event) {
-                bar.hidden(|| found(event))?;
+        let mut candidates = Candidates::new(logs.open()?, &condition, Box::new(filter), building)?;
+        loop {
+            match candidates.next_event() {
+                Ok(Some(event)) if self.matches(event) => bar.hidden(|| found(event))?,
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) => bar.hidden(|| logs.report(&error)),
             }
             bar.show("searching", candidates.progress());
         }
@@ -237,22 +235,20 @@ impl Query {
     }
 }
 
-fn follow(args: &Args, query: &Query, output: &mut Output) -> anyhow::Result<()> {
-    let path = match args.log.as_slice() {
-        [] => Path::new(DEFAULT_LOG),
-        [path] if path.as_os_str() != "-" => path,
-        _ => bail!("--follow reads one file, and not standard input: name one with --log"),
+fn follow(args: &Args, query: &Query, logs: &Logs, output: &mut Output) -> anyhow::Result<()> {
+    let Some(path) = logs.single() else {
+        bail!("--follow reads one file, and not standard input: name one with --log");
     };
     let path = if path.is_dir() {
         path.join("audit.log")
     } else {
         path.to_owned()
     };
+    let opened = follow_from(&path, logs)?;
     if args.since.is_some() {
-        query.for_each(open(&args.log)?, |event| output.event(event))?;
+        query.for_each(logs, |event| output.event(event))?;
     }
-    let logs = LogSet::rotated(&path)?;
-    let mut reader = EventReader::new(logs)
+    let mut reader = EventReader::new(opened)
         .follow(&path)
         .with_context(|| format!("cannot follow log `{}`", path.display()))?;
     reader.skip_to_end()?;
@@ -267,6 +263,32 @@ fn follow(args: &Args, query: &Query, output: &mut Output) -> anyhow::Result<()>
         }
     }
     Ok(())
+}
+
+/// Opens the log that is followed.
+///
+/// # Errors
+/// It cannot be read, or does not grow.
+fn follow_from(path: &Path, logs: &Logs) -> anyhow::Result<LogSet> {
+    let refuse_archive = |is_archive| match is_archive {
+        true => bail!(
+            "--follow: `{}` is compressed and does not grow; search it without --follow, or follow the log itself",
+            Escaped(path.as_os_str().as_encoded_bytes())
+        ),
+        false => Ok(()),
+    };
+    refuse_archive(log_set::is_archive_name(path))?;
+    let mut failed = Ok(());
+    let opened = logs
+        .entries()?
+        .readable(|error| match error.path() == Some(path) {
+            true => failed = Err(error),
+            false => logs.report(&error),
+        });
+    failed?;
+    let mut files = opened.as_files().iter();
+    refuse_archive(files.any(|file| file.path() == path && file.is_archive()))?;
+    Ok(opened)
 }
 
 /// Whether an error is that of a closed pipe.

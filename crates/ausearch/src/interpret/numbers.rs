@@ -1,5 +1,7 @@
 //! Values that are one number each.
 
+use std::io;
+
 use audit::ids::Dialect;
 use audit::table;
 
@@ -62,9 +64,17 @@ pub(super) fn exit(value: &[u8]) -> Vec<u8> {
     format!("{name}({})", error_text(errno)).into_bytes()
 }
 
+/// The C library's text of an I/O error.
+pub(crate) fn message(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => error_text(number),
+        None => error.to_string(),
+    }
+}
+
 /// The C library's text of an error.
-pub(crate) fn error_text(errno: i32) -> String {
-    let text = std::io::Error::from_raw_os_error(errno).to_string();
+fn error_text(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
     let end = text.rfind(" (os error ").unwrap_or(text.len());
     text.get(..end).unwrap_or_default().to_owned()
 }

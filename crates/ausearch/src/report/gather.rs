@@ -85,10 +85,14 @@ pub(super) struct Gather {
     pub(super) failures: Ranking,
     pub(super) losses: Vec<Loss>,
     pub(super) blind: Vec<Blind>,
+    /// For the standard error.
+    pub(super) messages: Vec<u8>,
     /// When the daemon ended, if it has not started again.
     ended: Option<u64>,
 }
 
+/// Most bytes of messages.
+const MOST_MESSAGE_BYTES: usize = 1 << 16;
 /// Most keys with a colour or a row of their own in memory.
 const MOST_KEYS: usize = 1000;
 /// Most losses and blind times.
@@ -114,6 +118,7 @@ impl Gather {
             failures: Ranking::default(),
             losses: Vec::new(),
             blind: Vec::new(),
+            messages: Vec::new(),
             ended: None,
         }
     }
@@ -235,7 +240,11 @@ impl Sink for Gather {
         Ok(Step::Next)
     }
 
-    fn message(&mut self, _message: &[u8]) -> io::Result<()> {
+    fn message(&mut self, message: &[u8]) -> io::Result<()> {
+        // A log of bad lines has no end.
+        if self.messages.len() < MOST_MESSAGE_BYTES {
+            self.messages.extend_from_slice(message);
+        }
         Ok(())
     }
 

@@ -208,3 +208,41 @@ fn events_are_those_of_the_assembler() {
         }
     }
 }
+
+#[test]
+fn reader_goes_on_with_the_next_file_after_an_error() {
+    struct Broken;
+
+    impl std::io::Read for Broken {
+        fn read(&mut self, _room: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("broken"))
+        }
+    }
+
+    fn broken() -> LogFile {
+        let text = std::io::Cursor::new(event(1) + "type=SYSCALL msg=aud");
+        let stream = std::io::Read::chain(text, Broken);
+        LogFile::stream(Path::new("broken"), Box::new(stream))
+    }
+
+    let logs = Logs::new();
+    append(&logs.log, &(event(2) + &event(3)));
+    let mut reader = EventReader::new(LogSet::of_files(vec![
+        broken(),
+        LogFile::open(&logs.log).unwrap(),
+        broken(),
+    ]));
+    let mut read = Vec::new();
+    for _ in 0..20 {
+        match reader.next_event() {
+            Ok(Some(event)) => read.push(Some(event.serial().0)),
+            Ok(None) => break,
+            Err(error) => {
+                assert!(error.report().contains("broken"));
+                read.push(None);
+            }
+        }
+    }
+    assert_eq!(read, [Some(1), None, Some(2), Some(3), Some(1), None]);
+    assert!(reader.next_event().unwrap().is_none());
+}

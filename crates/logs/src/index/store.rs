@@ -20,7 +20,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use directory::IndexDirectory;
+use directory::{CleanedDirectories, IndexDirectory};
 
 use super::LogIndex;
 use super::builder::BLOCK_BYTES;
@@ -54,55 +54,80 @@ pub fn open(
     extent: Extent,
     progress: impl FnMut(u64),
 ) -> Result<LogIndex, LogError> {
-    open_with_blocks(log, BLOCK_BYTES, extent, progress)
+    Indexes::default().open(log, extent, progress)
 }
 
-/// As [`open`], with blocks of at least `block_bytes` in the text that is not yet indexed.
-///
-/// # Errors
-/// As of [`open`].
-pub fn open_with_blocks(
-    log: &mut LogFile,
+/// Opens the indexes of several files. Each directory of indexes is cleaned once.
+#[derive(Debug)]
+pub struct Indexes {
     block_bytes: u64,
-    extent: Extent,
-    mut progress: impl FnMut(u64),
-) -> Result<LogIndex, LogError> {
-    let Some(size) = log.size()? else {
-        return Ok(LogIndex::default());
-    };
-    if let Some(index) = embedded(log) {
-        return Ok(index);
+    cleaned: CleanedDirectories,
+}
+
+impl Default for Indexes {
+    fn default() -> Self {
+        Self::with_blocks(BLOCK_BYTES)
     }
-    let Some(identity) = Identity::of(log)? else {
-        return Ok(LogIndex::default());
-    };
-    let whole_only = extent == Extent::FullSegments;
-    let places = [
-        IndexDirectory::beside(log.path(), identity.file),
-        IndexDirectory::cache(),
-    ];
-    let mut places: Vec<IndexDirectory> = places.into_iter().flatten().collect();
-    for place in &places {
-        if let Some(index) = existing_in(place, &identity, log, size)
-            && (index.end() >= size
-                || whole_only && size - index.end() < block_bytes * MAX_BLOCKS_U64)
-        {
-            return Ok(index);
+}
+
+impl Indexes {
+    /// New blocks have at least `block_bytes`.
+    #[must_use]
+    pub fn with_blocks(block_bytes: u64) -> Self {
+        Self {
+            block_bytes,
+            cleaned: CleanedDirectories::default(),
         }
     }
-    for place in places.drain(..) {
-        if let Some(mut store) = Store::open(place, &identity) {
-            let mut index = store.load(&identity, log, size);
-            index.extend(log, block_bytes, whole_only, |segment, text| {
-                store.append(segment, text);
-                progress(text.end);
-            })?;
+
+    /// As the function [`open`].
+    ///
+    /// # Errors
+    /// As of [`open`].
+    pub fn open(
+        &mut self,
+        log: &mut LogFile,
+        extent: Extent,
+        mut progress: impl FnMut(u64),
+    ) -> Result<LogIndex, LogError> {
+        let block_bytes = self.block_bytes;
+        let Some(size) = log.size()? else {
+            return Ok(LogIndex::default());
+        };
+        if let Some(index) = embedded(log) {
             return Ok(index);
         }
+        let Some(identity) = Identity::of(log)? else {
+            return Ok(LogIndex::default());
+        };
+        let whole_only = extent == Extent::FullSegments;
+        let places = [
+            IndexDirectory::beside(log.path(), identity.file),
+            IndexDirectory::cache(),
+        ];
+        let mut places: Vec<IndexDirectory> = places.into_iter().flatten().collect();
+        for place in &places {
+            if let Some(index) = existing_in(place, &identity, log, size)
+                && (index.end() >= size
+                    || whole_only && size - index.end() < block_bytes * MAX_BLOCKS_U64)
+            {
+                return Ok(index);
+            }
+        }
+        for place in places.drain(..) {
+            if let Some(mut store) = Store::open(place, &identity, &mut self.cleaned) {
+                let mut index = store.load(&identity, log, size);
+                index.extend(log, block_bytes, whole_only, |segment, text| {
+                    store.append(segment, text);
+                    progress(text.end);
+                })?;
+                return Ok(index);
+            }
+        }
+        let mut index = LogIndex::default();
+        index.extend(log, block_bytes, whole_only, |_, text| progress(text.end))?;
+        Ok(index)
     }
-    let mut index = LogIndex::default();
-    index.extend(log, block_bytes, whole_only, |_, text| progress(text.end))?;
-    Ok(index)
 }
 
 /// The index of a log as far as there is one, inside it or beside it.
@@ -135,7 +160,7 @@ pub(super) fn open_beside(log: &mut LogFile) -> Result<Option<(Store, LogIndex)>
     let place = IndexDirectory::beside(log.path(), identity.file);
     let store = place
         .filter(|_| identity.len == FINGERPRINT_BYTES)
-        .and_then(|place| Store::open(place, &identity));
+        .and_then(|place| Store::open(place, &identity, &mut CleanedDirectories::default()));
     Ok(store.map(|mut store| {
         let index = store.load(&identity, log, size);
         (store, index)
@@ -228,9 +253,14 @@ pub(super) struct Store {
 
 impl Store {
     /// Opens an index file for writing; `None` if it cannot be written.
-    fn open(place: IndexDirectory, identity: &Identity) -> Option<Self> {
+    fn open(
+        place: IndexDirectory,
+        identity: &Identity,
+        cleaned: &mut CleanedDirectories,
+    ) -> Option<Self> {
+        let file = place.locked_file(&identity.file_name(), cleaned)?;
         Some(Self {
-            file: Arc::new(place.locked_file(&identity.file_name())?),
+            file: Arc::new(file),
             end: 0,
             failed: false,
         })

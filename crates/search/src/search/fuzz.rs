@@ -10,7 +10,6 @@ use logs::accounts::Accounts;
 use logs::index::LogIndex;
 use logs::index::store::{self, Extent};
 use logs::log_file::LogFile;
-use logs::log_set::LogSet;
 
 use super::{Query, TimeRange};
 use crate::expression::parse::parse;
@@ -165,13 +164,14 @@ fn expression(bytes: &[u8]) {
         range: TimeRange::parse(None, None).unwrap(),
     };
     let mut found = Vec::new();
-    let open = LogSet::files(&logs.all).unwrap();
+    let all = crate::logs_arg::Logs::new("fuzz", logs.all.to_vec());
     query
-        .for_each(open, |event| {
+        .for_each(&all, |event| {
             found.push(event.text().to_vec());
             Ok(())
         })
         .unwrap();
+    assert!(!all.have_errors());
     // In a log of all, events end in another order.
     found.sort_unstable();
     matching.sort_unstable();

@@ -6,13 +6,13 @@ use audit::record::assemble::EventRecords;
 use bstr::ByteSlice as _;
 use logs::escaped::Escaped;
 use logs::event_values::{Column, values_of};
-use logs::log_set::LogSet;
 
 use super::Query;
 use super::output::Output;
 use super::time::TimeRange;
 use crate::expression::field;
 use crate::expression::{Expression, Operator, Test, Value};
+use crate::logs_arg::Logs;
 
 /// Most levels above a process.
 const MAX_ANCESTORS: usize = 32;
@@ -23,9 +23,6 @@ const MAX_LISTED: usize = 64;
 /// Greatest process id of Linux: a greater number is a serial.
 const PID_MAX: u32 = 4_194_304;
 
-/// Opens the logs again.
-pub(super) type OpenLogs<'a> = dyn Fn() -> anyhow::Result<LogSet> + 'a;
-
 /// Prints the tree of a process. Returns whether the process was found.
 ///
 /// # Errors
@@ -33,14 +30,14 @@ pub(super) type OpenLogs<'a> = dyn Fn() -> anyhow::Result<LogSet> + 'a;
 pub(super) fn print(
     number: u32,
     range: &TimeRange,
-    open: &OpenLogs<'_>,
+    logs: &Logs,
     output: &mut Output,
 ) -> anyhow::Result<bool> {
     let mut pid = None;
-    if number <= PID_MAX && process(number, range, open)?.is_some() {
+    if number <= PID_MAX && process(number, range, logs)?.is_some() {
         pid = Some(number);
     } else {
-        query(test("serial", number), range).for_each(open()?, |event| {
+        query(test("serial", number), range).for_each(logs, |event| {
             pid = pid.or_else(|| id(event, Column::Pid));
             Ok(())
         })?;
@@ -49,9 +46,9 @@ pub(super) fn print(
         return Ok(false);
     };
     let mut ancestors = Vec::new();
-    let mut next = process(pid, range, open)?.map(|process| process.ppid);
+    let mut next = process(pid, range, logs)?.map(|process| process.ppid);
     while let Some(above) = next.filter(|above| *above > 0 && ancestors.len() < MAX_ANCESTORS) {
-        let process = process(above, range, open)?;
+        let process = process(above, range, logs)?;
         next = process.as_ref().map(|process| process.ppid);
         ancestors.push((above, process));
     }
@@ -63,8 +60,8 @@ pub(super) fn print(
         output.line(&format!("{:depth$}{name}[{above}]", ""))?;
         depth += 2;
     }
-    let depths = descendants(pid, range, open)?;
-    query(any_of("pid", depths.keys()), range).for_each(open()?, |event| {
+    let depths = descendants(pid, range, logs)?;
+    query(any_of("pid", depths.keys()), range).for_each(logs, |event| {
         match id(event, Column::Pid).and_then(|pid| depths.get(&pid)) {
             Some(below) => output.indented(event, ancestors.len() + below),
             None => Ok(()),
@@ -81,9 +78,9 @@ struct Process {
 }
 
 /// The process of an id; `None` if it has no event with a parent.
-fn process(pid: u32, range: &TimeRange, open: &OpenLogs<'_>) -> anyhow::Result<Option<Process>> {
+fn process(pid: u32, range: &TimeRange, logs: &Logs) -> anyhow::Result<Option<Process>> {
     let mut found = None;
-    query(test("pid", pid), range).for_each(open()?, |event| {
+    query(test("pid", pid), range).for_each(logs, |event| {
         if let Some(ppid) = id(event, Column::Ppid) {
             let mut name = String::new();
             values_of(Column::Exe, event, |value| {
@@ -99,11 +96,7 @@ fn process(pid: u32, range: &TimeRange, open: &OpenLogs<'_>) -> anyhow::Result<O
 }
 
 /// The process and its descendants, with their depths.
-fn descendants(
-    pid: u32,
-    range: &TimeRange,
-    open: &OpenLogs<'_>,
-) -> anyhow::Result<BTreeMap<u32, usize>> {
+fn descendants(pid: u32, range: &TimeRange, logs: &Logs) -> anyhow::Result<BTreeMap<u32, usize>> {
     let mut depths = BTreeMap::from([(pid, 0)]);
     let mut level = HashSet::from([pid]);
     for depth in 1..MAX_ANCESTORS {
@@ -111,7 +104,7 @@ fn descendants(
             break;
         }
         let mut children: HashSet<u32> = HashSet::new();
-        query(any_of("ppid", &level), range).for_each(open()?, |event| {
+        query(any_of("ppid", &level), range).for_each(logs, |event| {
             let is_below = id(event, Column::Ppid).is_some_and(|ppid| level.contains(&ppid));
             if let Some(child) = id(event, Column::Pid).filter(|child| !depths.contains_key(child))
                 && is_below

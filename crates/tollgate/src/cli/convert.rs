@@ -1,5 +1,6 @@
 //! `tollgate convert`: converts logs to JSON, one line per event.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +10,8 @@ use audit::record::assemble::EventRecords;
 use audit::record::decode::DecodeError;
 use logs::escaped::EscapedJson;
 use logs::event_reader::{EventReader, Item};
-use logs::log_set::LogSet;
+use logs::log_file::LogError;
+use logs::log_set::{LogEntries, LogSet};
 
 use crate::config::JsonSchema;
 use crate::control;
@@ -32,7 +34,7 @@ Examples:
 /// Arguments of `tollgate convert`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Logs, oldest first; `-` is standard input [default: -]
+    /// Logs and archives, oldest first; `-` is standard input [default: -]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write objects of this schema
@@ -43,16 +45,17 @@ pub(crate) struct Args {
     control: PathBuf,
 }
 
-/// Converts the files. The exit status is 1 if a line is not a record.
+/// Converts the files. The exit status is 1 if a line is not a record, or a file cannot be read.
 ///
 /// # Errors
-/// When a file cannot be read, or the output cannot be written.
+/// When the output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut converter = Converter {
         out: io::BufWriter::new(io::stdout().lock()),
         info,
         schema: args.schema,
         errors: 0,
+        unreadable: BTreeSet::new(),
     };
     let input = [PathBuf::from("-")];
     let files = if args.files.is_empty() {
@@ -61,14 +64,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         flush(&args.control);
         &args.files
     };
-    if converter.logs(LogSet::files(files)?)? == Output::Closed {
+    let logs = LogEntries::files(files).readable(|error| converter.report_unreadable(&error));
+    if converter.logs(logs)? == Output::Closed {
         return Ok(Exit::Success.into());
     }
     if converter.errors > PRINTED_ERRORS {
         info(&format!("{} errors in total", converter.errors));
     }
-    Ok(match converter.errors {
-        0 => Exit::Success,
+    Ok(match (converter.errors, converter.unreadable.is_empty()) {
+        (0, true) => Exit::Success,
         _ => Exit::Failure,
     }
     .into())
@@ -104,12 +108,22 @@ struct Converter<W: Write, S: FnMut(&str)> {
     schema: JsonSchema,
     /// Number of lines and fields that are malformed.
     errors: u64,
+    /// Files that were reported because they cannot be read.
+    unreadable: BTreeSet<Option<PathBuf>>,
 }
 
 impl<W: Write, S: FnMut(&str)> Converter<W, S> {
     fn logs(&mut self, logs: LogSet) -> anyhow::Result<Output> {
         let mut reader = EventReader::new(logs);
-        while let Some(item) = reader.next_item()? {
+        loop {
+            let item = match reader.next_item() {
+                Ok(Some(item)) => item,
+                Ok(None) => break,
+                Err(error) => {
+                    self.report_unreadable(&error);
+                    continue;
+                }
+            };
             let written = match item {
                 Item::Event(event) => self.event(event),
                 Item::Malformed { path, line, error } => {
@@ -133,6 +147,13 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
             self.report_error(&format!("event {serial}: {error}"));
         }
         writeln!(self.out, "{}", EscapedJson(&self.schema.event(object)))
+    }
+
+    /// Reports a file that cannot be read, once; what else can be read is converted.
+    fn report_unreadable(&mut self, error: &LogError) {
+        if self.unreadable.insert(error.path().map(Path::to_owned)) {
+            (self.info)(&error.report());
+        }
     }
 
     fn report_error(&mut self, what: &str) {
@@ -164,6 +185,7 @@ mod tests {
             info: |_: &str| (),
             schema: JsonSchema::Records,
             errors: 0,
+            unreadable: BTreeSet::new(),
         };
         let input = Box::new(io::Cursor::new(input.to_vec()));
         let logs = LogSet::stream(Path::new("x"), input);
@@ -187,6 +209,33 @@ mod tests {
         let serials: Vec<_> = events.iter().map(|event| &event["serial"]).collect();
         assert_eq!(serials, [2, 1]);
         assert_eq!(events[1]["cwd"], "/");
+    }
+
+    #[test]
+    fn file_that_cannot_be_read_is_reported_and_the_others_are_converted() {
+        let place = tempfile::tempdir().unwrap();
+        let bad = place.path().join("audit.log.000001.zst");
+        std::fs::write(&bad, "no archive").unwrap();
+        let log = place.path().join("audit.log");
+        std::fs::write(&log, "type=DAEMON_START msg=audit(1.000:2): op=start\n").unwrap();
+        let mut messages = Vec::new();
+        let mut converter = Converter {
+            out: Vec::new(),
+            info: |message: &str| messages.push(message.to_owned()),
+            schema: JsonSchema::Records,
+            errors: 0,
+            unreadable: BTreeSet::new(),
+        };
+        let logs = LogEntries::files(&[&bad, &log]);
+        let logs = logs.readable(|error| converter.report_unreadable(&error));
+        assert_eq!(converter.logs(logs).unwrap(), Output::Open);
+        assert!(converter.out.starts_with(b"{"));
+        assert_eq!(converter.unreadable.len(), 1);
+        assert_eq!(messages.len(), 1);
+        assert!(
+            messages[0].contains("000001.zst`: it is no archive"),
+            "{messages:?}"
+        );
     }
 
     #[test]

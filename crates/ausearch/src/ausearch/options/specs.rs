@@ -192,7 +192,7 @@ pub(crate) const OPTIONS: &[OptionSpec<Id>] = &[
         Id::Input,
         &["-if", "--input"],
         "path",
-        "Read this file, or the logs in this directory",
+        "Read this file or archive, or the logs and archives in this directory",
     ),
     option(
         Id::InputLogs,

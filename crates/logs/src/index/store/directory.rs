@@ -1,5 +1,6 @@
 //! Directories of index files, which only this user and root can write.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -95,8 +96,8 @@ impl IndexDirectory {
     }
 
     /// The index file `name` for writing, locked; `None` if it cannot be written. Index files of logs that are gone are
-    /// removed.
-    pub(super) fn locked_file(self, name: &Path) -> Option<File> {
+    /// removed, unless the directory is among those that are `cleaned`.
+    pub(super) fn locked_file(self, name: &Path, cleaned: &mut CleanedDirectories) -> Option<File> {
         let (directory, logs) = match self.kind {
             IndexDirectoryKind::Cache => (self.directory, None),
             IndexDirectoryKind::Beside(logs) => (self.directory, Some(logs)),
@@ -109,8 +110,23 @@ impl IndexDirectory {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT;
         let file = open_file(&directory, name, flags)?;
         file.try_lock().ok()?;
-        remove_stale(&directory, logs.as_ref(), name);
+        if cleaned.add(&directory) {
+            remove_stale(&directory, logs.as_ref(), name);
+        }
         Some(file)
+    }
+}
+
+/// Directories of which index files of logs that are gone were removed: with many logs, looking for them takes long.
+#[derive(Debug, Default)]
+pub(super) struct CleanedDirectories(BTreeSet<(u64, u64)>);
+
+impl CleanedDirectories {
+    /// Adds a directory; returns false if it was there.
+    fn add(&mut self, directory: &File) -> bool {
+        directory
+            .metadata()
+            .is_ok_and(|about| self.0.insert((about.dev(), about.ino())))
     }
 }
 
@@ -195,4 +211,32 @@ fn names(directory: &File) -> Option<Vec<(String, u64)>> {
         Some((name.to_owned(), entry.ino()))
     });
     Some(entries.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::index::store::{Extent, Indexes};
+    use crate::log_file::LogFile;
+
+    #[test]
+    fn directory_is_cleaned_once_for_several_logs() {
+        let place = tempfile::tempdir().unwrap();
+        let open = |indexes: &mut Indexes, number: u32| {
+            let path = place.path().join(format!("audit.log.{number}"));
+            let text = format!("type=USER msg=audit(1.000:{number}): pid=1\n");
+            fs::write(&path, text).unwrap();
+            let mut log = LogFile::open(&path).unwrap();
+            indexes.open(&mut log, Extent::Whole, |_| ()).unwrap();
+        };
+        let mut indexes = Indexes::default();
+        open(&mut indexes, 1);
+        let stale = place.path().join(".tollgate-index/1-1.idx");
+        fs::write(&stale, "").unwrap();
+        open(&mut indexes, 2);
+        assert!(stale.exists());
+        open(&mut Indexes::default(), 3);
+        assert!(!stale.exists());
+    }
 }
