@@ -160,6 +160,22 @@ impl LogIndex {
         file: &mut LogFile,
         block_bytes: u64,
         whole_only: bool,
+        built: impl FnMut(&[u8], &TextEnd),
+    ) -> Result<(), LogError> {
+        self.extend_unless(&|| false, file, block_bytes, whole_only, built)
+    }
+
+    /// As [`LogIndex::extend`], but returns early, without an error, when `is_stopped` returns true, which is asked after
+    /// each block of text.
+    ///
+    /// # Errors
+    /// As [`LogIndex::extend`].
+    pub(crate) fn extend_unless(
+        &mut self,
+        is_stopped: &dyn Fn() -> bool,
+        file: &mut LogFile,
+        block_bytes: u64,
+        whole_only: bool,
         mut built: impl FnMut(&[u8], &TextEnd),
     ) -> Result<(), LogError> {
         let mut lines = LineBuffer::default();
@@ -168,7 +184,18 @@ impl LogIndex {
             let lead = self.next_lead().min(start);
             lines.restart(lead);
             let mut builder = Builder::new(start, lead, block_bytes);
-            let is_complete = feed(&mut builder, &mut lines, file, u64::MAX)?;
+            let is_complete = loop {
+                let next_look = lines.read_offset() + BLOCK_BYTES;
+                if feed(&mut builder, &mut lines, file, next_look)? {
+                    break true;
+                }
+                if is_stopped() {
+                    return Ok(());
+                }
+                if lines.read_offset() < next_look {
+                    break false;
+                }
+            };
             if !is_complete && whole_only {
                 return Ok(());
             }

@@ -15,6 +15,11 @@ use crate::log_file::{LogError, LogFile};
 /// # Units
 /// Bytes.
 const BETWEEN_LOOKS: usize = 64 << 10;
+/// Text before the position by which a log is recognised that was cut off there and has grown again.
+///
+/// # Units
+/// Bytes.
+const REMEMBERED: usize = 4096;
 
 /// The index file of a log that grows. Each part of the log is read once, soon after it was written.
 pub struct GrowingIndex {
@@ -22,6 +27,8 @@ pub struct GrowingIndex {
     store: Store,
     builder: Builder,
     lines: LineBuffer,
+    /// The last text before the position, at most [`REMEMBERED`] bytes.
+    before: Vec<u8>,
 }
 
 impl GrowingIndex {
@@ -40,8 +47,10 @@ impl GrowingIndex {
             store,
             builder: Builder::new(start, lead.min(start), BLOCK_BYTES),
             lines: LineBuffer::default(),
+            before: Vec::with_capacity(2 * REMEMBERED),
         };
         growing.lines.restart(lead.min(start));
+        growing.remember_read()?;
         Ok(Some(growing))
     }
 
@@ -51,25 +60,61 @@ impl GrowingIndex {
         &self.log
     }
 
-    /// Whether the log became shorter than what was read of it: the index is that of other text.
+    /// Whether the log became shorter than what was read of it, or has other text before the position: the index is that
+    /// of other text.
     ///
     /// # Errors
     /// [`LogError::Read`].
-    pub fn is_cut(&self) -> Result<bool, LogError> {
+    pub fn is_cut(&mut self) -> Result<bool, LogError> {
         let size = self.log.size()?.unwrap_or(0);
-        Ok(size < self.lines.read_offset())
+        if size < self.lines.read_offset() {
+            return Ok(true);
+        }
+        let mut text = [0; REMEMBERED];
+        let text = text.get_mut(..self.before.len()).unwrap_or_default();
+        let start = self.position().saturating_sub(len(text.len()));
+        Ok(self.log.fill_at(text, start)? < text.len() || text != self.before)
     }
 
     /// Indexes the text up to the offset `end`, which stays as it is. Text that fills no segment is remembered, and
     /// written later.
     ///
     /// # Errors
-    /// [`LogError::Read`].
+    /// [`LogError::Read`], and [`LogError::Cut`] for [`GrowingIndex::is_cut`].
     pub fn advance(&mut self, end: u64) -> Result<(), LogError> {
+        if self.is_cut()? {
+            return Err(self.log.cut());
+        }
+        self.read_to(end)?;
+        self.remember_read()
+    }
+
+    fn read_to(&mut self, end: u64) -> Result<(), LogError> {
         while feed(&mut self.builder, &mut self.lines, &mut self.log, end)? {
             self.write_segment()?;
         }
         Ok(())
+    }
+
+    /// Remembers the text before the position, which the log has.
+    fn remember_read(&mut self) -> Result<(), LogError> {
+        let count = self.position().min(len(REMEMBERED));
+        self.before
+            .resize(usize::try_from(count).unwrap_or(REMEMBERED), 0);
+        let start = self.position() - count;
+        if self.log.fill_at(&mut self.before, start)? < self.before.len() {
+            return Err(self.log.cut());
+        }
+        Ok(())
+    }
+
+    /// Remembers the end of text that was added before the position.
+    fn remember(&mut self, text: &[u8]) {
+        let rest = text.len().saturating_sub(REMEMBERED);
+        let text = text.get(rest..).unwrap_or_default();
+        let excess = (self.before.len() + text.len()).saturating_sub(REMEMBERED);
+        self.before.drain(..excess.min(self.before.len()));
+        self.before.extend_from_slice(text);
     }
 
     /// Offset of the text that is not yet indexed.
@@ -109,7 +154,7 @@ impl GrowingIndex {
                     self.lines.restart(here);
                     self.write_segment()?;
                     // Events that are open there began before.
-                    self.advance(here)?;
+                    self.read_to(here)?;
                     continue;
                 }
                 at += end + 1;
@@ -122,16 +167,20 @@ impl GrowingIndex {
             }
         }
         self.lines.restart(offset + len(at));
+        self.remember(lines.get(..at).unwrap_or_default());
         Ok(at == lines.len())
     }
 
     /// Indexes the rest of the text: the log no longer grows.
     ///
     /// # Errors
-    /// [`LogError::Read`].
+    /// As of [`GrowingIndex::advance`].
     pub fn finish(mut self) -> Result<(), LogError> {
+        if self.is_cut()? {
+            return Err(self.log.cut());
+        }
         loop {
-            self.advance(u64::MAX)?;
+            self.read_to(u64::MAX)?;
             let text_end = self.lines.offset();
             if self.write_segment()? >= text_end {
                 return Ok(());
@@ -305,5 +354,33 @@ mod tests {
             .set_len(10_000)
             .unwrap();
         assert!(growing.is_cut().unwrap());
+    }
+
+    /// The index of the old text is not continued, whoever has it when the log is cut off and grows again.
+    #[test]
+    fn cut_log_that_grew_again_is_recognised() {
+        for by_lines in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join("audit.log");
+            fs::write(&path, lines(0, 1000)).unwrap();
+            let log = LogFile::open(&path).unwrap();
+            let mut growing = GrowingIndex::open(log).unwrap().unwrap();
+            assert!(!growing.is_cut().unwrap());
+            growing.advance(u64::MAX).unwrap();
+            let mut file = File::options().append(true).open(&path).unwrap();
+            if by_lines {
+                let text = lines(1000, 10);
+                file.write_all(text.as_bytes()).unwrap();
+                let at = growing.position();
+                assert!(growing.add_lines(text.as_bytes(), at, &|| false).unwrap());
+            }
+            assert!(!growing.is_cut().unwrap());
+            file.set_len(10_000).unwrap();
+            file.write_all(lines(5000, 2000).as_bytes()).unwrap();
+            assert!(growing.is_cut().unwrap());
+            let error = growing.advance(u64::MAX).unwrap_err();
+            assert!(matches!(error, LogError::Cut { .. }), "{error:?}");
+            assert!(matches!(growing.finish(), Err(LogError::Cut { .. })));
+        }
     }
 }
