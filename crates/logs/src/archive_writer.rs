@@ -55,6 +55,13 @@ pub enum ArchiveError {
     NoRoom,
 }
 
+/// Whether a file that begins with these bytes may be an archive that was begun. After a crash of the machine a file may
+/// have only zeros.
+#[must_use]
+pub fn is_begun(start: &[u8]) -> bool {
+    start.iter().all(|&byte| byte == 0) || Archive::is_start(start)
+}
+
 /// Writes the text of a log that no longer grows to `out`, an empty file, and reads it back. `is_stopped` is asked after
 /// each frame, and after each block that is indexed.
 ///

@@ -10,22 +10,31 @@
 //! An old log is removed after its archive was read back, synced and named. If the daemon ends between these steps,
 //! both exist; readers of logs take such a pair as one file, and the next daemon removes the old log.
 
+mod failures;
 mod thread;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use audit::conf::auditd::{MaxLogFileAction, Settings, SpaceLimit};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use logs::archive_writer::is_begun;
 use logs::cursor::FileId;
 use logs::index::growing::GrowingIndex;
-use logs::log_file::LogFile;
+use logs::log_set;
 
+use super::free_space::FreeSpace;
+use crate::messages::warn;
 use crate::sinks::log_file::Log;
+use crate::sinks::log_file::log_directory::LogDirectory;
+use failures::Failures;
 use thread::ArchiverThread;
 
 /// Growth of the log after which the archiver thread reads it, if it has the index: what was written last is still in the
@@ -49,6 +58,62 @@ pub(crate) struct ArchiverSettings {
     pub(crate) index: bool,
     /// Turn old logs into archives.
     pub(crate) compress: bool,
+}
+
+impl ArchiverSettings {
+    /// What the settings of `auditd.conf` leave without effect.
+    pub(crate) fn without_effect(self, conf: &Settings) -> Option<String> {
+        let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
+        if !self.compress || keeps_all {
+            return None;
+        }
+        if conf.num_logs < 2 {
+            return Some(format!(
+                "`compress = true` has no effect: num_logs is {} in auditd.conf, so no old log is kept",
+                conf.num_logs
+            ));
+        }
+        (conf.max_log_file_action != MaxLogFileAction::Rotate).then(|| {
+            "`compress = true` has an effect only after `tollgate auditctl --signal rotate`: max_log_file_action is \
+             not ROTATE in auditd.conf"
+                .to_owned()
+        })
+    }
+}
+
+/// A log whose old logs become archives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ArchivedLog {
+    pub(super) path: PathBuf,
+    /// Limits of the free space that have actions.
+    pub(super) limits: Vec<SpaceLimit>,
+}
+
+/// A function of an open file.
+type OfFile<T> = Arc<dyn Fn(&File) -> io::Result<T> + Send + Sync>;
+
+/// What the thread does with the machine.
+#[derive(Clone)]
+pub(super) struct Machine {
+    /// Waits until a file or directory is on disk.
+    pub(super) sync: OfFile<()>,
+    /// Free space where a file is.
+    pub(super) free_space: OfFile<FreeSpace>,
+    pub(super) warn: Arc<dyn Fn(&str) + Send + Sync>,
+    /// After what time an old log that could not be compressed or indexed is tried again.
+    pub(super) retry_after: Duration,
+}
+
+impl Machine {
+    /// The local one.
+    pub(super) fn local() -> Self {
+        Self {
+            sync: Arc::new(File::sync_all),
+            free_space: Arc::new(FreeSpace::of),
+            warn: Arc::new(warn),
+            retry_after: Duration::from_mins(10),
+        }
+    }
 }
 
 /// A change of names that the log thread makes for the archiver, and where it answers.
@@ -81,9 +146,11 @@ pub(super) struct Archiver {
     behind: Sender<GrowingIndex>,
     /// The index, if the log thread has it.
     growing: Option<GrowingIndex>,
-    indexes: bool,
-    /// Path of a new log whose index is not open yet.
-    new_log: Option<PathBuf>,
+    settings: ArchiverSettings,
+    /// Path of the log.
+    path: PathBuf,
+    /// The index of the log is not open yet.
+    is_new: bool,
     shared: Arc<Shared>,
     /// Length of the log when the thread was last told.
     told: u64,
@@ -97,8 +164,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Path of the log.
-    path: PathBuf,
+    /// `None` before the start.
+    log: Option<ArchivedLog>,
     /// The open log: device, inode, and length of its text that stays as it is; `None` after a rotation.
     open: Option<(u64, u64, u64)>,
     /// There may be old logs that were not looked at.
@@ -110,7 +177,11 @@ impl Archiver {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn start(settings: ArchiverSettings, path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        settings: ArchiverSettings,
+        log: ArchivedLog,
+        machine: Machine,
+    ) -> anyhow::Result<Self> {
         let (wake, awake) = bounded(1);
         // The archiver makes one request at a time.
         let (asks, requests) = bounded(1);
@@ -125,7 +196,9 @@ impl Archiver {
             returned,
             shared: Arc::clone(&shared),
             growing: None,
-            failed: std::collections::HashMap::new(),
+            failures: Failures::new(Arc::clone(&machine.warn)),
+            machine,
+            retry_at: None,
         };
         let thread = std::thread::Builder::new()
             .name("tlg-archive".to_owned())
@@ -138,12 +211,13 @@ impl Archiver {
             ready,
             behind,
             growing: None,
-            indexes: settings.index,
-            new_log: None,
+            settings,
+            path: PathBuf::new(),
+            is_new: false,
             shared,
             told: 0,
         };
-        archiver.rotated(path);
+        archiver.rotated(log);
         Ok(archiver)
     }
 
@@ -155,16 +229,17 @@ impl Archiver {
         offset: u64,
         is_busy: &dyn Fn() -> bool,
     ) {
+        // Somebody cut the log: the rest of the index is that of other text.
+        if self
+            .growing
+            .as_ref()
+            .is_some_and(|index| offset < index.position())
+        {
+            self.rebuild();
+        }
         if self.growing.is_none() && !is_busy() {
             self.growing = self.open_new(offset).or_else(|| self.ready.try_recv().ok());
-            let is_caught_up = self.growing.as_mut().is_some_and(|index| {
-                offset.saturating_sub(index.position()) <= MOST_READ_BACK
-                    && is_of(log, index)
-                    && index.advance(offset).is_ok()
-            });
-            if !is_caught_up {
-                self.return_index();
-            }
+            self.catch_up(log, offset);
         }
         if let Some(index) = &mut self.growing {
             if matches!(index.add_lines(lines, offset, is_busy), Ok(true)) {
@@ -178,11 +253,33 @@ impl Archiver {
 
     /// Opens the index of a log that has been begun, when its length is `size`.
     fn open_new(&mut self, size: u64) -> Option<GrowingIndex> {
-        if !(LEAST_LOG..=MOST_READ_BACK).contains(&size) {
+        if !self.is_new || !(LEAST_LOG..=MOST_READ_BACK).contains(&size) {
             return None;
         }
-        let log = LogFile::open(&self.new_log.take()?).ok()?;
+        self.is_new = false;
+        let log = log_set::open_no_link(&self.path).ok()?;
         GrowingIndex::open(log).ok()?
+    }
+
+    /// Reads the log up to `offset`, if that is near.
+    fn catch_up(&mut self, log: &Log, offset: u64) {
+        let Some(index) = &mut self.growing else {
+            return;
+        };
+        if !is_of(log, index) {
+            self.return_index();
+        } else if offset < index.position() || index.is_cut().is_ok_and(|is_cut| is_cut) {
+            self.rebuild();
+        } else if offset - index.position() > MOST_READ_BACK || index.advance(offset).is_err() {
+            self.return_index();
+        }
+    }
+
+    /// Drops the index, and has it built from the text.
+    fn rebuild(&mut self) {
+        self.growing = None;
+        self.is_new = self.settings.index;
+        self.told = 0;
     }
 
     /// Leaves the index to the archiver thread.
@@ -207,16 +304,17 @@ impl Archiver {
     }
 
     /// The log was rotated, or has another path.
-    pub(super) fn rotated(&mut self, path: &Path) {
+    pub(super) fn rotated(&mut self, log: ArchivedLog) {
         self.return_index();
         if let Ok(index) = self.ready.try_recv() {
             self.growing = Some(index);
             self.return_index();
         }
         self.told = 0;
-        self.new_log = self.indexes.then(|| path.to_owned());
+        self.is_new = self.settings.index;
+        log.path.clone_into(&mut self.path);
         if let Ok(mut state) = self.shared.state.lock() {
-            path.clone_into(&mut state.path);
+            state.log = Some(log);
             state.open = None;
             state.rotated = true;
         }
@@ -228,6 +326,11 @@ impl Archiver {
             // It is awake already.
             let _full = wake.try_send(());
         }
+    }
+
+    /// As [`ArchiverSettings::without_effect`].
+    pub(super) fn without_effect(&self, conf: &Settings) -> Option<String> {
+        self.settings.without_effect(conf)
     }
 
     /// Changes of names that the thread asks for.
@@ -263,4 +366,24 @@ pub(super) fn temporary_name(log: &Path) -> Option<PathBuf> {
     let mut name = log.file_name()?.to_owned();
     name.push(".archive");
     Some(name.into())
+}
+
+/// Removes an archive that is not complete: the daemon ended, or the log has another path now. The log is locked, and no
+/// thread writes that archive. Other files stay.
+///
+/// # Errors
+/// The kernel's error, or the file is none that tollgate made.
+pub(super) fn remove_unfinished(directory: &LogDirectory, log: &Path) -> io::Result<()> {
+    let Some(name) = temporary_name(log) else {
+        return Ok(());
+    };
+    let Some(file) = directory.open_own(&name)? else {
+        return Ok(());
+    };
+    let mut start = Vec::new();
+    file.take(4).read_to_end(&mut start)?;
+    if is_begun(&start) {
+        return directory.remove(&name).map(|_removed| ());
+    }
+    Err(io::Error::other("it has other content than an archive"))
 }

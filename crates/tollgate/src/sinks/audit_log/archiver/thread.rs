@@ -1,28 +1,37 @@
 //! The archiver thread: reads the log back for the index, and writes archives.
+//!
+//! An old log that cannot be read stays as it is, and the others are compressed; it is tried again after each rotation
+//! and from time to time. What concerns all of them, such as low disk space, stops the round.
 
-use std::collections::HashMap;
-use std::fs::{File, FileTimes};
-use std::path::Path;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
-use crossbeam_channel::{Receiver, Sender, bounded};
-use logs::archive_writer::{have_same_text, write};
+use anyhow::{Context as _, anyhow};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use logs::archive_writer::{ArchiveError, have_same_text, write_with_room};
 use logs::cursor::FileId;
 use logs::index::growing::GrowingIndex;
-use logs::log_file::LogFile;
+use logs::log_file::{LogError, LogFile};
 use logs::log_set;
+use nix::errno::Errno;
 
-use super::{ArchiverSettings, NameChange, NameRequest, STEP, Shared, temporary_name};
-use crate::messages::warn;
+use super::failures::{Failures, Subject};
+use super::{
+    ArchivedLog, ArchiverSettings, Machine, NameChange, NameRequest, STEP, Shared,
+    remove_unfinished, temporary_name,
+};
 use crate::sinks::log_file::log_directory::LogDirectory;
 
 /// Priority below every other thread of the daemon.
 const NICE: i32 = 10;
 /// How long an answer of the log thread is awaited before the end of the daemon is looked for.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// An archive takes less than this part of the text of most logs.
+const USUAL_PART: u64 = 10;
 
 /// What the thread has.
 pub(super) struct ArchiverThread {
@@ -32,85 +41,100 @@ pub(super) struct ArchiverThread {
     pub(super) returned: Receiver<GrowingIndex>,
     pub(super) shared: Arc<Shared>,
     pub(super) growing: Option<GrowingIndex>,
-    /// Errors that were reported, by their subject, until it succeeds.
-    pub(super) failed: HashMap<&'static str, String>,
+    pub(super) failures: Failures,
+    pub(super) machine: Machine,
+    /// When old logs are looked at again, because one failed.
+    pub(super) retry_at: Option<Instant>,
+}
+
+/// Why an old log was not compressed or indexed.
+enum Failure {
+    /// The log: others may be compressed.
+    OfLog(anyhow::Error),
+    /// Something else.
+    OfAll(anyhow::Error),
 }
 
 impl ArchiverThread {
     pub(super) fn run(mut self, awake: &Receiver<()>) {
         engine::set_nice(NICE);
-        while awake.recv().is_ok() {
-            let (path, open, rotated) = match self.shared.state.lock() {
+        loop {
+            let woken = match self.retry_at {
+                Some(at) => awake.recv_deadline(at),
+                None => awake.recv().map_err(RecvTimeoutError::from),
+            };
+            if woken == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            let (log, open, rotated) = match self.shared.state.lock() {
                 Ok(mut state) => {
                     let rotated = std::mem::take(&mut state.rotated);
-                    (state.path.clone(), state.open, rotated)
+                    (state.log.clone(), state.open, rotated)
                 }
                 Err(_) => return,
             };
-            if self.settings.index {
-                let indexed = self.index(&path, open);
-                self.report("cannot index the log", indexed);
-            }
-            if !rotated {
+            let Some(log) = log else {
                 continue;
-            }
-            if self.settings.index && !self.settings.compress {
-                let indexed = index_old_logs(&path, &|| self.ends());
-                self.report("cannot index an old log", indexed);
-            }
-            if self.settings.compress {
-                let compressed = self.compress(&path);
-                self.report("cannot compress an old log", compressed);
-            }
-        }
-    }
-
-    /// Reports an error once.
-    fn report(&mut self, subject: &'static str, result: anyhow::Result<()>) {
-        match result {
-            Ok(()) => drop(self.failed.remove(subject)),
-            Err(_) if self.ends() => {}
-            Err(error) => {
-                let error = format!("{error:#}");
-                if self.failed.get(subject) != Some(&error) {
-                    warn(&format!("{subject}: {error}"));
-                    self.failed.insert(subject, error);
+            };
+            if self.settings.index {
+                match self.index(&log.path, open) {
+                    Err(error) if !self.stops(&log) => {
+                        let text = format!("cannot index the log: {error:#}");
+                        self.failures.report(Subject::Index, text);
+                    }
+                    _ => self.failures.ended(Subject::Index),
                 }
             }
+            let is_due = self.retry_at.is_some_and(|at| at <= Instant::now());
+            if rotated || is_due {
+                let done = self.old_logs(&log);
+                self.retry_at = (!done).then(|| Instant::now() + self.machine.retry_after);
+            }
         }
     }
 
-    fn ends(&self) -> bool {
+    /// Whether nothing more is done for a log: the daemon ends, or has another log now.
+    fn stops(&self, log: &ArchivedLog) -> bool {
+        let is_current = |state: &super::State| {
+            let current = state.log.as_ref();
+            current.is_some_and(|current| current.path == log.path)
+        };
         self.shared.ends.load(Ordering::Relaxed)
+            || !self
+                .shared
+                .state
+                .lock()
+                .is_ok_and(|state| is_current(&state))
     }
 
     /// Indexes what was added to the log, and the rest of one that was rotated.
     fn index(&mut self, path: &Path, open: Option<(u64, u64, u64)>) -> anyhow::Result<()> {
+        let ends = || self.shared.ends.load(Ordering::Relaxed);
         let is_open = |id: FileId| {
             open.is_some_and(|(device, inode, _)| (id.device, id.inode) == (device, inode))
         };
         let returned: Vec<GrowingIndex> = self.returned.try_iter().collect();
-        for growing in returned.into_iter().chain(self.growing.take()) {
+        for mut growing in returned.into_iter().chain(self.growing.take()) {
             let is_current = growing.log().id().is_some_and(is_open);
             if growing.is_cut()? {
                 // The index of other text is replaced when it is opened.
             } else if is_current {
                 self.growing = Some(growing);
             } else {
-                finish(growing, &|| self.ends())?;
+                finish(growing, &ends)?;
             }
         }
         let Some((.., size)) = open else {
             return Ok(());
         };
         if self.growing.is_none() {
-            let log = LogFile::open(path)?;
+            let log = log_set::open_no_link(path)?;
             if log.id().is_some_and(is_open) {
                 self.growing = GrowingIndex::open(log)?;
             }
         }
         if let Some(mut growing) = self.growing.take() {
-            if !catch_up(&mut growing, size, &|| self.ends())? {
+            if !catch_up(&mut growing, size, &ends)? {
                 return Ok(());
             }
             if let Err(error) = self.offered.try_send(growing) {
@@ -120,52 +144,149 @@ impl ArchiverThread {
         Ok(())
     }
 
-    /// Turns old logs into archives, the oldest first.
-    fn compress(&self, path: &Path) -> anyhow::Result<()> {
-        for mut log in log_set::old_logs(path)? {
-            // The daemon ended after the archive had got its name.
-            if !self.has_archive(path, &mut log)? {
-                self.archive(path, &mut log)?;
+    /// Turns old logs into archives, or indexes them, the oldest first. Returns false if one is to be tried again.
+    fn old_logs(&mut self, of: &ArchivedLog) -> bool {
+        if !self.settings.compress && !self.settings.index {
+            return true;
+        }
+        let found = match log_set::old_logs(&of.path) {
+            Ok(found) => found,
+            Err(error) => {
+                let text = format!("cannot look for old logs: {:#}", anyhow!(error));
+                self.failures.report(Subject::OldLogs, text);
+                return false;
             }
-            if let Some(id) = log.id() {
-                self.ask(path, NameChange::RemoveOldLog(id))?;
+        };
+        let mut present = Vec::new();
+        let mut is_done = true;
+        for (path, error) in found.refused {
+            if is_shortage(&error) {
+                let text = format!("old logs are not read now: {:#}", anyhow!(error));
+                self.failures.report(Subject::OldLogs, text);
+                return false;
+            }
+            // Nothing is known of what is gone.
+            if let Ok(about) = fs::symlink_metadata(&path) {
+                let subject = Subject::OldLog(about.dev(), about.ino());
+                present.push(subject);
+                self.report_old_log(subject, &path, &error.into());
+                is_done = false;
             }
         }
-        Ok(())
+        let mut stopped = false;
+        for mut log in found.files {
+            let subject = log
+                .id()
+                .map_or(Subject::OldLogs, |id| Subject::OldLog(id.device, id.inode));
+            present.push(subject);
+            if stopped {
+                continue;
+            }
+            let path = log.path().to_owned();
+            let result = if self.settings.compress {
+                self.compress(of, &mut log)
+            } else {
+                index_old_log(log, &|| self.stops(of)).map_err(|error| Failure::OfLog(error.into()))
+            };
+            match result {
+                Ok(()) => {
+                    self.failures.ended(subject);
+                    self.failures.ended(Subject::OldLogs);
+                }
+                Err(_) if self.stops(of) => return true,
+                Err(Failure::OfLog(error)) => {
+                    self.report_old_log(subject, &path, &error);
+                    is_done = false;
+                }
+                Err(Failure::OfAll(error)) => {
+                    let text = format!("old logs are not compressed now: {error:#}");
+                    self.failures.report(Subject::OldLogs, text);
+                    (is_done, stopped) = (false, true);
+                }
+            }
+        }
+        self.failures.retain_old_logs(&present);
+        is_done
     }
 
-    /// Whether there is an archive with the text of an old log, all of which is compared. Archives that cannot be read
-    /// are none.
-    fn has_archive(&self, path: &Path, log: &mut LogFile) -> anyhow::Result<bool> {
-        for archive in log_set::archive_paths(path)? {
-            let Ok(mut archive) = LogFile::open(&archive) else {
+    fn report_old_log(&mut self, subject: Subject, path: &Path, error: &anyhow::Error) {
+        let action = if self.settings.compress {
+            "compressed"
+        } else {
+            "indexed"
+        };
+        let text = format!(
+            "old log `{}` stays as it is, and is not {action}: {error:#}",
+            path.display()
+        );
+        self.failures.report(subject, text);
+    }
+
+    /// Turns an old log into an archive.
+    fn compress(&self, of: &ArchivedLog, log: &mut LogFile) -> Result<(), Failure> {
+        let id = match log.id() {
+            Some(id) if !log.is_archive() => id,
+            _ => return Err(Failure::OfLog(anyhow!("it is compressed already"))),
+        };
+        let directory = LogDirectory::existing(&of.path).map_err(Failure::OfAll)?;
+        match self.archive_of(of, log)? {
+            // The daemon ended after the archive had got its name, perhaps before that was on disk.
+            Some(archive) => self
+                .sync_archive(&directory, &archive)
+                .map_err(Failure::OfAll)?,
+            None => self.archive(of, &directory, log)?,
+        }
+        (self.machine.sync)(directory.as_file())
+            .context("cannot sync the directory")
+            .and_then(|()| self.ask(of, NameChange::RemoveOldLog(id)))
+            .map_err(Failure::OfAll)
+    }
+
+    /// The archive with the text of an old log, all of which is compared. Archives that cannot be read are none.
+    fn archive_of(&self, of: &ArchivedLog, log: &mut LogFile) -> Result<Option<PathBuf>, Failure> {
+        let paths =
+            log_set::archive_paths(&of.path).map_err(|error| Failure::OfAll(error.into()))?;
+        for path in paths {
+            let Ok(mut archive) = log_set::open_no_link(&path) else {
                 continue;
             };
             if archive
                 .is_archive_of(log)
                 .is_ok_and(|is_archive| is_archive)
-                && have_same_text(&mut archive, log, &|| self.ends()).is_ok_and(|is_same| is_same)
+                && have_same_text(&mut archive, log, &|| self.stops(of))
+                    .is_ok_and(|is_same| is_same)
             {
-                return Ok(true);
+                return Ok(Some(path));
             }
         }
-        Ok(false)
+        Ok(None)
+    }
+
+    fn sync_archive(&self, directory: &LogDirectory, archive: &Path) -> anyhow::Result<()> {
+        let name = archive.file_name().context("the archive has no name")?;
+        let file = directory.open_own(Path::new(name))?;
+        let file = file.context("the archive was removed")?;
+        (self.machine.sync)(&file).context("cannot sync the archive")
     }
 
     /// Writes the archive of an old log.
-    fn archive(&self, path: &Path, log: &mut LogFile) -> anyhow::Result<()> {
-        let shown = log.path().display().to_string();
-        let directory = LogDirectory::existing(path)?;
-        let name = temporary_name(path).context("the log path has no file name")?;
-        let out = directory
-            .create_new(&name)
-            .context("cannot create the archive")?;
-        let result = write_archive(log, &out, &|| self.ends())
-            .with_context(|| format!("`{shown}`"))
-            .and_then(|()| {
-                self.ask(path, NameChange::NameArchive)?;
-                directory.sync().context("cannot sync the directory")
-            });
+    fn archive(
+        &self,
+        of: &ArchivedLog,
+        directory: &LogDirectory,
+        log: &mut LogFile,
+    ) -> Result<(), Failure> {
+        let name = temporary_name(&of.path)
+            .context("the log path has no file name")
+            .map_err(Failure::OfAll)?;
+        let out = remove_unfinished(directory, &of.path)
+            .and_then(|()| directory.create_new(&name))
+            .with_context(|| format!("cannot create `{}`", name.display()))
+            .map_err(Failure::OfAll)?;
+        let result = self.write_archive(of, log, &out).and_then(|()| {
+            self.ask(of, NameChange::NameArchive)
+                .map_err(Failure::OfAll)
+        });
         if result.is_err() {
             // The next archive would replace it anyway.
             let _gone = directory.remove(&name);
@@ -173,34 +294,81 @@ impl ArchiverThread {
         result
     }
 
+    /// Writes an archive to disk, as old as the log.
+    fn write_archive(
+        &self,
+        of: &ArchivedLog,
+        log: &mut LogFile,
+        out: &File,
+    ) -> Result<(), Failure> {
+        let free_space = || (self.machine.free_space)(out);
+        let limit = free_space().map(|space| space.next_limit(&of.limits));
+        let limit = limit
+            .context("cannot ask for the free space")
+            .map_err(Failure::OfAll)?;
+        let has_room = |bytes: u64| free_space().is_ok_and(|space| space.has_room(bytes, limit));
+        let usual = log.size().ok().flatten().unwrap_or(0) / USUAL_PART;
+        let written = if has_room(usual) {
+            write_with_room(log, out, &|| self.stops(of), &has_room)
+        } else {
+            Err(ArchiveError::NoRoom)
+        };
+        written.map_err(|error| match error {
+            ArchiveError::Log(_) | ArchiveError::Different => Failure::OfLog(error.into()),
+            ArchiveError::NoRoom => Failure::OfAll(anyhow!(
+                "an archive takes some {} % of a log, and that much is not free above space_left or admin_space_left \
+                 in auditd.conf: make room",
+                100 / USUAL_PART
+            )),
+            _ => Failure::OfAll(error.into()),
+        })?;
+        if let Some(modified) = log.modified() {
+            // The age of a log only helps to find it.
+            let _failed = out.set_times(FileTimes::new().set_modified(modified));
+        }
+        (self.machine.sync)(out)
+            .context("cannot sync the archive")
+            .map_err(Failure::OfAll)
+    }
+
     /// Has the log thread change names, and waits for that.
-    fn ask(&self, log: &Path, change: NameChange) -> anyhow::Result<()> {
+    fn ask(&self, of: &ArchivedLog, change: NameChange) -> anyhow::Result<()> {
         let (to, answer) = bounded(1);
         // The log thread takes it, or has ended.
-        let log = log.to_owned();
+        let log = of.path.clone();
         let _gone = self.asks.try_send(NameRequest { log, change, to });
         loop {
             match answer.recv_timeout(BETWEEN_LOOKS) {
                 Ok(done) => return done.context("cannot change names"),
-                Err(_) if self.ends() => anyhow::bail!("the daemon ends"),
+                Err(_) if self.shared.ends.load(Ordering::Relaxed) => {
+                    anyhow::bail!("the daemon ends")
+                }
                 Err(_) => {}
             }
         }
     }
 }
 
-/// Indexes old logs that were rotated before they were indexed. An archive has an index of its own.
-fn index_old_logs(path: &Path, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
-    for log in log_set::old_logs(path)? {
-        if let Some(growing) = GrowingIndex::open(log)? {
-            finish(growing, ends)?;
-        }
+/// Whether the machine lacks something, and not the log. An old log that is left out for a moment would get its archive
+/// after newer ones.
+fn is_shortage(error: &LogError) -> bool {
+    let LogError::Open { cause, .. } = error else {
+        return false;
+    };
+    let errno = cause.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
+}
+
+/// Indexes an old log that was rotated before it was indexed. An archive has an index of its own.
+fn index_old_log(log: LogFile, ends: &dyn Fn() -> bool) -> Result<(), LogError> {
+    match GrowingIndex::open(log)? {
+        Some(growing) => finish(growing, ends),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Indexes all of a log that no longer grows, unless the daemon ends.
-fn finish(mut growing: GrowingIndex, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
+fn finish(mut growing: GrowingIndex, ends: &dyn Fn() -> bool) -> Result<(), LogError> {
     let size = growing.log().size()?.unwrap_or(0);
     if catch_up(&mut growing, size, ends)? {
         growing.finish()?;
@@ -213,7 +381,7 @@ fn catch_up(
     growing: &mut GrowingIndex,
     size: u64,
     ends: &dyn Fn() -> bool,
-) -> anyhow::Result<bool> {
+) -> Result<bool, LogError> {
     let mut at = growing.position();
     while at < size {
         if ends() {
@@ -223,14 +391,4 @@ fn catch_up(
         growing.advance(at)?;
     }
     Ok(!ends())
-}
-
-/// Writes an archive to disk, as old as the log.
-fn write_archive(log: &mut LogFile, out: &File, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
-    write(log, out, ends)?;
-    if let Some(modified) = log.modified() {
-        // The age of a log only helps to find it.
-        let _failed = out.set_times(FileTimes::new().set_modified(modified));
-    }
-    out.sync_all().context("cannot sync the archive")
 }
