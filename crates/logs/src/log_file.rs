@@ -349,7 +349,9 @@ impl fmt::Debug for LogFile {
 }
 
 impl LogError {
-    pub(crate) fn is_missing(&self) -> bool {
+    /// Whether a file does not exist.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
         matches!(self, Self::Open { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
     }
 }

@@ -198,6 +198,7 @@ impl Archiver {
             growing: None,
             failures: Failures::new(Arc::clone(&machine.warn)),
             machine,
+            lacks_index: false,
             retry_at: None,
         };
         let thread = std::thread::Builder::new()
@@ -237,9 +238,15 @@ impl Archiver {
         {
             self.rebuild();
         }
-        if self.growing.is_none() && !is_busy() {
-            self.growing = self.open_new(offset).or_else(|| self.ready.try_recv().ok());
-            self.catch_up(log, offset);
+        if !is_busy() {
+            let had_index = self.growing.is_some();
+            self.take_ready(log);
+            if self.growing.is_none() {
+                self.growing = self.open_new(offset);
+            }
+            if !had_index {
+                self.catch_up(log, offset);
+            }
         }
         if let Some(index) = &mut self.growing {
             if matches!(index.add_lines(lines, offset, is_busy), Ok(true)) {
@@ -261,6 +268,18 @@ impl Archiver {
         GrowingIndex::open(log).ok()?
     }
 
+    /// Takes the index from the archiver thread, which ends that of a log before.
+    fn take_ready(&mut self, log: &Log) {
+        while let Ok(index) = self.ready.try_recv() {
+            if self.growing.is_none() && is_of(log, &index) {
+                self.growing = Some(index);
+            } else {
+                let _dropped = self.behind.try_send(index);
+                self.wake();
+            }
+        }
+    }
+
     /// Reads the log up to `offset`, if that is near.
     fn catch_up(&mut self, log: &Log, offset: u64) {
         let Some(index) = &mut self.growing else {
@@ -268,6 +287,7 @@ impl Archiver {
         };
         if !is_of(log, index) {
             self.return_index();
+            self.wake();
         } else if offset < index.position() || index.is_cut().is_ok_and(|is_cut| is_cut) {
             self.rebuild();
         } else if offset - index.position() > MOST_READ_BACK || index.advance(offset).is_err() {
@@ -306,9 +326,8 @@ impl Archiver {
     /// The log was rotated, or has another path.
     pub(super) fn rotated(&mut self, log: ArchivedLog) {
         self.return_index();
-        if let Ok(index) = self.ready.try_recv() {
-            self.growing = Some(index);
-            self.return_index();
+        while let Ok(index) = self.ready.try_recv() {
+            let _dropped = self.behind.try_send(index);
         }
         self.told = 0;
         self.is_new = self.settings.index;

@@ -43,6 +43,8 @@ pub(super) struct ArchiverThread {
     pub(super) growing: Option<GrowingIndex>,
     pub(super) failures: Failures,
     pub(super) machine: Machine,
+    /// An old log lacks its index, and nobody builds it.
+    pub(super) lacks_index: bool,
     /// When old logs are looked at again, because one failed.
     pub(super) retry_at: Option<Instant>,
 }
@@ -77,7 +79,12 @@ impl ArchiverThread {
                 continue;
             };
             if self.settings.index {
-                match self.index(&log.path, open) {
+                let mut indexed = self.index(&log.path, open);
+                if indexed.as_ref().is_err_and(is_cut) {
+                    // Its index was dropped.
+                    indexed = self.index(&log.path, open);
+                }
+                match indexed {
                     Err(error) if !self.stops(&log) => {
                         let text = format!("cannot index the log: {error:#}");
                         self.failures.report(Subject::Index, text);
@@ -86,7 +93,7 @@ impl ArchiverThread {
                 }
             }
             let is_due = self.retry_at.is_some_and(|at| at <= Instant::now());
-            if rotated || is_due {
+            if rotated || is_due || std::mem::take(&mut self.lacks_index) {
                 let done = self.old_logs(&log);
                 self.retry_at = (!done).then(|| Instant::now() + self.machine.retry_after);
             }
@@ -117,7 +124,8 @@ impl ArchiverThread {
         for mut growing in returned.into_iter().chain(self.growing.take()) {
             let is_current = growing.log().id().is_some_and(is_open);
             if growing.is_cut()? {
-                // The index of other text is replaced when it is opened.
+                // The index of other text is replaced when it is opened; that of an old log is opened with all of them.
+                self.lacks_index |= !is_current;
             } else if is_current {
                 self.growing = Some(growing);
             } else {
@@ -128,9 +136,13 @@ impl ArchiverThread {
             return Ok(());
         };
         if self.growing.is_none() {
-            let log = log_set::open_no_link(path)?;
-            if log.id().is_some_and(is_open) {
-                self.growing = GrowingIndex::open(log)?;
+            match log_set::open_no_link(path) {
+                Ok(log) if log.id().is_some_and(is_open) => {
+                    self.growing = GrowingIndex::open(log)?;
+                }
+                // It is rotated now.
+                Err(error) if !error.is_missing() => return Err(error.into()),
+                _ => {}
             }
         }
         if let Some(mut growing) = self.growing.take() {
@@ -347,6 +359,11 @@ impl ArchiverThread {
             }
         }
     }
+}
+
+/// Whether somebody cut a log while it was indexed.
+fn is_cut(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(LogError::Cut { .. }))
 }
 
 /// Whether the machine lacks something, and not the log. An old log that is left out for a moment would get its archive

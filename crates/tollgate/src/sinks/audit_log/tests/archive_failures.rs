@@ -1,7 +1,7 @@
 //! What the archiver does when files, the disk or people are in its way.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -85,10 +85,11 @@ const INDEX: ArchiverSettings = ArchiverSettings {
     compress: false,
 };
 
-/// Bytes of the only index beside a log, without the part that names the log.
-fn index_of(directory: &Path) -> Option<Vec<u8>> {
-    let mut files = fs::read_dir(directory.join(".tollgate-index")).ok()?;
-    let bytes = fs::read(files.next()?.ok()?.path()).ok()?;
+/// Bytes of the index beside a log, without the part that names the log.
+fn index_of(log: &Path) -> Option<Vec<u8>> {
+    let about = fs::metadata(log).unwrap();
+    let name = format!("{:x}-{}.idx", about.dev(), about.ino());
+    let bytes = fs::read(log.parent()?.join(".tollgate-index").join(name)).ok()?;
     Some(bytes.get(48..)?.to_vec())
 }
 
@@ -97,9 +98,9 @@ fn fresh_index(log: &Path) -> Vec<u8> {
     let place = tempfile::tempdir().unwrap();
     let copy = place.path().join("audit.log");
     fs::copy(log, &copy).unwrap();
-    let mut copy = LogFile::open(&copy).unwrap();
-    store::open(&mut copy, store::Extent::Whole, |_| ()).unwrap();
-    index_of(place.path()).unwrap()
+    let mut file = LogFile::open(&copy).unwrap();
+    store::open(&mut file, store::Extent::Whole, |_| ()).unwrap();
+    index_of(&copy).unwrap()
 }
 
 #[test]
@@ -116,16 +117,24 @@ fn index_of_a_log_that_was_cut_is_built_again() {
         });
         let machine = TestMachine::new();
         test = test.start_archiver_on(INDEX, machine.with_retry(NEVER));
-        test.log.set_busy(move || is_busy);
+        let busy = Arc::new(AtomicBool::new(is_busy));
+        let asked = Arc::clone(&busy);
+        test.log.set_busy(move || asked.load(Ordering::Relaxed));
         test.append(before);
         let path = test.path("audit.log");
         let log = File::options().write(true).open(&path).unwrap();
         log.set_len(left).unwrap();
         test.append(after);
         test.log.rotate_on_signal(SignalSender::this());
+        busy.store(false, Ordering::Relaxed);
         let old = test.path("audit.log.1");
         let fresh = fresh_index(&old);
-        wait_for(|| index_of(test.directory.path()).is_some_and(|index| index == fresh));
+        wait_for(|| {
+            // The thread may return the index after the rotation.
+            test.log.append(EVENT, 1, &mut ());
+            index_of(&old).is_some_and(|index| index == fresh)
+        });
+        assert_eq!(machine.warnings(), [""; 0]);
         test.log.end(SignalSender::this());
     }
 }
@@ -210,7 +219,6 @@ fn bad_old_log_stops_no_other() {
     for settings in [COMPRESS, INDEX] {
         let mut test = TestLog::new(rotating(9));
         test.append(0..1);
-        let about = fs::metadata(test.path("audit.log.1")).unwrap();
         fs::create_dir(test.path("audit.log.2")).unwrap();
         let pipe = test.path("audit.log.3");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
@@ -222,9 +230,8 @@ fn bad_old_log_stops_no_other() {
             let names = ["audit.log", "audit.log.000001.zst"];
             test.await_names(&[&names[..], &left].concat());
         } else {
-            let name = format!("{:x}-{}.idx", about.dev(), about.ino());
-            let index = test.path(".tollgate-index").join(name);
-            wait_for(|| fs::metadata(&index).is_ok_and(|about| about.len() > 48));
+            let old = test.path("audit.log.1");
+            wait_for(|| index_of(&old).is_some_and(|index| !index.is_empty()));
         }
         machine.await_warnings(3);
         std::thread::park_timeout(10 * SOON);
