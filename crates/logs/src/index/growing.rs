@@ -27,8 +27,39 @@ pub struct GrowingIndex {
     store: Store,
     builder: Builder,
     lines: LineBuffer,
-    /// The last text before the position, at most [`REMEMBERED`] bytes.
-    before: Vec<u8>,
+    /// Text before the offset up to which `lines` has read.
+    before: TextBefore,
+}
+
+/// The last text before an offset as it was read, at most [`REMEMBERED`] bytes.
+#[derive(Default)]
+struct TextBefore(Vec<u8>);
+
+impl TextBefore {
+    /// Text of the log before an offset; `None` if the log is shorter.
+    fn read(log: &mut LogFile, offset: u64) -> Result<Option<Self>, LogError> {
+        let count = offset.min(len(REMEMBERED));
+        let mut text = vec![0; usize::try_from(count).unwrap_or(REMEMBERED)];
+        let is_whole = log.fill_at(&mut text, offset - count)? == text.len();
+        Ok(is_whole.then_some(Self(text)))
+    }
+
+    /// Adds text.
+    fn push(&mut self, text: &[u8]) {
+        let rest = text.len().saturating_sub(REMEMBERED);
+        let text = text.get(rest..).unwrap_or_default();
+        let excess = (self.0.len() + text.len()).saturating_sub(REMEMBERED);
+        self.0.drain(..excess.min(self.0.len()));
+        self.0.extend_from_slice(text);
+    }
+
+    /// Whether the log still has it before the offset.
+    fn is_in(&self, log: &mut LogFile, offset: u64) -> Result<bool, LogError> {
+        let mut text = [0; REMEMBERED];
+        let text = text.get_mut(..self.0.len()).unwrap_or_default();
+        let start = offset.saturating_sub(len(text.len()));
+        Ok(log.fill_at(text, start)? == text.len() && text == self.0)
+    }
 }
 
 impl GrowingIndex {
@@ -47,10 +78,11 @@ impl GrowingIndex {
             store,
             builder: Builder::new(start, lead.min(start), BLOCK_BYTES),
             lines: LineBuffer::default(),
-            before: Vec::with_capacity(2 * REMEMBERED),
+            before: TextBefore::default(),
         };
         growing.lines.restart(lead.min(start));
-        growing.remember_read()?;
+        let before = TextBefore::read(&mut growing.log, lead.min(start))?;
+        growing.before = before.ok_or_else(|| growing.log.cut())?;
         Ok(Some(growing))
     }
 
@@ -60,20 +92,12 @@ impl GrowingIndex {
         &self.log
     }
 
-    /// Whether the log became shorter than what was read of it, or has other text before the position: the index is that
-    /// of other text.
+    /// Whether the log became shorter than what was read of it, or has other text there: the index is that of other text.
     ///
     /// # Errors
     /// [`LogError::Read`].
     pub fn is_cut(&mut self) -> Result<bool, LogError> {
-        let size = self.log.size()?.unwrap_or(0);
-        if size < self.lines.read_offset() {
-            return Ok(true);
-        }
-        let mut text = [0; REMEMBERED];
-        let text = text.get_mut(..self.before.len()).unwrap_or_default();
-        let start = self.position().saturating_sub(len(text.len()));
-        Ok(self.log.fill_at(text, start)? < text.len() || text != self.before)
+        Ok(!self.before.is_in(&mut self.log, self.lines.read_offset())?)
     }
 
     /// Indexes the text up to the offset `end`, which stays as it is. Text that fills no segment is remembered, and
@@ -85,36 +109,28 @@ impl GrowingIndex {
         if self.is_cut()? {
             return Err(self.log.cut());
         }
-        self.read_to(end)?;
-        self.remember_read()
+        self.read_to(end)
     }
 
     fn read_to(&mut self, end: u64) -> Result<(), LogError> {
-        while feed(&mut self.builder, &mut self.lines, &mut self.log, end)? {
+        loop {
+            let Self {
+                log, before, lines, ..
+            } = self;
+            let read = |room: &mut [u8], offset| {
+                let count = log.read_at(room, offset)?;
+                // Afterwards: then what was read continues the text before it.
+                if !before.is_in(log, offset)? {
+                    return Err(log.cut());
+                }
+                before.push(room.get(..count).unwrap_or_default());
+                Ok(count)
+            };
+            if !feed(&mut self.builder, lines, read, end)? {
+                return Ok(());
+            }
             self.write_segment()?;
         }
-        Ok(())
-    }
-
-    /// Remembers the text before the position, which the log has.
-    fn remember_read(&mut self) -> Result<(), LogError> {
-        let count = self.position().min(len(REMEMBERED));
-        self.before
-            .resize(usize::try_from(count).unwrap_or(REMEMBERED), 0);
-        let start = self.position() - count;
-        if self.log.fill_at(&mut self.before, start)? < self.before.len() {
-            return Err(self.log.cut());
-        }
-        Ok(())
-    }
-
-    /// Remembers the end of text that was added before the position.
-    fn remember(&mut self, text: &[u8]) {
-        let rest = text.len().saturating_sub(REMEMBERED);
-        let text = text.get(rest..).unwrap_or_default();
-        let excess = (self.before.len() + text.len()).saturating_sub(REMEMBERED);
-        self.before.drain(..excess.min(self.before.len()));
-        self.before.extend_from_slice(text);
     }
 
     /// Offset of the text that is not yet indexed.
@@ -137,7 +153,7 @@ impl GrowingIndex {
         if self.lines.offset() != offset || self.lines.read_offset() != offset {
             return Ok(false);
         }
-        let (mut at, mut next_look) = (0, BETWEEN_LOOKS);
+        let (mut at, mut next_look, mut pushed) = (0, BETWEEN_LOOKS, 0);
         while let Some(rest) = lines.get(at..).filter(|rest| !rest.is_empty()) {
             let here = offset + len(at);
             let whole = self.builder.whole_event(rest, here);
@@ -151,6 +167,8 @@ impl GrowingIndex {
                 if line.len() > MAX_LINE {
                     self.builder.too_long();
                 } else if self.builder.line(line, here) {
+                    self.before.push(lines.get(pushed..at).unwrap_or_default());
+                    pushed = at;
                     self.lines.restart(here);
                     self.write_segment()?;
                     // Events that are open there began before.
@@ -167,7 +185,7 @@ impl GrowingIndex {
             }
         }
         self.lines.restart(offset + len(at));
-        self.remember(lines.get(..at).unwrap_or_default());
+        self.before.push(lines.get(pushed..at).unwrap_or_default());
         Ok(at == lines.len())
     }
 
@@ -201,8 +219,14 @@ impl GrowingIndex {
         };
         let start = header.blocks.last().map_or(text_end, |block| block.end);
         let covered = TextEnd::at(&mut self.log, start)?.ok_or_else(|| self.log.cut())?;
-        self.store.append(&bytes, &covered);
         let lead = header.next_lead.min(start);
+        let before = TextBefore::read(&mut self.log, lead)?;
+        // Afterwards: then both are parts of what was indexed.
+        if self.is_cut()? {
+            return Err(self.log.cut());
+        }
+        self.before = before.ok_or_else(|| self.log.cut())?;
+        self.store.append(&bytes, &covered);
         self.builder = Builder::new(start, lead, BLOCK_BYTES);
         self.lines.restart(lead);
         Ok(start)

@@ -249,10 +249,11 @@ impl Archiver {
             }
         }
         if let Some(index) = &mut self.growing {
-            if matches!(index.add_lines(lines, offset, is_busy), Ok(true)) {
-                return;
+            match index.add_lines(lines, offset, is_busy) {
+                Ok(true) => return,
+                Ok(false) => self.return_index(),
+                Err(_) => self.rebuild(),
             }
-            self.return_index();
         }
         let size = offset + u64::try_from(lines.len()).unwrap_or_default();
         self.grown(log, size);
@@ -290,8 +291,10 @@ impl Archiver {
             self.wake();
         } else if offset < index.position() || index.is_cut().is_ok_and(|is_cut| is_cut) {
             self.rebuild();
-        } else if offset - index.position() > MOST_READ_BACK || index.advance(offset).is_err() {
+        } else if offset - index.position() > MOST_READ_BACK {
             self.return_index();
+        } else if index.advance(offset).is_err() {
+            self.rebuild();
         }
     }
 
