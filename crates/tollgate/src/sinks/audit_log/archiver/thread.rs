@@ -218,6 +218,9 @@ impl ArchiverThread {
             }
         }
         self.failures.retain_old_logs(&present);
+        if is_done {
+            self.failures.ended(Subject::OldLogs);
+        }
         is_done
     }
 
