@@ -50,10 +50,20 @@ pub enum ArchiveError {
     /// The caller stopped it.
     #[error("stopped")]
     Stopped,
+    /// The caller left no room for it.
+    #[error("no room for the archive")]
+    NoRoom,
+}
+
+/// Whether a file that begins with these bytes may be an archive that was begun. After a crash of the machine a file may
+/// have only zeros.
+#[must_use]
+pub fn is_begun(start: &[u8]) -> bool {
+    start.iter().all(|&byte| byte == 0) || Archive::is_start(start)
 }
 
 /// Writes the text of a log that no longer grows to `out`, an empty file, and reads it back. `is_stopped` is asked after
-/// each frame.
+/// each frame, and after each block that is indexed.
 ///
 /// # Errors
 /// [`ArchiveError`]. What was written is then no archive.
@@ -62,11 +72,28 @@ pub fn write(
     out: &File,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Written, ArchiveError> {
+    write_with_room(log, out, is_stopped, &|_| true)
+}
+
+/// As [`write`], but asks `has_room` before each write whether the file may grow by that many bytes.
+///
+/// # Errors
+/// [`ArchiveError`]. What was written is then no archive.
+pub fn write_with_room(
+    log: &mut LogFile,
+    out: &File,
+    is_stopped: &dyn Fn() -> bool,
+    has_room: &dyn Fn(u64) -> bool,
+) -> Result<Written, ArchiveError> {
     let mut index = store::existing(log)?;
-    index.extend(log, BLOCK_BYTES, false, |_, _| ())?;
+    index.extend_unless(is_stopped, log, BLOCK_BYTES, false, |_, _| ())?;
+    if is_stopped() {
+        return Err(ArchiveError::Stopped);
+    }
     let text_len = log.size()?.unwrap_or(0);
     let mut writer = Writer {
         out,
+        has_room,
         compressor: Compressor::new(LEVEL)?,
         frames: Vec::new(),
         text: Vec::new(),
@@ -179,6 +206,7 @@ fn read_exact(log: &mut LogFile, room: &mut [u8], offset: u64) -> Result<bool, L
 
 struct Writer<'f> {
     out: &'f File,
+    has_room: &'f dyn Fn(u64) -> bool,
     compressor: Compressor<'static>,
     /// Frames that were written.
     frames: Vec<Frame>,
@@ -211,9 +239,9 @@ impl Writer<'_> {
     }
 
     /// Writes the compressed bytes as a frame of `text_len` bytes of text.
-    fn frame(&mut self, text_len: usize) -> io::Result<()> {
+    fn frame(&mut self, text_len: usize) -> Result<(), ArchiveError> {
         let (start, text_start) = self.end_so_far();
-        self.out.write_all_at(&self.compressed, start)?;
+        self.write(&self.compressed, start)?;
         self.frames.push(Frame {
             start,
             len: self.compressed.len(),
@@ -238,8 +266,15 @@ impl Writer<'_> {
         self.frame(0)?;
         let table = seek_table::encode(&self.frames);
         let (end, _) = self.end_so_far();
-        self.out.write_all_at(&table, end)?;
+        self.write(&table, end)?;
         Ok(end + len(table.len()))
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> Result<(), ArchiveError> {
+        if !(self.has_room)(len(bytes.len())) {
+            return Err(ArchiveError::NoRoom);
+        }
+        Ok(self.out.write_all_at(bytes, at)?)
     }
 }
 

@@ -160,6 +160,22 @@ impl LogIndex {
         file: &mut LogFile,
         block_bytes: u64,
         whole_only: bool,
+        built: impl FnMut(&[u8], &TextEnd),
+    ) -> Result<(), LogError> {
+        self.extend_unless(&|| false, file, block_bytes, whole_only, built)
+    }
+
+    /// As [`LogIndex::extend`], but returns early, without an error, when `is_stopped` returns true, which is asked after
+    /// each block of text.
+    ///
+    /// # Errors
+    /// As [`LogIndex::extend`].
+    pub(crate) fn extend_unless(
+        &mut self,
+        is_stopped: &dyn Fn() -> bool,
+        file: &mut LogFile,
+        block_bytes: u64,
+        whole_only: bool,
         mut built: impl FnMut(&[u8], &TextEnd),
     ) -> Result<(), LogError> {
         let mut lines = LineBuffer::default();
@@ -168,7 +184,19 @@ impl LogIndex {
             let lead = self.next_lead().min(start);
             lines.restart(lead);
             let mut builder = Builder::new(start, lead, block_bytes);
-            let is_complete = feed(&mut builder, &mut lines, file, u64::MAX)?;
+            let is_complete = loop {
+                let next_look = lines.read_offset() + BLOCK_BYTES;
+                let read = |room: &mut [u8], offset| file.read_at(room, offset);
+                if feed(&mut builder, &mut lines, read, next_look)? {
+                    break true;
+                }
+                if is_stopped() {
+                    return Ok(());
+                }
+                if lines.read_offset() < next_look {
+                    break false;
+                }
+            };
             if !is_complete && whole_only {
                 return Ok(());
             }
@@ -230,12 +258,12 @@ impl LogIndex {
     }
 }
 
-/// Passes the events and lines before the offset `text_end` to a builder until its segment is complete; returns false if
-/// the text ends before.
+/// Passes the events and lines before the offset `text_end`, which `read` reads from an offset, to a builder until its
+/// segment is complete; returns false if the text ends before.
 fn feed(
     builder: &mut Builder,
     lines: &mut LineBuffer,
-    file: &mut LogFile,
+    mut read: impl FnMut(&mut [u8], u64) -> Result<usize, LogError>,
     text_end: u64,
 ) -> Result<bool, LogError> {
     loop {
@@ -255,12 +283,12 @@ fn feed(
             None => {
                 let offset = lines.read_offset();
                 let left = usize::try_from(text_end.saturating_sub(offset)).unwrap_or(usize::MAX);
-                let read = lines.fill(|room| {
+                let count = lines.fill(|room| {
                     let wanted = left.min(room.len());
-                    file.read_at(room.get_mut(..wanted).unwrap_or_default(), offset)
+                    read(room.get_mut(..wanted).unwrap_or_default(), offset)
                 })?;
                 // A line without its newline is not indexed: it may be incomplete.
-                if read == 0 {
+                if count == 0 {
                     return Ok(false);
                 }
             }

@@ -123,7 +123,9 @@ impl LogError {
         with_advice(what, self.advice())
     }
 
-    pub(crate) fn is_missing(&self) -> bool {
+    /// Whether a file does not exist.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
         matches!(self, Self::Open { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
     }
 }

@@ -14,6 +14,8 @@ const LOG_NAME: &str = "audit.log";
 /// Digits of the number of an archive: names of archives sort by age, and differ from those that other programs give to
 /// compressed logs.
 const ARCHIVE_DIGITS: usize = 6;
+/// The last number of an archive.
+pub const LAST_ARCHIVE: u32 = 999_999;
 /// How often a log is opened again because it was rotated meanwhile.
 const MAX_TRIES: usize = 64;
 
@@ -192,21 +194,54 @@ fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo())
 }
 
-/// Opens the rotated predecessors of a log that are text, oldest first. If the log is rotated again and again, there may
-/// be none.
+/// The rotated predecessors of a log that are text.
+#[derive(Debug, Default)]
+pub struct OldLogs {
+    /// Those that can be opened, oldest first.
+    pub files: Vec<LogFile>,
+    /// Those that cannot, with the reason; links are among them.
+    pub refused: Vec<(PathBuf, LogError)>,
+}
+
+/// Opens the rotated predecessors of a log that are text. If the log is rotated again and again, there may be none.
 ///
 /// # Errors
-/// [`LogError`] if one of them cannot be opened.
-pub fn old_logs(current: &Path) -> Result<Vec<LogFile>, LogError> {
-    let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
-    let (mut opened, is_unchanged) =
-        open_unchanged(|| Ok(names(current)?.into_iter().filter(is_old).collect()))?;
-    // A rotation meanwhile could bring a newer file before an older one.
-    if !is_unchanged {
-        return Ok(Vec::new());
+/// [`LogError`] if the directory cannot be read.
+pub fn old_logs(current: &Path) -> Result<OldLogs, LogError> {
+    let paths = || {
+        let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
+        names(current).map(|names| names.into_iter().filter(is_old).rev().collect())
+    };
+    for _ in 0..MAX_TRIES {
+        let listed: Vec<PathBuf> = paths()?;
+        let mut found = OldLogs::default();
+        for path in &listed {
+            match open_no_link(path) {
+                Ok(file) => found.files.push(file),
+                Err(error) if error.is_missing() => {}
+                Err(error) => found.refused.push((path.clone(), error)),
+            }
+        }
+        // A rotation meanwhile could bring a newer file before an older one.
+        let is_whole = found.files.len() + found.refused.len() == listed.len();
+        if is_whole && found.files.iter().all(has_its_name) && listed == paths()? {
+            return Ok(found);
+        }
     }
-    opened.reverse();
-    opened.into_iter().collect()
+    Ok(OldLogs::default())
+}
+
+/// Opens a file or an archive that its path names itself, not through a link.
+///
+/// # Errors
+/// [`LogError`] if it cannot be opened, or is neither.
+pub fn open_no_link(path: &Path) -> Result<LogFile, LogError> {
+    if fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink()) {
+        return Err(LogError::NotAFile {
+            path: path.to_owned(),
+        });
+    }
+    LogFile::open_text(path)
 }
 
 /// Paths of the archives of a log, newest first.
@@ -363,6 +398,23 @@ mod tests {
         assert_eq!(names(&set), ["audit.log.2", "audit.log"]);
         assert_eq!(failed, [archive, "audit.log.1"]);
         assert!(LogSet::rotated(place.path()).is_err());
+    }
+
+    #[test]
+    fn old_logs_that_cannot_be_opened_do_not_hide_others() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |number: u32| place.path().join(format!("audit.log.{number}"));
+        fs::write(path(1), "x").unwrap();
+        fs::create_dir(path(2)).unwrap();
+        nix::unistd::mkfifo(&path(3), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        fs::write(path(4), "x").unwrap();
+        std::os::unix::fs::symlink(path(4), path(5)).unwrap();
+        fs::write(path(6), b"\x1f\x8b\x08\x00").unwrap();
+        let found = old_logs(&place.path().join("audit.log")).unwrap();
+        let files: Vec<&Path> = found.files.iter().map(LogFile::path).collect();
+        assert_eq!(files, [path(4), path(1)]);
+        let refused: Vec<PathBuf> = found.refused.into_iter().map(|(path, _)| path).collect();
+        assert_eq!(refused, [6, 5, 3, 2].map(path));
     }
 
     #[test]

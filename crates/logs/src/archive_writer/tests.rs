@@ -351,3 +351,65 @@ fn index_in_an_archive_that_others_can_write_is_not_used() {
     fs::set_permissions(place.archive(), fs::Permissions::from_mode(0o666)).unwrap();
     assert!(!has_index());
 }
+
+/// An index file whose first segments are those of other text, as a log that was cut by hand has it.
+#[test]
+fn index_of_other_text_is_not_put_into_the_archive() {
+    let place = Place::new(0);
+    let whole = text(40_000);
+    fs::write(place.old(), &whole).unwrap();
+    let open = || LogFile::open(&place.old()).unwrap();
+    let index = store::Indexes::with_blocks(64 << 10)
+        .open(&mut open(), store::Extent::Whole, |_| ())
+        .unwrap();
+    let segments: Vec<u64> = index
+        .segments()
+        .map(|blocks| blocks.last().unwrap().end)
+        .collect();
+    assert!(segments.len() > 2, "{segments:?}");
+    assert_eq!(store::existing(&mut open()).unwrap().end(), index.end());
+    // Other text at the end of the first segment, and nowhere else.
+    let at = usize::try_from(segments[0]).unwrap();
+    let mut other = whole;
+    let line = other[..at - 1]
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .unwrap();
+    other[line + 1..at - 1].fill(b'x');
+    fs::write(place.old(), &other).unwrap();
+    assert_eq!(store::existing(&mut open()).unwrap().end(), 0);
+}
+
+#[test]
+fn indexing_stops_when_asked() {
+    let place = Place::new(0);
+    fs::write(place.old(), text(100_000)).unwrap();
+    let mut log = LogFile::open(&place.old()).unwrap();
+    let out = tempfile::tempfile().unwrap();
+    let asked = std::cell::Cell::new(0);
+    let stops = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 3
+    };
+    let stopped = write(&mut log, &out, &stops);
+    assert!(matches!(stopped, Err(ArchiveError::Stopped)));
+    // Before anything is written: the text is longer than what was indexed.
+    assert_eq!(out.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn archive_is_not_written_beyond_the_room() {
+    let place = Place::new(30_000);
+    let whole = fs::metadata(place.archive()).unwrap().len();
+    let mut log = LogFile::open(&place.old()).unwrap();
+    for room in [0, whole / 2, whole - 1, whole] {
+        let out = tempfile::tempfile().unwrap();
+        let has_room = |bytes: u64| out.metadata().unwrap().len() + bytes <= room;
+        let written = write_with_room(&mut log, &out, &|| false, &has_room);
+        assert!(out.metadata().unwrap().len() <= room);
+        match written {
+            Ok(written) => assert_eq!((written.archive_len, room), (whole, whole)),
+            Err(error) => assert!(room < whole && matches!(error, ArchiveError::NoRoom)),
+        }
+    }
+}

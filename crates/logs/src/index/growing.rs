@@ -20,6 +20,11 @@ const BETWEEN_LOOKS: usize = 64 << 10;
 /// # Units
 /// Bytes.
 const REPEATED_FOR_PARSED: usize = 16;
+/// Text before the position by which a log is recognised that was cut off there and has grown again.
+///
+/// # Units
+/// Bytes.
+const REMEMBERED: usize = 4096;
 
 /// The index file of a log that grows. Each part of the log is read once, soon after it was written.
 pub struct GrowingIndex {
@@ -32,6 +37,39 @@ pub struct GrowingIndex {
     /// # Units
     /// Bytes.
     credit: usize,
+    /// Text before the offset up to which `lines` has read.
+    before: TextBefore,
+}
+
+/// The last text before an offset as it was read, at most [`REMEMBERED`] bytes.
+#[derive(Default)]
+struct TextBefore(Vec<u8>);
+
+impl TextBefore {
+    /// Text of the log before an offset; `None` if the log is shorter.
+    fn read(log: &mut LogFile, offset: u64) -> Result<Option<Self>, LogError> {
+        let count = offset.min(len(REMEMBERED));
+        let mut text = vec![0; usize::try_from(count).unwrap_or(REMEMBERED)];
+        let is_whole = log.fill_at(&mut text, offset - count)? == text.len();
+        Ok(is_whole.then_some(Self(text)))
+    }
+
+    /// Adds text.
+    fn push(&mut self, text: &[u8]) {
+        let rest = text.len().saturating_sub(REMEMBERED);
+        let text = text.get(rest..).unwrap_or_default();
+        let excess = (self.0.len() + text.len()).saturating_sub(REMEMBERED);
+        self.0.drain(..excess.min(self.0.len()));
+        self.0.extend_from_slice(text);
+    }
+
+    /// Whether the log still has it before the offset.
+    fn is_in(&self, log: &mut LogFile, offset: u64) -> Result<bool, LogError> {
+        let mut text = [0; REMEMBERED];
+        let text = text.get_mut(..self.0.len()).unwrap_or_default();
+        let start = offset.saturating_sub(len(text.len()));
+        Ok(log.fill_at(text, start)? == text.len() && text == self.0)
+    }
 }
 
 impl GrowingIndex {
@@ -51,8 +89,11 @@ impl GrowingIndex {
             builder: Builder::new(start, lead.min(start), BLOCK_BYTES),
             lines: LineBuffer::default(),
             credit: BETWEEN_LOOKS,
+            before: TextBefore::default(),
         };
         growing.lines.restart(lead.min(start));
+        let before = TextBefore::read(&mut growing.log, lead.min(start))?;
+        growing.before = before.ok_or_else(|| growing.log.cut())?;
         Ok(Some(growing))
     }
 
@@ -62,25 +103,45 @@ impl GrowingIndex {
         &self.log
     }
 
-    /// Whether the log became shorter than what was read of it: the index is that of other text.
+    /// Whether the log became shorter than what was read of it, or has other text there: the index is that of other text.
     ///
     /// # Errors
     /// [`LogError::Read`].
-    pub fn is_cut(&self) -> Result<bool, LogError> {
-        let size = self.log.size()?.unwrap_or(0);
-        Ok(size < self.lines.read_offset())
+    pub fn is_cut(&mut self) -> Result<bool, LogError> {
+        Ok(!self.before.is_in(&mut self.log, self.lines.read_offset())?)
     }
 
     /// Indexes the text up to the offset `end`, which stays as it is. Text that fills no segment is remembered, and
     /// written later.
     ///
     /// # Errors
-    /// [`LogError::Read`].
+    /// [`LogError::Read`], and [`LogError::Cut`] for [`GrowingIndex::is_cut`].
     pub fn advance(&mut self, end: u64) -> Result<(), LogError> {
-        while feed(&mut self.builder, &mut self.lines, &mut self.log, end)? {
+        if self.is_cut()? {
+            return Err(self.log.cut());
+        }
+        self.read_to(end)
+    }
+
+    fn read_to(&mut self, end: u64) -> Result<(), LogError> {
+        loop {
+            let Self {
+                log, before, lines, ..
+            } = self;
+            let read = |room: &mut [u8], offset| {
+                let count = log.read_at(room, offset)?;
+                // Afterwards: then what was read continues the text before it.
+                if !before.is_in(log, offset)? {
+                    return Err(log.cut());
+                }
+                before.push(room.get(..count).unwrap_or_default());
+                Ok(count)
+            };
+            if !feed(&mut self.builder, lines, read, end)? {
+                return Ok(());
+            }
             self.write_segment()?;
         }
-        Ok(())
     }
 
     /// Offset of the text that is not yet indexed.
@@ -104,7 +165,7 @@ impl GrowingIndex {
         if self.lines.offset() != offset || self.lines.read_offset() != offset {
             return Ok(false);
         }
-        let mut at = 0;
+        let (mut at, mut pushed) = (0, 0);
         while let Some(rest) = lines.get(at..).filter(|rest| !rest.is_empty()) {
             let here = offset + len(at);
             let mut parsed = 0;
@@ -124,10 +185,12 @@ impl GrowingIndex {
                 if line.len() > MAX_LINE {
                     self.builder.too_long();
                 } else if self.builder.line(line, here) {
+                    self.before.push(lines.get(pushed..at).unwrap_or_default());
+                    pushed = at;
                     self.lines.restart(here);
                     self.write_segment()?;
                     // Events that are open there began before.
-                    self.advance(here)?;
+                    self.read_to(here)?;
                     continue;
                 }
                 at += end + 1;
@@ -142,16 +205,20 @@ impl GrowingIndex {
             }
         }
         self.lines.restart(offset + len(at));
+        self.before.push(lines.get(pushed..at).unwrap_or_default());
         Ok(at == lines.len())
     }
 
     /// Indexes the rest of the text: the log no longer grows.
     ///
     /// # Errors
-    /// [`LogError::Read`].
+    /// As of [`GrowingIndex::advance`].
     pub fn finish(mut self) -> Result<(), LogError> {
+        if self.is_cut()? {
+            return Err(self.log.cut());
+        }
         loop {
-            self.advance(u64::MAX)?;
+            self.read_to(u64::MAX)?;
             let text_end = self.lines.offset();
             if self.write_segment()? >= text_end {
                 return Ok(());
@@ -172,8 +239,14 @@ impl GrowingIndex {
         };
         let start = header.blocks.last().map_or(text_end, |block| block.end);
         let covered = TextEnd::at(&mut self.log, start)?.ok_or_else(|| self.log.cut())?;
-        self.store.append(&bytes, &covered);
         let lead = header.next_lead.min(start);
+        let before = TextBefore::read(&mut self.log, lead)?;
+        // Afterwards: then both are parts of what was indexed.
+        if self.is_cut()? {
+            return Err(self.log.cut());
+        }
+        self.before = before.ok_or_else(|| self.log.cut())?;
+        self.store.append(&bytes, &covered);
         self.builder = Builder::new(start, lead, BLOCK_BYTES);
         self.lines.restart(lead);
         Ok(start)
@@ -325,5 +398,33 @@ mod tests {
             .set_len(10_000)
             .unwrap();
         assert!(growing.is_cut().unwrap());
+    }
+
+    /// The index of the old text is not continued, whoever has it when the log is cut off and grows again.
+    #[test]
+    fn cut_log_that_grew_again_is_recognised() {
+        for by_lines in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join("audit.log");
+            fs::write(&path, lines(0, 1000)).unwrap();
+            let log = LogFile::open(&path).unwrap();
+            let mut growing = GrowingIndex::open(log).unwrap().unwrap();
+            assert!(!growing.is_cut().unwrap());
+            growing.advance(u64::MAX).unwrap();
+            let mut file = File::options().append(true).open(&path).unwrap();
+            if by_lines {
+                let text = lines(1000, 10);
+                file.write_all(text.as_bytes()).unwrap();
+                let at = growing.position();
+                assert!(growing.add_lines(text.as_bytes(), at, &|| false).unwrap());
+            }
+            assert!(!growing.is_cut().unwrap());
+            file.set_len(10_000).unwrap();
+            file.write_all(lines(5000, 2000).as_bytes()).unwrap();
+            assert!(growing.is_cut().unwrap());
+            let error = growing.advance(u64::MAX).unwrap_err();
+            assert!(matches!(error, LogError::Cut { .. }), "{error:?}");
+            assert!(matches!(growing.finish(), Err(LogError::Cut { .. })));
+        }
     }
 }

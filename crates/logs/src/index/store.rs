@@ -130,7 +130,8 @@ impl Indexes {
     }
 }
 
-/// The index of a log as far as there is one, inside it or beside it.
+/// The index of a log as far as there is one, inside it or beside it, and as far as the end of each segment has the text
+/// of the log.
 ///
 /// # Errors
 /// [`LogError::Read`] if the log cannot be read.
@@ -143,8 +144,18 @@ pub fn existing(log: &mut LogFile) -> Result<LogIndex, LogError> {
         return Ok(LogIndex::default());
     };
     let place = IndexDirectory::beside(log.path(), identity.file);
-    let index = place.and_then(|place| existing_in(&place, &identity, log, size));
-    Ok(index.unwrap_or_default())
+    let file = place.and_then(|place| place.file(&identity.file_name()));
+    let read = file.and_then(|file| read(&Arc::new(file), &identity, size));
+    let Some((mut index, _, checks)) = read else {
+        return Ok(LogIndex::default());
+    };
+    for (number, (text, _)) in checks.iter().enumerate() {
+        if !text.is_in(log)? {
+            index.segments.truncate(number);
+            break;
+        }
+    }
+    Ok(index)
 }
 
 /// Opens the index file beside a log for writing; `None` if it cannot be written, or the log is too short to be
@@ -319,14 +330,7 @@ fn load(
     log: &mut LogFile,
     size: u64,
 ) -> Option<(LogIndex, u64)> {
-    let mut header = [0; HEADER_BYTES];
-    file.read_exact_at(&mut header, 0).ok()?;
-    if !is_for(&header, identity) {
-        return None;
-    }
-    let file_len = file.metadata().ok()?.len();
-    let first = crate::line_buffer::len(HEADER_BYTES);
-    let (mut index, mut end, mut checks) = segments(file, first..file_len, size, Checks::Behind);
+    let (mut index, mut end, mut checks) = read(file, identity, size)?;
     // A log that was cut off and has grown again has other text at the end of the later segments.
     while let Some((text, start)) = checks.pop() {
         if text.is_in(log).ok()? {
@@ -337,6 +341,21 @@ fn load(
     }
     Some((index, end))
 }
+
+/// Reads the segments of an index file as [`segments`] does; `None` if the file belongs to other text.
+fn read(file: &Arc<File>, identity: &Identity, size: u64) -> Option<Covered> {
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact_at(&mut header, 0).ok()?;
+    if !is_for(&header, identity) {
+        return None;
+    }
+    let file_len = file.metadata().ok()?.len();
+    let first = crate::line_buffer::len(HEADER_BYTES);
+    Some(segments(file, first..file_len, size, Checks::Behind))
+}
+
+/// Segments with the end of the last one, and for each the text that it covers and where it begins.
+type Covered = (LogIndex, u64, Vec<(TextEnd, u64)>);
 
 /// Whether segments have checksums of their text behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -359,13 +378,8 @@ pub(crate) fn embedded(log: &LogFile) -> Option<LogIndex> {
 }
 
 /// Reads the segments in a part of a file, up to the first that is damaged or covers text that the log lacks: the log
-/// has `size` bytes. Returns the end of the last one, and for each the text that it covers and where it begins.
-fn segments(
-    file: &Arc<File>,
-    part: Range<u64>,
-    size: u64,
-    checks: Checks,
-) -> (LogIndex, u64, Vec<(TextEnd, u64)>) {
+/// has `size` bytes.
+fn segments(file: &Arc<File>, part: Range<u64>, size: u64, checks: Checks) -> Covered {
     let mut index = LogIndex::default();
     let mut covered = Vec::new();
     let mut end = part.start;

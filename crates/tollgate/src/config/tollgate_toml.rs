@@ -323,6 +323,36 @@ mod tests {
     }
 
     #[test]
+    fn switches_that_are_no_booleans_are_reported_at_their_value() {
+        for (text, line, column, written) in [
+            ("compress = yes\n", 1, 12, "yes"),
+            (
+                "index = true\ncompress = yes # as auditd.conf\n",
+                2,
+                12,
+                "yes",
+            ),
+            ("index=on", 1, 7, "on"),
+            ("partial = TRUE\n", 1, 11, "TRUE"),
+            ("compress = \"yes\"\n", 1, 12, "\"yes\""),
+            ("compress = 1\n", 1, 12, "1"),
+        ] {
+            let (_, found) = parse(text.as_bytes());
+            let [found] = found.as_slice() else {
+                panic!("{text}: {found:?}");
+            };
+            assert_eq!((found.line, found.column), (line, column), "{found:?}");
+            assert!(
+                found
+                    .message
+                    .ends_with(&format!("takes true or false, not {written}")),
+                "{found:?}"
+            );
+            assert!(found.advice.starts_with("write true or false"), "{found:?}");
+        }
+    }
+
+    #[test]
     fn every_mistake_is_reported() {
         let text = "engin = 1\ndelay_ms = 1\npartial = \"yes\"\nfile = \"/j\"\n[json]\nkeep = -1\nrules = []\n[on_lost]\n";
         let (settings, found) = parse(text.as_bytes());

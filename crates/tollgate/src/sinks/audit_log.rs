@@ -7,6 +7,7 @@ mod archiver;
 mod daemon_records;
 mod disk_actions;
 mod flush;
+mod free_space;
 mod log_config;
 pub(crate) mod name_cache;
 mod reconfigure;
@@ -31,12 +32,12 @@ use logs::cursor::FileId;
 pub(crate) use archiver::{ArchiverSettings, NameRequest};
 pub(crate) use daemon_records::{DaemonRecord, SignalSender};
 pub(crate) use log_config::{LockedLogSettings, LogConfig};
-use system::{LocalSystem, System};
+use system::{LocalSystem, SyslogSeverity, System};
 
 use super::log_file::Log;
 use super::log_file::log_directory::LogDirectory;
 use super::log_file::log_lock::LogLock;
-use archiver::{Archiver, NameChange};
+use archiver::{ArchivedLog, Archiver, Machine, NameChange};
 use daemon_records::DaemonRecords;
 use disk_actions::{Alarms, Fault};
 use flush::Flusher;
@@ -177,6 +178,11 @@ impl AuditLog {
             old_log_policy,
         };
         audit_log.reopen()?;
+        if audit_log.config.writes() {
+            // A file that the daemon did not make stays; it is reported when it is in the way.
+            let _foreign = archiver::remove_unfinished(&audit_log.directory, &audit_log.name);
+            audit_log.archived_twice = rotate::archived_twice(&audit_log.config.path);
+        }
         audit_log.remove_excess();
         audit_log.set_group_of_old_logs();
         if let Some(conf) = &audit_log.config.conf {
@@ -201,18 +207,41 @@ impl AuditLog {
         archiver: ArchiverSettings,
     ) -> anyhow::Result<Self> {
         let system = Box::new(LocalSystem::new(helper.clone()));
-        Self::open(config, old_log_policy, system, helper)?.with_archiver(archiver)
+        Self::open(config, old_log_policy, system, helper)?
+            .with_archiver(archiver, Machine::local())
     }
 
     /// Starts to index the log, and to compress old logs.
     ///
     /// # Errors
     /// The thread cannot be started.
-    fn with_archiver(mut self, settings: ArchiverSettings) -> anyhow::Result<Self> {
+    fn with_archiver(
+        mut self,
+        settings: ArchiverSettings,
+        machine: Machine,
+    ) -> anyhow::Result<Self> {
         if (settings.index || settings.compress) && self.config.writes() {
-            self.archiver = Some(Archiver::start(settings, &self.config.path)?);
+            self.archiver = Some(Archiver::start(settings, self.archived_log(), machine)?);
+            self.report_compress_without_effect();
         }
         Ok(self)
+    }
+
+    /// The log, for the archiver.
+    fn archived_log(&self) -> ArchivedLog {
+        ArchivedLog {
+            path: self.config.path.clone(),
+            limits: self.config.space_limits(),
+        }
+    }
+
+    /// Reports settings that leave `compress` without effect.
+    fn report_compress_without_effect(&mut self) {
+        let archiver = self.archiver.as_ref();
+        let settings = archiver.zip(self.config.conf.as_ref());
+        if let Some(text) = settings.and_then(|(archiver, conf)| archiver.without_effect(conf)) {
+            self.system.syslog(SyslogSeverity::Notice, &text);
+        }
     }
 
     /// Sets what tells whether batches wait to be written: then the log is indexed later.
@@ -243,8 +272,9 @@ impl AuditLog {
                 rotate::remove_old_log(directory, name, (device, inode))
             }
         };
-        self.archived_twice =
-            u32::from(result.is_ok() && request.change == NameChange::NameArchive);
+        if result.is_ok() {
+            self.archived_twice = u32::from(request.change == NameChange::NameArchive);
+        }
         self.remove_excess();
         // The archiver may have ended.
         let _gone = request.to.try_send(result);

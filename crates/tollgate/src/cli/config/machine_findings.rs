@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use audit::conf::auditd::Settings;
 use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, Severity};
@@ -17,6 +18,7 @@ use crate::config::{self, ConfigFile, MetricsAddress, TollgateToml};
 use crate::host::{self, Planner};
 use crate::messages;
 use crate::rule_files::{self, keys};
+use crate::sinks::audit_log::ArchiverSettings;
 use crate::sinks::log_file::log_directory::LogDirectory;
 
 /// Most findings: each reads the text again.
@@ -31,6 +33,7 @@ pub(super) fn find(read: &ConfigFile<TollgateToml>) -> Vec<Diagnostic> {
     };
     checks.relative_paths();
     checks.auditd_conf();
+    checks.compress();
     checks.json_log();
     checks.sockets_and_pins();
     checks.watch_group();
@@ -166,6 +169,34 @@ impl Checks<'_> {
                 ("", "auditd_conf", &shown),
                 format!("the daemon refuses this file: {reason}"),
                 &format!("`tollgate config check {shown}` shows every error"),
+            );
+        }
+    }
+
+    /// Finds `compress = true` with settings of the log that keep no old log, or never rotate it.
+    fn compress(&mut self) {
+        let archiver = ArchiverSettings {
+            index: false,
+            compress: self.settings.compress.unwrap_or(false),
+        };
+        let conf = self.settings.auditd_conf.as_deref();
+        let conf = conf.unwrap_or_else(|| Path::new(config::AUDITD_CONF));
+        let settings = match config::read_auditd(conf) {
+            Ok(read) if read.file.errors().is_none() => read.settings,
+            // That is a finding of its own.
+            Ok(_) => return,
+            Err(_) if config::exists(conf) => return,
+            Err(_) => Settings::default(),
+        };
+        if let Some(message) = archiver.without_effect(&settings) {
+            self.add(
+                (Severity::Warning, "no-effect"),
+                ("", "compress", "true"),
+                message,
+                &format!(
+                    "set max_log_file_action to ROTATE and num_logs to 2 or more in {}",
+                    conf.display()
+                ),
             );
         }
     }
@@ -363,111 +394,4 @@ impl Checks<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    /// Places and codes of the findings about a text in which `DIR` is a new directory.
-    fn found(text: &str) -> Vec<(u32, u32, &'static str)> {
-        let directory = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
-        write("good.rules", "-w /etc/shadow -p w -k shadow\n");
-        write("wrong.rules", "-w /etc/shadow -p w -k one\n-S opne\n");
-        write(
-            "auditd.conf",
-            &format!(
-                "space_left = 2\nadmin_space_left = 1\nlog_file = {}/a.log\n",
-                directory.path().display()
-            ),
-        );
-        let name = directory.path().file_name().unwrap().to_str().unwrap();
-        let text = text.replace("DIRNAME", name);
-        let text = text.replace("DIR", &directory.path().display().to_string());
-        write("tollgate.toml", &text);
-        let read = config::read_tollgate_toml(&directory.path().join("tollgate.toml")).unwrap();
-        let found = find(&read).into_iter();
-        // Engines depend on the machine.
-        found
-            .filter(|finding| finding.code != "no-engine")
-            .map(|finding| (finding.line, finding.column, finding.code))
-            .collect()
-    }
-
-    #[test]
-    fn missing_files_are_found_where_they_are_named() {
-        let text = "# rules\nauditd_conf = \"/missing/auditd.conf\"\nrules = [\"DIR/good.rules\", '/missing/a.rules']\n\
-                    [json]\nfile = \"/missing/log/events.json\"\n";
-        let places = found(text);
-        assert_eq!(places[0], (2, 15, "missing-file"));
-        assert_eq!(places[1], (5, 8, "missing-file"));
-        assert_eq!((places[2].0, places[2].2), (3, "missing-file"));
-        assert_eq!(places.len(), 3);
-    }
-
-    #[test]
-    fn other_mistakes_do_not_hide_findings() {
-        let text = "engin = \"auto\"\nauditd_conf = \"/missing/auditd.conf\"\ndelay_ms = 1\n";
-        assert_eq!(found(text), [(2, 15, "missing-file")]);
-    }
-
-    #[test]
-    fn refused_rule_files_are_errors() {
-        let text =
-            "rules = [\"DIR/good.rules\",\n\"DIR/wrong.rules\"]\n[on_loss]\ndeny = [\"nosuch\"]\n";
-        assert_eq!(found(text), [(2, 1, "refused-rules")]);
-    }
-
-    #[test]
-    fn keys_that_no_rule_has_are_found() {
-        let text = "rules = [\"DIR/good.rules\"]\n[on_loss]\ndeny = [\"shadow\", \"shado\"]\n";
-        assert_eq!(found(text), [(3, 19, "unused-key")]);
-    }
-
-    #[test]
-    fn one_file_cannot_be_both_logs() {
-        for name in ["a.log", "./a.log", "../DIRNAME/a.log"] {
-            let text =
-                format!("auditd_conf = \"DIR/auditd.conf\"\n[json]\nfile = \"DIR/{name}\"\n");
-            assert_eq!(found(&text), [(3, 8, "same-log")], "{name}");
-        }
-    }
-
-    #[test]
-    fn unusable_files_are_found() {
-        for (text, expected) in [
-            ("[json]\nfile = \"DIR\"\n", (2, 8, "unusable-file")),
-            ("[json]\nfile = \"/\"\n", (2, 8, "unusable-file")),
-            (
-                "[json]\nfile = \"/proc/version/a.json\"\n",
-                (2, 8, "unusable-file"),
-            ),
-            ("auditd_conf = \"DIR\"\n", (1, 15, "refused-file")),
-            (
-                "metrics = \"/missing/directory/socket\"\n",
-                (1, 11, "missing-file"),
-            ),
-            (
-                "pins = \"/missing/directory/pins\"\n",
-                (1, 8, "missing-file"),
-            ),
-        ] {
-            assert_eq!(found(text), [expected], "{text}");
-        }
-    }
-
-    #[test]
-    fn relative_paths_are_warned_of() {
-        let text = "[json]\nfile = \"events.json\"\n";
-        assert_eq!(found(text), [(2, 8, "relative-path")]);
-    }
-
-    #[test]
-    fn absent_group_is_a_warning_at_its_name() {
-        assert_eq!(found("watch_group = \"root\"\n"), []);
-        assert_eq!(
-            found("watch_group = \"no-such-group\"\n"),
-            [(1, 15, "no-effect")]
-        );
-    }
-}
+mod tests;

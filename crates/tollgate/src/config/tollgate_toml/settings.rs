@@ -41,10 +41,10 @@ pub(super) const SETTINGS: [Setting; 18] = [
         "engine",
         "\"auto\", \"fentry\", \"lsm\" or \"tracepoint\"",
     ),
-    setting("", "allow_loss", "true or false"),
+    setting("", "allow_loss", SWITCH),
     setting("", "delay_ms", "a number of milliseconds from 2 to 1000"),
-    setting("", "partial", "true or false"),
-    setting("", "io_uring", "true or false"),
+    setting("", "partial", SWITCH),
+    setting("", "io_uring", SWITCH),
     setting("", "auditd_conf", "a path in quotes"),
     setting(
         "",
@@ -58,8 +58,8 @@ pub(super) const SETTINGS: [Setting; 18] = [
         "a loopback address with a port, such as \"127.0.0.1:9465\", or the path of a Unix socket",
     ),
     setting("", "watch_group", "the name of a group in quotes"),
-    setting("", "index", "true or false"),
-    setting("", "compress", "true or false"),
+    setting("", "index", SWITCH),
+    setting("", "compress", SWITCH),
     setting(
         "on_loss",
         "deny",
@@ -74,6 +74,10 @@ pub(super) const SETTINGS: [Setting; 18] = [
     ),
     setting("json", "keep", "a number of old logs from 0 to 255"),
 ];
+
+/// What a switch takes.
+const SWITCH: &str = "true or false";
+const WRITE_SWITCH: &str = "write true or false, without quotes";
 
 /// Settings without which a section is an error.
 const REQUIRED: [(&str, &str); 1] = [("json", "file")];
@@ -177,6 +181,10 @@ fn syntax_mistakes(text: &str, errors: &[toml::de::Error]) -> Vec<Mistake> {
     };
     let mut mistakes = Vec::new();
     for (place, message) in errors {
+        if let Some(mistake) = switch_mistake(text, place.start) {
+            mistakes.push(mistake);
+            continue;
+        }
         if unclosed.is_some_and(|start| place.start >= start) && !message.starts_with("invalid") {
             let message = "this is not TOML: the array before this place lacks `]` or a comma";
             let advice = "close the array with `]`, or separate its elements by commas";
@@ -196,6 +204,30 @@ fn syntax_mistakes(text: &str, errors: &[toml::de::Error]) -> Vec<Mistake> {
         ));
     }
     mistakes
+}
+
+/// The mistake of a switch whose value, at this place, is a word without quotes that is neither `true` nor `false`.
+fn switch_mistake(text: &str, place: usize) -> Option<Mistake> {
+    let before = text.get(..place)?;
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(start..)?.lines().next()?;
+    let (name, rest) = line.split_once('=')?;
+    let name = name.trim();
+    let mut known = SETTINGS.iter().filter(|setting| setting.takes == SWITCH);
+    known.find(|setting| setting.name == name)?;
+    let written = rest.trim_start();
+    let first = start + line.len() - written.len();
+    let is_of_word = |character: char| character.is_alphanumeric() || "_-".contains(character);
+    let len = written.find(|character| !is_of_word(character));
+    let word = written.get(..len.unwrap_or(written.len()))?;
+    if word.is_empty() || ["true", "false"].contains(&word) {
+        return None;
+    }
+    Some((
+        first..first + word.len(),
+        format!("`{name}` takes {SWITCH}, not {word}"),
+        WRITE_SWITCH.to_owned(),
+    ))
 }
 
 fn is_section(name: &str) -> bool {
@@ -248,7 +280,12 @@ fn checked(
         return Ok(line);
     }
     let message = format!("`{name}` takes {takes}, not {written}");
-    Err((value.span(), message, "see tollgate.toml(5)".to_owned()))
+    let advice = if *takes == SWITCH {
+        WRITE_SWITCH
+    } else {
+        "see tollgate.toml(5)"
+    };
+    Err((value.span(), message, advice.to_owned()))
 }
 
 /// Which section may be meant.

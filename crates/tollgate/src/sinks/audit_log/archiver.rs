@@ -10,27 +10,32 @@
 //! An old log is removed after its archive was read back, synced and named. If the daemon ends between these steps,
 //! both exist; readers of logs take such a pair as one file, and the next daemon removes the old log.
 
-use std::collections::HashMap;
-use std::fs::{File, FileTimes};
-use std::io;
+mod failures;
+mod thread;
+
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use audit::conf::auditd::{MaxLogFileAction, Settings, SpaceLimit};
 use crossbeam_channel::{Receiver, Sender, bounded};
-use logs::archive_writer::{have_same_text, write};
+use logs::archive_writer::is_begun;
 use logs::cursor::FileId;
 use logs::index::growing::GrowingIndex;
-use logs::log_file::LogFile;
 use logs::log_set;
 
+use super::free_space::FreeSpace;
 use crate::messages::warn;
 use crate::sinks::log_file::Log;
 use crate::sinks::log_file::log_directory::LogDirectory;
+use failures::Failures;
+use thread::ArchiverThread;
 
 /// Growth of the log after which the archiver thread reads it, if it has the index: what was written last is still in the
 /// page cache.
@@ -45,10 +50,6 @@ const STEP: u64 = 4 << 20;
 const MOST_READ_BACK: u64 = 4 << 20;
 /// Length at which the index of a new log is opened: its start identifies it.
 const LEAST_LOG: u64 = 4096;
-/// Priority below every other thread of the daemon.
-const NICE: i32 = 10;
-/// How long an answer of the log thread is awaited before the end of the daemon is looked for.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// What the archiver does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,62 @@ pub(crate) struct ArchiverSettings {
     pub(crate) index: bool,
     /// Turn old logs into archives.
     pub(crate) compress: bool,
+}
+
+impl ArchiverSettings {
+    /// What the settings of `auditd.conf` leave without effect.
+    pub(crate) fn without_effect(self, conf: &Settings) -> Option<String> {
+        let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
+        if !self.compress || keeps_all {
+            return None;
+        }
+        if conf.num_logs < 2 {
+            return Some(format!(
+                "`compress = true` has no effect: num_logs is {} in auditd.conf, so no old log is kept",
+                conf.num_logs
+            ));
+        }
+        (conf.max_log_file_action != MaxLogFileAction::Rotate).then(|| {
+            "`compress = true` has an effect only after `tollgate auditctl --signal rotate`: max_log_file_action is \
+             not ROTATE in auditd.conf"
+                .to_owned()
+        })
+    }
+}
+
+/// A log whose old logs become archives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ArchivedLog {
+    pub(super) path: PathBuf,
+    /// Limits of the free space that have actions.
+    pub(super) limits: Vec<SpaceLimit>,
+}
+
+/// A function of an open file.
+type OfFile<T> = Arc<dyn Fn(&File) -> io::Result<T> + Send + Sync>;
+
+/// What the thread does with the machine.
+#[derive(Clone)]
+pub(super) struct Machine {
+    /// Waits until a file or directory is on disk.
+    pub(super) sync: OfFile<()>,
+    /// Free space where a file is.
+    pub(super) free_space: OfFile<FreeSpace>,
+    pub(super) warn: Arc<dyn Fn(&str) + Send + Sync>,
+    /// After what time an old log that could not be compressed or indexed is tried again.
+    pub(super) retry_after: Duration,
+}
+
+impl Machine {
+    /// The local one.
+    pub(super) fn local() -> Self {
+        Self {
+            sync: Arc::new(File::sync_all),
+            free_space: Arc::new(FreeSpace::of),
+            warn: Arc::new(warn),
+            retry_after: Duration::from_mins(10),
+        }
+    }
 }
 
 /// A change of names that the log thread makes for the archiver, and where it answers.
@@ -89,9 +146,11 @@ pub(super) struct Archiver {
     behind: Sender<GrowingIndex>,
     /// The index, if the log thread has it.
     growing: Option<GrowingIndex>,
-    indexes: bool,
-    /// Path of a new log whose index is not open yet.
-    new_log: Option<PathBuf>,
+    settings: ArchiverSettings,
+    /// Path of the log.
+    path: PathBuf,
+    /// The index of the log is not open yet.
+    is_new: bool,
     shared: Arc<Shared>,
     /// Length of the log when the thread was last told.
     told: u64,
@@ -105,8 +164,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Path of the log.
-    path: PathBuf,
+    /// `None` before the start.
+    log: Option<ArchivedLog>,
     /// The open log: device, inode, and length of its text that stays as it is; `None` after a rotation.
     open: Option<(u64, u64, u64)>,
     /// There may be old logs that were not looked at.
@@ -118,7 +177,11 @@ impl Archiver {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn start(settings: ArchiverSettings, path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        settings: ArchiverSettings,
+        log: ArchivedLog,
+        machine: Machine,
+    ) -> anyhow::Result<Self> {
         let (wake, awake) = bounded(1);
         // The archiver makes one request at a time.
         let (asks, requests) = bounded(1);
@@ -133,9 +196,12 @@ impl Archiver {
             returned,
             shared: Arc::clone(&shared),
             growing: None,
-            failed: HashMap::new(),
+            failures: Failures::new(Arc::clone(&machine.warn)),
+            machine,
+            lacks_index: false,
+            retry_at: None,
         };
-        let thread = thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("tlg-archive".to_owned())
             .spawn(move || thread.run(&awake))
             .context("cannot start thread `tlg-archive`")?;
@@ -146,12 +212,13 @@ impl Archiver {
             ready,
             behind,
             growing: None,
-            indexes: settings.index,
-            new_log: None,
+            settings,
+            path: PathBuf::new(),
+            is_new: false,
             shared,
             told: 0,
         };
-        archiver.rotated(path);
+        archiver.rotated(log);
         Ok(archiver)
     }
 
@@ -163,26 +230,31 @@ impl Archiver {
         offset: u64,
         is_busy: &dyn Fn() -> bool,
     ) {
+        // Somebody cut the log: the rest of the index is that of other text.
+        if self
+            .growing
+            .as_ref()
+            .is_some_and(|index| offset < index.position())
+        {
+            self.rebuild();
+        }
+        let had_index = self.growing.is_some();
+        if !is_busy() {
+            self.take_ready(log);
+        }
         if self.growing.is_none() {
-            // A new log is never left to the thread, which would hardly catch up while batches wait.
+            // A new log is not left to the thread, which would hardly catch up while batches wait.
             self.growing = self.open_new(offset);
-            if self.growing.is_none() && !is_busy() {
-                self.growing = self.ready.try_recv().ok();
-            }
-            let is_caught_up = self.growing.as_mut().is_some_and(|index| {
-                offset.saturating_sub(index.position()) <= MOST_READ_BACK
-                    && is_of(log, index)
-                    && index.advance(offset).is_ok()
-            });
-            if !is_caught_up {
-                self.return_index();
-            }
+        }
+        if !had_index {
+            self.catch_up(log, offset);
         }
         if let Some(index) = &mut self.growing {
-            if matches!(index.add_lines(lines, offset, is_busy), Ok(true)) {
-                return;
+            match index.add_lines(lines, offset, is_busy) {
+                Ok(true) => return,
+                Ok(false) => self.return_index(),
+                Err(_) => self.rebuild(),
             }
-            self.return_index();
         }
         let size = offset + u64::try_from(lines.len()).unwrap_or_default();
         self.grown(log, size);
@@ -190,11 +262,48 @@ impl Archiver {
 
     /// Opens the index of a log that has been begun, when its length is `size`.
     fn open_new(&mut self, size: u64) -> Option<GrowingIndex> {
-        if !(LEAST_LOG..=MOST_READ_BACK).contains(&size) {
+        if !self.is_new || !(LEAST_LOG..=MOST_READ_BACK).contains(&size) {
             return None;
         }
-        let log = LogFile::open(&self.new_log.take()?).ok()?;
+        self.is_new = false;
+        let log = log_set::open_no_link(&self.path).ok()?;
         GrowingIndex::open(log).ok()?
+    }
+
+    /// Takes the index from the archiver thread, which ends that of a log before.
+    fn take_ready(&mut self, log: &Log) {
+        while let Ok(index) = self.ready.try_recv() {
+            if self.growing.is_none() && is_of(log, &index) {
+                self.growing = Some(index);
+            } else {
+                let _dropped = self.behind.try_send(index);
+                self.wake();
+            }
+        }
+    }
+
+    /// Reads the log up to `offset`, if that is near.
+    fn catch_up(&mut self, log: &Log, offset: u64) {
+        let Some(index) = &mut self.growing else {
+            return;
+        };
+        if !is_of(log, index) {
+            self.return_index();
+            self.wake();
+        } else if offset < index.position() || index.is_cut().is_ok_and(|is_cut| is_cut) {
+            self.rebuild();
+        } else if offset - index.position() > MOST_READ_BACK {
+            self.return_index();
+        } else if index.advance(offset).is_err() {
+            self.rebuild();
+        }
+    }
+
+    /// Drops the index, and has it built from the text.
+    fn rebuild(&mut self) {
+        self.growing = None;
+        self.is_new = self.settings.index;
+        self.told = 0;
     }
 
     /// Leaves the index to the archiver thread.
@@ -219,16 +328,16 @@ impl Archiver {
     }
 
     /// The log was rotated, or has another path.
-    pub(super) fn rotated(&mut self, path: &Path) {
+    pub(super) fn rotated(&mut self, log: ArchivedLog) {
         self.return_index();
-        if let Ok(index) = self.ready.try_recv() {
-            self.growing = Some(index);
-            self.return_index();
+        while let Ok(index) = self.ready.try_recv() {
+            let _dropped = self.behind.try_send(index);
         }
         self.told = 0;
-        self.new_log = self.indexes.then(|| path.to_owned());
+        self.is_new = self.settings.index;
+        log.path.clone_into(&mut self.path);
         if let Ok(mut state) = self.shared.state.lock() {
-            path.clone_into(&mut state.path);
+            state.log = Some(log);
             state.open = None;
             state.rotated = true;
         }
@@ -240,6 +349,11 @@ impl Archiver {
             // It is awake already.
             let _full = wake.try_send(());
         }
+    }
+
+    /// As [`ArchiverSettings::without_effect`].
+    pub(super) fn without_effect(&self, conf: &Settings) -> Option<String> {
+        self.settings.without_effect(conf)
     }
 
     /// Changes of names that the thread asks for.
@@ -258,171 +372,6 @@ impl Archiver {
     }
 }
 
-/// What the thread has.
-struct ArchiverThread {
-    settings: ArchiverSettings,
-    asks: Sender<NameRequest>,
-    offered: Sender<GrowingIndex>,
-    returned: Receiver<GrowingIndex>,
-    shared: Arc<Shared>,
-    growing: Option<GrowingIndex>,
-    /// Errors that were reported, by their subject, until it succeeds.
-    failed: HashMap<&'static str, String>,
-}
-
-impl ArchiverThread {
-    fn run(mut self, awake: &Receiver<()>) {
-        engine::set_nice(NICE);
-        while awake.recv().is_ok() {
-            let (path, open, rotated) = match self.shared.state.lock() {
-                Ok(mut state) => {
-                    let rotated = std::mem::take(&mut state.rotated);
-                    (state.path.clone(), state.open, rotated)
-                }
-                Err(_) => return,
-            };
-            if self.settings.index {
-                let indexed = self.index(&path, open);
-                self.report("cannot index the log", indexed);
-            }
-            if !rotated {
-                continue;
-            }
-            if self.settings.index && !self.settings.compress {
-                let indexed = index_old_logs(&path, &|| self.ends());
-                self.report("cannot index an old log", indexed);
-            }
-            if self.settings.compress {
-                let compressed = self.compress(&path);
-                self.report("cannot compress an old log", compressed);
-            }
-        }
-    }
-
-    /// Reports an error once.
-    fn report(&mut self, subject: &'static str, result: anyhow::Result<()>) {
-        match result {
-            Ok(()) => drop(self.failed.remove(subject)),
-            Err(_) if self.ends() => {}
-            Err(error) => {
-                let error = format!("{error:#}");
-                if self.failed.get(subject) != Some(&error) {
-                    warn(&format!("{subject}: {error}"));
-                    self.failed.insert(subject, error);
-                }
-            }
-        }
-    }
-
-    fn ends(&self) -> bool {
-        self.shared.ends.load(Ordering::Relaxed)
-    }
-
-    /// Indexes what was added to the log, and the rest of one that was rotated.
-    fn index(&mut self, path: &Path, open: Option<(u64, u64, u64)>) -> anyhow::Result<()> {
-        let is_open = |id: FileId| {
-            open.is_some_and(|(device, inode, _)| (id.device, id.inode) == (device, inode))
-        };
-        let returned: Vec<GrowingIndex> = self.returned.try_iter().collect();
-        for growing in returned.into_iter().chain(self.growing.take()) {
-            let is_current = growing.log().id().is_some_and(is_open);
-            if growing.is_cut()? {
-                // The index of other text is replaced when it is opened.
-            } else if is_current {
-                self.growing = Some(growing);
-            } else {
-                finish(growing, &|| self.ends())?;
-            }
-        }
-        let Some((.., size)) = open else {
-            return Ok(());
-        };
-        if self.growing.is_none() {
-            let log = LogFile::open(path)?;
-            if log.id().is_some_and(is_open) {
-                self.growing = GrowingIndex::open(log)?;
-            }
-        }
-        if let Some(mut growing) = self.growing.take() {
-            if !catch_up(&mut growing, size, &|| self.ends())? {
-                return Ok(());
-            }
-            if let Err(error) = self.offered.try_send(growing) {
-                self.growing = Some(error.into_inner());
-            }
-        }
-        Ok(())
-    }
-
-    /// Turns old logs into archives, the oldest first.
-    fn compress(&self, path: &Path) -> anyhow::Result<()> {
-        for mut log in log_set::old_logs(path)? {
-            // The daemon ended after the archive had got its name.
-            if !self.has_archive(path, &mut log)? {
-                self.archive(path, &mut log)?;
-            }
-            if let Some(id) = log.id() {
-                self.ask(path, NameChange::RemoveOldLog(id))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether there is an archive with the text of an old log, all of which is compared. Archives that cannot be read
-    /// are none.
-    fn has_archive(&self, path: &Path, log: &mut LogFile) -> anyhow::Result<bool> {
-        for archive in log_set::archive_paths(path)? {
-            let Ok(mut archive) = LogFile::open(&archive) else {
-                continue;
-            };
-            if archive
-                .is_archive_of(log)
-                .is_ok_and(|is_archive| is_archive)
-                && have_same_text(&mut archive, log, &|| self.ends()).is_ok_and(|is_same| is_same)
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Writes the archive of an old log.
-    fn archive(&self, path: &Path, log: &mut LogFile) -> anyhow::Result<()> {
-        let shown = log.path().display().to_string();
-        let directory = LogDirectory::existing(path)?;
-        let name = temporary_name(path).context("the log path has no file name")?;
-        let out = directory
-            .create_new(&name)
-            .context("cannot create the archive")?;
-        let result = write_archive(log, &out, &|| self.ends())
-            .with_context(|| format!("`{shown}`"))
-            .and_then(|()| {
-                self.ask(path, NameChange::NameArchive)?;
-                directory.sync().context("cannot sync the directory")
-            });
-        if result.is_err() {
-            // The next archive would replace it anyway.
-            let _gone = directory.remove(&name);
-        }
-        result
-    }
-
-    /// Has the log thread change names, and waits for that.
-    fn ask(&self, log: &Path, change: NameChange) -> anyhow::Result<()> {
-        let (to, answer) = bounded(1);
-        // The log thread takes it, or has ended.
-        let log = log.to_owned();
-        let _gone = self.asks.try_send(NameRequest { log, change, to });
-        loop {
-            match answer.recv_timeout(BETWEEN_LOOKS) {
-                Ok(done) => return done.context("cannot change names"),
-                Err(_) if self.ends() => anyhow::bail!("the daemon ends"),
-                Err(_) => {}
-            }
-        }
-    }
-}
-
 /// Whether an index is that of the open log.
 fn is_of(log: &Log, index: &GrowingIndex) -> bool {
     log.metadata().is_ok_and(|about| {
@@ -434,42 +383,6 @@ fn is_of(log: &Log, index: &GrowingIndex) -> bool {
     })
 }
 
-/// Indexes old logs that were rotated before they were indexed. An archive has an index of its own.
-fn index_old_logs(path: &Path, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
-    for log in log_set::old_logs(path)? {
-        if let Some(growing) = GrowingIndex::open(log)? {
-            finish(growing, ends)?;
-        }
-    }
-    Ok(())
-}
-
-/// Indexes all of a log that no longer grows, unless the daemon ends.
-fn finish(mut growing: GrowingIndex, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
-    let size = growing.log().size()?.unwrap_or(0);
-    if catch_up(&mut growing, size, ends)? {
-        growing.finish()?;
-    }
-    Ok(())
-}
-
-/// Reads a log up to `size`. Returns false if the daemon ends before.
-fn catch_up(
-    growing: &mut GrowingIndex,
-    size: u64,
-    ends: &dyn Fn() -> bool,
-) -> anyhow::Result<bool> {
-    let mut at = growing.position();
-    while at < size {
-        if ends() {
-            return Ok(false);
-        }
-        at = size.min(at + STEP / 4);
-        growing.advance(at)?;
-    }
-    Ok(!ends())
-}
-
 /// Name of an archive that is not complete.
 pub(super) fn temporary_name(log: &Path) -> Option<PathBuf> {
     // The guard of a locked log protects files whose names begin with its name.
@@ -478,12 +391,22 @@ pub(super) fn temporary_name(log: &Path) -> Option<PathBuf> {
     Some(name.into())
 }
 
-/// Writes an archive to disk, as old as the log.
-fn write_archive(log: &mut LogFile, out: &File, ends: &dyn Fn() -> bool) -> anyhow::Result<()> {
-    write(log, out, ends)?;
-    if let Some(modified) = log.modified() {
-        // The age of a log only helps to find it.
-        let _failed = out.set_times(FileTimes::new().set_modified(modified));
+/// Removes an archive that is not complete: the daemon ended, or the log has another path now. The log is locked, and no
+/// thread writes that archive. Other files stay.
+///
+/// # Errors
+/// The kernel's error, or the file is none that tollgate made.
+pub(super) fn remove_unfinished(directory: &LogDirectory, log: &Path) -> io::Result<()> {
+    let Some(name) = temporary_name(log) else {
+        return Ok(());
+    };
+    let Some(file) = directory.open_own(&name)? else {
+        return Ok(());
+    };
+    let mut start = Vec::new();
+    file.take(4).read_to_end(&mut start)?;
+    if is_begun(&start) {
+        return directory.remove(&name).map(|_removed| ());
     }
-    out.sync_all().context("cannot sync the archive")
+    Err(io::Error::other("it has other content than an archive"))
 }

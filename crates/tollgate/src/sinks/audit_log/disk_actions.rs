@@ -7,6 +7,7 @@
 //! `auditd` stops after it has changed the runlevel; tollgate writes until init stops it.
 
 use std::io;
+use std::path::PathBuf;
 
 use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, SpaceLimit};
 use nix::errno::Errno;
@@ -22,6 +23,8 @@ use crate::sinks::log_file::Log;
 /// Blocks that are kept free.
 const LAST_BLOCKS: u64 = 5;
 const MEBIBYTE: u64 = 1 << 20;
+/// Removed logs that a message lists.
+const MOST_NAMES: usize = 8;
 
 /// What resumes a suspended log.
 const RESUME: &str = "run `tollgate auditctl --signal resume`";
@@ -116,6 +119,7 @@ impl AuditLog {
 
     /// Removes old logs beyond `num_logs`, unless all are kept.
     pub(super) fn remove_excess(&mut self) {
+        self.recount_archived_twice();
         let Some(conf) = &self.config.conf else {
             return;
         };
@@ -125,13 +129,36 @@ impl AuditLog {
         }
         let most = conf.num_logs + self.archived_twice;
         match rotate::remove_excess(&self.directory, &self.name, most) {
-            Ok(0) => {}
-            Ok(removed) => {
-                let text = format!("removed {removed} logs beyond num_logs");
-                self.system.syslog(SyslogSeverity::Notice, &text);
-            }
+            Ok(removed) => self.report_removed(&removed, 1),
             Err(error) => self.alarm(&format!("cannot remove logs beyond num_logs: {error}")),
         }
+    }
+
+    /// An old log and its archive count as one; the old log may have been removed meanwhile.
+    fn recount_archived_twice(&mut self) {
+        if self.archived_twice > 0 {
+            self.archived_twice = rotate::archived_twice(&self.config.path);
+        }
+    }
+
+    /// Reports removed logs, if there are at least `least`.
+    fn report_removed(&mut self, removed: &[PathBuf], least: usize) {
+        let names: Vec<String> = removed
+            .iter()
+            .map(|name| name.display().to_string())
+            .collect();
+        let (Some(first), Some(last)) = (names.first(), names.last()) else {
+            return;
+        };
+        if names.len() < least {
+            return;
+        }
+        let listed = match names.len() {
+            0..=MOST_NAMES => names.join(", "),
+            _ => format!("{first} to {last}"),
+        };
+        let text = format!("removed {} logs beyond num_logs: {listed}", names.len());
+        self.system.syslog(SyslogSeverity::Notice, &text);
     }
 
     /// Gives old logs to the group of the log.
@@ -146,6 +173,7 @@ impl AuditLog {
 
     /// Starts a new log, and keeps old logs by the policy.
     pub(super) fn rotate(&mut self, old_log_policy: OldLogPolicy) {
+        self.recount_archived_twice();
         let Some(conf) = &self.config.conf else {
             return;
         };
@@ -162,19 +190,22 @@ impl AuditLog {
         let (group, num_logs) = (conf.log_group, conf.num_logs);
         let disk_full_action = conf.disk_full_action.clone();
         let rotated = if keeps_all || old_log_policy == OldLogPolicy::AllKept {
-            rotate::shift(&self.directory, &self.name)
+            rotate::shift(&self.directory, &self.name).map(|()| Vec::new())
         } else {
             rotate::rotate(&self.directory, &self.name, num_logs + self.archived_twice)
         };
         match rotated {
             // Only now: a log that keeps its name must stay writable, also for the next daemon.
-            Ok(()) => {
+            Ok(removed) => {
                 self.alarms.rotate = false;
+                // A rotation replaces the oldest.
+                self.report_removed(&removed, 2);
                 if let Some(Err(error)) = self.close().map(|log| log.close(group)) {
                     self.alarm(&format!("cannot make the old log read-only: {error}"));
                 }
+                let log = self.archived_log();
                 if let Some(archiver) = &mut self.archiver {
-                    archiver.rotated(&self.config.path);
+                    archiver.rotated(log);
                 }
             }
             Err(error) => {

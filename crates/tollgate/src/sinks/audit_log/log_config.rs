@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Flush, LogFormat, NameFormat, Settings};
+use audit::conf::auditd::{Flush, LogFormat, NameFormat, Settings, SpaceLimit};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
 
@@ -92,6 +92,14 @@ impl LogConfig {
     pub(crate) fn group(&self) -> Option<u32> {
         let conf = self.conf.as_ref().filter(|_| !self.is_elsewhere);
         conf.map(|conf| conf.log_group)
+    }
+
+    /// Limits of the free space that have actions.
+    pub(super) fn space_limits(&self) -> Vec<SpaceLimit> {
+        let conf = self.conf.as_ref();
+        conf.map_or_else(Vec::new, |conf| {
+            vec![conf.space_left, conf.admin_space_left]
+        })
     }
 
     pub(super) fn access(&self) -> LogAccess {

@@ -5,7 +5,7 @@ use anyhow::{Context as _, bail};
 use super::daemon_records::{DaemonRecord, SignalSender};
 use super::disk_actions::Alarms;
 use super::rotate::OldLogPolicy;
-use super::{AuditLog, LogConfig};
+use super::{AuditLog, LogConfig, archiver, rotate};
 use crate::messages::permission_hint;
 use crate::sinks::log_file::Log;
 use crate::sinks::log_file::log_directory::LogDirectory;
@@ -68,6 +68,20 @@ impl AuditLog {
             (self.name, self.directory, self.config) = old;
             return Err(error);
         }
+        let (old_name, old_directory, old_config) = old;
+        if old_config.path != self.config.path {
+            // The archiver thread stops what it does for the old path. Its lock is still held.
+            let places = [
+                (&old_directory, &old_name, &old_config),
+                (&self.directory, &self.name, &self.config),
+            ];
+            for (directory, name, config) in places {
+                if config.writes() {
+                    let _foreign = archiver::remove_unfinished(directory, name);
+                }
+            }
+            self.archived_twice = rotate::archived_twice(&self.config.path);
+        }
         if let Some(lock) = lock {
             self.lock = lock;
         }
@@ -75,9 +89,11 @@ impl AuditLog {
         self.alarms = Alarms::default();
         self.remove_excess();
         self.set_group_of_old_logs();
+        let log = self.archived_log();
         if let Some(archiver) = &mut self.archiver {
-            archiver.rotated(&self.config.path);
+            archiver.rotated(log);
         }
+        self.report_compress_without_effect();
         if let Some(conf) = &self.config.conf {
             self.dispatcher.configure(conf);
         }

@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use logs::log_file::LogFile;
 use logs::log_set;
 
 use crate::sinks::log_file::log_directory::LogDirectory;
@@ -34,19 +35,25 @@ fn old(name: &Path, number: u32) -> PathBuf {
     text.into()
 }
 
-/// Renames the log and keeps `num_logs` files in all: the oldest is replaced.
+/// Renames the log and keeps `num_logs` files in all: the oldest is replaced. Returns the names of archives that were
+/// removed.
 ///
 /// # Errors
 /// The log cannot be renamed. Older logs may have moved by one; while the first name is free, a retry moves none.
-pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io::Result<()> {
+pub(crate) fn rotate(
+    directory: &LogDirectory,
+    name: &Path,
+    num_logs: u32,
+) -> io::Result<Vec<PathBuf>> {
     // The log has already been renamed, and the new one could not be created.
     if !directory.has(name) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let free = first_free(directory, name, num_logs);
     let last = free.unwrap_or(num_logs - 1);
-    remove_archives(directory, name, num_logs - 1 - last)?;
-    shift_up_to(directory, name, last)
+    let removed = remove_archives(directory, name, num_logs - 1 - last)?;
+    shift_up_to(directory, name, last)?;
+    Ok(removed)
 }
 
 /// The first number below `num_logs` that no old log has.
@@ -74,7 +81,7 @@ pub(crate) fn shift(directory: &LogDirectory, name: &Path) -> io::Result<()> {
     shift_up_to(directory, name, last)
 }
 
-/// Removes logs beyond `num_logs`; returns their number.
+/// Removes logs beyond `num_logs`; returns their names.
 ///
 /// # Errors
 /// The kernel's error.
@@ -82,14 +89,30 @@ pub(crate) fn remove_excess(
     directory: &LogDirectory,
     name: &Path,
     num_logs: u32,
-) -> io::Result<u32> {
-    let mut number = num_logs;
-    while directory.remove(&old(name, number))? {
-        number += 1;
+) -> io::Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
+    for number in num_logs.. {
+        let name = old(name, number);
+        if !directory.remove(&name)? {
+            break;
+        }
+        removed.push(name);
     }
     let old_logs = first_free(directory, name, num_logs).unwrap_or(num_logs) - 1;
-    let archives = remove_archives(directory, name, num_logs - 1 - old_logs)?;
-    Ok(number - num_logs + archives)
+    removed.extend(remove_archives(directory, name, num_logs - 1 - old_logs)?);
+    Ok(removed)
+}
+
+/// Number of old logs that the newest archive has the text of, 0 or 1: the daemon ended before it removed the old log.
+/// Files that cannot be read are none.
+pub(crate) fn archived_twice(log: &Path) -> u32 {
+    let newest = log_set::archive_paths(log).ok();
+    let newest = newest.and_then(|paths| log_set::open_no_link(paths.first()?).ok());
+    let (Some(mut archive), Ok(old_logs)) = (newest, log_set::old_logs(log)) else {
+        return 0;
+    };
+    let is_twice = |mut log: LogFile| archive.is_archive_of(&mut log).is_ok_and(|is| is);
+    u32::from(old_logs.files.into_iter().any(is_twice))
 }
 
 /// The archives, oldest first.
@@ -101,35 +124,58 @@ fn archives(directory: &LogDirectory, name: &Path) -> io::Result<BTreeMap<u32, P
     Ok(directory.names()?.into_iter().filter_map(of_log).collect())
 }
 
-/// Removes the oldest archives, so that at most `most` are left; returns their number.
-fn remove_archives(directory: &LogDirectory, name: &Path, most: u32) -> io::Result<u32> {
+/// Removes the oldest archives, so that at most `most` are left; returns their names.
+fn remove_archives(directory: &LogDirectory, name: &Path, most: u32) -> io::Result<Vec<PathBuf>> {
     let archives = archives(directory, name)?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let excess = archives.len().saturating_sub(most);
-    for archive in archives.values().take(excess) {
-        directory.remove(archive)?;
+    let mut removed = Vec::new();
+    for archive in archives.into_values().take(excess) {
+        directory.remove(&archive)?;
+        removed.push(archive);
     }
-    Ok(u32::try_from(excess).unwrap_or(u32::MAX))
+    Ok(removed)
 }
 
 /// Gives the complete archive `temporary` a name that makes it the newest.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error, or there is no number for it.
 pub(super) fn name_archive(
     directory: &LogDirectory,
     name: &Path,
     temporary: &Path,
     group: u32,
 ) -> io::Result<()> {
-    let last = archives(directory, name)?.into_keys().next_back();
+    let mut last = archives(directory, name)?.into_keys().next_back();
+    if last.is_some_and(|last| last >= log_set::LAST_ARCHIVE) {
+        last = Some(renumber_archives(directory, name)?);
+    }
     let number = last.map_or(1, |last| last.saturating_add(1));
+    if number > log_set::LAST_ARCHIVE {
+        return Err(io::Error::other("no number is free for the archive"));
+    }
     let archive = PathBuf::from(log_set::archive_name(name.as_os_str(), number));
     directory.set_group_of_old_log(temporary, group)?;
     if directory.has(&archive) || !directory.rename(temporary, &archive)? {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     Ok(())
+}
+
+/// Numbers the archives from 1, in their order; returns the last number. If the daemon ends meanwhile, they still have
+/// their order.
+fn renumber_archives(directory: &LogDirectory, name: &Path) -> io::Result<u32> {
+    let mut last = 0;
+    for (number, archive) in archives(directory, name)? {
+        last += 1;
+        // Each number is at least the count of those up to it, and those below are renamed already.
+        let target = PathBuf::from(log_set::archive_name(name.as_os_str(), last.min(number)));
+        if target != archive {
+            directory.rename(&archive, &target)?;
+        }
+    }
+    Ok(last)
 }
 
 /// Removes the old log that is this file, whatever its number is now.
@@ -229,7 +275,34 @@ mod tests {
             shift(&directory, name).unwrap();
         }
         assert_eq!(names(place.path()), ["a.1=4", "a.2=3", "a.3=2", "a.4=1"]);
-        assert_eq!(remove_excess(&directory, name, 2).unwrap(), 3);
+        let removed = remove_excess(&directory, name, 2).unwrap();
+        assert_eq!(removed, ["a.2", "a.3", "a.4"].map(PathBuf::from));
         assert_eq!(names(place.path()), ["a.1=4"]);
+    }
+
+    /// Names have six digits: a greater number would hide the archive.
+    #[test]
+    fn archives_are_numbered_again_after_the_last_number() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, name) = (
+            LogDirectory::of(&place.path().join("a")).unwrap(),
+            Path::new("a"),
+        );
+        for (name, text) in [
+            ("a.000002.zst", "1"),
+            ("a.000007.zst", "2"),
+            ("a.999999.zst", "3"),
+            ("new", "4"),
+        ] {
+            fs::write(place.path().join(name), text).unwrap();
+        }
+        name_archive(&directory, name, Path::new("new"), 0).unwrap();
+        let expected = [
+            "a.000001.zst=1",
+            "a.000002.zst=2",
+            "a.000003.zst=3",
+            "a.000004.zst=4",
+        ];
+        assert_eq!(names(place.path()), expected);
     }
 }

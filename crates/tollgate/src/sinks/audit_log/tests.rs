@@ -18,6 +18,7 @@ use actions::RecordedActions;
 
 mod actions;
 mod archive;
+mod archive_failures;
 mod disk;
 mod locked;
 

@@ -184,6 +184,28 @@ impl LogDirectory {
         Ok(file.into())
     }
 
+    /// Opens a file of this user for reading; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The kernel's error, or it is a link, not a regular file, or has a second name.
+    pub(crate) fn open_own(&self, name: &Path) -> io::Result<Option<File>> {
+        let file = match self.open_for_reading(name) {
+            Ok(file) => file,
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        if is_owned_log(&file)? {
+            Ok(Some(file))
+        } else {
+            Err(io::Error::other("it was not written by tollgate"))
+        }
+    }
+
+    /// The open directory.
+    pub(crate) const fn as_file(&self) -> &File {
+        &self.file
+    }
+
     /// Gives the group of the logs access to the directory. Without a group, revokes the access given before, and
     /// otherwise changes nothing.
     ///
@@ -264,24 +286,15 @@ impl LogDirectory {
         }
     }
 
-    /// Creates a file that only its owner can read, in place of one that has the name.
+    /// Creates a file that only its owner can read.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// The kernel's error; the name exists.
     pub(crate) fn create_new(&self, name: &Path) -> io::Result<File> {
-        self.remove(name)?;
         let flags =
             OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let file = openat(&self.file, name, flags, Mode::from_bits_truncate(0o600))?;
         Ok(file.into())
-    }
-
-    /// Waits until the names in the directory are on disk.
-    ///
-    /// # Errors
-    /// The error of `fsync(2)`.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
     }
 
     /// Names in the directory.

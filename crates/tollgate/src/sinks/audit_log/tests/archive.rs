@@ -9,10 +9,10 @@ use logs::log_set::LogSet;
 use super::*;
 
 /// More than an old log takes to become an archive.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Settings of a log that is rotated at each mebibyte.
-fn rotating(num_logs: u32) -> Settings {
+pub(super) fn rotating(num_logs: u32) -> Settings {
     Settings {
         num_logs,
         max_log_file_action: MaxLogFileAction::Rotate,
@@ -21,7 +21,7 @@ fn rotating(num_logs: u32) -> Settings {
 }
 
 /// Events with distinct serials, as long as an old log.
-fn batch(number: u32) -> Vec<u8> {
+pub(super) fn batch(number: u32) -> Vec<u8> {
     let mut text = Vec::new();
     for serial in number * 1000..(number + 1) * 1000 {
         text.push_str(format!(
@@ -33,19 +33,27 @@ fn batch(number: u32) -> Vec<u8> {
 }
 
 impl TestLog {
-    fn start_archiver(mut self, settings: ArchiverSettings) -> Self {
-        self.log = self.log.with_archiver(settings).unwrap();
+    fn start_archiver(self, settings: ArchiverSettings) -> Self {
+        self.start_archiver_on(settings, Machine::local())
+    }
+
+    pub(super) fn start_archiver_on(
+        mut self,
+        settings: ArchiverSettings,
+        machine: Machine,
+    ) -> Self {
+        self.log = self.log.with_archiver(settings, machine).unwrap();
         self
     }
 
-    fn append(&mut self, numbers: std::ops::Range<u32>) {
+    pub(super) fn append(&mut self, numbers: std::ops::Range<u32>) {
         for number in numbers {
             assert_eq!(self.log.append(&batch(number), 1000, &mut ()).written, 1000);
         }
     }
 
     /// Answers the archiver, as the log thread does, until the names are those.
-    fn await_names(&mut self, expected: &[&str]) {
+    pub(super) fn await_names(&mut self, expected: &[&str]) {
         let requests = self.log.archiver_requests();
         while self.names() != expected {
             match requests.recv_timeout(PATIENCE) {
@@ -55,12 +63,12 @@ impl TestLog {
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// The text of the log with all old logs and archives, without the daemon's own records.
-    fn all_events(&self) -> String {
+    pub(super) fn all_events(&self) -> String {
         let mut text = String::new();
         for mut file in LogSet::rotated(self.directory.path()).unwrap().into_files() {
             let mut bytes = vec![0; 16 << 20];
@@ -81,13 +89,13 @@ impl TestLog {
     }
 }
 
-fn expected(numbers: std::ops::Range<u32>) -> String {
+pub(super) fn expected(numbers: std::ops::Range<u32>) -> String {
     numbers
         .map(|number| String::from_utf8(batch(number)).unwrap())
         .collect()
 }
 
-const COMPRESS: ArchiverSettings = ArchiverSettings {
+pub(super) const COMPRESS: ArchiverSettings = ArchiverSettings {
     index: false,
     compress: true,
 };
@@ -162,10 +170,12 @@ fn interrupted_archiving_is_completed() {
     assert_eq!(test.names(), both);
     assert!(test.all_events() == expected(0..1), "read once");
     test.log.end(SignalSender::this());
-    fs::write(test.path("audit.log.archive"), "incomplete").unwrap();
+    fs::write(test.path("audit.log.archive"), b"\x28\xb5\x2f\xfd").unwrap();
     let mut next = test.reopen();
+    // Nothing writes it any more.
+    assert_eq!(next.names(), both);
     next = next.start_archiver(COMPRESS);
-    next.await_names(&["audit.log", "audit.log.000001.zst", "audit.log.archive"]);
+    next.await_names(&["audit.log", "audit.log.000001.zst"]);
     next.append(1..2);
     next.await_names(&["audit.log", "audit.log.000001.zst", "audit.log.000002.zst"]);
     assert!(next.all_events() == expected(0..2));

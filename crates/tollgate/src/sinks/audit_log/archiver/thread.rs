@@ -1,0 +1,414 @@
+//! The archiver thread: reads the log back for the index, and writes archives.
+//!
+//! An old log that cannot be read stays as it is, and the others are compressed; it is tried again after each rotation
+//! and from time to time. What concerns all of them, such as low disk space, stops the round.
+
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use logs::archive_writer::{ArchiveError, have_same_text, write_with_room};
+use logs::cursor::FileId;
+use logs::index::growing::GrowingIndex;
+use logs::log_file::{LogError, LogFile};
+use logs::log_set;
+use nix::errno::Errno;
+
+use super::failures::{Failures, Subject};
+use super::{
+    ArchivedLog, ArchiverSettings, Machine, NameChange, NameRequest, STEP, Shared,
+    remove_unfinished, temporary_name,
+};
+use crate::sinks::log_file::log_directory::LogDirectory;
+
+/// Priority below every other thread of the daemon.
+const NICE: i32 = 10;
+/// How long an answer of the log thread is awaited before the end of the daemon is looked for.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// An archive takes less than this part of the text of most logs.
+const USUAL_PART: u64 = 10;
+
+/// What the thread has.
+pub(super) struct ArchiverThread {
+    pub(super) settings: ArchiverSettings,
+    pub(super) asks: Sender<NameRequest>,
+    pub(super) offered: Sender<GrowingIndex>,
+    pub(super) returned: Receiver<GrowingIndex>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) growing: Option<GrowingIndex>,
+    pub(super) failures: Failures,
+    pub(super) machine: Machine,
+    /// An old log lacks its index, and nobody builds it.
+    pub(super) lacks_index: bool,
+    /// When old logs are looked at again, because one failed.
+    pub(super) retry_at: Option<Instant>,
+}
+
+/// Why an old log was not compressed or indexed.
+enum Failure {
+    /// The log: others may be compressed.
+    OfLog(anyhow::Error),
+    /// Something else.
+    OfAll(anyhow::Error),
+}
+
+impl ArchiverThread {
+    pub(super) fn run(mut self, awake: &Receiver<()>) {
+        engine::set_nice(NICE);
+        loop {
+            let woken = match self.retry_at {
+                Some(at) => awake.recv_deadline(at),
+                None => awake.recv().map_err(RecvTimeoutError::from),
+            };
+            if woken == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            let (log, open, rotated) = match self.shared.state.lock() {
+                Ok(mut state) => {
+                    let rotated = std::mem::take(&mut state.rotated);
+                    (state.log.clone(), state.open, rotated)
+                }
+                Err(_) => return,
+            };
+            let Some(log) = log else {
+                continue;
+            };
+            if self.settings.index {
+                let mut indexed = self.index(&log.path, open);
+                if indexed.as_ref().is_err_and(is_cut) {
+                    // Its index was dropped.
+                    indexed = self.index(&log.path, open);
+                }
+                match indexed {
+                    Err(error) if !self.stops(&log) => {
+                        let text = format!("cannot index the log: {error:#}");
+                        self.failures.report(Subject::Index, text);
+                    }
+                    _ => self.failures.ended(Subject::Index),
+                }
+            }
+            let is_due = self.retry_at.is_some_and(|at| at <= Instant::now());
+            if rotated || is_due || std::mem::take(&mut self.lacks_index) {
+                let done = self.old_logs(&log);
+                self.retry_at = (!done).then(|| Instant::now() + self.machine.retry_after);
+            }
+        }
+    }
+
+    /// Whether nothing more is done for a log: the daemon ends, or has another log now.
+    fn stops(&self, log: &ArchivedLog) -> bool {
+        let is_current = |state: &super::State| {
+            let current = state.log.as_ref();
+            current.is_some_and(|current| current.path == log.path)
+        };
+        self.shared.ends.load(Ordering::Relaxed)
+            || !self
+                .shared
+                .state
+                .lock()
+                .is_ok_and(|state| is_current(&state))
+    }
+
+    /// Indexes what was added to the log, and the rest of one that was rotated.
+    fn index(&mut self, path: &Path, open: Option<(u64, u64, u64)>) -> anyhow::Result<()> {
+        let ends = || self.shared.ends.load(Ordering::Relaxed);
+        let is_open = |id: FileId| {
+            open.is_some_and(|(device, inode, _)| (id.device, id.inode) == (device, inode))
+        };
+        let returned: Vec<GrowingIndex> = self.returned.try_iter().collect();
+        for mut growing in returned.into_iter().chain(self.growing.take()) {
+            let is_current = growing.log().id().is_some_and(is_open);
+            if growing.is_cut()? {
+                // The index of other text is replaced when it is opened; that of an old log is opened with all of them.
+                self.lacks_index |= !is_current;
+            } else if is_current {
+                self.growing = Some(growing);
+            } else {
+                finish(growing, &ends)?;
+            }
+        }
+        let Some((.., size)) = open else {
+            return Ok(());
+        };
+        if self.growing.is_none() {
+            match log_set::open_no_link(path) {
+                Ok(log) if log.id().is_some_and(is_open) => {
+                    self.growing = GrowingIndex::open(log)?;
+                }
+                // It is rotated now.
+                Err(error) if !error.is_missing() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        if let Some(mut growing) = self.growing.take() {
+            if !catch_up(&mut growing, size, &ends)? {
+                return Ok(());
+            }
+            if let Err(error) = self.offered.try_send(growing) {
+                self.growing = Some(error.into_inner());
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns old logs into archives, or indexes them, the oldest first. Returns false if one is to be tried again.
+    fn old_logs(&mut self, of: &ArchivedLog) -> bool {
+        if !self.settings.compress && !self.settings.index {
+            return true;
+        }
+        let found = match log_set::old_logs(&of.path) {
+            Ok(found) => found,
+            Err(error) => {
+                let text = format!("cannot look for old logs: {:#}", anyhow!(error));
+                self.failures.report(Subject::OldLogs, text);
+                return false;
+            }
+        };
+        let mut present = Vec::new();
+        let mut is_done = true;
+        for (path, error) in found.refused {
+            if is_shortage(&error) {
+                let text = format!("old logs are not read now: {:#}", anyhow!(error));
+                self.failures.report(Subject::OldLogs, text);
+                return false;
+            }
+            // Nothing is known of what is gone.
+            if let Ok(about) = fs::symlink_metadata(&path) {
+                let subject = Subject::OldLog(about.dev(), about.ino());
+                present.push(subject);
+                self.report_old_log(subject, &path, &error.into());
+                is_done = false;
+            }
+        }
+        let mut stopped = false;
+        for mut log in found.files {
+            let subject = log
+                .id()
+                .map_or(Subject::OldLogs, |id| Subject::OldLog(id.device, id.inode));
+            present.push(subject);
+            if stopped {
+                continue;
+            }
+            let path = log.path().to_owned();
+            let result = if self.settings.compress {
+                self.compress(of, &mut log)
+            } else {
+                index_old_log(log, &|| self.stops(of)).map_err(|error| Failure::OfLog(error.into()))
+            };
+            match result {
+                Ok(()) => {
+                    self.failures.ended(subject);
+                    self.failures.ended(Subject::OldLogs);
+                }
+                Err(_) if self.stops(of) => return true,
+                Err(Failure::OfLog(error)) => {
+                    self.report_old_log(subject, &path, &error);
+                    is_done = false;
+                }
+                Err(Failure::OfAll(error)) => {
+                    let text = format!("old logs are not compressed now: {error:#}");
+                    self.failures.report(Subject::OldLogs, text);
+                    (is_done, stopped) = (false, true);
+                }
+            }
+        }
+        self.failures.retain_old_logs(&present);
+        if is_done {
+            self.failures.ended(Subject::OldLogs);
+        }
+        is_done
+    }
+
+    fn report_old_log(&mut self, subject: Subject, path: &Path, error: &anyhow::Error) {
+        let action = if self.settings.compress {
+            "compressed"
+        } else {
+            "indexed"
+        };
+        let text = format!(
+            "old log `{}` stays as it is, and is not {action}: {error:#}",
+            path.display()
+        );
+        self.failures.report(subject, text);
+    }
+
+    /// Turns an old log into an archive.
+    fn compress(&self, of: &ArchivedLog, log: &mut LogFile) -> Result<(), Failure> {
+        let id = match log.id() {
+            Some(id) if !log.is_archive() => id,
+            _ => return Err(Failure::OfLog(anyhow!("it is compressed already"))),
+        };
+        let directory = LogDirectory::existing(&of.path).map_err(Failure::OfAll)?;
+        match self.archive_of(of, log)? {
+            // The daemon ended after the archive had got its name, perhaps before that was on disk.
+            Some(archive) => self
+                .sync_archive(&directory, &archive)
+                .map_err(Failure::OfAll)?,
+            None => self.archive(of, &directory, log)?,
+        }
+        (self.machine.sync)(directory.as_file())
+            .context("cannot sync the directory")
+            .and_then(|()| self.ask(of, NameChange::RemoveOldLog(id)))
+            .map_err(Failure::OfAll)
+    }
+
+    /// The archive with the text of an old log, all of which is compared. Archives that cannot be read are none.
+    fn archive_of(&self, of: &ArchivedLog, log: &mut LogFile) -> Result<Option<PathBuf>, Failure> {
+        let paths =
+            log_set::archive_paths(&of.path).map_err(|error| Failure::OfAll(error.into()))?;
+        for path in paths {
+            let Ok(mut archive) = log_set::open_no_link(&path) else {
+                continue;
+            };
+            if archive
+                .is_archive_of(log)
+                .is_ok_and(|is_archive| is_archive)
+                && have_same_text(&mut archive, log, &|| self.stops(of))
+                    .is_ok_and(|is_same| is_same)
+            {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    fn sync_archive(&self, directory: &LogDirectory, archive: &Path) -> anyhow::Result<()> {
+        let name = archive.file_name().context("the archive has no name")?;
+        let file = directory.open_own(Path::new(name))?;
+        let file = file.context("the archive was removed")?;
+        (self.machine.sync)(&file).context("cannot sync the archive")
+    }
+
+    /// Writes the archive of an old log.
+    fn archive(
+        &self,
+        of: &ArchivedLog,
+        directory: &LogDirectory,
+        log: &mut LogFile,
+    ) -> Result<(), Failure> {
+        let name = temporary_name(&of.path)
+            .context("the log path has no file name")
+            .map_err(Failure::OfAll)?;
+        let out = remove_unfinished(directory, &of.path)
+            .and_then(|()| directory.create_new(&name))
+            .with_context(|| format!("cannot create `{}`", name.display()))
+            .map_err(Failure::OfAll)?;
+        let result = self.write_archive(of, log, &out).and_then(|()| {
+            self.ask(of, NameChange::NameArchive)
+                .map_err(Failure::OfAll)
+        });
+        if result.is_err() {
+            // The next archive would replace it anyway.
+            let _gone = directory.remove(&name);
+        }
+        result
+    }
+
+    /// Writes an archive to disk, as old as the log.
+    fn write_archive(
+        &self,
+        of: &ArchivedLog,
+        log: &mut LogFile,
+        out: &File,
+    ) -> Result<(), Failure> {
+        let free_space = || (self.machine.free_space)(out);
+        let limit = free_space().map(|space| space.next_limit(&of.limits));
+        let limit = limit
+            .context("cannot ask for the free space")
+            .map_err(Failure::OfAll)?;
+        let has_room = |bytes: u64| free_space().is_ok_and(|space| space.has_room(bytes, limit));
+        let usual = log.size().ok().flatten().unwrap_or(0) / USUAL_PART;
+        let written = if has_room(usual) {
+            write_with_room(log, out, &|| self.stops(of), &has_room)
+        } else {
+            Err(ArchiveError::NoRoom)
+        };
+        written.map_err(|error| match error {
+            ArchiveError::Log(_) | ArchiveError::Different => Failure::OfLog(error.into()),
+            ArchiveError::NoRoom => Failure::OfAll(anyhow!(
+                "an archive takes some {} % of a log, and that much is not free above space_left or admin_space_left \
+                 in auditd.conf: make room",
+                100 / USUAL_PART
+            )),
+            _ => Failure::OfAll(error.into()),
+        })?;
+        if let Some(modified) = log.modified() {
+            // The age of a log only helps to find it.
+            let _failed = out.set_times(FileTimes::new().set_modified(modified));
+        }
+        (self.machine.sync)(out)
+            .context("cannot sync the archive")
+            .map_err(Failure::OfAll)
+    }
+
+    /// Has the log thread change names, and waits for that.
+    fn ask(&self, of: &ArchivedLog, change: NameChange) -> anyhow::Result<()> {
+        let (to, answer) = bounded(1);
+        // The log thread takes it, or has ended.
+        let log = of.path.clone();
+        let _gone = self.asks.try_send(NameRequest { log, change, to });
+        loop {
+            match answer.recv_timeout(BETWEEN_LOOKS) {
+                Ok(done) => return done.context("cannot change names"),
+                Err(_) if self.shared.ends.load(Ordering::Relaxed) => {
+                    anyhow::bail!("the daemon ends")
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Whether somebody cut a log while it was indexed.
+fn is_cut(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(LogError::Cut { .. }))
+}
+
+/// Whether the machine lacks something, and not the log. An old log that is left out for a moment would get its archive
+/// after newer ones.
+fn is_shortage(error: &LogError) -> bool {
+    let LogError::Open { cause, .. } = error else {
+        return false;
+    };
+    let errno = cause.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
+}
+
+/// Indexes an old log that was rotated before it was indexed. An archive has an index of its own.
+fn index_old_log(log: LogFile, ends: &dyn Fn() -> bool) -> Result<(), LogError> {
+    match GrowingIndex::open(log)? {
+        Some(growing) => finish(growing, ends),
+        None => Ok(()),
+    }
+}
+
+/// Indexes all of a log that no longer grows, unless the daemon ends.
+fn finish(mut growing: GrowingIndex, ends: &dyn Fn() -> bool) -> Result<(), LogError> {
+    let size = growing.log().size()?.unwrap_or(0);
+    if catch_up(&mut growing, size, ends)? {
+        growing.finish()?;
+    }
+    Ok(())
+}
+
+/// Reads a log up to `size`. Returns false if the daemon ends before.
+fn catch_up(
+    growing: &mut GrowingIndex,
+    size: u64,
+    ends: &dyn Fn() -> bool,
+) -> Result<bool, LogError> {
+    let mut at = growing.position();
+    while at < size {
+        if ends() {
+            return Ok(false);
+        }
+        at = size.min(at + STEP / 4);
+        growing.advance(at)?;
+    }
+    Ok(!ends())
+}
