@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use audit::conf::auditd::{MaxLogFileAction, Settings, SpaceLimit};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use logs::archive_writer::is_begun;
 use logs::cursor::FileId;
 use logs::index::growing::GrowingIndex;
@@ -329,7 +329,12 @@ impl Archiver {
 
     /// The log was rotated, or has another path.
     pub(super) fn rotated(&mut self, log: ArchivedLog) {
-        self.return_index();
+        if let Some(index) = self.growing.take()
+            && let Err(TrySendError::Full(index)) = self.behind.try_send(index)
+        {
+            // The thread is behind. Ending the index costs less than reading the log again.
+            let _unfinished = index.finish();
+        }
         while let Ok(index) = self.ready.try_recv() {
             let _dropped = self.behind.try_send(index);
         }
