@@ -20,6 +20,11 @@ const BETWEEN_LOOKS: usize = 64 << 10;
 /// # Units
 /// Bytes.
 const REPEATED_FOR_PARSED: usize = 16;
+/// Text that is read again at the start of a segment, for events that are open there, while lines are passed.
+///
+/// # Units
+/// Bytes.
+const MOST_READ_AGAIN: u64 = 4 << 20;
 /// Text before the position by which a log is recognised that was cut off there and has grown again.
 ///
 /// # Units
@@ -31,6 +36,8 @@ pub struct GrowingIndex {
     log: LogFile,
     store: Store,
     builder: Builder,
+    /// Start of the builder's segment.
+    start: u64,
     lines: LineBuffer,
     /// Text that may be parsed before the next look.
     ///
@@ -87,6 +94,7 @@ impl GrowingIndex {
             log,
             store,
             builder: Builder::new(start, lead.min(start), BLOCK_BYTES),
+            start,
             lines: LineBuffer::default(),
             credit: BETWEEN_LOOKS,
             before: TextBefore::default(),
@@ -144,15 +152,21 @@ impl GrowingIndex {
         }
     }
 
-    /// Offset of the text that is not yet indexed.
+    /// End of the text whose index is in the file.
+    #[must_use]
+    pub const fn indexed(&self) -> u64 {
+        self.start
+    }
+
+    /// Offset of the text that was not yet read.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.lines.offset()
     }
 
     /// Indexes lines that were written to the log at `offset`, [`GrowingIndex::position`], without reading them again.
-    /// Returns false if it has not indexed all of them: `is_busy` told so, or the offset is another one. Repeated events
-    /// are so cheap that `is_busy` is asked only if most of the text must be parsed.
+    /// Returns false if it has not indexed all of them: `is_busy` told so, the offset is another one, or much text must be
+    /// read again. Repeated events are so cheap that `is_busy` is asked only if most of the text must be parsed.
     ///
     /// # Errors
     /// [`LogError::Read`].
@@ -190,6 +204,9 @@ impl GrowingIndex {
                     self.lines.restart(here);
                     self.write_segment()?;
                     // Events that are open there began before.
+                    if here - self.position().min(here) > MOST_READ_AGAIN {
+                        return Ok(false);
+                    }
                     self.read_to(here)?;
                     continue;
                 }
@@ -247,6 +264,7 @@ impl GrowingIndex {
         }
         self.before = before.ok_or_else(|| self.log.cut())?;
         self.store.append(&bytes, &covered);
+        self.start = start;
         self.builder = Builder::new(start, lead, BLOCK_BYTES);
         self.lines.restart(lead);
         Ok(start)
@@ -373,6 +391,38 @@ mod tests {
         assert!(index(&other).blocks().count() > 64);
         let (passed, whole) = (index_file(passed.path()), index_file(whole.path()));
         assert!(passed[48..] == whole[48..]);
+    }
+
+    /// An event that stays open makes the next segment begin far before the first one ends.
+    #[test]
+    fn log_with_an_open_event_is_read_again_by_another_thread() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("audit.log");
+        let open = "type=CONFIG_CHANGE msg=audit(1700000000.000:1): op=set\n";
+        let event = |serial: u32| {
+            // The open event ends by its age.
+            let second = serial / 29_000 * 3;
+            let stamp = format!("msg=audit(170000000{second}.000:{serial}):");
+            let exe = "x".repeat(400 + usize::try_from(serial % 7).unwrap());
+            format!("type=SYSCALL {stamp} pid={serial} exe=\"/{exe}\"\ntype=PROCTITLE {stamp} p\n")
+        };
+        let text: String = (2..30_000).map(event).collect();
+        fs::write(&path, format!("{open}{text}")).unwrap();
+        let mut growing = GrowingIndex::open(LogFile::open(&path).unwrap())
+            .unwrap()
+            .unwrap();
+        growing.advance(len(open.len())).unwrap();
+        let all = growing
+            .add_lines(text.as_bytes(), len(open.len()), &|| false)
+            .unwrap();
+        assert!(!all);
+        assert!(growing.indexed() > 2 * MOST_READ_AGAIN);
+        assert_eq!(growing.position(), 0);
+        let size = len(open.len() + text.len());
+        growing.advance(size).unwrap();
+        growing.finish().unwrap();
+        let growing = GrowingIndex::open(LogFile::open(&path).unwrap());
+        assert_eq!(growing.unwrap().unwrap().indexed(), size);
     }
 
     #[test]

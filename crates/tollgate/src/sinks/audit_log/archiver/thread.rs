@@ -390,7 +390,8 @@ fn index_old_log(log: LogFile, ends: &dyn Fn() -> bool) -> Result<(), LogError> 
 /// Indexes all of a log that no longer grows, unless the daemon ends.
 fn finish(mut growing: GrowingIndex, ends: &dyn Fn() -> bool) -> Result<(), LogError> {
     let size = growing.log().size()?.unwrap_or(0);
-    if catch_up(&mut growing, size, ends)? {
+    // Where events are open at its end, the next segment would begin far before it.
+    if growing.indexed() < size && catch_up(&mut growing, size, ends)? {
         growing.finish()?;
     }
     Ok(())
