@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use audit::record::assemble::EventRecords;
-use audit::record::decode::{Field, Record};
+use audit::record::decode::{Field, FieldFinder, Record};
 use bstr::ByteSlice as _;
 
 /// Kind of a value. The numbers are part of the index format.
@@ -62,6 +62,29 @@ impl Column {
         self as u8
     }
 
+    /// Names of the fields that [`Column::of_field`] gives this column, each with its `=`. `None` if other fields have
+    /// values of the column too.
+    const fn field_names(self) -> Option<&'static [&'static str]> {
+        Some(match self {
+            Self::Key => &["key="],
+            Self::Syscall => &["syscall="],
+            Self::Auid => &["auid="],
+            Self::Uid => &["uid="],
+            Self::Euid => &["euid="],
+            Self::Exe => &["exe="],
+            Self::Comm => &["comm="],
+            Self::Ses => &["ses="],
+            Self::Success => &["success=", "res="],
+            Self::Exit => &["exit="],
+            Self::Pid => &["pid="],
+            Self::Ppid => &["ppid="],
+            Self::Account => &["acct="],
+            Self::Address => &["addr=", "hostname="],
+            Self::Type => &[],
+            Self::Path | Self::Directory | Self::FileName | Self::PathPart => return None,
+        })
+    }
+
     /// Column of a field that is one, by the field's name in records.
     #[must_use]
     pub fn of_field(name: &[u8]) -> Option<Self> {
@@ -95,6 +118,11 @@ pub(crate) trait Receiver {
         true
     }
 
+    /// Finds the fields that have wanted values; `None` if many have.
+    fn fields(&self) -> Option<&FieldFinder<'_>> {
+        None
+    }
+
     /// Takes a value.
     fn value(&mut self, column: Column, value: &[u8]);
 
@@ -115,16 +143,24 @@ impl<F: FnMut(Column, &[u8])> Receiver for All<F> {
 }
 
 /// Passes the values of one column to a function.
-struct Only<F>(Column, F);
+struct Only<F> {
+    column: Column,
+    fields: Option<FieldFinder<'static>>,
+    found: F,
+}
 
 impl<F: FnMut(&[u8])> Receiver for Only<F> {
     fn wants(&self, column: Column) -> bool {
-        self.0 == column
+        self.column == column
+    }
+
+    fn fields(&self) -> Option<&FieldFinder<'_>> {
+        self.fields.as_ref()
     }
 
     fn value(&mut self, column: Column, value: &[u8]) {
-        if column == self.0 {
-            (self.1)(value);
+        if column == self.column {
+            (self.found)(value);
         }
     }
 }
@@ -136,7 +172,13 @@ pub fn values(event: &EventRecords, found: impl FnMut(Column, &[u8])) {
 
 /// Passes every value of a column in an event to `found`, some of them several times.
 pub fn values_of(column: Column, event: &EventRecords, found: impl FnMut(&[u8])) {
-    receive(event.records(), &mut Only(column, found));
+    let fields = column.field_names().map(FieldFinder::new);
+    let mut only = Only {
+        column,
+        fields,
+        found,
+    };
+    receive(event.records(), &mut only);
 }
 
 /// Passes every name of a file in an event to `found`: as recorded, and joined with the working directory.
@@ -174,14 +216,15 @@ fn wants_files(to: &impl Receiver) -> bool {
 }
 
 fn record_values(record: &Record<'_>, to: &mut impl Receiver) {
-    for field in record.valid_fields() {
-        if field.name == "msg" {
-            for nested in record.nested_fields(&field).map_while(Result::ok) {
-                field_values(record, &nested, to);
-            }
-        } else {
-            field_values(record, &field, to);
-        }
+    match to.fields().map(|finder| finder.fields(record)) {
+        Some(fields) => fields.for_each(|field| all_values(record, &field, to)),
+        None => record
+            .valid_fields()
+            .for_each(|field| all_values(record, &field, to)),
+    }
+    let wants_accounts = [Column::Auid, Column::Uid, Column::Euid].map(|column| to.wants(column));
+    if !wants_accounts.contains(&true) {
+        return;
     }
     for field in record.enrichment().map_while(Result::ok) {
         let column = match field.name.as_bytes() {
@@ -196,6 +239,18 @@ fn record_values(record: &Record<'_>, to: &mut impl Receiver) {
             room.copy_from_slice(name);
             to.value(column, value.get(..=name.len()).unwrap_or_default());
         }
+    }
+}
+
+/// Passes the values of a field, or of the fields in it.
+#[inline]
+fn all_values(record: &Record<'_>, field: &Field<'_>, to: &mut impl Receiver) {
+    if field.name == "msg" {
+        for nested in record.nested_fields(field).map_while(Result::ok) {
+            field_values(record, &nested, to);
+        }
+    } else {
+        field_values(record, field, to);
     }
 }
 
@@ -371,70 +426,4 @@ pub fn decoded<'a>(record: &Record<'a>, field: &Field<'a>) -> Option<Cow<'a, [u8
 }
 
 #[cfg(test)]
-mod tests {
-    use audit::record::assemble::EventAssembler;
-
-    use super::*;
-
-    /// Values of one column.
-    fn found(text: &str, column: Column) -> Vec<String> {
-        let mut assembler = EventAssembler::default();
-        for line in text.lines() {
-            let line = line
-                .replace("type=", "")
-                .replacen(' ', " msg=audit(1.000:1): ", 1);
-            assembler
-                .take(format!("type={line}").as_bytes(), 0)
-                .unwrap();
-        }
-        assembler.end_all();
-        let event = assembler.next_ended().unwrap();
-        let mut values = Vec::new();
-        super::values(&event, |of, value| {
-            if of == column {
-                values.push(value.to_str_lossy().into_owned());
-            }
-        });
-        values
-    }
-
-    #[test]
-    fn names_are_joined_with_the_working_directory() {
-        let text = "CWD cwd=\"/usr/lib\"\nPATH name=\"../share/./x\"\nPATH name=(null)\nPATH name=2F612062";
-        assert_eq!(
-            found(text, Column::Path),
-            ["../share/./x", "/usr/share/x", "/a b"]
-        );
-        assert_eq!(found(text, Column::Directory), ["/usr/share", "/usr"]);
-        assert_eq!(found(text, Column::FileName), ["x", "a b"]);
-    }
-
-    #[test]
-    fn keys_results_and_numbers_are_normalised() {
-        let text = "SYSCALL pid=007 uid=0 success=no key=610162\x1dUID=\"root\"";
-        assert_eq!(found(text, Column::Key), ["a", "b"]);
-        assert_eq!(found(text, Column::Pid), ["7"]);
-        assert_eq!(found(text, Column::Uid), ["0", "\x1droot"]);
-        assert_eq!(found(text, Column::Success), ["no"]);
-    }
-
-    #[test]
-    fn records_of_programs_have_nested_values() {
-        let text = "USER_LOGIN pid=1 msg='op=login acct=\"bob\" exe=\"/usr/sbin/sshd\" addr=192.0.2.7 res=success'";
-        assert_eq!(found(text, Column::Account), ["bob"]);
-        assert_eq!(found(text, Column::Exe), ["/usr/sbin/sshd"]);
-        assert_eq!(found(text, Column::Address), ["192.0.2.7"]);
-        assert_eq!(found(text, Column::Success), ["yes"]);
-    }
-
-    #[test]
-    fn socket_addresses_are_decoded() {
-        let saddr = |hex: &str, column| found(&format!("SOCKADDR saddr={hex}"), column);
-        assert_eq!(saddr("020000500A000001", Column::Address), ["10.0.0.1"]);
-        let six = "0A00005000000000000000000000000000000000000000010000";
-        assert_eq!(saddr(six, Column::Address), ["::1"]);
-        assert_eq!(saddr("01002F72756E2F7300", Column::Path), ["/run/s"]);
-        assert_eq!(saddr("02", Column::Address), [""; 0]);
-        assert_eq!(saddr("zz", Column::Address), [""; 0]);
-    }
-}
+mod tests;

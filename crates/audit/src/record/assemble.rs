@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 use bstr::{BStr, ByteSlice as _};
 
-use super::decode::{self, DecodeError, Record};
+use super::decode::{self, DecodeError, Header, Record};
 use crate::event::Timestamp;
 use crate::ids::{MsgType, Serial};
 use crate::table;
@@ -59,11 +59,13 @@ impl EventRecords {
         &self.text
     }
 
-    /// The records. Their headers were decoded before, so none fails.
+    /// The records. Their headers were decoded before, and have the same time and serial.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        self.text
-            .lines_with_terminator()
-            .filter_map(|line| decode::header(line).ok())
+        let lines = self.text.lines_with_terminator();
+        lines.filter_map(|line| {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            Some(Header::with_stamp(line, self.time, self.serial)?.record(line))
+        })
     }
 
     /// Node that wrote the event, if the log names it.

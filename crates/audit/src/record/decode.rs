@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use bstr::{BStr, ByteSlice as _};
 
-pub use field::Field;
+pub use field::{Field, FieldFinder};
 use field::{Fields, LineSlice, UNTRUSTED_FIELDS, ValidFields};
 
 use super::{execve, quote};
@@ -137,6 +137,32 @@ impl<'a> Header<'a> {
             serial,
             stamp,
             end: cursor.at,
+        })
+    }
+
+    /// Parses the header of a line whose time and serial are known.
+    pub(super) fn with_stamp(line: &'a [u8], time: Timestamp, serial: Serial) -> Option<Self> {
+        let mut cursor = Cursor { line, at: 0 };
+        let node = match line.starts_with(b"node=") {
+            true => {
+                cursor.at = b"node=".len();
+                Some(cursor.word("").ok()?)
+            }
+            false => None,
+        };
+        cursor.literal(b"type=", "").ok()?;
+        let kind = cursor.word("").ok()?;
+        cursor.literal(b"msg=audit(", "").ok()?;
+        let stamp = cursor.at;
+        let len = field::find_near(cursor.rest(), |byte| byte == b')')?;
+        let end = stamp + len + b"):".len();
+        Some(Self {
+            node,
+            kind,
+            time,
+            serial,
+            stamp,
+            end,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use audit::ids::{Arch, Syscall};
 use audit::record::assemble::EventRecords;
-use audit::record::decode::{Field as RecordField, Record};
+use audit::record::decode::{Field as RecordField, FieldFinder, Record};
 use audit::table;
 use bstr::ByteSlice as _;
 use logs::event_values::{self, ENRICHED};
@@ -62,9 +62,8 @@ impl Test {
                 text.contains_str(wanted)
             }
             (Value::Text(wanted), _) => text == wanted.as_slice(),
-            (Value::Number(wanted), _) => {
-                number(self.field.kind, text).is_some_and(|number| self.compares(number, *wanted))
-            }
+            (Value::Number(wanted), _) => number(self.field.kind, text)
+                .is_some_and(|number| self.operator.compares(number, *wanted)),
             (Value::Account { name, ids }, Operator::Equal | Operator::NotEqual) => {
                 match text.strip_prefix(&[ENRICHED]) {
                     Some(enriched) => name
@@ -75,20 +74,23 @@ impl Test {
                 }
             }
             (Value::Account { ids, .. }, _) => ids.first().is_some_and(|wanted| {
-                id(text).is_some_and(|id| self.compares(id.into(), (*wanted).into()))
+                id(text).is_some_and(|id| self.operator.compares(id.into(), (*wanted).into()))
             }),
             (Value::Syscall(name), _) => value.arch.zip(id(text)).is_some_and(|(arch, number)| {
                 table::syscall_number(Arch(arch), name.as_bytes()) == Some(Syscall(number))
             }),
         }
     }
+}
 
-    const fn compares(&self, number: i64, wanted: i64) -> bool {
-        match self.operator {
-            Operator::Less => number < wanted,
-            Operator::AtMost => number <= wanted,
-            Operator::Greater => number > wanted,
-            Operator::AtLeast => number >= wanted,
+impl Operator {
+    /// Whether a number compares with another one; for `!=` as for `=`.
+    pub(super) const fn compares(self, number: i64, wanted: i64) -> bool {
+        match self {
+            Self::Less => number < wanted,
+            Self::AtMost => number <= wanted,
+            Self::Greater => number > wanted,
+            Self::AtLeast => number >= wanted,
             _ => number == wanted,
         }
     }
@@ -134,14 +136,22 @@ fn for_each_value(field: &Field, event: &EventRecords, mut found: impl FnMut(Fou
             });
         }
         Source::Record => {
+            let name = [field.name, "="].concat();
+            let names = [name];
+            let finder = FieldFinder::new(&names);
             for record in event.records() {
-                record_values(field, &record, &mut found);
+                record_values(field, &finder, &record, &mut found);
             }
         }
     }
 }
 
-fn record_values(field: &Field, record: &Record<'_>, found: &mut impl FnMut(Found<'_>)) {
+fn record_values(
+    field: &Field,
+    finder: &FieldFinder<'_>,
+    record: &Record<'_>,
+    found: &mut impl FnMut(Found<'_>),
+) {
     // Arguments of a syscall are numbers, those of a program are text.
     if field.kind == Kind::Hex && record.kind == "EXECVE" {
         return;
@@ -162,7 +172,7 @@ fn record_values(field: &Field, record: &Record<'_>, found: &mut impl FnMut(Foun
             is_enriched: enriched.is_some(),
         });
     };
-    for of in record.valid_fields() {
+    for of in finder.fields(record) {
         if of.name == field.name {
             pass(&of);
         } else if of.name == "msg" {

@@ -2,7 +2,7 @@
 
 use audit::ids::{Arch, Syscall};
 use audit::table;
-use bstr::{ByteSlice as _, Finder};
+use bstr::Finder;
 use logs::event_values::{Column, ENRICHED};
 use logs::index::Condition;
 
@@ -38,6 +38,8 @@ pub(crate) enum TextPattern {
     OneOf(Vec<Finder<'static>>),
     /// One of these strings, followed by a digit.
     BeforeDigit(Vec<Finder<'static>>),
+    /// A field with a number that compares as asked, or with another value.
+    Number(Box<NumberPattern>),
     /// All of these.
     All(Vec<Self>),
     /// At least one of these.
@@ -51,9 +53,84 @@ impl TextPattern {
             Self::Anything => true,
             Self::OneOf(words) => words.iter().any(|word| word.find(text).is_some()),
             Self::BeforeDigit(words) => words.iter().any(|word| is_before_digit(word, text)),
+            Self::Number(pattern) => pattern.may_match(text),
             Self::All(parts) => parts.iter().all(|part| part.may_match(text)),
             Self::AnyOf(parts) => parts.iter().any(|part| part.may_match(text)),
         }
+    }
+}
+
+/// A comparison of the numbers of a field.
+#[derive(Clone, Debug)]
+pub(crate) struct NumberPattern {
+    /// The name with its `=`.
+    name: Finder<'static>,
+    radix: u32,
+    operator: Operator,
+    /// One number, unless the operator is `!=`.
+    wanted: Vec<i64>,
+}
+
+impl NumberPattern {
+    fn may_match(&self, text: &[u8]) -> bool {
+        let mut start = 0;
+        while let Some(at) = text.get(start..).and_then(|rest| self.name.find(rest)) {
+            let at = start + at;
+            start = at + self.name.needle().len();
+            let before = at.checked_sub(1).and_then(|at| text.get(at));
+            // The end of another name.
+            let is_other = before.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+            let value = text.get(start..).unwrap_or_default();
+            if !is_other && self.accepts(value) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn accepts(&self, value: &[u8]) -> bool {
+        let Some(number) = self.number(value) else {
+            return true;
+        };
+        // Some records write an unset id as -1.
+        self.compares(number) || number == -1 && self.compares(u32::MAX.into())
+    }
+
+    /// The number that the value at the start of a text is; `None` if it may be something else.
+    fn number(&self, value: &[u8]) -> Option<i64> {
+        let (digits, is_negative) = match value.strip_prefix(b"-") {
+            Some(digits) => (digits, true),
+            None => (value, false),
+        };
+        let mut number = 0_u64;
+        let mut len = 0;
+        for byte in digits {
+            let Some(digit) = char::from(*byte).to_digit(self.radix) else {
+                break;
+            };
+            number = number
+                .checked_mul(self.radix.into())?
+                .checked_add(digit.into())?;
+            len += 1;
+        }
+        let is_plain = matches!(digits.get(len), Some(b' ' | b'\n') | None)
+            && !(is_negative && (self.radix != 10 || digits.starts_with(b"0")));
+        if len == 0 || !is_plain {
+            return None;
+        }
+        match (self.radix, is_negative) {
+            (10, false) => number.try_into().ok(),
+            (10, true) => 0_i64.checked_sub_unsigned(number),
+            _ => Some(number.cast_signed()),
+        }
+    }
+
+    fn compares(&self, number: i64) -> bool {
+        if self.operator == Operator::NotEqual {
+            return self.wanted.iter().all(|wanted| number != *wanted);
+        }
+        let mut wanted = self.wanted.iter();
+        wanted.any(|wanted| self.operator.compares(number, *wanted))
     }
 }
 
@@ -143,12 +220,11 @@ impl Test {
             (Kind::Type, _) if self.operator == Operator::Equal => {
                 return one_of([[b"type=".as_slice(), wanted, b" "].concat()]);
             }
-            // A name may be relative to the working directory, with `.` and `..`: only the last component is certain.
-            (Kind::Path, _) => match (self.operator, wanted.rfind_byte(b'/')) {
-                (Operator::Equal, Some(slash)) => wanted.get(slash + 1..).unwrap_or_default(),
-                (_, None) => wanted,
-                _ => return TextPattern::Anything,
-            },
+            // A name may be relative to the working directory, with `.` and `..`: parts of one component are certain.
+            (Kind::Path, _) => {
+                let parts = wanted.split(|&byte| byte == b'/');
+                parts.max_by_key(|part| part.len()).unwrap_or_default()
+            }
             _ => wanted,
         };
         // Socket paths are hex in any case, and unquoted values stay as they are.
@@ -159,18 +235,31 @@ impl Test {
 
     fn number_pattern(&self) -> TextPattern {
         let name = self.field.name;
-        if matches!(self.field.source, Source::Serial) || self.field.kind == Kind::Hex {
+        if matches!(self.field.source, Source::Serial) {
             return TextPattern::Anything;
         }
+        let compared = |wanted: Vec<i64>| {
+            TextPattern::Number(Box::new(NumberPattern {
+                name: finder(format!("{name}=")),
+                radix: if self.field.kind == Kind::Hex { 16 } else { 10 },
+                operator: self.operator,
+                wanted,
+            }))
+        };
         match (&self.value, self.operator) {
-            (Value::Number(number), Operator::Equal) => number_patterns(name, [*number]),
-            // A negative number has a sign.
-            (Value::Number(number), Operator::Less) if *number <= 0 => {
-                one_of([format!("{name}=-")])
+            (Value::Number(number), Operator::Equal) if self.field.kind != Kind::Hex => {
+                number_patterns(name, [*number])
             }
-            (Value::Number(number), Operator::AtMost) if *number < 0 => {
-                one_of([format!("{name}=-")])
-            }
+            (Value::Number(number), _) => compared(vec![*number]),
+            (Value::Account { ids, .. }, Operator::NotEqual) => TextPattern::AnyOf(vec![
+                compared(ids.iter().map(|&id| id.into()).collect()),
+                // Names count where a record has them.
+                one_of([[ENRICHED]]),
+            ]),
+            (
+                Value::Account { ids, .. },
+                Operator::Less | Operator::AtMost | Operator::Greater | Operator::AtLeast,
+            ) => compared(ids.iter().map(|&id| id.into()).collect()),
             (Value::Account { name: account, ids }, Operator::Equal) => {
                 let numbers = number_patterns(name, ids.iter().map(|&id| id.into()));
                 match account {

@@ -88,6 +88,23 @@ const WORDS: &[&str] = &[
     "0x",
     "type=",
     "serial>1",
+    "exit!=0",
+    "exit>-14",
+    "pid>900",
+    "pid!=901",
+    "ppid<0",
+    "uid!=root",
+    "uid>=1000",
+    "auid!=unset",
+    "ses!=unset",
+    "ouid!=33",
+    "a2>240",
+    "a2!=241",
+    "inode<=55",
+    "inode!=55",
+    "path~/srv/data",
+    "path~data/x",
+    "dir~v/dat",
 ];
 
 /// Logs of one event each, with their indexes, and a log of all.

@@ -1,6 +1,6 @@
 //! Splits a record into fields. It does not interpret values.
 
-use bstr::{BStr, ByteSlice as _};
+use bstr::{BStr, ByteSlice as _, Finder};
 
 use super::DecodeError;
 
@@ -49,6 +49,39 @@ pub(super) struct LineSlice<'a> {
     pub(super) text: &'a [u8],
     /// Column of the first byte in the line, from 1.
     pub(super) column: usize,
+}
+
+/// Finds the fields of some names, without a look at those after the last of them.
+#[derive(Clone, Debug)]
+pub struct FieldFinder<'n>(Vec<Finder<'n>>);
+
+impl<'n> FieldFinder<'n> {
+    /// A finder of fields with one of these names, each written with its `=`.
+    #[must_use]
+    pub fn new(names: &'n [impl AsRef<[u8]>]) -> Self {
+        Self(names.iter().map(Finder::new).collect())
+    }
+
+    /// Fields of the kernel's text before the first malformed one, in order: at least those with one of the names, or
+    /// with such a field in the value.
+    pub fn fields<'a>(
+        &self,
+        record: &super::Record<'a>,
+    ) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        let LineSlice { text, column } = record.body;
+        // The column of the last value.
+        let mut last = 0;
+        for name in &self.0 {
+            let mut rest = text;
+            while let Some(at) = name.find(rest) {
+                rest = rest.get(at + name.needle().len()..).unwrap_or_default();
+                last = last.max(column + text.len() - rest.len());
+            }
+        }
+        record
+            .valid_fields()
+            .take_while(move |field| field.column <= last)
+    }
 }
 
 /// Iterates over `name=value` pairs; ends after an error.
