@@ -17,6 +17,9 @@ use crate::log_set::LogSet;
 /// Bytes.
 const MAX_PIECE_BYTES: u64 = 4 << 20;
 
+/// After so many blocks in a row that the filter accepted, one in so many is filtered.
+const PATIENCE: u32 = 8;
+
 /// Whether a text may contain an event that is searched for.
 pub type TextFilter<'a> = Box<dyn Fn(&[u8]) -> bool + 'a>;
 
@@ -28,6 +31,8 @@ pub struct Candidates<'a> {
     filter: TextFilter<'a>,
     /// Text of a block, for the filter.
     text: Vec<u8>,
+    /// Blocks that the filter accepted in a row.
+    accepted: u32,
     done: Progress,
     is_open: bool,
     /// Ends of the files when the search began, with their numbers.
@@ -110,6 +115,7 @@ impl<'a> Candidates<'a> {
             pieces,
             filter,
             text: Vec::new(),
+            accepted: 0,
             done: progress,
             is_open: false,
             ends,
@@ -157,7 +163,11 @@ impl<'a> Candidates<'a> {
     fn next_piece(&mut self) -> bool {
         while let Some(piece) = self.pieces.pop() {
             self.done.done_bytes += piece.bytes;
-            if piece.is_closed && !self.may_match(&piece.range) {
+            // Where most blocks are accepted, it costs less to read their events at once.
+            let is_filtered = self.accepted < PATIENCE || self.accepted.is_multiple_of(PATIENCE);
+            self.accepted = self.accepted.wrapping_add(1);
+            if piece.is_closed && is_filtered && !self.may_match(&piece.range) {
+                self.accepted = 0;
                 continue;
             }
             self.reader.jump(piece.range);

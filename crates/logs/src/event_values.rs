@@ -3,6 +3,7 @@
 //! The index is built from these values and searches compare them, so that both agree on what an event contains.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use audit::record::assemble::EventRecords;
 use audit::record::decode::{Field, FieldFinder, Record};
@@ -85,6 +86,15 @@ impl Column {
         })
     }
 
+    /// Finds the fields of [`Column::field_names`].
+    fn field_finder(self) -> Option<&'static FieldFinder<'static>> {
+        static FINDERS: [OnceLock<Option<FieldFinder<'static>>>; Column::COUNT] =
+            [const { OnceLock::new() }; Column::COUNT];
+        let finder = FINDERS.get(usize::from(self.number()))?;
+        let new = || self.field_names().map(FieldFinder::new);
+        finder.get_or_init(new).as_ref()
+    }
+
     /// Column of a field that is one, by the field's name in records.
     #[must_use]
     pub fn of_field(name: &[u8]) -> Option<Self> {
@@ -145,7 +155,7 @@ impl<F: FnMut(Column, &[u8])> Receiver for All<F> {
 /// Passes the values of one column to a function.
 struct Only<F> {
     column: Column,
-    fields: Option<FieldFinder<'static>>,
+    fields: Option<&'static FieldFinder<'static>>,
     found: F,
 }
 
@@ -155,7 +165,7 @@ impl<F: FnMut(&[u8])> Receiver for Only<F> {
     }
 
     fn fields(&self) -> Option<&FieldFinder<'_>> {
-        self.fields.as_ref()
+        self.fields
     }
 
     fn value(&mut self, column: Column, value: &[u8]) {
@@ -172,10 +182,9 @@ pub fn values(event: &EventRecords, found: impl FnMut(Column, &[u8])) {
 
 /// Passes every value of a column in an event to `found`, some of them several times.
 pub fn values_of(column: Column, event: &EventRecords, found: impl FnMut(&[u8])) {
-    let fields = column.field_names().map(FieldFinder::new);
     let mut only = Only {
         column,
-        fields,
+        fields: column.field_finder(),
         found,
     };
     receive(event.records(), &mut only);
