@@ -136,9 +136,7 @@ fn for_each_value(field: &Field, event: &EventRecords, mut found: impl FnMut(Fou
             });
         }
         Source::Record => {
-            let name = [field.name, "="].concat();
-            let names = [name];
-            let finder = FieldFinder::new(&names);
+            let finder = FieldFinder::new(std::array::from_ref(&field.name));
             for record in event.records() {
                 record_values(field, &finder, &record, &mut found);
             }

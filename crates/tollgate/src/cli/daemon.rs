@@ -226,7 +226,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         metrics: file.metrics,
         watch_group: file.watch_group,
         archiver: ArchiverSettings {
-            index: file.index.unwrap_or(false),
+            index: file.index.unwrap_or(true),
             compress: file.compress.unwrap_or(false),
         },
         json: file.json,

@@ -12,7 +12,7 @@
 //! pins = "/sys/fs/bpf/tollgate"   # or false
 //! metrics = "127.0.0.1:9465"      # or the path of a Unix socket; off by default
 //! watch_group = "adm"             # may watch; by default only root may
-//! index = false                   # index the log as it grows
+//! index = true                    # index the log as it grows
 //! compress = false                # turn rotated logs into archives
 //!
 //! [on_loss]

@@ -56,7 +56,7 @@ pub(super) struct LineSlice<'a> {
 pub struct FieldFinder<'n>(Vec<Finder<'n>>);
 
 impl<'n> FieldFinder<'n> {
-    /// A finder of fields with one of these names, each written with its `=`.
+    /// A finder of fields with one of these names, each with its `=` or without.
     #[must_use]
     pub fn new(names: &'n [impl AsRef<[u8]>]) -> Self {
         Self(names.iter().map(Finder::new).collect())
@@ -69,7 +69,7 @@ impl<'n> FieldFinder<'n> {
         record: &super::Record<'a>,
     ) -> impl Iterator<Item = Field<'a>> + use<'a> {
         let LineSlice { text, column } = record.body;
-        // The column of the last value.
+        // The column of the last value, or of the `=` before it.
         let mut last = 0;
         for name in &self.0 {
             let mut rest = text;
@@ -80,7 +80,7 @@ impl<'n> FieldFinder<'n> {
         }
         record
             .valid_fields()
-            .take_while(move |field| field.column <= last)
+            .take_while(move |field| field.column <= last + 1)
     }
 }
 
