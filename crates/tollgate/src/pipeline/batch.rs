@@ -26,6 +26,8 @@ pub(crate) struct Batch {
     pub(crate) on_written: Option<Sender<FlushResult>>,
     /// Releases ring space when the batch is written.
     pub(crate) commit_token: Option<CommitToken>,
+    /// Events arrive faster than they are read from the ring.
+    pub(crate) ring_is_filling: bool,
 }
 
 /// Origin of an event.

@@ -419,6 +419,7 @@ impl RingThread {
         state.passed = place;
         let reported = state.loss_reporter.reported_engine_losses();
         state.batch.commit_token = Some(engine.commit_token(state.serial, reported));
+        state.batch.ring_is_filling = engine.ring().is_filling();
         self.send(&mut state);
     }
 

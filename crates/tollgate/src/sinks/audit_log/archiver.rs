@@ -37,6 +37,8 @@ use crate::sinks::log_file::log_directory::LogDirectory;
 use failures::Failures;
 use thread::ArchiverThread;
 
+/// How long the thread waits before it looks whether its work is still put off.
+const WHILE_PUT_OFF: Duration = Duration::from_millis(20);
 /// Growth of the log after which the archiver thread reads it, if it has the index: what was written last is still in the
 /// page cache.
 ///
@@ -159,6 +161,8 @@ pub(super) struct Archiver {
 #[derive(Debug, Default)]
 struct Shared {
     ends: AtomicBool,
+    /// Events arrive faster than they are written: there is no time for anything else.
+    put_off: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -170,6 +174,16 @@ struct State {
     open: Option<(u64, u64, u64)>,
     /// There may be old logs that were not looked at.
     rotated: bool,
+}
+
+impl Shared {
+    /// Waits while work is put off. Returns false when the daemon ends.
+    fn goes_on(&self) -> bool {
+        while self.put_off.load(Ordering::Relaxed) && !self.ends.load(Ordering::Relaxed) {
+            std::thread::park_timeout(WHILE_PUT_OFF);
+        }
+        !self.ends.load(Ordering::Relaxed)
+    }
 }
 
 impl Archiver {
@@ -222,6 +236,15 @@ impl Archiver {
         Ok(archiver)
     }
 
+    /// Does nothing while `put_off` is set.
+    pub(super) fn put_off(&self, put_off: bool) {
+        if self.shared.put_off.swap(put_off, Ordering::Relaxed) && !put_off {
+            self.thread
+                .iter()
+                .for_each(|thread| thread.thread().unpark());
+        }
+    }
+
     /// Lines were written to the log at `offset`, the last ones in it.
     pub(super) fn written(
         &mut self,
@@ -237,6 +260,10 @@ impl Archiver {
             .is_some_and(|index| offset < index.position())
         {
             self.rebuild();
+        }
+        if self.shared.put_off.load(Ordering::Relaxed) {
+            self.return_index();
+            return;
         }
         let had_index = self.growing.is_some();
         if !is_busy() {

@@ -106,7 +106,7 @@ impl ArchiverThread {
             let current = state.log.as_ref();
             current.is_some_and(|current| current.path == log.path)
         };
-        self.shared.ends.load(Ordering::Relaxed)
+        !self.shared.goes_on()
             || !self
                 .shared
                 .state
@@ -116,7 +116,7 @@ impl ArchiverThread {
 
     /// Indexes what was added to the log, and the rest of one that was rotated.
     fn index(&mut self, path: &Path, open: Option<(u64, u64, u64)>) -> anyhow::Result<()> {
-        let ends = || self.shared.ends.load(Ordering::Relaxed);
+        let ends = || !self.shared.goes_on();
         let is_open = |id: FileId| {
             open.is_some_and(|(device, inode, _)| (id.device, id.inode) == (device, inode))
         };

@@ -139,6 +139,30 @@ fn index_of_a_log_that_was_cut_is_built_again() {
     }
 }
 
+/// While events arrive faster than they are read, nothing is indexed or compressed.
+#[test]
+fn archiver_waits_while_work_is_put_off() {
+    for settings in [INDEX, COMPRESS] {
+        let mut test = TestLog::new(rotating(5));
+        let machine = TestMachine::new();
+        test = test.start_archiver_on(settings, machine.with_retry(NEVER));
+        test.log.put_off_indexing(true);
+        test.append(0..3);
+        std::thread::park_timeout(10 * SOON);
+        let old = test.path("audit.log.1");
+        assert!(old.exists() && index_of(&old).is_none());
+        test.log.put_off_indexing(false);
+        if settings.compress {
+            let archive = |number| format!("audit.log.00000{number}.zst");
+            test.await_names(&["audit.log", &archive(1), &archive(2), &archive(3)]);
+        } else {
+            wait_for(|| index_of(&old).is_some());
+        }
+        assert!(test.all_events() == expected(0..3));
+        test.log.end(SignalSender::this());
+    }
+}
+
 #[test]
 fn archive_waits_until_there_is_room_for_it() {
     let mut test = TestLog::new(Settings {
