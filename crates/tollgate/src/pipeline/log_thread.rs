@@ -157,7 +157,9 @@ impl LogThread {
     fn write(&mut self, mut batch: Batch, empty: &Sender<Batch>) {
         let events = u64::try_from(batch.origins.len()).unwrap_or(u64::MAX);
         let mut commit_token = batch.commit_token.take();
-        self.log.put_off_indexing(batch.ring_is_filling);
+        if batch.ring_is_filling {
+            self.log.put_off_indexing();
+        }
         let appended = if batch.text.is_empty() {
             AppendResult::default()
         } else {

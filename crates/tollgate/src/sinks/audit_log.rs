@@ -249,11 +249,9 @@ impl AuditLog {
         self.is_busy = Box::new(is_busy);
     }
 
-    /// Puts off indexing and compressing, while that would cost events.
-    pub(crate) fn put_off_indexing(&self, put_off: bool) {
-        if let Some(archiver) = &self.archiver {
-            archiver.put_off(put_off);
-        }
+    /// Puts off indexing and compressing, which would cost events.
+    pub(crate) fn put_off_indexing(&self) {
+        self.archiver.iter().for_each(Archiver::put_off);
     }
 
     /// Changes of names that the archiver asks for.

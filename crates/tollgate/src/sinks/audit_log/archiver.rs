@@ -17,10 +17,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use audit::conf::auditd::{MaxLogFileAction, Settings, SpaceLimit};
@@ -37,8 +37,8 @@ use crate::sinks::log_file::log_directory::LogDirectory;
 use failures::Failures;
 use thread::ArchiverThread;
 
-/// How long the thread waits before it looks whether its work is still put off.
-const WHILE_PUT_OFF: Duration = Duration::from_millis(20);
+/// How long work is put off after events arrived faster than they were read: bursts have pauses.
+const PUT_OFF: Duration = Duration::from_secs(1);
 /// Growth of the log after which the archiver thread reads it, if it has the index: what was written last is still in the
 /// page cache.
 ///
@@ -161,9 +161,44 @@ pub(super) struct Archiver {
 #[derive(Debug, Default)]
 struct Shared {
     ends: AtomicBool,
-    /// Events arrive faster than they are written: there is no time for anything else.
-    put_off: AtomicBool,
+    /// Until when work is put off.
+    put_off: PutOff,
     state: Mutex<State>,
+}
+
+/// A time until which work is put off.
+#[derive(Debug)]
+struct PutOff {
+    start: Instant,
+    /// Nanoseconds after the start.
+    until: AtomicU64,
+}
+
+impl Default for PutOff {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            until: AtomicU64::new(0),
+        }
+    }
+}
+
+impl PutOff {
+    fn begin(&self) {
+        let until = (self.start.elapsed() + PUT_OFF).as_nanos();
+        let until = u64::try_from(until).unwrap_or(u64::MAX);
+        self.until.store(until, Ordering::Relaxed);
+    }
+
+    /// How long work is still put off.
+    fn left(&self) -> Option<Duration> {
+        let until = Duration::from_nanos(self.until.load(Ordering::Relaxed));
+        // Most often it never was.
+        if until.is_zero() {
+            return None;
+        }
+        until.checked_sub(self.start.elapsed())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -179,8 +214,10 @@ struct State {
 impl Shared {
     /// Waits while work is put off. Returns false when the daemon ends.
     fn goes_on(&self) -> bool {
-        while self.put_off.load(Ordering::Relaxed) && !self.ends.load(Ordering::Relaxed) {
-            std::thread::park_timeout(WHILE_PUT_OFF);
+        while let Some(left) = self.put_off.left()
+            && !self.ends.load(Ordering::Relaxed)
+        {
+            std::thread::park_timeout(left);
         }
         !self.ends.load(Ordering::Relaxed)
     }
@@ -236,13 +273,9 @@ impl Archiver {
         Ok(archiver)
     }
 
-    /// Does nothing while `put_off` is set.
-    pub(super) fn put_off(&self, put_off: bool) {
-        if self.shared.put_off.swap(put_off, Ordering::Relaxed) && !put_off {
-            self.thread
-                .iter()
-                .for_each(|thread| thread.thread().unpark());
-        }
+    /// Events arrive faster than they are read: does nothing for some time.
+    pub(super) fn put_off(&self) {
+        self.shared.put_off.begin();
     }
 
     /// Lines were written to the log at `offset`, the last ones in it.
@@ -261,7 +294,7 @@ impl Archiver {
         {
             self.rebuild();
         }
-        if self.shared.put_off.load(Ordering::Relaxed) {
+        if self.shared.put_off.left().is_some() {
             self.return_index();
             return;
         }
@@ -396,6 +429,9 @@ impl Archiver {
     /// Stops the thread: an archive that is not complete is dropped.
     pub(super) fn end(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
+        self.thread
+            .iter()
+            .for_each(|thread| thread.thread().unpark());
         self.wake = None;
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was reported when it happened.
