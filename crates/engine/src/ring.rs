@@ -186,10 +186,10 @@ impl RingReader {
         self.position.get()
     }
 
-    /// Whether an eighth of the ring is unread: events arrive faster than they are read.
+    /// Whether a quarter of the ring is unread: events arrive faster than they are read.
     #[must_use]
     pub fn is_filling(&self) -> bool {
-        self.produced().saturating_sub(self.position()) > self.size / 8
+        self.produced().saturating_sub(self.position()) > self.size / 4
     }
 
     /// Whether all events before a position are in the log, or were lost and counted on the way there.
