@@ -186,10 +186,10 @@ impl RingReader {
         self.position.get()
     }
 
-    /// Whether a quarter of the ring is unread: events arrive faster than they are read.
+    /// Whether half of the ring is unread: events arrive faster than they are read.
     #[must_use]
     pub fn is_filling(&self) -> bool {
-        self.produced().saturating_sub(self.position()) > self.size / 4
+        self.produced().saturating_sub(self.position()) > self.size / 2
     }
 
     /// Whether all events before a position are in the log, or were lost and counted on the way there.
