@@ -6,6 +6,8 @@ mod rows;
 mod titles;
 mod totals;
 
+use logs::escaped::Escaped;
+
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -155,7 +157,8 @@ impl Run<'_> {
         let file = match log_file::open(path) {
             Ok(file) => file,
             Err(error) => {
-                let (path, message) = (path.display(), error.message);
+                let path = Escaped(path.as_os_str().as_encoded_bytes());
+                let message = error.message;
                 writeln!(self.err, "Error opening {path} ({message})")?;
                 events.has_errors = true;
                 if error.is_compressed && is_last {

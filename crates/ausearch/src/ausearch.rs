@@ -5,6 +5,8 @@ pub(crate) mod output;
 mod repeatable;
 mod sentences;
 
+use logs::escaped::Escaped;
+
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -241,7 +243,8 @@ impl Search<'_> {
         match log_file::open(path) {
             Ok(file) => Ok(events.read(file, is_last, self)?.status()),
             Err(error) => {
-                let (path, message) = (path.display(), error.message);
+                let path = Escaped(path.as_os_str().as_encoded_bytes());
+                let message = error.message;
                 writeln!(self.err, "Error opening {path} ({message})")?;
                 events.has_errors = true;
                 if !error.is_compressed {

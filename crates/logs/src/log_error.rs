@@ -92,7 +92,11 @@ impl LogError {
             io::ErrorKind::PermissionDenied => Some(
                 "read it as root; members of `log_group` of auditd.conf need a file of that group with mode 0640",
             ),
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Some(MOVE),
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                // A stream cannot be moved.
+                let is_stream = self.path() == Some(Path::new(STANDARD_INPUT));
+                (!is_stream).then_some(MOVE)
+            }
             _ => None,
         }
     }
@@ -130,6 +134,8 @@ impl LogError {
     }
 }
 
+/// Name of the standard input in errors.
+pub(crate) const STANDARD_INPUT: &str = "standard input";
 const MOVE: &str = "move it out of the directory, or restore it from a backup";
 
 fn with_advice(what: String, advice: Option<&str>) -> String {

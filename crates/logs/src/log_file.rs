@@ -28,7 +28,7 @@ enum Content {
 }
 
 impl LogFile {
-    /// Opens a file. A pipe becomes a stream.
+    /// Opens a file. A pipe becomes a stream, unless it has the name of an archive.
     ///
     /// # Errors
     /// [`LogError`] if it cannot be opened or is of another type.
@@ -37,7 +37,8 @@ impl LogFile {
             path: path.to_owned(),
             cause,
         };
-        if fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
+        let is_archive = path.extension().is_some_and(|extension| extension == "zst");
+        if !is_archive && fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
             let stream = File::open(path).map_err(failed)?;
             return Ok(Self::stream(path, Box::new(stream)));
         }

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::log_error::STANDARD_INPUT;
 use crate::log_file::{LogError, LogFile};
 
 /// Name of the current log in a directory of logs.
@@ -144,7 +145,7 @@ impl LogEntries {
     pub fn files(paths: &[impl AsRef<Path>]) -> Self {
         let open = |path: &Path| match path == "-" {
             true => Ok(LogFile::stream(
-                Path::new("standard input"),
+                Path::new(STANDARD_INPUT),
                 Box::new(io::stdin()),
             )),
             false => LogFile::open(path),
@@ -244,6 +245,12 @@ pub fn open_no_link(path: &Path) -> Result<LogFile, LogError> {
     LogFile::open_text(path)
 }
 
+/// Whether a file was removed meanwhile; a link to a file that does not exist was not.
+fn is_gone(error: &LogError) -> bool {
+    let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
+    error.is_missing() && !error.path().is_some_and(is_link)
+}
+
 /// Paths of the archives of a log, newest first.
 ///
 /// # Errors
@@ -284,7 +291,7 @@ fn open_unchanged(
 fn open_existing(paths: &[PathBuf]) -> Opened {
     let opened = paths.iter().map(|path| LogFile::open_text(path));
     opened
-        .filter(|opened| !opened.as_ref().is_err_and(LogError::is_missing))
+        .filter(|opened| !opened.as_ref().is_err_and(is_gone))
         .collect()
 }
 
@@ -390,13 +397,18 @@ mod tests {
             fs::write(place.path().join(name), name).unwrap();
         }
         fs::create_dir(place.path().join("audit.log.1")).unwrap();
+        let pipe = "audit.log.000002.zst";
+        nix::unistd::mkfifo(&place.path().join(pipe), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert!(LogFile::open(&place.path().join(pipe)).is_err());
+        let link = "audit.log.000001.zst";
+        std::os::unix::fs::symlink("/nonexistent", place.path().join(link)).unwrap();
         let mut failed = Vec::new();
         let entries = LogEntries::rotated(place.path()).unwrap();
         let set = entries.readable(|error| {
             failed.push(error.path().unwrap().file_name().unwrap().to_owned());
         });
         assert_eq!(names(&set), ["audit.log.2", "audit.log"]);
-        assert_eq!(failed, [archive, "audit.log.1"]);
+        assert_eq!(failed, [link, pipe, archive, "audit.log.1"]);
         assert!(LogSet::rotated(place.path()).is_err());
     }
 

@@ -42,6 +42,8 @@ pub struct EventRecords {
     time: Timestamp,
     serial: Serial,
     start: u64,
+    /// Position of the first line, also of parts before that were ended for their size.
+    whole_start: u64,
 }
 
 impl EventRecords {
@@ -51,6 +53,7 @@ impl EventRecords {
         time: Timestamp { sec: 0, milli: 0 },
         serial: Serial(0),
         start: 0,
+        whole_start: 0,
     };
 
     /// The lines, each with its newline.
@@ -149,8 +152,10 @@ impl EventAssembler {
                 if open.text.len() + line.len() < MAX_EVENT_BYTES {
                     open
                 } else {
+                    let mut rest = self.new_event(&record, position);
+                    rest.whole_start = open.whole_start;
                     self.ended.push_back(open);
-                    self.new_event(&record, position)
+                    rest
                 }
             }
             None => self.new_event(&record, position),
@@ -212,6 +217,7 @@ impl EventAssembler {
         copy.time = event.time();
         copy.serial = event.serial();
         copy.start = position;
+        copy.whole_start = position;
         self.ended.push_back(copy);
     }
 
@@ -255,6 +261,13 @@ impl EventAssembler {
         self.open.iter().map(|open| open.start).min()
     }
 
+    /// As [`EventAssembler::first_open`], but where an event was ended for its size and goes on, the position of its
+    /// first line: if lines are added from there on, the parts are the same.
+    #[must_use]
+    pub fn first_open_whole(&self) -> Option<u64> {
+        self.open.iter().map(|open| open.whole_start).min()
+    }
+
     fn new_event(&mut self, record: &Record<'_>, position: u64) -> EventRecords {
         let mut event = self.free.pop().unwrap_or(EventRecords::EMPTY);
         event.text.clear();
@@ -262,6 +275,7 @@ impl EventAssembler {
         event.time = record.time;
         event.serial = record.serial;
         event.start = position;
+        event.whole_start = position;
         event
     }
 

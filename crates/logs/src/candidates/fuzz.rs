@@ -178,3 +178,41 @@ fn fuzz_index_file() {
 }
 
 static INDEX_FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// An event of more than 1 MiB is ended for its size. A search that begins within it has the same parts of it.
+#[test]
+fn parts_of_a_long_event_do_not_depend_on_the_index() {
+    let line = |kind: &str, serial: u32, rest: &str| {
+        format!("type={kind} msg=audit(1700000001.000:{serial}): {rest}\n")
+    };
+    let argument = line("EXECVE", 1, &format!("a0={}", "4".repeat(7000)));
+    let mut text = line("SYSCALL", 1, "pid=40");
+    text += &argument.repeat(40);
+    text += &line("SYSCALL", 2, "pid=50");
+    text += &argument.repeat(300);
+    text += &line("SYSCALL", 1, "pid=60");
+    text += &argument.repeat(100);
+    text += &line("SYSCALL", 1, "pid=70");
+    text += &line("EOE", 1, "");
+    text += &line("EOE", 2, "");
+    for serial in 3..3000 {
+        text += &line("USER_CMD", serial, &format!("pid=1 x={}", "z".repeat(900)));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    fs::write(&path, &text).unwrap();
+    let events = scan(&[text.as_bytes()]);
+    for pid in ["40", "50", "60", "70"] {
+        let value = (Column::Pid, pid.as_bytes().to_vec());
+        let mut found = indexed(std::slice::from_ref(&path), value.0, &value.1);
+        let has = |event: &&ScannedEvent| event.1.contains(&value);
+        let mut expected: Vec<Vec<u8>> = events
+            .iter()
+            .filter(has)
+            .map(|(text, _)| text.clone())
+            .collect();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert!(!expected.is_empty() && found == expected, "{pid}");
+    }
+}

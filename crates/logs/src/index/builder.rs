@@ -279,7 +279,7 @@ impl Builder {
         let end = self.end.unwrap_or(text_end);
         let open = self.assembler.first_open();
         if self.end.is_none() {
-            self.next_lead = open.unwrap_or(end);
+            self.next_lead = self.assembler.first_open_whole().unwrap_or(end);
         }
         let open_at_end = open.is_some_and(|open| open < end);
         self.assembler.end_all();
@@ -330,7 +330,7 @@ impl Builder {
         if let Some(block) = self.blocks.last_mut() {
             block.end = offset;
         }
-        let lead = self.assembler.first_open().unwrap_or(offset);
+        let lead = self.assembler.first_open_whole().unwrap_or(offset);
         if count == MAX_BLOCKS {
             self.end = Some(offset);
             self.next_lead = lead;

@@ -81,6 +81,8 @@ pub(crate) struct AuditLog {
     is_busy: Box<dyn Fn() -> bool + Send>,
     /// Old logs that have an archive too: 0 or 1.
     archived_twice: u32,
+    /// Number of the last archive of this daemon; none is used twice.
+    last_archive: u32,
     dispatcher: Dispatcher,
     /// Records since the last flush of `flush` and `freq`.
     unflushed: u32,
@@ -168,6 +170,7 @@ impl AuditLog {
             archiver: None,
             is_busy: Box::new(|| false),
             archived_twice: 0,
+            last_archive: 0,
             dispatcher: Dispatcher::default(),
             unflushed: 0,
             cached: 0,
@@ -270,7 +273,11 @@ impl AuditLog {
                 Err(std::io::Error::other("the log has another path now"))
             }
             NameChange::NameArchive => match archiver::temporary_name(name) {
-                Some(temporary) => rotate::name_archive(directory, name, &temporary, group),
+                Some(temporary) => {
+                    let before = self.last_archive;
+                    rotate::name_archive(directory, name, &temporary, group, before)
+                        .map(|number| self.last_archive = number)
+                }
                 None => Ok(()),
             },
             NameChange::RemoveOldLog(FileId { device, inode, .. }) => {

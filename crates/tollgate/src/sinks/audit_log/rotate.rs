@@ -137,7 +137,8 @@ fn remove_archives(directory: &LogDirectory, name: &Path, most: u32) -> io::Resu
     Ok(removed)
 }
 
-/// Gives the complete archive `temporary` a name that makes it the newest.
+/// Gives the complete archive `temporary` a name that makes it the newest. Returns its number, which is greater than
+/// `before` unless the archives are renumbered.
 ///
 /// # Errors
 /// The kernel's error, or there is no number for it.
@@ -146,12 +147,14 @@ pub(super) fn name_archive(
     name: &Path,
     temporary: &Path,
     group: u32,
-) -> io::Result<()> {
-    let mut last = archives(directory, name)?.into_keys().next_back();
-    if last.is_some_and(|last| last >= log_set::LAST_ARCHIVE) {
-        last = Some(renumber_archives(directory, name)?);
+    before: u32,
+) -> io::Result<u32> {
+    let present = archives(directory, name)?.into_keys().next_back();
+    let mut last = present.unwrap_or(0).max(before);
+    if last >= log_set::LAST_ARCHIVE {
+        last = renumber_archives(directory, name)?;
     }
-    let number = last.map_or(1, |last| last.saturating_add(1));
+    let number = last + 1;
     if number > log_set::LAST_ARCHIVE {
         return Err(io::Error::other("no number is free for the archive"));
     }
@@ -160,7 +163,7 @@ pub(super) fn name_archive(
     if directory.has(&archive) || !directory.rename(temporary, &archive)? {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    Ok(())
+    Ok(number)
 }
 
 /// Numbers the archives from 1, in their order; returns the last number. If the daemon ends meanwhile, they still have
@@ -264,6 +267,19 @@ mod tests {
     }
 
     #[test]
+    fn no_number_of_an_archive_is_used_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, name) = (
+            LogDirectory::of(&place.path().join("a")).unwrap(),
+            Path::new("a"),
+        );
+        fs::write(place.path().join("new"), "x").unwrap();
+        let number = name_archive(&directory, name, Path::new("new"), 0, 7).unwrap();
+        assert_eq!(number, 8);
+        assert_eq!(names(place.path()), ["a.000008.zst=x"]);
+    }
+
+    #[test]
     fn shift_removes_no_log() {
         let place = tempfile::tempdir().unwrap();
         let (directory, name) = (
@@ -296,7 +312,7 @@ mod tests {
         ] {
             fs::write(place.path().join(name), text).unwrap();
         }
-        name_archive(&directory, name, Path::new("new"), 0).unwrap();
+        name_archive(&directory, name, Path::new("new"), 0, 0).unwrap();
         let expected = [
             "a.000001.zst=1",
             "a.000002.zst=2",
