@@ -23,7 +23,7 @@ const PATIENCE: u32 = 8;
 /// Whether a text may contain an event that is searched for.
 pub type TextFilter<'a> = Box<dyn Fn(&[u8]) -> bool + 'a>;
 
-/// Reads the events of a log that may meet a condition, oldest first.
+/// Reads the events of a log that may meet a condition: block by block, and in a block in the order in which they end.
 pub struct Candidates<'a> {
     reader: EventReader,
     /// Pieces of text to be read, in reverse.

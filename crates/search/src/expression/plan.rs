@@ -38,6 +38,8 @@ pub(crate) enum TextPattern {
     OneOf(Vec<Finder<'static>>),
     /// One of these strings, followed by a digit.
     BeforeDigit(Vec<Finder<'static>>),
+    /// These bytes in hex.
+    Hex(Box<HexPattern>),
     /// A field with a number that compares as asked, or with another value.
     Number(Box<NumberPattern>),
     /// All of these.
@@ -53,10 +55,57 @@ impl TextPattern {
             Self::Anything => true,
             Self::OneOf(words) => words.iter().any(|word| word.find(text).is_some()),
             Self::BeforeDigit(words) => words.iter().any(|word| is_before_digit(word, text)),
+            Self::Hex(pattern) => pattern.is_in(text),
             Self::Number(pattern) => pattern.may_match(text),
             Self::All(parts) => parts.iter().all(|part| part.may_match(text)),
             Self::AnyOf(parts) => parts.iter().any(|part| part.may_match(text)),
         }
+    }
+}
+
+/// Hex digits, in upper or lower case, or both.
+#[derive(Clone, Debug)]
+pub(crate) struct HexPattern {
+    hex: Vec<u8>,
+    /// The longest part without letters, and where it begins.
+    digits: Finder<'static>,
+    start: usize,
+}
+
+impl HexPattern {
+    fn new(bytes: &[u8]) -> Self {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+        let (mut longest, mut start) = ("", 0);
+        let mut at = 0;
+        for part in hex.split(|digit: char| digit.is_ascii_alphabetic()) {
+            if part.len() > longest.len() {
+                (longest, start) = (part, at);
+            }
+            at += part.len() + 1;
+        }
+        Self {
+            digits: finder(longest),
+            start,
+            hex: hex.into_bytes(),
+        }
+    }
+
+    fn is_in(&self, text: &[u8]) -> bool {
+        if self.digits.needle().is_empty() {
+            let mut windows = text.windows(self.hex.len());
+            return windows.any(|window| window.eq_ignore_ascii_case(&self.hex));
+        }
+        let mut from = 0;
+        while let Some(at) = text.get(from..).and_then(|rest| self.digits.find(rest)) {
+            let at = from + at;
+            let found = at.checked_sub(self.start);
+            let found = found.and_then(|start| text.get(start..start + self.hex.len()));
+            if found.is_some_and(|found| found.eq_ignore_ascii_case(&self.hex)) {
+                return true;
+            }
+            from = at + 1;
+        }
+        false
     }
 }
 
@@ -227,10 +276,14 @@ impl Test {
             }
             _ => wanted,
         };
-        // Socket paths are hex in any case, and unquoted values stay as they are.
-        let hex: String = text.iter().map(|byte| format!("{byte:02X}")).collect();
-        let lower = hex.to_ascii_lowercase();
-        one_of([text, hex.as_bytes(), lower.as_bytes()])
+        if text.is_empty() {
+            return TextPattern::Anything;
+        }
+        // In hex, or as it is, also where hex is expected.
+        TextPattern::AnyOf(vec![
+            one_of([text]),
+            TextPattern::Hex(Box::new(HexPattern::new(text))),
+        ])
     }
 
     fn number_pattern(&self) -> TextPattern {

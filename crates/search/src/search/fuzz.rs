@@ -24,7 +24,7 @@ const EVENTS: [&str; 8] = [
      node=web type=PATH msg=audit(1.000:77): item=0 name=\"../data/x.db\" inode=55 ouid=33 ogid=4 nametype=NORMAL\x1dOUID=\"www\" OGID=\"adm\"\n\
      node=web type=SOCKADDR msg=audit(1.000:77): saddr=020000500A000001\n\
      node=web type=PROCTITLE msg=audit(1.000:77): proctitle=\"x\"\n",
-    "type=USER_LOGIN msg=audit(2.000:78): pid=5 uid=0 auid=1000 ses=4 msg='op=login acct=\"bob\" \
+    "type=USER_LOGIN msg=audit(2.000:78): pid=5 uid=0 auid=1000 ses=4 msg='op=login acct=626F6f \
      exe=\"/usr/sbin/sshd\" hostname=? addr=192.0.2.7 terminal=ssh res=failed'\n",
     "type=SYSCALL msg=audit(3.000:1): syscall=0257 success=yes exit=+0 a2=0241 pid=0000901 ppid=-1 uid=+0 euid=-1 ses=-1 \
      auid=00 key=(null) exe=\"/bin/a\" exit=-00 arch=0c000003e\n",
@@ -88,6 +88,8 @@ const WORDS: &[&str] = &[
     "0x",
     "type=",
     "serial>1",
+    "acct=boo",
+    "acct~oo",
     "exit!=0",
     "exit>-14",
     "pid>900",
