@@ -15,7 +15,7 @@ use crate::log_file::{LogError, LogFile};
 /// # Units
 /// Bytes.
 const BETWEEN_LOOKS: usize = 64 << 10;
-/// Text of repeated events that costs as much as one byte that is parsed: at most, they are a fifth more expensive.
+/// Text of repeated events for which one byte more may be parsed before the next look.
 ///
 /// # Units
 /// Bytes.

@@ -294,9 +294,10 @@ impl Archiver {
         {
             self.rebuild();
         }
+        let size = offset + u64::try_from(lines.len()).unwrap_or_default();
         if self.shared.put_off.left().is_some() {
             self.return_index();
-            return;
+            return self.grown(log, size);
         }
         let had_index = self.growing.is_some();
         if !is_busy() {
@@ -316,7 +317,6 @@ impl Archiver {
                 Err(_) => self.rebuild(),
             }
         }
-        let size = offset + u64::try_from(lines.len()).unwrap_or_default();
         self.grown(log, size);
     }
 
