@@ -6,10 +6,10 @@ mod rows;
 mod titles;
 mod totals;
 
-use logs::escaped::Escaped;
-
 use std::io::{self, Write};
 use std::path::Path;
+
+use logs::escaped::Escaped;
 
 use crate::ausearch::options::host_machine;
 use crate::config::Config;

@@ -5,10 +5,10 @@ pub(crate) mod output;
 mod repeatable;
 mod sentences;
 
-use logs::escaped::Escaped;
-
 use std::io::{self, Write};
 use std::path::Path;
+
+use logs::escaped::Escaped;
 
 use crate::accounts::Translations;
 use crate::checkpoint::{Checkpoint, Decision, FileId, Gate, LastEvent};

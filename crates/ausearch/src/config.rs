@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 use bstr::ByteSlice as _;
-use logs::log_set::{self, LogEntries};
+use logs::log_file::is_archive_name;
+use logs::log_set::LogEntries;
 
 use crate::ctext;
 use crate::interpret::message;
@@ -110,7 +111,7 @@ fn archives(log: &Path) -> Vec<PathBuf> {
         Err(error) => error.path(),
     });
     paths
-        .filter(|path| *path != log && log_set::is_archive_name(path))
+        .filter(|path| *path != log && is_archive_name(path))
         .map(Path::to_owned)
         .collect()
 }

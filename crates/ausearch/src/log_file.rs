@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use logs::log_file::{LogError, LogFile};
-use logs::log_set;
+use logs::log_file::{LogError, LogFile, is_archive_name};
 
 use crate::interpret::message;
 
@@ -22,7 +21,7 @@ pub(crate) struct OpenError {
 /// # Errors
 /// The file cannot be opened.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>, OpenError> {
-    let is_archive = log_set::is_archive_name(path);
+    let is_archive = is_archive_name(path);
     let (message, is_compressed) = match LogFile::open(path) {
         Ok(log) => {
             return Ok(Box::new(LogReader {

@@ -10,8 +10,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::cursor::FileId;
-use crate::log_file::{LogError, LogFile};
-use crate::log_set::{self, LogEntries};
+use crate::log_file::{LogError, LogFile, is_archive_name};
+use crate::log_set::LogEntries;
 
 /// Most files that are remembered as read.
 const MAX_READ: usize = 4096;
@@ -73,7 +73,7 @@ impl Follow {
         let mut failed = Ok(());
         let logs = LogEntries::rotated(&self.log)?.readable(|error| {
             // What an archive has was followed as text.
-            if !error.path().is_some_and(log_set::is_archive_name) {
+            if !error.path().is_some_and(is_archive_name) {
                 failed = Err(error);
             }
         });

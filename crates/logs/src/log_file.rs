@@ -37,8 +37,7 @@ impl LogFile {
             path: path.to_owned(),
             cause,
         };
-        let is_archive = path.extension().is_some_and(|extension| extension == "zst");
-        if !is_archive && fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
+        if !is_archive_name(path) && fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
             let stream = File::open(path).map_err(failed)?;
             return Ok(Self::stream(path, Box::new(stream)));
         }
@@ -72,8 +71,7 @@ impl LogFile {
         let start = start.get(..count).unwrap_or_default();
         let id = FileId::of(&about);
         // The name tells too: an archive with a damaged start is not text.
-        let is_archive = path.extension().is_some_and(|extension| extension == "zst");
-        let content = if is_archive || Archive::is_start(start) {
+        let content = if is_archive_name(path) || Archive::is_start(start) {
             let archive = Archive::open(file)
                 .map_err(failed)?
                 .ok_or_else(|| log_error::without_seek_table(path, start))?;
@@ -304,6 +302,12 @@ impl fmt::Debug for LogFile {
             .field("id", &self.id())
             .finish_non_exhaustive()
     }
+}
+
+/// Whether the name of a file is one of compressed text.
+#[must_use]
+pub fn is_archive_name(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "zst")
 }
 
 /// Text at each end by which an archive is compared with a text file.

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::log_error::STANDARD_INPUT;
-use crate::log_file::{LogError, LogFile};
+use crate::log_file::{LogError, LogFile, is_archive_name};
 
 /// Name of the current log in a directory of logs.
 const LOG_NAME: &str = "audit.log";
@@ -111,7 +111,7 @@ impl LogEntries {
                 current: Some(current),
             });
         }
-        let (opened, _) = open_unchanged(|| names(&current))?;
+        let (opened, _) = open_unchanged(|| names(&current), LogFile::open_text)?;
         let mut entries: Vec<Result<LogFile, LogError>> = Vec::with_capacity(opened.len());
         for mut entry in opened {
             if let Ok(file) = &mut entry {
@@ -209,27 +209,24 @@ pub struct OldLogs {
 /// # Errors
 /// [`LogError`] if the directory cannot be read.
 pub fn old_logs(current: &Path) -> Result<OldLogs, LogError> {
-    let paths = || {
-        let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
-        names(current).map(|names| names.into_iter().filter(is_old).rev().collect())
-    };
-    for _ in 0..MAX_TRIES {
-        let listed: Vec<PathBuf> = paths()?;
-        let mut found = OldLogs::default();
-        for path in &listed {
-            match open_no_link(path) {
-                Ok(file) => found.files.push(file),
-                Err(error) if error.is_missing() => {}
-                Err(error) => found.refused.push((path.clone(), error)),
+    let is_old = |path: &PathBuf| path != current && !is_archive_name(path);
+    let names = || names(current).map(|names| names.into_iter().filter(is_old).rev().collect());
+    let (opened, is_unchanged) = open_unchanged(names, open_no_link)?;
+    let mut found = OldLogs::default();
+    // A rotation meanwhile could bring a newer file before an older one.
+    if !is_unchanged {
+        return Ok(found);
+    }
+    for entry in opened {
+        match entry {
+            Ok(file) => found.files.push(file),
+            Err(error) => {
+                let path = error.path().unwrap_or(current).to_owned();
+                found.refused.push((path, error));
             }
         }
-        // A rotation meanwhile could bring a newer file before an older one.
-        let is_whole = found.files.len() + found.refused.len() == listed.len();
-        if is_whole && found.files.iter().all(has_its_name) && listed == paths()? {
-            return Ok(found);
-        }
     }
-    Ok(OldLogs::default())
+    Ok(found)
 }
 
 /// Opens a file or an archive that its path names itself, not through a link.
@@ -260,24 +257,22 @@ pub fn archive_paths(current: &Path) -> Result<Vec<PathBuf>, LogError> {
     Ok(names(current)?.into_iter().filter(is_archive).collect())
 }
 
-/// Whether the name of a file is one of compressed text.
-#[must_use]
-pub fn is_archive_name(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "zst")
-}
-
 type Opened = Vec<Result<LogFile, LogError>>;
 
 /// Opens the files of some names until their names are the same afterwards. Returns them in the order of the names, and
 /// whether that was so at last; names that are gone are skipped.
 fn open_unchanged(
     names: impl Fn() -> Result<Vec<PathBuf>, LogError>,
+    open: impl Fn(&Path) -> Result<LogFile, LogError>,
 ) -> Result<(Opened, bool), LogError> {
-    let mut opened = Vec::new();
+    let mut opened = Opened::new();
     let mut is_unchanged = false;
     for _ in 0..MAX_TRIES {
         let listed = names()?;
-        opened = open_existing(&listed);
+        let entries = listed.iter().map(|path| open(path));
+        opened = entries
+            .filter(|entry| !entry.as_ref().is_err_and(is_gone))
+            .collect();
         is_unchanged = opened.len() == listed.len()
             && opened.iter().flatten().all(has_its_name)
             && names()? == listed;
@@ -286,13 +281,6 @@ fn open_unchanged(
         }
     }
     Ok((opened, is_unchanged))
-}
-
-fn open_existing(paths: &[PathBuf]) -> Opened {
-    let opened = paths.iter().map(|path| LogFile::open_text(path));
-    opened
-        .filter(|opened| !opened.as_ref().is_err_and(is_gone))
-        .collect()
 }
 
 /// Whether the path of a file still leads to it.

@@ -13,8 +13,7 @@ use clap::Parser as _;
 use jiff::Timestamp;
 use logs::escaped::{Escaped, EscapedJson};
 use logs::index::store;
-use logs::log_file::{LogError, LogFile};
-use logs::log_set;
+use logs::log_file::{LogError, LogFile, is_archive_name};
 use serde_json::{Value, json};
 
 use crate::logs_arg::Logs;
@@ -151,7 +150,7 @@ impl FileFacts {
                 let path = error.path().unwrap_or_else(|| Path::new(""));
                 return Some(Self {
                     name: path.display().to_string(),
-                    is_archive: log_set::is_archive_name(path),
+                    is_archive: is_archive_name(path),
                     stored: fs::metadata(path).ok().map(|about| about.len()),
                     error: Some(error.reason()),
                     ..Self::default()

@@ -19,7 +19,8 @@ use logs::candidates::{Candidates, Progress};
 use logs::escaped::Escaped;
 use logs::event_reader::{EventReader, Item};
 use logs::index::Condition;
-use logs::log_set::{self, LogSet};
+use logs::log_file::is_archive_name;
+use logs::log_set::LogSet;
 
 use crate::expression::{Expression, field, parse};
 use crate::logs_arg::Logs;
@@ -277,7 +278,7 @@ fn follow_from(path: &Path, logs: &Logs) -> anyhow::Result<LogSet> {
         ),
         false => Ok(()),
     };
-    refuse_archive(log_set::is_archive_name(path))?;
+    refuse_archive(is_archive_name(path))?;
     let mut failed = Ok(());
     let opened = logs
         .entries()?
