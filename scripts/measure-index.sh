@@ -1,13 +1,15 @@
 #!/bin/sh
 # Measures what the daemon pays for the index and for archives: CPU time an event, and bytes on disk.
 #
-# usage: measure-index.sh [--runs N] [PAIRS]
+# usage: measure-index.sh [--runs N] [--one-cpu] [PAIRS]
 #
 #   PAIRS        opens and closes of one file in each run, all recorded: two events each (1000000)
 #   --runs N     runs of each variant, interleaved (5)
+#   --one-cpu    the opens and closes share a CPU with the daemon, with the least priority: they never outrun it
 #
 # Build first: cargo build --release --locked. Needs root; no other daemon may audit.
-# CPU is the user and system time of the daemon, its archiver included, until everything is indexed and compressed.
+# CPU is the user and system time of the daemon until it has compressed everything. Under more events than it can read it
+# leaves the index to the first search: the column `index` shows how much there is.
 set -eu
 
 say() {
@@ -21,11 +23,18 @@ fail() {
 
 runs=5
 pairs=1000000
+daemon_on=
+loader_on=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--runs)
 		runs=$2
 		shift 2
+		;;
+	--one-cpu)
+		daemon_on='taskset -c 0'
+		loader_on='taskset -c 0 nice -n 19'
+		shift
 		;;
 	-*) fail "unknown option $1: see the head of this script" ;;
 	*)
@@ -93,7 +102,7 @@ run() {
 	compress) settings='compress = true' ;;
 	esac
 	printf 'auditd_conf = "%s"\npins = false\n%s\n' "$place/auditd.conf" "$settings" >"$place/tollgate.toml"
-	"$tollgate" daemon --foreground --config "$place/tollgate.toml" --rules "$place/rules" --no-control \
+	$daemon_on "$tollgate" daemon --foreground --config "$place/tollgate.toml" --rules "$place/rules" --no-control \
 		2>"$place/messages" &
 	daemon=$!
 	until grep -q 'auditing' "$place/messages"; do
@@ -102,7 +111,7 @@ run() {
 	done
 	quiet
 	before=$(cpu)
-	(cd "$place/work" && setpriv --reuid 65534 --regid 65534 --clear-groups \
+	(cd "$place/work" && $loader_on setpriv --reuid 65534 --regid 65534 --clear-groups \
 		"$bench" --workload open-close "$pairs" <"$place/work/file1" >/dev/null)
 	# The last part becomes an old log too.
 	kill -USR1 "$daemon"
@@ -111,12 +120,13 @@ run() {
 	kill -TERM "$daemon"
 	wait "$daemon" || say "the daemon failed: $(tail -n 1 "$place/messages")"
 	daemon=
+	# Before the search below indexes the rest.
+	index=0
+	[ ! -d "$logs/.tollgate-index" ] || index=$(cat "$logs"/.tollgate-index/* | wc -c)
 	events=$("$search" --count --log "$logs" 'type=SYSCALL')
 	[ "$events" -ge $((pairs * 2)) ] || say "$events of $((pairs * 2)) events are in the log"
 	text=$("$log" cat "$logs" | wc -c)
 	stored=$(cat "$logs"/audit.log* | wc -c)
-	index=0
-	[ ! -d "$logs/.tollgate-index" ] || index=$(cat "$logs"/.tollgate-index/* | wc -c)
 	awk -v ns="$ns" -v events="$events" -v text="$text" -v stored="$stored" \
 		-v index_bytes="$index" 'BEGIN {
 			printf "%.4f %.1f %.1f %.2f\n", ns / 1000 / events, text / events, stored / events,

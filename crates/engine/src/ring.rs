@@ -186,10 +186,10 @@ impl RingReader {
         self.position.get()
     }
 
-    /// Whether half of the ring is unread: events arrive faster than they are read.
+    /// Whether an eighth of the ring is unread: events arrive faster than they are read, and the rest of the ring is needed.
     #[must_use]
     pub fn is_filling(&self) -> bool {
-        self.produced().saturating_sub(self.position()) > self.size / 2
+        self.produced().saturating_sub(self.position()) > self.size / 8
     }
 
     /// Whether all events before a position are in the log, or were lost and counted on the way there.

@@ -1,6 +1,10 @@
 //! The index of a log that its writer extends as it grows.
 
+mod text_before;
+
 use std::fmt;
+
+use text_before::TextBefore;
 
 use super::builder::BLOCK_BYTES;
 use super::store::{self, Store, TextEnd};
@@ -25,11 +29,11 @@ const REPEATED_FOR_PARSED: usize = 16;
 /// # Units
 /// Bytes.
 const MOST_READ_AGAIN: u64 = 4 << 20;
-/// Text before the position by which a log is recognised that was cut off there and has grown again.
+/// The same at the end of a log that no longer grows.
 ///
 /// # Units
 /// Bytes.
-const REMEMBERED: usize = 4096;
+const MOST_READ_AT_END: u64 = 16 << 20;
 
 /// The index file of a log that grows. Each part of the log is read once, soon after it was written.
 pub struct GrowingIndex {
@@ -46,37 +50,6 @@ pub struct GrowingIndex {
     credit: usize,
     /// Text before the offset up to which `lines` has read.
     before: TextBefore,
-}
-
-/// The last text before an offset as it was read, at most [`REMEMBERED`] bytes.
-#[derive(Default)]
-struct TextBefore(Vec<u8>);
-
-impl TextBefore {
-    /// Text of the log before an offset; `None` if the log is shorter.
-    fn read(log: &mut LogFile, offset: u64) -> Result<Option<Self>, LogError> {
-        let count = offset.min(len(REMEMBERED));
-        let mut text = vec![0; usize::try_from(count).unwrap_or(REMEMBERED)];
-        let is_whole = log.fill_at(&mut text, offset - count)? == text.len();
-        Ok(is_whole.then_some(Self(text)))
-    }
-
-    /// Adds text.
-    fn push(&mut self, text: &[u8]) {
-        let rest = text.len().saturating_sub(REMEMBERED);
-        let text = text.get(rest..).unwrap_or_default();
-        let excess = (self.0.len() + text.len()).saturating_sub(REMEMBERED);
-        self.0.drain(..excess.min(self.0.len()));
-        self.0.extend_from_slice(text);
-    }
-
-    /// Whether the log still has it before the offset.
-    fn is_in(&self, log: &mut LogFile, offset: u64) -> Result<bool, LogError> {
-        let mut text = [0; REMEMBERED];
-        let text = text.get_mut(..self.0.len()).unwrap_or_default();
-        let start = offset.saturating_sub(len(text.len()));
-        Ok(log.fill_at(text, start)? == text.len() && text == self.0)
-    }
 }
 
 impl GrowingIndex {
@@ -226,7 +199,8 @@ impl GrowingIndex {
         Ok(at == lines.len())
     }
 
-    /// Indexes the rest of the text: the log no longer grows.
+    /// Indexes the rest of the text: the log no longer grows. Where events are open at the end of a segment, and much text
+    /// must be read again for them, the rest is left to others.
     ///
     /// # Errors
     /// As of [`GrowingIndex::advance`].
@@ -236,11 +210,28 @@ impl GrowingIndex {
         }
         loop {
             self.read_to(u64::MAX)?;
-            let text_end = self.lines.offset();
-            if self.write_segment()? >= text_end {
+            let text_end = self.position();
+            if self.indexed() >= text_end
+                || self.write_segment()? >= text_end
+                || text_end - self.position() > MOST_READ_AT_END
+            {
                 return Ok(());
             }
         }
+    }
+
+    /// Writes what was indexed, if it is at least a block, and leaves the rest to others.
+    ///
+    /// # Errors
+    /// As of [`GrowingIndex::advance`].
+    pub fn save(mut self) -> Result<(), LogError> {
+        if self.position().saturating_sub(self.start) < BLOCK_BYTES {
+            return Ok(());
+        }
+        if self.is_cut()? {
+            return Err(self.log.cut());
+        }
+        self.write_segment().map(|_start| ())
     }
 
     /// Writes the segment of the builder and begins the next one; returns where that starts.

@@ -20,7 +20,7 @@ use crate::daemon::{self, ControlSocket, DaemonConfig, LogSource, RefusedFile, R
 use crate::messages::{self, DetachedStreams, Exit, info, warn};
 use crate::pipeline::handover::{DEFAULT_PIN_DIRECTORY, PinPolicy};
 use crate::rule_files::{self, Refused};
-use crate::sinks::audit_log::ArchiverSettings;
+use crate::sinks::audit_log::LogOptions;
 use logs::accounts::Accounts;
 use logs::console::{Console, Interpret};
 
@@ -225,7 +225,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         },
         metrics: file.metrics,
         watch_group: file.watch_group,
-        archiver: ArchiverSettings {
+        log_options: LogOptions {
             index: file.index.unwrap_or(true),
             compress: file.compress.unwrap_or(false),
         },

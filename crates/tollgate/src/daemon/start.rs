@@ -41,7 +41,7 @@ use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
 use crate::rule_files::{Refused, RuleText};
-use crate::sinks::audit_log::{ArchiverSettings, AuditLog, LogConfig};
+use crate::sinks::audit_log::{AuditLog, LogConfig, LogOptions};
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::plugins;
@@ -69,7 +69,7 @@ pub(crate) struct DaemonConfig {
     /// Log and its settings.
     pub(crate) log: LogSource,
     /// What is done with the log and old logs.
-    pub(crate) archiver: ArchiverSettings,
+    pub(crate) log_options: LogOptions,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Address of the metrics server.
@@ -166,7 +166,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let confinement = confine(&engines, &opened.writable)?;
     let pinning = PinSetup::inspect(pins, log_config.writes().then_some(&log_path))?;
     let policy = store.old_log_policy();
-    let log = AuditLog::start(log_config, policy, opened.helper, settings.archiver)?;
+    let log = AuditLog::start(log_config, policy, opened.helper, settings.log_options)?;
     let ended = Arc::new(event_fd()?);
 
     let mut kernel = opened.probe.kernel;

@@ -158,7 +158,7 @@ impl LogThread {
         let events = u64::try_from(batch.origins.len()).unwrap_or(u64::MAX);
         let mut commit_token = batch.commit_token.take();
         if batch.ring_is_filling {
-            self.log.put_off_indexing();
+            self.log.put_off_work();
         }
         let appended = if batch.text.is_empty() {
             AppendResult::default()

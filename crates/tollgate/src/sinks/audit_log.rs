@@ -4,12 +4,16 @@
 //! that cannot be written are counted exactly, and a record reports them as soon as writing works again.
 
 mod archiver;
+mod archives;
 mod daemon_records;
 mod disk_actions;
 mod flush;
 mod free_space;
+mod indexer;
 mod log_config;
+mod log_options;
 pub(crate) mod name_cache;
+mod put_off;
 mod reconfigure;
 pub(crate) mod rotate;
 mod sink_loss_reporter;
@@ -19,29 +23,30 @@ mod system;
 mod write;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use audit::conf::auditd::{LogFormat, Settings};
 use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
-use crossbeam_channel::{Receiver, never};
 use engine::FileRange;
-use logs::cursor::FileId;
 
-pub(crate) use archiver::{ArchiverSettings, NameRequest};
 pub(crate) use daemon_records::{DaemonRecord, SignalSender};
 pub(crate) use log_config::{LockedLogSettings, LogConfig};
-use system::{LocalSystem, SyslogSeverity, System};
+pub(crate) use log_options::LogOptions;
+use system::{LocalSystem, System};
 
 use super::log_file::Log;
 use super::log_file::log_directory::LogDirectory;
 use super::log_file::log_lock::LogLock;
-use archiver::{ArchivedLog, Archiver, Machine, NameChange};
+use archiver::{Archiver, Machine};
 use daemon_records::DaemonRecords;
 use disk_actions::{Alarms, Fault};
 use flush::Flusher;
+use indexer::Indexer;
 use name_cache::NameCache;
+use put_off::PutOff;
 use rotate::OldLogPolicy;
 use sink_loss_reporter::SinkLossReporter;
 pub(crate) use suspension::Suspension;
@@ -75,7 +80,11 @@ pub(crate) struct AuditLog {
     names: NameCache,
     daemon_records: DaemonRecords,
     flusher: Flusher,
-    /// `None` if the log is neither indexed nor compressed.
+    options: LogOptions,
+    put_off: Arc<PutOff>,
+    /// `None` if the log is not indexed.
+    indexer: Option<Indexer>,
+    /// `None` if old logs are not compressed.
     archiver: Option<Archiver>,
     /// Whether batches wait to be written.
     is_busy: Box<dyn Fn() -> bool + Send>,
@@ -167,6 +176,12 @@ impl AuditLog {
             names: NameCache::new(),
             daemon_records: DaemonRecords::new(),
             flusher: Flusher::start()?,
+            options: LogOptions {
+                index: false,
+                compress: false,
+            },
+            put_off: Arc::default(),
+            indexer: None,
             archiver: None,
             is_busy: Box::new(|| false),
             archived_twice: 0,
@@ -199,7 +214,7 @@ impl AuditLog {
         Ok(audit_log)
     }
 
-    /// Opens the log on this machine, with an archiver.
+    /// Opens the log on this machine.
     ///
     /// # Errors
     /// As [`AuditLog::open`], or a thread cannot be started.
@@ -207,44 +222,10 @@ impl AuditLog {
         config: LogConfig,
         old_log_policy: OldLogPolicy,
         helper: Option<HelperClient>,
-        archiver: ArchiverSettings,
+        options: LogOptions,
     ) -> anyhow::Result<Self> {
         let system = Box::new(LocalSystem::new(helper.clone()));
-        Self::open(config, old_log_policy, system, helper)?
-            .with_archiver(archiver, Machine::local())
-    }
-
-    /// Starts to index the log, and to compress old logs.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
-    fn with_archiver(
-        mut self,
-        settings: ArchiverSettings,
-        machine: Machine,
-    ) -> anyhow::Result<Self> {
-        if (settings.index || settings.compress) && self.config.writes() {
-            self.archiver = Some(Archiver::start(settings, self.archived_log(), machine)?);
-            self.report_compress_without_effect();
-        }
-        Ok(self)
-    }
-
-    /// The log, for the archiver.
-    fn archived_log(&self) -> ArchivedLog {
-        ArchivedLog {
-            path: self.config.path.clone(),
-            limits: self.config.space_limits(),
-        }
-    }
-
-    /// Reports settings that leave `compress` without effect.
-    fn report_compress_without_effect(&mut self) {
-        let archiver = self.archiver.as_ref();
-        let settings = archiver.zip(self.config.conf.as_ref());
-        if let Some(text) = settings.and_then(|(archiver, conf)| archiver.without_effect(conf)) {
-            self.system.syslog(SyslogSeverity::Notice, &text);
-        }
+        Self::open(config, old_log_policy, system, helper)?.with_options(options, Machine::local())
     }
 
     /// Sets what tells whether batches wait to be written: then the log is indexed later.
@@ -253,43 +234,8 @@ impl AuditLog {
     }
 
     /// Puts off indexing and compressing, which would cost events.
-    pub(crate) fn put_off_indexing(&self) {
-        self.archiver.iter().for_each(Archiver::put_off);
-    }
-
-    /// Changes of names that the archiver asks for.
-    pub(crate) fn archiver_requests(&self) -> Receiver<NameRequest> {
-        self.archiver
-            .as_ref()
-            .map_or_else(never, Archiver::requests)
-    }
-
-    /// Changes names for the archiver.
-    pub(crate) fn answer_archiver(&mut self, request: &NameRequest) {
-        let (directory, name) = (&self.directory, &self.name);
-        let group = self.config.group().unwrap_or(0);
-        let result = match request.change {
-            _ if request.log != self.config.path => {
-                Err(std::io::Error::other("the log has another path now"))
-            }
-            NameChange::NameArchive => match archiver::temporary_name(name) {
-                Some(temporary) => {
-                    let before = self.last_archive;
-                    rotate::name_archive(directory, name, &temporary, group, before)
-                        .map(|number| self.last_archive = number)
-                }
-                None => Ok(()),
-            },
-            NameChange::RemoveOldLog(FileId { device, inode, .. }) => {
-                rotate::remove_old_log(directory, name, (device, inode))
-            }
-        };
-        if result.is_ok() {
-            self.archived_twice = u32::from(request.change == NameChange::NameArchive);
-        }
-        self.remove_excess();
-        // The archiver may have ended.
-        let _gone = request.to.try_send(result);
+    pub(crate) fn put_off_work(&self) {
+        self.put_off.begin();
     }
 
     /// Nice value of the log thread: auditd's default unless configured.
@@ -413,6 +359,9 @@ impl AuditLog {
         self.write_daemon_record(&DaemonRecord::End(sender));
         self.dispatcher.end();
         self.report_all_sink_losses();
+        if let Some(indexer) = &mut self.indexer {
+            indexer.closed();
+        }
         if let Some(archiver) = &mut self.archiver {
             archiver.end();
         }

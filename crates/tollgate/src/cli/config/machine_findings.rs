@@ -18,7 +18,7 @@ use crate::config::{self, ConfigFile, MetricsAddress, TollgateToml};
 use crate::host::{self, Planner};
 use crate::messages;
 use crate::rule_files::{self, keys};
-use crate::sinks::audit_log::ArchiverSettings;
+use crate::sinks::audit_log::LogOptions;
 use crate::sinks::log_file::log_directory::LogDirectory;
 
 /// Most findings: each reads the text again.
@@ -175,7 +175,7 @@ impl Checks<'_> {
 
     /// Finds `compress = true` with settings of the log that keep no old log, or never rotate it.
     fn compress(&mut self) {
-        let archiver = ArchiverSettings {
+        let options = LogOptions {
             index: false,
             compress: self.settings.compress.unwrap_or(false),
         };
@@ -188,7 +188,7 @@ impl Checks<'_> {
             Err(_) if config::exists(conf) => return,
             Err(_) => Settings::default(),
         };
-        if let Some(message) = archiver.without_effect(&settings) {
+        if let Some(message) = options.without_effect(&settings) {
             self.add(
                 (Severity::Warning, "no-effect"),
                 ("", "compress", "true"),

@@ -1,11 +1,7 @@
-//! The archiver: indexes the log as it grows, and turns old logs into compressed archives.
+//! The archiver: turns old logs into compressed archives, in the thread `tlg-archive`.
 //!
-//! The log thread indexes the lines that it has written, while no batch waits: they are in the processor's caches, and
-//! reading them again would cost more than to index them. When batches wait, or much text is not indexed yet, the index
-//! goes to the archiver thread `tlg-archive`, which reads the log back with a low priority, and returns it.
-//!
-//! Old logs are compressed by the archiver thread. Names in the directory of the log are
-//! changed by the log thread alone, because it also rotates: the archiver asks it, see [`NameChange`].
+//! Names in the directory of the log are changed by the log thread alone, because it also rotates: the archiver asks it,
+//! see [`NameChange`].
 //!
 //! An old log is removed after its archive was read back, synced and named. If the daemon ends between these steps,
 //! both exist; readers of logs take such a pair as one file, and the next daemon removes the old log.
@@ -15,73 +11,24 @@ mod thread;
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{MaxLogFileAction, Settings, SpaceLimit};
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use audit::conf::auditd::SpaceLimit;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use logs::archive_writer::is_begun;
 use logs::cursor::FileId;
-use logs::index::growing::GrowingIndex;
-use logs::log_set;
 
 use super::free_space::FreeSpace;
+use super::put_off::PutOff;
 use crate::messages::warn;
-use crate::sinks::log_file::Log;
 use crate::sinks::log_file::log_directory::LogDirectory;
 use failures::Failures;
 use thread::ArchiverThread;
-
-/// How long work is put off after events arrived faster than they were read: bursts have pauses.
-const PUT_OFF: Duration = Duration::from_secs(1);
-/// Growth of the log after which the archiver thread reads it, if it has the index: what was written last is still in the
-/// page cache.
-///
-/// # Units
-/// Bytes.
-const STEP: u64 = 4 << 20;
-/// Most text that the log thread reads back when it gets the index.
-///
-/// # Units
-/// Bytes.
-const MOST_READ_BACK: u64 = 4 << 20;
-/// Length at which the index of a new log is opened: its start identifies it.
-const LEAST_LOG: u64 = 4096;
-
-/// What the archiver does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ArchiverSettings {
-    /// Index the log as it grows.
-    pub(crate) index: bool,
-    /// Turn old logs into archives.
-    pub(crate) compress: bool,
-}
-
-impl ArchiverSettings {
-    /// What the settings of `auditd.conf` leave without effect.
-    pub(crate) fn without_effect(self, conf: &Settings) -> Option<String> {
-        let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
-        if !self.compress || keeps_all {
-            return None;
-        }
-        if conf.num_logs < 2 {
-            return Some(format!(
-                "`compress = true` has no effect: num_logs is {} in auditd.conf, so no old log is kept",
-                conf.num_logs
-            ));
-        }
-        (conf.max_log_file_action != MaxLogFileAction::Rotate).then(|| {
-            "`compress = true` has an effect only after `tollgate auditctl --signal rotate`: max_log_file_action is \
-             not ROTATE in auditd.conf"
-                .to_owned()
-        })
-    }
-}
 
 /// A log whose old logs become archives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +49,7 @@ pub(super) struct Machine {
     /// Free space where a file is.
     pub(super) free_space: OfFile<FreeSpace>,
     pub(super) warn: Arc<dyn Fn(&str) + Send + Sync>,
-    /// After what time an old log that could not be compressed or indexed is tried again.
+    /// After what time an old log that could not be compressed is tried again.
     pub(super) retry_after: Duration,
 }
 
@@ -142,71 +89,19 @@ pub(super) struct Archiver {
     wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     requests: Receiver<NameRequest>,
-    /// Indexes that are up to date, for the log thread.
-    ready: Receiver<GrowingIndex>,
-    /// Indexes for the archiver thread.
-    behind: Sender<GrowingIndex>,
-    /// The index, if the log thread has it.
-    growing: Option<GrowingIndex>,
-    settings: ArchiverSettings,
-    /// Path of the log.
-    path: PathBuf,
-    /// The index of the log is not open yet.
-    is_new: bool,
     shared: Arc<Shared>,
-    /// Length of the log when the thread was last told.
-    told: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     ends: AtomicBool,
-    /// Until when work is put off.
-    put_off: PutOff,
+    put_off: Arc<PutOff>,
     state: Mutex<State>,
 }
 
-/// A time until which work is put off.
 #[derive(Debug)]
-struct PutOff {
-    start: Instant,
-    /// Nanoseconds after the start.
-    until: AtomicU64,
-}
-
-impl Default for PutOff {
-    fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            until: AtomicU64::new(0),
-        }
-    }
-}
-
-impl PutOff {
-    fn begin(&self) {
-        let until = (self.start.elapsed() + PUT_OFF).as_nanos();
-        let until = u64::try_from(until).unwrap_or(u64::MAX);
-        self.until.store(until, Ordering::Relaxed);
-    }
-
-    /// How long work is still put off.
-    fn left(&self) -> Option<Duration> {
-        let until = Duration::from_nanos(self.until.load(Ordering::Relaxed));
-        // Most often it never was.
-        if until.is_zero() {
-            return None;
-        }
-        until.checked_sub(self.start.elapsed())
-    }
-}
-
-#[derive(Debug, Default)]
 struct State {
-    /// `None` before the start.
-    log: Option<ArchivedLog>,
-    /// The open log: device, inode, and length of its text that stays as it is; `None` after a rotation.
-    open: Option<(u64, u64, u64)>,
+    log: ArchivedLog,
     /// There may be old logs that were not looked at.
     rotated: bool,
 }
@@ -229,182 +124,43 @@ impl Archiver {
     /// # Errors
     /// The thread cannot be started.
     pub(super) fn start(
-        settings: ArchiverSettings,
         log: ArchivedLog,
+        put_off: Arc<PutOff>,
         machine: Machine,
     ) -> anyhow::Result<Self> {
         let (wake, awake) = bounded(1);
         // The archiver makes one request at a time.
         let (asks, requests) = bounded(1);
-        // There is one index of the open log, and perhaps one of the log before.
-        let (offered, ready) = bounded(2);
-        let (behind, returned) = bounded(2);
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::new(Shared {
+            ends: AtomicBool::new(false),
+            put_off,
+            state: Mutex::new(State { log, rotated: true }),
+        });
         let thread = ArchiverThread {
-            settings,
             asks,
-            offered,
-            returned,
             shared: Arc::clone(&shared),
-            growing: None,
             failures: Failures::new(Arc::clone(&machine.warn)),
             machine,
-            lacks_index: false,
             retry_at: None,
         };
         let thread = std::thread::Builder::new()
             .name("tlg-archive".to_owned())
             .spawn(move || thread.run(&awake))
             .context("cannot start thread `tlg-archive`")?;
-        let mut archiver = Self {
+        let archiver = Self {
             wake: Some(wake),
             thread: Some(thread),
             requests,
-            ready,
-            behind,
-            growing: None,
-            settings,
-            path: PathBuf::new(),
-            is_new: false,
             shared,
-            told: 0,
         };
-        archiver.rotated(log);
+        archiver.wake();
         Ok(archiver)
     }
 
-    /// Events arrive faster than they are read: does nothing for some time.
-    pub(super) fn put_off(&self) {
-        self.shared.put_off.begin();
-    }
-
-    /// Lines were written to the log at `offset`, the last ones in it.
-    pub(super) fn written(
-        &mut self,
-        log: &Log,
-        lines: &[u8],
-        offset: u64,
-        is_busy: &dyn Fn() -> bool,
-    ) {
-        // Somebody cut the log: the rest of the index is that of other text.
-        if self
-            .growing
-            .as_ref()
-            .is_some_and(|index| offset < index.position())
-        {
-            self.rebuild();
-        }
-        let size = offset + u64::try_from(lines.len()).unwrap_or_default();
-        if self.shared.put_off.left().is_some() {
-            self.return_index();
-            return self.grown(log, size);
-        }
-        let had_index = self.growing.is_some();
-        if !is_busy() {
-            self.take_ready(log);
-        }
-        if self.growing.is_none() {
-            // A new log is not left to the thread, which would hardly catch up while batches wait.
-            self.growing = self.open_new(offset);
-        }
-        if !had_index {
-            self.catch_up(log, offset);
-        }
-        if let Some(index) = &mut self.growing {
-            match index.add_lines(lines, offset, is_busy) {
-                Ok(true) => return,
-                Ok(false) => self.return_index(),
-                Err(_) => self.rebuild(),
-            }
-        }
-        self.grown(log, size);
-    }
-
-    /// Opens the index of a log that has been begun, when its length is `size`.
-    fn open_new(&mut self, size: u64) -> Option<GrowingIndex> {
-        if !self.is_new || !(LEAST_LOG..=MOST_READ_BACK).contains(&size) {
-            return None;
-        }
-        self.is_new = false;
-        let log = log_set::open_no_link(&self.path).ok()?;
-        GrowingIndex::open(log).ok()?
-    }
-
-    /// Takes the index from the archiver thread, which ends that of a log before.
-    fn take_ready(&mut self, log: &Log) {
-        while let Ok(index) = self.ready.try_recv() {
-            if self.growing.is_none() && is_of(log, &index) {
-                self.growing = Some(index);
-            } else {
-                let _dropped = self.behind.try_send(index);
-                self.wake();
-            }
-        }
-    }
-
-    /// Reads the log up to `offset`, if that is near.
-    fn catch_up(&mut self, log: &Log, offset: u64) {
-        let Some(index) = &mut self.growing else {
-            return;
-        };
-        if !is_of(log, index) {
-            self.return_index();
-            self.wake();
-        } else if offset < index.position() || index.is_cut().is_ok_and(|is_cut| is_cut) {
-            self.rebuild();
-        } else if offset - index.position() > MOST_READ_BACK {
-            self.return_index();
-        } else if index.advance(offset).is_err() {
-            self.rebuild();
-        }
-    }
-
-    /// Drops the index, and has it built from the text.
-    fn rebuild(&mut self) {
-        self.growing = None;
-        self.is_new = self.settings.index;
-        self.told = 0;
-    }
-
-    /// Leaves the index to the archiver thread.
-    fn return_index(&mut self) {
-        if let Some(index) = self.growing.take() {
-            // The thread has ended, or has two: the log is read when it is searched.
-            let _dropped = self.behind.try_send(index);
-            self.told = 0;
-        }
-    }
-
-    /// The log has this length now, all of it written.
-    fn grown(&mut self, log: &Log, size: u64) {
-        if size >= self.told && size - self.told < STEP {
-            return;
-        }
-        self.told = size;
-        if let (Ok(mut state), Ok(about)) = (self.shared.state.lock(), log.metadata()) {
-            state.open = Some((about.dev(), about.ino(), size));
-        }
-        self.wake();
-    }
-
     /// The log was rotated, or has another path.
-    pub(super) fn rotated(&mut self, log: ArchivedLog) {
-        if let Some(index) = self.growing.take()
-            && let Err(TrySendError::Full(index)) = self.behind.try_send(index)
-        {
-            // The thread is behind. Ending the index costs less than reading the log again.
-            let _unfinished = index.finish();
-        }
-        while let Ok(index) = self.ready.try_recv() {
-            let _dropped = self.behind.try_send(index);
-        }
-        self.told = 0;
-        self.is_new = self.settings.index;
-        log.path.clone_into(&mut self.path);
+    pub(super) fn rotated(&self, log: ArchivedLog) {
         if let Ok(mut state) = self.shared.state.lock() {
-            state.log = Some(log);
-            state.open = None;
-            state.rotated = true;
+            *state = State { log, rotated: true };
         }
         self.wake();
     }
@@ -414,11 +170,6 @@ impl Archiver {
             // It is awake already.
             let _full = wake.try_send(());
         }
-    }
-
-    /// As [`ArchiverSettings::without_effect`].
-    pub(super) fn without_effect(&self, conf: &Settings) -> Option<String> {
-        self.settings.without_effect(conf)
     }
 
     /// Changes of names that the thread asks for.
@@ -438,17 +189,6 @@ impl Archiver {
             let _panicked = thread.join();
         }
     }
-}
-
-/// Whether an index is that of the open log.
-fn is_of(log: &Log, index: &GrowingIndex) -> bool {
-    log.metadata().is_ok_and(|about| {
-        let open = (about.dev(), about.ino());
-        index
-            .log()
-            .id()
-            .is_some_and(|id| (id.device, id.inode) == open)
-    })
 }
 
 /// Name of an archive that is not complete.

@@ -134,13 +134,6 @@ impl AuditLog {
         }
     }
 
-    /// An old log and its archive count as one; the old log may have been removed meanwhile.
-    fn recount_archived_twice(&mut self) {
-        if self.archived_twice > 0 {
-            self.archived_twice = rotate::archived_twice(&self.config.path);
-        }
-    }
-
     /// Reports removed logs, if there are at least `least`.
     fn report_removed(&mut self, removed: &[PathBuf], least: usize) {
         let names: Vec<String> = removed
@@ -200,11 +193,14 @@ impl AuditLog {
                 self.alarms.rotate = false;
                 // A rotation replaces the oldest.
                 self.report_removed(&removed, 2);
+                if let Some(indexer) = &mut self.indexer {
+                    indexer.rotated();
+                }
                 if let Some(Err(error)) = self.close().map(|log| log.close(group)) {
                     self.alarm(&format!("cannot make the old log read-only: {error}"));
                 }
                 let log = self.archived_log();
-                if let Some(archiver) = &mut self.archiver {
+                if let Some(archiver) = &self.archiver {
                     archiver.rotated(log);
                 }
             }

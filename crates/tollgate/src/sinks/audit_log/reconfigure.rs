@@ -90,7 +90,7 @@ impl AuditLog {
         self.remove_excess();
         self.set_group_of_old_logs();
         let log = self.archived_log();
-        if let Some(archiver) = &mut self.archiver {
+        if let Some(archiver) = &self.archiver {
             archiver.rotated(log);
         }
         self.report_compress_without_effect();

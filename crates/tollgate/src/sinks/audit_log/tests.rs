@@ -20,6 +20,7 @@ mod actions;
 mod archive;
 mod archive_failures;
 mod disk;
+mod index;
 mod locked;
 
 /// A log in its own directory.

@@ -97,8 +97,9 @@ impl AuditLog {
                 self.failure = None;
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
                 self.flush(lines);
-                if let (Some(archiver), Some(log)) = (&mut self.archiver, &self.log) {
-                    archiver.written(log, lines, span.offset, &self.is_busy);
+                if let (Some(indexer), Some(log)) = (&mut self.indexer, &self.log) {
+                    let path = &self.config.path;
+                    indexer.written(path, log, lines, span.offset, &self.is_busy);
                 }
                 self.check_size();
                 self.check_free_space();
@@ -185,6 +186,9 @@ impl AuditLog {
     /// Closes the log and flushes it as the policy requires.
     pub(super) fn close(&mut self) -> Option<Log> {
         let log = self.log.take()?;
+        if let Some(indexer) = &mut self.indexer {
+            indexer.closed();
+        }
         (self.unflushed, self.cached) = (0, 0);
         let is_synchronous = self
             .config

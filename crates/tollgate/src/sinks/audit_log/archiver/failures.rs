@@ -6,8 +6,6 @@ use std::sync::Arc;
 /// What failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
-    /// Indexing the log that grows.
-    Index,
     /// All old logs.
     OldLogs,
     /// The old log with this device and inode, whatever its number is.
@@ -35,7 +33,7 @@ impl Failures {
         // The path of an old log is in the text, and changes when the log is rotated.
         let is_known = match subject {
             Subject::OldLog(..) => known.is_some(),
-            Subject::Index | Subject::OldLogs => known == Some(&text),
+            Subject::OldLogs => known == Some(&text),
         };
         if !is_known {
             (self.warn)(&text);

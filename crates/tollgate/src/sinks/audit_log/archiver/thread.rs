@@ -1,4 +1,4 @@
-//! The archiver thread: reads the log back for the index, and writes archives.
+//! The archiver thread: writes archives.
 //!
 //! An old log that cannot be read stays as it is, and the others are compressed; it is tried again after each rotation
 //! and from time to time. What concerns all of them, such as low disk space, stops the round.
@@ -6,23 +6,20 @@
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use logs::archive_writer::{ArchiveError, have_same_text, write_with_room};
-use logs::cursor::FileId;
-use logs::index::growing::GrowingIndex;
 use logs::log_file::{LogError, LogFile};
 use logs::log_set;
 use nix::errno::Errno;
 
 use super::failures::{Failures, Subject};
 use super::{
-    ArchivedLog, ArchiverSettings, Machine, NameChange, NameRequest, STEP, Shared,
-    remove_unfinished, temporary_name,
+    ArchivedLog, Machine, NameChange, NameRequest, Shared, State, remove_unfinished, temporary_name,
 };
 use crate::sinks::log_file::log_directory::LogDirectory;
 
@@ -35,21 +32,15 @@ const USUAL_PART: u64 = 10;
 
 /// What the thread has.
 pub(super) struct ArchiverThread {
-    pub(super) settings: ArchiverSettings,
     pub(super) asks: Sender<NameRequest>,
-    pub(super) offered: Sender<GrowingIndex>,
-    pub(super) returned: Receiver<GrowingIndex>,
     pub(super) shared: Arc<Shared>,
-    pub(super) growing: Option<GrowingIndex>,
     pub(super) failures: Failures,
     pub(super) machine: Machine,
-    /// An old log lacks its index, and nobody builds it.
-    pub(super) lacks_index: bool,
     /// When old logs are looked at again, because one failed.
     pub(super) retry_at: Option<Instant>,
 }
 
-/// Why an old log was not compressed or indexed.
+/// Why an old log was not compressed.
 enum Failure {
     /// The log: others may be compressed.
     OfLog(anyhow::Error),
@@ -68,32 +59,12 @@ impl ArchiverThread {
             if woken == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
-            let (log, open, rotated) = match self.shared.state.lock() {
-                Ok(mut state) => {
-                    let rotated = std::mem::take(&mut state.rotated);
-                    (state.log.clone(), state.open, rotated)
-                }
+            let (log, rotated) = match self.shared.state.lock() {
+                Ok(mut state) => (state.log.clone(), std::mem::take(&mut state.rotated)),
                 Err(_) => return,
             };
-            let Some(log) = log else {
-                continue;
-            };
-            if self.settings.index {
-                let mut indexed = self.index(&log.path, open);
-                if indexed.as_ref().is_err_and(is_cut) {
-                    // Its index was dropped.
-                    indexed = self.index(&log.path, open);
-                }
-                match indexed {
-                    Err(error) if !self.stops(&log) => {
-                        let text = format!("cannot index the log: {error:#}");
-                        self.failures.report(Subject::Index, text);
-                    }
-                    _ => self.failures.ended(Subject::Index),
-                }
-            }
             let is_due = self.retry_at.is_some_and(|at| at <= Instant::now());
-            if rotated || is_due || std::mem::take(&mut self.lacks_index) {
+            if rotated || is_due {
                 let done = self.old_logs(&log);
                 self.retry_at = (!done).then(|| Instant::now() + self.machine.retry_after);
             }
@@ -102,65 +73,12 @@ impl ArchiverThread {
 
     /// Whether nothing more is done for a log: the daemon ends, or has another log now.
     fn stops(&self, log: &ArchivedLog) -> bool {
-        let is_current = |state: &super::State| {
-            let current = state.log.as_ref();
-            current.is_some_and(|current| current.path == log.path)
-        };
-        !self.shared.goes_on()
-            || !self
-                .shared
-                .state
-                .lock()
-                .is_ok_and(|state| is_current(&state))
+        let is_current = |state: MutexGuard<'_, State>| state.log.path == log.path;
+        !self.shared.goes_on() || !self.shared.state.lock().is_ok_and(is_current)
     }
 
-    /// Indexes what was added to the log, and the rest of one that was rotated.
-    fn index(&mut self, path: &Path, open: Option<(u64, u64, u64)>) -> anyhow::Result<()> {
-        let ends = || !self.shared.goes_on();
-        let is_open = |id: FileId| {
-            open.is_some_and(|(device, inode, _)| (id.device, id.inode) == (device, inode))
-        };
-        let returned: Vec<GrowingIndex> = self.returned.try_iter().collect();
-        for mut growing in returned.into_iter().chain(self.growing.take()) {
-            let is_current = growing.log().id().is_some_and(is_open);
-            if growing.is_cut()? {
-                // The index of other text is replaced when it is opened; that of an old log is opened with all of them.
-                self.lacks_index |= !is_current;
-            } else if is_current {
-                self.growing = Some(growing);
-            } else {
-                finish(growing, &ends)?;
-            }
-        }
-        let Some((.., size)) = open else {
-            return Ok(());
-        };
-        if self.growing.is_none() {
-            match log_set::open_no_link(path) {
-                Ok(log) if log.id().is_some_and(is_open) => {
-                    self.growing = GrowingIndex::open(log)?;
-                }
-                // It is rotated now.
-                Err(error) if !error.is_missing() => return Err(error.into()),
-                _ => {}
-            }
-        }
-        if let Some(mut growing) = self.growing.take() {
-            if !catch_up(&mut growing, size, &ends)? {
-                return Ok(());
-            }
-            if let Err(error) = self.offered.try_send(growing) {
-                self.growing = Some(error.into_inner());
-            }
-        }
-        Ok(())
-    }
-
-    /// Turns old logs into archives, or indexes them, the oldest first. Returns false if one is to be tried again.
+    /// Turns old logs into archives, the oldest first. Returns false if one is to be tried again.
     fn old_logs(&mut self, of: &ArchivedLog) -> bool {
-        if !self.settings.compress && !self.settings.index {
-            return true;
-        }
         let found = match log_set::old_logs(&of.path) {
             Ok(found) => found,
             Err(error) => {
@@ -195,12 +113,7 @@ impl ArchiverThread {
                 continue;
             }
             let path = log.path().to_owned();
-            let result = if self.settings.compress {
-                self.compress(of, &mut log)
-            } else {
-                index_old_log(log, &|| self.stops(of)).map_err(|error| Failure::OfLog(error.into()))
-            };
-            match result {
+            match self.compress(of, &mut log) {
                 Ok(()) => {
                     self.failures.ended(subject);
                     self.failures.ended(Subject::OldLogs);
@@ -225,13 +138,8 @@ impl ArchiverThread {
     }
 
     fn report_old_log(&mut self, subject: Subject, path: &Path, error: &anyhow::Error) {
-        let action = if self.settings.compress {
-            "compressed"
-        } else {
-            "indexed"
-        };
         let text = format!(
-            "old log `{}` stays as it is, and is not {action}: {error:#}",
+            "old log `{}` stays as it is, and is not compressed: {error:#}",
             path.display()
         );
         self.failures.report(subject, text);
@@ -364,11 +272,6 @@ impl ArchiverThread {
     }
 }
 
-/// Whether somebody cut a log while it was indexed.
-fn is_cut(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(LogError::Cut { .. }))
-}
-
 /// Whether the machine lacks something, and not the log. An old log that is left out for a moment would get its archive
 /// after newer ones.
 fn is_shortage(error: &LogError) -> bool {
@@ -377,39 +280,4 @@ fn is_shortage(error: &LogError) -> bool {
     };
     let errno = cause.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
-}
-
-/// Indexes an old log that was rotated before it was indexed. An archive has an index of its own.
-fn index_old_log(log: LogFile, ends: &dyn Fn() -> bool) -> Result<(), LogError> {
-    match GrowingIndex::open(log)? {
-        Some(growing) => finish(growing, ends),
-        None => Ok(()),
-    }
-}
-
-/// Indexes all of a log that no longer grows, unless the daemon ends.
-fn finish(mut growing: GrowingIndex, ends: &dyn Fn() -> bool) -> Result<(), LogError> {
-    let size = growing.log().size()?.unwrap_or(0);
-    // Where events are open at its end, the next segment would begin far before it.
-    if growing.indexed() < size && catch_up(&mut growing, size, ends)? {
-        growing.finish()?;
-    }
-    Ok(())
-}
-
-/// Reads a log up to `size`. Returns false if the daemon ends before.
-fn catch_up(
-    growing: &mut GrowingIndex,
-    size: u64,
-    ends: &dyn Fn() -> bool,
-) -> Result<bool, LogError> {
-    let mut at = growing.position();
-    while at < size {
-        if ends() {
-            return Ok(false);
-        }
-        at = size.min(at + STEP / 4);
-        growing.advance(at)?;
-    }
-    Ok(!ends())
 }

@@ -1,4 +1,4 @@
-//! Old logs that become archives, and indexes of logs that grow.
+//! Old logs that become archives.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,16 +33,20 @@ pub(super) fn batch(number: u32) -> Vec<u8> {
 }
 
 impl TestLog {
-    fn start_archiver(self, settings: ArchiverSettings) -> Self {
-        self.start_archiver_on(settings, Machine::local())
+    fn start_archiver(self) -> Self {
+        self.start_archiver_on(Machine::local())
     }
 
-    pub(super) fn start_archiver_on(
-        mut self,
-        settings: ArchiverSettings,
-        machine: Machine,
-    ) -> Self {
-        self.log = self.log.with_archiver(settings, machine).unwrap();
+    pub(super) fn start_archiver_on(self, machine: Machine) -> Self {
+        let compress = LogOptions {
+            index: false,
+            compress: true,
+        };
+        self.with_options(compress, machine)
+    }
+
+    pub(super) fn with_options(mut self, options: LogOptions, machine: Machine) -> Self {
+        self.log = self.log.with_options(options, machine).unwrap();
         self
     }
 
@@ -95,17 +99,12 @@ pub(super) fn expected(numbers: std::ops::Range<u32>) -> String {
         .collect()
 }
 
-pub(super) const COMPRESS: ArchiverSettings = ArchiverSettings {
-    index: false,
-    compress: true,
-};
-
 #[test]
 fn old_logs_become_archives_and_the_oldest_is_removed() {
     let mut test = TestLog::new(rotating(4));
     test.append(0..2);
     assert_eq!(test.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
-    test = test.start_archiver(COMPRESS);
+    test = test.start_archiver();
     let two = ["audit.log", "audit.log.000001.zst", "audit.log.000002.zst"];
     test.await_names(&two);
     assert!(test.all_events() == expected(0..2));
@@ -143,7 +142,7 @@ fn all_archives_are_kept_if_logs_are() {
         max_log_file_action: MaxLogFileAction::KeepLogs,
         ..rotating(2)
     });
-    test = test.start_archiver(COMPRESS);
+    test = test.start_archiver();
     for number in 0..4 {
         test.append(number..number + 1);
         let archive = |number: u32| format!("audit.log.{:06}.zst", number + 1);
@@ -161,7 +160,7 @@ fn interrupted_archiving_is_completed() {
     let mut test = TestLog::new(rotating(5));
     test.append(0..1);
     let text = fs::read(test.path("audit.log.1")).unwrap();
-    test = test.start_archiver(COMPRESS);
+    test = test.start_archiver();
     // The archive has its name, and the old log is not removed.
     let requests = test.log.archiver_requests();
     test.log
@@ -174,7 +173,7 @@ fn interrupted_archiving_is_completed() {
     let mut next = test.reopen();
     // Nothing writes it any more.
     assert_eq!(next.names(), both);
-    next = next.start_archiver(COMPRESS);
+    next = next.start_archiver();
     next.await_names(&["audit.log", "audit.log.000001.zst"]);
     next.append(1..2);
     next.await_names(&["audit.log", "audit.log.000001.zst", "audit.log.000002.zst"]);
@@ -189,7 +188,7 @@ fn interrupted_archiving_is_completed() {
 fn rotation_while_an_old_log_is_compressed_removes_the_right_file() {
     let mut test = TestLog::new(rotating(9));
     test.append(0..1);
-    test = test.start_archiver(COMPRESS);
+    test = test.start_archiver();
     let requests = test.log.archiver_requests();
     // Name the archive, then rotate twice: the old log has another number when it is removed.
     for rotations in [1..3, 3..4] {
@@ -212,7 +211,7 @@ fn log_that_cannot_be_compressed_stays() {
     test.append(0..1);
     // The name of the incomplete archive is taken by what cannot be removed as a file.
     fs::create_dir(test.path("audit.log.archive")).unwrap();
-    test = test.start_archiver(COMPRESS);
+    test = test.start_archiver();
     test.append(1..2);
     test.log.end(SignalSender::this());
     assert_eq!(
@@ -225,28 +224,4 @@ fn log_that_cannot_be_compressed_stays() {
         ]
     );
     assert!(test.all_events() == expected(0..2));
-}
-
-#[test]
-fn log_is_indexed_as_it_grows_and_when_it_is_rotated() {
-    let mut test = TestLog::new(Settings {
-        max_log_file: 9,
-        ..rotating(5)
-    });
-    test = test.start_archiver(ArchiverSettings {
-        index: true,
-        compress: false,
-    });
-    test.append(0..10);
-    assert!(test.names().contains(&"audit.log.1".to_owned()));
-    test.append(10..11);
-    test.log.end(SignalSender::this());
-    // Complete: asking it builds nothing.
-    let mut old = LogFile::open(&test.path("audit.log.1")).unwrap();
-    let mut built = 0;
-    let index =
-        logs::index::store::open(&mut old, logs::index::store::Extent::Whole, |_| built += 1)
-            .unwrap();
-    assert!(index.blocks().count() > 4);
-    assert_eq!((Some(index.end()), built), (old.size().unwrap(), 0));
 }

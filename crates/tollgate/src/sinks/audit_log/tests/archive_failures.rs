@@ -1,17 +1,13 @@
 //! What the archiver does when files, the disk or people are in its way.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use logs::index::store;
-use logs::log_file::LogFile;
-
 use super::super::free_space::FreeSpace;
-use super::archive::{COMPRESS, PATIENCE, expected, rotating};
+use super::archive::{PATIENCE, expected, rotating};
 use super::*;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -80,89 +76,25 @@ fn wait_for(mut condition: impl FnMut() -> bool) {
 
 const SOON: Duration = Duration::from_millis(20);
 const NEVER: Duration = Duration::from_hours(1);
-const INDEX: ArchiverSettings = ArchiverSettings {
-    index: true,
-    compress: false,
-};
-
-/// Bytes of the index beside a log, without the part that names the log.
-fn index_of(log: &Path) -> Option<Vec<u8>> {
-    let about = fs::metadata(log).unwrap();
-    let name = format!("{:x}-{}.idx", about.dev(), about.ino());
-    let bytes = fs::read(log.parent()?.join(".tollgate-index").join(name)).ok()?;
-    Some(bytes.get(48..)?.to_vec())
-}
-
-/// The index of the same text in a new log.
-fn fresh_index(log: &Path) -> Vec<u8> {
-    let place = tempfile::tempdir().unwrap();
-    let copy = place.path().join("audit.log");
-    fs::copy(log, &copy).unwrap();
-    let mut file = LogFile::open(&copy).unwrap();
-    store::open(&mut file, store::Extent::Whole, |_| ()).unwrap();
-    index_of(&copy).unwrap()
-}
-
-#[test]
-fn index_of_a_log_that_was_cut_is_built_again() {
-    // What is left is short, or too long for the log thread to read it back.
-    for (before, left, after, is_busy) in [
-        (0..3, 10_000, 3..6, false),
-        (0..9, 7 * MEBIBYTE, 9..12, false),
-        (0..9, 10_000, 9..20, true),
-    ] {
-        let mut test = TestLog::new(Settings {
-            max_log_file: 99,
-            ..rotating(5)
-        });
-        let machine = TestMachine::new();
-        test = test.start_archiver_on(INDEX, machine.with_retry(NEVER));
-        let busy = Arc::new(AtomicBool::new(is_busy));
-        let asked = Arc::clone(&busy);
-        test.log.set_busy(move || asked.load(Ordering::Relaxed));
-        test.append(before);
-        let path = test.path("audit.log");
-        let log = File::options().write(true).open(&path).unwrap();
-        log.set_len(left).unwrap();
-        test.append(after);
-        test.log.rotate_on_signal(SignalSender::this());
-        busy.store(false, Ordering::Relaxed);
-        let old = test.path("audit.log.1");
-        let fresh = fresh_index(&old);
-        wait_for(|| {
-            // The thread may return the index after the rotation.
-            test.log.append(EVENT, 1, &mut ());
-            index_of(&old).is_some_and(|index| index == fresh)
-        });
-        assert_eq!(machine.warnings(), [""; 0]);
-        test.log.end(SignalSender::this());
-    }
-}
-
-/// While events arrive faster than they are read, nothing is indexed or compressed.
+/// While events arrive faster than they are read, nothing is compressed.
 #[test]
 fn archiver_waits_while_work_is_put_off() {
-    for settings in [INDEX, COMPRESS] {
-        let mut test = TestLog::new(rotating(5));
-        let machine = TestMachine::new();
-        test = test.start_archiver_on(settings, machine.with_retry(NEVER));
-        for number in 0..3 {
-            test.log.put_off_indexing();
-            test.append(number..number + 1);
-        }
-        test.log.put_off_indexing();
-        std::thread::park_timeout(10 * SOON);
-        let old = test.path("audit.log.1");
-        assert!(old.exists() && index_of(&old).is_none());
-        if settings.compress {
-            let archive = |number| format!("audit.log.00000{number}.zst");
-            test.await_names(&["audit.log", &archive(1), &archive(2), &archive(3)]);
-        } else {
-            wait_for(|| index_of(&old).is_some());
-        }
-        assert!(test.all_events() == expected(0..3));
-        test.log.end(SignalSender::this());
+    let mut test = TestLog::new(rotating(5));
+    test = test.start_archiver_on(TestMachine::new().with_retry(NEVER));
+    for number in 0..3 {
+        test.log.put_off_work();
+        test.append(number..number + 1);
     }
+    test.log.put_off_work();
+    assert!(
+        test.log
+            .archiver_requests()
+            .recv_timeout(10 * SOON)
+            .is_err()
+    );
+    let archive = |number| format!("audit.log.00000{number}.zst");
+    test.await_names(&["audit.log", &archive(1), &archive(2), &archive(3)]);
+    assert!(test.all_events() == expected(0..3));
 }
 
 #[test]
@@ -175,7 +107,7 @@ fn archive_waits_until_there_is_room_for_it() {
     test.append(0..2);
     let machine = TestMachine::new();
     machine.set_free(6 * MEBIBYTE);
-    test = test.start_archiver_on(COMPRESS, machine.with_retry(SOON));
+    test = test.start_archiver_on(machine.with_retry(SOON));
     let warnings = machine.await_warnings(1);
     assert!(warnings[0].contains("make room"), "{warnings:?}");
     // Several times, and reported once.
@@ -193,7 +125,7 @@ fn archive_that_is_not_on_disk_replaces_no_log() {
     let mut test = TestLog::new(rotating(5));
     test.append(0..1);
     let machine = TestMachine::new();
-    test = test.start_archiver_on(COMPRESS, machine.with_retry(SOON));
+    test = test.start_archiver_on(machine.with_retry(SOON));
     let requests = test.log.archiver_requests();
     let request = requests.recv_timeout(PATIENCE).unwrap();
     machine.fails_to_sync.store(true, Ordering::Relaxed);
@@ -216,7 +148,7 @@ fn archive_that_is_not_on_disk_replaces_no_log() {
 fn pair_that_a_killed_daemon_left_counts_once() {
     let mut test = TestLog::new(rotating(4));
     test.append(0..2);
-    test = test.start_archiver_on(COMPRESS, TestMachine::new().with_retry(NEVER));
+    test = test.start_archiver_on(TestMachine::new().with_retry(NEVER));
     test.await_names(&["audit.log", "audit.log.000001.zst", "audit.log.000002.zst"]);
     test.append(2..3);
     let requests = test.log.archiver_requests();
@@ -242,42 +174,32 @@ fn pair_that_a_killed_daemon_left_counts_once() {
 
 #[test]
 fn bad_old_log_stops_no_other() {
-    for settings in [COMPRESS, INDEX] {
-        let mut test = TestLog::new(rotating(9));
-        test.append(0..1);
-        fs::create_dir(test.path("audit.log.2")).unwrap();
-        let pipe = test.path("audit.log.3");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
-        fs::write(test.path("audit.log.4"), b"\x1f\x8b\x08\x00").unwrap();
-        let machine = TestMachine::new();
-        test = test.start_archiver_on(settings, machine.with_retry(SOON));
-        if settings.compress {
-            let left = ["audit.log.2", "audit.log.3", "audit.log.4"];
-            let names = ["audit.log", "audit.log.000001.zst"];
-            test.await_names(&[&names[..], &left].concat());
-        } else {
-            let old = test.path("audit.log.1");
-            wait_for(|| index_of(&old).is_some_and(|index| !index.is_empty()));
-        }
-        machine.await_warnings(3);
-        std::thread::park_timeout(10 * SOON);
-        let warnings = machine.warnings();
-        assert_eq!(warnings.len(), 3, "{warnings:?}");
-        for name in ["audit.log.2", "audit.log.3", "audit.log.4"] {
-            assert!(warnings.iter().any(|text| text.contains(name)));
-        }
-        // What can be read later is tried again.
-        if settings.compress {
-            let text = fs::read(test.path("audit.log.000001.zst")).unwrap();
-            fs::remove_dir(test.path("audit.log.2")).unwrap();
-            fs::remove_file(pipe).unwrap();
-            fs::write(test.path("audit.log.4"), "type=EOE msg=audit(1.000:1): \n").unwrap();
-            let archives = ["audit.log.000001.zst", "audit.log.000002.zst"];
-            test.await_names(&["audit.log", archives[0], archives[1]]);
-            assert_eq!(fs::read(test.path(archives[0])).unwrap(), text);
-        }
-        test.log.end(SignalSender::this());
+    let mut test = TestLog::new(rotating(9));
+    test.append(0..1);
+    fs::create_dir(test.path("audit.log.2")).unwrap();
+    let pipe = test.path("audit.log.3");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    fs::write(test.path("audit.log.4"), b"\x1f\x8b\x08\x00").unwrap();
+    let machine = TestMachine::new();
+    test = test.start_archiver_on(machine.with_retry(SOON));
+    let left = ["audit.log.2", "audit.log.3", "audit.log.4"];
+    let names = ["audit.log", "audit.log.000001.zst"];
+    test.await_names(&[&names[..], &left].concat());
+    machine.await_warnings(3);
+    std::thread::park_timeout(10 * SOON);
+    let warnings = machine.warnings();
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    for name in left {
+        assert!(warnings.iter().any(|text| text.contains(name)));
     }
+    // What can be read later is tried again.
+    let text = fs::read(test.path("audit.log.000001.zst")).unwrap();
+    fs::remove_dir(test.path("audit.log.2")).unwrap();
+    fs::remove_file(pipe).unwrap();
+    fs::write(test.path("audit.log.4"), "type=EOE msg=audit(1.000:1): \n").unwrap();
+    let archives = ["audit.log.000001.zst", "audit.log.000002.zst"];
+    test.await_names(&["audit.log", archives[0], archives[1]]);
+    assert_eq!(fs::read(test.path(archives[0])).unwrap(), text);
 }
 
 #[test]
@@ -328,7 +250,7 @@ fn file_with_the_name_of_an_unfinished_archive_stays() {
     let text = "type=EOE msg=audit(1.000:1): \n";
     fs::write(test.path("audit.log.archive"), text).unwrap();
     let machine = TestMachine::new();
-    test = test.start_archiver_on(COMPRESS, machine.with_retry(SOON));
+    test = test.start_archiver_on(machine.with_retry(SOON));
     let warnings = machine.await_warnings(1);
     assert!(warnings[0].contains("audit.log.archive"), "{warnings:?}");
     assert_eq!(test.text("audit.log.archive"), text);
@@ -340,7 +262,7 @@ fn file_with_the_name_of_an_unfinished_archive_stays() {
 fn archives_beyond_a_smaller_num_logs_are_named() {
     let mut test = TestLog::new(rotating(5));
     test.append(0..4);
-    test = test.start_archiver_on(COMPRESS, TestMachine::new().with_retry(NEVER));
+    test = test.start_archiver_on(TestMachine::new().with_retry(NEVER));
     let names: Vec<String> = (1..=4)
         .map(|number| format!("audit.log.{number:06}.zst"))
         .collect();
@@ -375,7 +297,7 @@ fn compress_without_effect_is_reported() {
             max_log_file_action: action,
             ..rotating(num_logs)
         });
-        test = test.start_archiver_on(COMPRESS, TestMachine::new().with_retry(NEVER));
+        test = test.start_archiver_on(TestMachine::new().with_retry(NEVER));
         let actions = test.actions.take();
         match expected {
             Some(expected) => assert!(actions[0].contains(expected), "{actions:?}"),
