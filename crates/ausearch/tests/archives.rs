@@ -2,13 +2,9 @@
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
-    use std::io::Write as _;
+    use std::fs;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Output, Stdio};
-
-    use logs::archive_writer::write;
-    use logs::log_file::LogFile;
 
     const AUSEARCH: &str = env!("CARGO_BIN_EXE_tollgate-ausearch");
     const AUREPORT: &str = env!("CARGO_BIN_EXE_tollgate-aureport");
@@ -37,13 +33,7 @@ mod tests {
             };
             let source = place.directory.path().join("source");
             fs::write(&source, &place.text).unwrap();
-            let out = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(place.archive())
-                .unwrap();
-            write(&mut LogFile::open(&source).unwrap(), &out, &|| false).unwrap();
+            support::archive::write(&source, &place.archive()).unwrap();
             fs::remove_file(source).unwrap();
             place
         }
@@ -60,19 +50,7 @@ mod tests {
     }
 
     fn piped(program: &str, words: &[&str], input: &[u8]) -> Output {
-        let mut child = Command::new(program)
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut pipe = child.stdin.take().unwrap();
-        let input = input.to_vec();
-        let writer = std::thread::spawn(move || pipe.write_all(&input));
-        let output = child.wait_with_output().unwrap();
-        let _closed = writer.join().unwrap();
-        output
+        support::piped::output(Command::new(program).args(words), input).unwrap()
     }
 
     fn events(output: &Output) -> usize {

@@ -324,7 +324,6 @@ fn table(files: &[FileFacts]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
 
     use clap::CommandFactory as _;
     use logs::log_set::LogEntries;
@@ -345,14 +344,7 @@ mod tests {
         let path = place.path().join("audit.log.1");
         fs::write(&path, old).unwrap();
         let archive = place.path().join("audit.log.000007.zst");
-        let out = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&archive)
-            .unwrap();
-        let mut log = LogFile::open(&path).unwrap();
-        logs::archive_writer::write(&mut log, &out, &|| false).unwrap();
+        support::archive::write(&path, &archive).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(place.path().join("audit.log"), "").unwrap();
         let entries = LogEntries::rotated(place.path()).unwrap().into_entries();

@@ -2,14 +2,10 @@
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
-    use std::io::Write as _;
+    use std::fs;
     use std::os::unix::process::CommandExt as _;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
-
-    use logs::archive_writer::write;
-    use logs::log_file::LogFile;
 
     const AUSEARCH: &str = "/usr/sbin/ausearch";
 
@@ -46,14 +42,7 @@ mod tests {
             }
             let logs = directory.path().join("archived");
             let archive = logs.join("audit.log.000001.zst");
-            let out = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(archive)
-                .unwrap();
-            let mut log = LogFile::open(&logs.join("audit.log.1")).unwrap();
-            let written = write(&mut log, &out, &|| false).unwrap();
+            let written = support::archive::write(&logs.join("audit.log.1"), &archive).unwrap();
             assert!(written.archive_len * 10 < written.text_len, "{written:?}");
             fs::remove_file(logs.join("audit.log.1")).unwrap();
             Self { directory }
@@ -82,20 +71,10 @@ mod tests {
 
     /// What the stock tool answers about a text in a pipe.
     fn ausearch(text: &[u8], words: &[&str]) -> Vec<u8> {
-        let mut child = Command::new(AUSEARCH)
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let text = text.to_vec();
-        let writer = std::thread::spawn(move || input.write_all(&text));
-        let output = child.wait_with_output().unwrap();
-        // The answer tells whether it has read all.
-        let _closed = writer.join().unwrap();
-        output.stdout
+        let mut command = Command::new(AUSEARCH);
+        support::piped::output(command.args(words), text)
+            .unwrap()
+            .stdout
     }
 
     #[test]

@@ -2,14 +2,10 @@
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
-    use std::io::Write as _;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Output, Stdio};
-
-    use logs::archive_writer::write;
-    use logs::log_file::LogFile;
 
     const EVENTS: u32 = 12_000;
 
@@ -42,13 +38,7 @@ mod tests {
             fs::write(place.path("audit.log"), &place.current).unwrap();
             let source = place.path("source");
             fs::write(&source, &place.old).unwrap();
-            let out = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(place.archive())
-                .unwrap();
-            write(&mut LogFile::open(&source).unwrap(), &out, &|| false).unwrap();
+            support::archive::write(&source, &place.archive()).unwrap();
             fs::remove_file(source).unwrap();
             place
         }
@@ -109,18 +99,7 @@ mod tests {
 
     /// Output of a program whose standard input is a pipe with `input`.
     fn piped(name: &str, words: &[&str], input: &[u8]) -> Output {
-        let mut child = command(name, words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut pipe = child.stdin.take().unwrap();
-        let input = input.to_vec();
-        let writer = std::thread::spawn(move || pipe.write_all(&input));
-        let output = child.wait_with_output().unwrap();
-        let _closed = writer.join().unwrap();
-        output
+        support::piped::output(&mut command(name, words), input).unwrap()
     }
 
     fn stdout(output: &Output) -> String {

@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod archive;
 pub mod compare;
 pub mod daemon;
 pub mod event;
 pub mod permitted;
+pub mod piped;
 pub mod wait;

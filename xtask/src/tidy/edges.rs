@@ -22,14 +22,15 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("top", &["audit"]),
     ("inputs", &["audit"]),
     ("manual", &[]),
-    ("support", &["audit"]),
+    ("support", &["audit", "logs"]),
     ("vm", &["audit", "netlink", "support"]),
     ("xtask", &[]),
 ];
 
 /// The crates that the tests of each crate may also depend on.
-const FOR_TESTS: [(&str, &[&str]); 8] = [
+const FOR_TESTS: [(&str, &[&str]); 9] = [
     ("audit", &["inputs"]),
+    ("ausearch", &["support"]),
     ("bench", &["audit", "inputs", "manual"]),
     ("engine", &["inputs"]),
     ("logs", &["inputs"]),
