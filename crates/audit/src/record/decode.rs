@@ -121,13 +121,7 @@ impl<'a> Header<'a> {
     /// Parses the header of a line; a newline must not be in it.
     pub(super) fn parse(line: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor { line, at: 0 };
-        let node = match cursor.literal(b"node=", "`node=`") {
-            Ok(()) => Some(cursor.word("a blank after the node")?),
-            Err(_) => None,
-        };
-        cursor.literal(b"type=", "`type=`")?;
-        let kind = cursor.word("a blank after the type")?;
-        cursor.literal(b"msg=audit(", "`msg=audit(`")?;
+        let (node, kind) = cursor.node_and_type()?;
         let stamp = cursor.at;
         let (time, serial) = cursor.stamp()?;
         Ok(Self {
@@ -143,26 +137,16 @@ impl<'a> Header<'a> {
     /// Parses the header of a line whose time and serial are known.
     pub(super) fn with_stamp(line: &'a [u8], time: Timestamp, serial: Serial) -> Option<Self> {
         let mut cursor = Cursor { line, at: 0 };
-        let node = match line.starts_with(b"node=") {
-            true => {
-                cursor.at = b"node=".len();
-                Some(cursor.word("").ok()?)
-            }
-            false => None,
-        };
-        cursor.literal(b"type=", "").ok()?;
-        let kind = cursor.word("").ok()?;
-        cursor.literal(b"msg=audit(", "").ok()?;
+        let (node, kind) = cursor.node_and_type().ok()?;
         let stamp = cursor.at;
         let len = field::find_near(cursor.rest(), |byte| byte == b')')?;
-        let end = stamp + len + b"):".len();
         Some(Self {
             node,
             kind,
             time,
             serial,
             stamp,
-            end,
+            end: stamp + len + b"):".len(),
         })
     }
 
@@ -334,6 +318,18 @@ impl<'a> Cursor<'a> {
         };
         self.at += end + 1;
         Ok(rest.get(..end).unwrap_or_default().as_bstr())
+    }
+
+    /// Returns the node and the type of a record, and skips everything up to its stamp.
+    fn node_and_type(&mut self) -> Result<(Option<&'a BStr>, &'a BStr), DecodeError> {
+        let node = match self.literal(b"node=", "`node=`") {
+            Ok(()) => Some(self.word("a blank after the node")?),
+            Err(_) => None,
+        };
+        self.literal(b"type=", "`type=`")?;
+        let kind = self.word("a blank after the type")?;
+        self.literal(b"msg=audit(", "`msg=audit(`")?;
+        Ok((node, kind))
     }
 
     /// Returns the digits here and skips them; and their number, if it cannot overflow.
