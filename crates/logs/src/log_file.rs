@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -161,6 +161,15 @@ impl LogFile {
                 archive.stored_len().map_err(|cause| self.failed(cause))
             }
             Content::Text(..) | Content::Stream(_) => Ok(self.size()?.unwrap_or(0)),
+        }
+    }
+
+    /// Whether the text file has no name any more.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        match &self.content {
+            Content::Text(file, _) => file.metadata().is_ok_and(|about| about.nlink() == 0),
+            Content::Archive(..) | Content::Stream(_) => false,
         }
     }
 

@@ -145,8 +145,11 @@ impl ArchiverThread {
         self.failures.report(subject, text);
     }
 
-    /// Turns an old log into an archive.
+    /// Turns an old log into an archive, unless `num_logs` has removed it meanwhile.
     fn compress(&self, of: &ArchivedLog, log: &mut LogFile) -> Result<(), Failure> {
+        if log.is_removed() {
+            return Ok(());
+        }
         let id = match log.id() {
             Some(id) if !log.is_archive() => id,
             _ => return Err(Failure::OfLog(anyhow!("it is compressed already"))),
@@ -206,15 +209,20 @@ impl ArchiverThread {
             .and_then(|()| directory.create_new(&name))
             .with_context(|| format!("cannot create `{}`", name.display()))
             .map_err(Failure::OfAll)?;
-        let result = self.write_archive(of, log, &out).and_then(|()| {
-            self.ask(of, NameChange::NameArchive)
-                .map_err(Failure::OfAll)
+        let written = self.write_archive(of, log, &out);
+        let is_wanted = written.is_ok() && !log.is_removed();
+        let named = written.and_then(|()| {
+            match is_wanted {
+                true => self.ask(of, NameChange::NameArchive),
+                false => Ok(()),
+            }
+            .map_err(Failure::OfAll)
         });
-        if result.is_err() {
+        if !is_wanted || named.is_err() {
             // The next archive would replace it anyway.
             let _gone = directory.remove(&name);
         }
-        result
+        named
     }
 
     /// Writes an archive to disk, as old as the log.

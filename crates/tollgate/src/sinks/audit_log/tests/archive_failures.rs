@@ -258,6 +258,30 @@ fn file_with_the_name_of_an_unfinished_archive_stays() {
     test.await_names(&["audit.log", "audit.log.000001.zst"]);
 }
 
+/// As in a burst that rotates logs faster than they are compressed.
+#[test]
+fn old_log_that_was_removed_meanwhile_gets_no_archive() {
+    let mut test = TestLog::new(rotating(2));
+    test.append(0..1);
+    let (release, held) = crossbeam_channel::bounded::<()>(0);
+    let machine = Machine {
+        // The last step before the archive gets its name.
+        sync: Arc::new(move |_| {
+            let _released = held.recv();
+            Ok(())
+        }),
+        ..TestMachine::new().with_retry(NEVER)
+    };
+    test = test.start_archiver_on(machine);
+    wait_for(|| test.path("audit.log.archive").exists());
+    test.append(1..2);
+    test.actions.take();
+    drop(release);
+    test.await_names(&["audit.log", "audit.log.000001.zst"]);
+    assert_eq!(test.actions.take(), [""; 0]);
+    assert!(test.all_events() == expected(1..2));
+}
+
 #[test]
 fn archives_beyond_a_smaller_num_logs_are_named() {
     let mut test = TestLog::new(rotating(5));
