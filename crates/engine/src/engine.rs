@@ -45,7 +45,7 @@ use crate::hooks::program;
 use crate::load::btrfs_types;
 use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, Slots, WatchKeys};
-use crate::load::{GuardForm, ObjectSlots, Objects};
+use crate::load::{GuardForm, ObjectSlots, Objects, states};
 use crate::options::EngineOptions;
 use crate::preemption::PreemptionFacts;
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
@@ -363,6 +363,9 @@ impl<'s> Engine<'s> {
 
     /// Waits until no program uses the half of the next plan, and empties it.
     fn clear_half(&mut self, next: Epoch) -> Result<(), EngineError> {
+        if let Some(previous) = self.globals.previous_epoch() {
+            states::await_end_of(previous, self.globals, self.objects.first());
+        }
         self.globals.clear_previous_epoch();
         rcu::wait_for_programs()
             .map_err(io::Error::other)

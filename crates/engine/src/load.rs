@@ -8,6 +8,7 @@ pub(crate) mod globals;
 mod libbpf_log;
 pub(crate) mod maps;
 mod refusal;
+pub(crate) mod states;
 mod tail_call;
 
 use std::collections::BTreeSet;

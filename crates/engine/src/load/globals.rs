@@ -222,6 +222,26 @@ impl Globals {
         write!(self, tlg_slot_generation, generation.wrapping_add(1));
     }
 
+    /// Slots of syscalls in progress, among the first `count`.
+    pub(crate) fn slots_in_use(self, count: u32) -> impl Iterator<Item = u32> {
+        let users: *mut [u32] = address!(self, tlg_slot_user);
+        (0..count).filter(move |&slot| {
+            let slot = usize::try_from(slot).unwrap_or(usize::MAX);
+            if slot >= users.len() {
+                return false;
+            }
+            // SAFETY: `slot` is below the number of elements of the member.
+            let user = unsafe { users.cast::<u32>().add(slot) };
+            // SAFETY: as for `read`.
+            unsafe { user.read_volatile() != 0 }
+        })
+    }
+
+    /// The previous plan, while programs use it.
+    pub(crate) fn previous_epoch(self) -> Option<Epoch> {
+        u16::try_from(read!(self, tlg_epoch_prev)).ok().map(Epoch)
+    }
+
     /// Makes programs stop using the previous plan.
     pub(crate) fn clear_previous_epoch(self) {
         write!(self, tlg_epoch_prev, abi::NO_EPOCH);
