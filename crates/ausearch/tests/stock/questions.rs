@@ -105,8 +105,9 @@ const FILTERS: &[(&[&str], &[&str])] = &[
     ),
     (
         &["-te", "--end"],
+        // Not a date alone: that is the time of day of the question.
         &[
-            "11/14/23",
+            "11/14/23 22:16:00",
             "11/14/23 22:14:40",
             "11/14/23 22:20",
             "now",
