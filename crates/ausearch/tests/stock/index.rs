@@ -368,9 +368,9 @@ fn disorder(random: &mut Random) -> Disorder {
     }
 }
 
-/// Number of logs; more with `TOLLGATE_LOGS`.
+/// Number of logs; more with `TOLLGATE_INDEXED_LOGS`.
 fn count() -> u64 {
-    let count = std::env::var("TOLLGATE_LOGS").ok();
+    let count = std::env::var("TOLLGATE_INDEXED_LOGS").ok();
     count.map_or(5, |count| count.parse().unwrap())
 }
 
