@@ -5,7 +5,7 @@ pub(crate) mod log_lock;
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -48,7 +48,7 @@ impl LogAccess {
 #[derive(Debug)]
 pub(crate) struct Log {
     file: File,
-    /// The last write ended within a line: the next one starts a new line.
+    /// The last write ended within a line, perhaps that of a daemon that was killed: the next one starts a new line.
     has_partial_line: bool,
 }
 
@@ -87,9 +87,11 @@ impl Log {
         access: &LogAccess,
     ) -> anyhow::Result<Self> {
         let file = directory.open_log(name, access)?;
+        let has_partial_line = has_partial_line(&file)
+            .with_context(|| format!("cannot read the end of log `{}`", name.display()))?;
         Ok(Self {
             file,
-            has_partial_line: false,
+            has_partial_line,
         })
     }
 
@@ -235,6 +237,17 @@ impl Log {
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+}
+
+/// Whether a file ends within a line.
+fn has_partial_line(file: &File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else {
+        return Ok(false);
+    };
+    let mut byte = [b'\n'];
+    // A file that was cut meanwhile has no byte there.
+    file.read_at(&mut byte, last)?;
+    Ok(byte != [b'\n'])
 }
 
 #[cfg(test)]

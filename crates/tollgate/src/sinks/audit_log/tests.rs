@@ -460,3 +460,19 @@ fn full_plugin_queue_runs_overflow_action() {
         assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
     }
 }
+
+/// A daemon that is killed can leave a part of a line.
+#[test]
+fn new_log_lines_do_not_continue_a_partial_one() {
+    let mut test = TestLog::new(settings());
+    test.log.append(EVENT, 1, &mut ());
+    let path = test.directory.path().join("audit.log");
+    let partial = "type=SYSCALL msg=audit(1.000:7): arch=c000003e sysc";
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{whole}{partial}")).unwrap();
+    let text = test.reopen().text("audit.log");
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|&line| line == partial).unwrap();
+    assert!(lines[at + 1].starts_with("type=DAEMON_START "), "{lines:?}");
+    assert!(text.starts_with(&whole));
+}

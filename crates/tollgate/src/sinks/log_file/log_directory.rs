@@ -101,7 +101,7 @@ impl LogDirectory {
     /// The file is a link, not a regular file, owned by another user, or has a second name.
     pub(crate) fn open_log(&self, name: &Path, access: &LogAccess) -> anyhow::Result<File> {
         let shown = || format!("{}/{}", self.shown, name.display());
-        let flags = OFlag::O_WRONLY
+        let flags = OFlag::O_RDWR
             | OFlag::O_APPEND
             | OFlag::O_CREAT
             | OFlag::O_NOFOLLOW
