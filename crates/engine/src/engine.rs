@@ -364,7 +364,7 @@ impl<'s> Engine<'s> {
     /// Waits until no program uses the half of the next plan, and empties it.
     fn clear_half(&mut self, next: Epoch) -> Result<(), EngineError> {
         if let Some(previous) = self.globals.previous_epoch() {
-            states::await_end_of(previous, self.globals, self.objects.first());
+            states::await_end_of(previous, self.globals, self.objects.first(), &self.ring);
         }
         self.globals.clear_previous_epoch();
         rcu::wait_for_programs()

@@ -186,7 +186,7 @@ impl RingReader {
         self.position.get()
     }
 
-    /// Whether an eighth of the ring is unread: events arrive faster than they are read, and the rest of the ring is needed.
+    /// Whether more than an eighth of the ring is unread: what can wait would cost events.
     #[must_use]
     pub fn is_filling(&self) -> bool {
         self.produced().saturating_sub(self.position()) > self.size / 8
