@@ -87,8 +87,7 @@ impl Log {
         access: &LogAccess,
     ) -> anyhow::Result<Self> {
         let file = directory.open_log(name, access)?;
-        let has_partial_line = has_partial_line(&file)
-            .with_context(|| format!("cannot read the end of log `{}`", name.display()))?;
+        let has_partial_line = ends_within_line(&file);
         Ok(Self {
             file,
             has_partial_line,
@@ -118,9 +117,7 @@ impl Log {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let written = batch.len() - left.len();
-                    self.has_partial_line = batch
-                        .get(..written)
-                        .is_some_and(|text| text.last().is_some_and(|&last| last != b'\n'));
+                    self.has_partial_line = ends_within_line(&self.file);
                     return Err(AppendError { written, error });
                 }
             }
@@ -131,13 +128,13 @@ impl Log {
     /// Truncates the log to `size` bytes, so that it ends with a whole event.
     ///
     /// # Errors
-    /// The error of `ftruncate(2)`. The next batch then starts a new line.
+    /// The error of `ftruncate(2)`.
     pub(crate) fn truncate(&mut self, size: u64) -> io::Result<()> {
         let result = self.size().and_then(|len| match len > size {
             true => self.file.set_len(size),
             false => Ok(()),
         });
-        self.has_partial_line = result.is_err();
+        self.has_partial_line = ends_within_line(&self.file);
         result
     }
 
@@ -239,15 +236,16 @@ impl Log {
     }
 }
 
-/// Whether a file ends within a line.
-fn has_partial_line(file: &File) -> io::Result<bool> {
-    let Some(last) = file.metadata()?.len().checked_sub(1) else {
-        return Ok(false);
+/// Whether a file ends within a line, also if that cannot be read: an empty line harms no reader.
+fn ends_within_line(file: &File) -> bool {
+    let last_byte = || {
+        let mut byte = [b'\n'];
+        if let Some(last) = file.metadata()?.len().checked_sub(1) {
+            file.read_exact_at(&mut byte, last)?;
+        }
+        io::Result::Ok(byte)
     };
-    let mut byte = [b'\n'];
-    // A file that was cut meanwhile has no byte there.
-    file.read_at(&mut byte, last)?;
-    Ok(byte != [b'\n'])
+    last_byte().map_or(true, |byte| byte != [b'\n'])
 }
 
 #[cfg(test)]
@@ -297,6 +295,20 @@ mod tests {
             !Log::resolve_unfinished_write(&elsewhere, span).unwrap(),
             "another file"
         );
+    }
+
+    /// As on a full disk: not even the end of the line could be written.
+    #[test]
+    fn partial_line_is_ended_before_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        std::fs::write(&path, b"one\ntw").unwrap();
+        let mut log = Log::open(&path).unwrap();
+        let span = log.span(6).unwrap();
+        assert_eq!(span.offset, 7);
+        log.truncate(span.offset).unwrap();
+        log.append(b"three\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\ntw\nthree\n");
     }
 
     #[test]
