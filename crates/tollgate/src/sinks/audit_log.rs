@@ -176,10 +176,7 @@ impl AuditLog {
             names: NameCache::new(),
             daemon_records: DaemonRecords::new(),
             flusher: Flusher::start()?,
-            options: LogOptions {
-                index: false,
-                compress: false,
-            },
+            options: LogOptions::default(),
             put_off: Arc::default(),
             indexer: None,
             archiver: None,

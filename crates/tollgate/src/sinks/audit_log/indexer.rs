@@ -50,7 +50,7 @@ pub(super) struct Indexer {
     read_back: Instant,
     put_off: Arc<PutOff>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
-    /// The last failure was reported.
+    /// The last failure was reported, and no index was extended since.
     has_failed: bool,
 }
 
@@ -159,7 +159,7 @@ impl Indexer {
     /// Notes the result of a step when the log had the length `end`.
     fn note(&mut self, result: Result<(), LogError>, end: u64) {
         match result {
-            Ok(()) => self.has_failed = false,
+            Ok(()) => self.has_failed &= self.growing.is_none(),
             // The index of other text is replaced when it is opened.
             Err(LogError::Cut { .. }) => self.forget(),
             Err(error) => {

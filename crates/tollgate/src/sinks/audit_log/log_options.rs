@@ -3,7 +3,7 @@
 use audit::conf::auditd::{MaxLogFileAction, Settings};
 
 /// What is made of the log for those who search it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogOptions {
     /// Index the log as it grows.
     pub(crate) index: bool,

@@ -209,20 +209,18 @@ impl ArchiverThread {
             .and_then(|()| directory.create_new(&name))
             .with_context(|| format!("cannot create `{}`", name.display()))
             .map_err(Failure::OfAll)?;
-        let written = self.write_archive(of, log, &out);
-        let is_wanted = written.is_ok() && !log.is_removed();
-        let named = written.and_then(|()| {
-            match is_wanted {
-                true => self.ask(of, NameChange::NameArchive),
-                false => Ok(()),
+        let is_named = self.write_archive(of, log, &out).and_then(|()| {
+            if log.is_removed() {
+                return Ok(false);
             }
-            .map_err(Failure::OfAll)
+            let named = self.ask(of, NameChange::NameArchive);
+            named.map(|()| true).map_err(Failure::OfAll)
         });
-        if !is_wanted || named.is_err() {
+        if !matches!(is_named, Ok(true)) {
             // The next archive would replace it anyway.
             let _gone = directory.remove(&name);
         }
-        named
+        is_named.map(|_named| ())
     }
 
     /// Writes an archive to disk, as old as the log.

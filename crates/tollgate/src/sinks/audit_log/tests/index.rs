@@ -40,11 +40,15 @@ impl TestLog {
 
     /// A log that is indexed, of at most 999 MiB.
     fn indexed() -> Self {
+        Self::indexed_on(Machine::local())
+    }
+
+    fn indexed_on(machine: Machine) -> Self {
         Self::new(Settings {
             max_log_file: 999,
             ..rotating(5)
         })
-        .start_indexer(Machine::local())
+        .start_indexer(machine)
     }
 
     fn start_indexer(self, machine: Machine) -> Self {
@@ -173,16 +177,13 @@ fn log_that_cannot_be_read_is_reported_once() {
         warn: Arc::new(move |text| heard.lock().unwrap().push(text.to_owned())),
         ..Machine::local()
     };
-    let mut test = TestLog::new(Settings {
-        max_log_file: 999,
-        ..rotating(5)
-    })
-    .start_indexer(machine);
+    let mut test = TestLog::indexed_on(machine);
     // A name that is taken by a link is not followed.
     let (path, moved) = (test.path("audit.log"), test.path("moved"));
     fs::rename(&path, &moved).unwrap();
     std::os::unix::fs::symlink(&moved, &path).unwrap();
-    test.write(0..3);
+    // It is tried again after 64 MiB.
+    test.write(0..70);
     let warnings = warnings.lock().unwrap();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("cannot index the log"), "{warnings:?}");
