@@ -6,6 +6,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::log_error::STANDARD_INPUT;
 use crate::log_file::{LogError, LogFile, is_archive_name};
@@ -19,6 +21,9 @@ const ARCHIVE_DIGITS: usize = 6;
 pub const LAST_ARCHIVE: u32 = 999_999;
 /// How often a log is opened again because it was rotated meanwhile.
 const MAX_TRIES: usize = 64;
+/// How often, and after what time each, a new log is opened again that this user may not read yet.
+const MAX_ACCESS_TRIES: usize = 100;
+const BETWEEN_ACCESS_TRIES: Duration = Duration::from_millis(10);
 
 /// Files of a log, oldest first.
 #[derive(Debug, Default)]
@@ -111,7 +116,11 @@ impl LogEntries {
                 current: Some(current),
             });
         }
-        let (opened, _) = open_unchanged(|| names(&current), LogFile::open_text)?;
+        let open = |path: &Path| match path == current {
+            true => open_current(path),
+            false => LogFile::open_text(path),
+        };
+        let (opened, _) = open_unchanged(|| names(&current), open)?;
         let mut entries: Vec<Result<LogFile, LogError>> = Vec::with_capacity(opened.len());
         for mut entry in opened {
             if let Ok(file) = &mut entry {
@@ -242,6 +251,27 @@ pub fn open_no_link(path: &Path) -> Result<LogFile, LogError> {
     LogFile::open_text(path)
 }
 
+/// Opens the log that grows. Daemons create it for root alone, and give it to its group before anything is written.
+///
+/// # Errors
+/// [`LogError`] if it cannot be opened, also after a while.
+fn open_current(path: &Path) -> Result<LogFile, LogError> {
+    let is_given_soon = |error: &LogError| {
+        let is_refused = matches!(error, LogError::Open { cause, .. }
+            if cause.kind() == io::ErrorKind::PermissionDenied);
+        is_refused && fs::metadata(path).is_ok_and(|about| about.len() == 0)
+    };
+    let mut opened = LogFile::open_text(path);
+    for _ in 0..MAX_ACCESS_TRIES {
+        if !opened.as_ref().is_err_and(is_given_soon) {
+            break;
+        }
+        thread::park_timeout(BETWEEN_ACCESS_TRIES);
+        opened = LogFile::open_text(path);
+    }
+    opened
+}
+
 /// Whether a file was removed meanwhile; a link to a file that does not exist was not.
 fn is_gone(error: &LogError) -> bool {
     let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
@@ -359,119 +389,4 @@ fn suffix<'e>(name: &OsStr, entry: &'e OsStr) -> Option<&'e [u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(set: &LogSet) -> Vec<String> {
-        let name = |file: &LogFile| file.path().file_name().unwrap().display().to_string();
-        set.as_files().iter().map(name).collect()
-    }
-
-    #[test]
-    fn pipe_among_rotated_files_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        fs::write(place.path().join("audit.log"), "").unwrap();
-        let pipe = place.path().join("audit.log.1");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
-        let error = LogSet::rotated(place.path()).unwrap_err();
-        assert!(matches!(error, LogError::NotAFile { path } if path == pipe));
-    }
-
-    #[test]
-    fn files_that_cannot_be_opened_are_among_the_entries() {
-        let place = tempfile::tempdir().unwrap();
-        let archive = "audit.log.000003.zst";
-        for name in ["audit.log", "audit.log.2", archive] {
-            fs::write(place.path().join(name), name).unwrap();
-        }
-        fs::create_dir(place.path().join("audit.log.1")).unwrap();
-        let pipe = "audit.log.000002.zst";
-        nix::unistd::mkfifo(&place.path().join(pipe), nix::sys::stat::Mode::S_IRUSR).unwrap();
-        assert!(LogFile::open(&place.path().join(pipe)).is_err());
-        let link = "audit.log.000001.zst";
-        std::os::unix::fs::symlink("/nonexistent", place.path().join(link)).unwrap();
-        let mut failed = Vec::new();
-        let entries = LogEntries::rotated(place.path()).unwrap();
-        let set = entries.readable(|error| {
-            failed.push(error.path().unwrap().file_name().unwrap().to_owned());
-        });
-        assert_eq!(names(&set), ["audit.log.2", "audit.log"]);
-        assert_eq!(failed, [link, pipe, archive, "audit.log.1"]);
-        assert!(LogSet::rotated(place.path()).is_err());
-    }
-
-    #[test]
-    fn old_logs_that_cannot_be_opened_do_not_hide_others() {
-        let place = tempfile::tempdir().unwrap();
-        let path = |number: u32| place.path().join(format!("audit.log.{number}"));
-        fs::write(path(1), "x").unwrap();
-        fs::create_dir(path(2)).unwrap();
-        nix::unistd::mkfifo(&path(3), nix::sys::stat::Mode::S_IRUSR).unwrap();
-        fs::write(path(4), "x").unwrap();
-        std::os::unix::fs::symlink(path(4), path(5)).unwrap();
-        fs::write(path(6), b"\x1f\x8b\x08\x00").unwrap();
-        let found = old_logs(&place.path().join("audit.log")).unwrap();
-        let files: Vec<&Path> = found.files.iter().map(LogFile::path).collect();
-        assert_eq!(files, [path(4), path(1)]);
-        let refused: Vec<PathBuf> = found.refused.into_iter().map(|(path, _)| path).collect();
-        assert_eq!(refused, [6, 5, 3, 2].map(path));
-    }
-
-    #[test]
-    fn rotated_files_are_oldest_first_and_other_files_are_ignored() {
-        let place = tempfile::tempdir().unwrap();
-        for name in [
-            "audit.log",
-            "audit.log.1",
-            "audit.log.2",
-            "audit.log.10",
-            "audit.log.01",
-            "audit.log.1.gz",
-            "audit.logs",
-            "other",
-        ] {
-            fs::write(place.path().join(name), name).unwrap();
-        }
-        let expected = ["audit.log.10", "audit.log.2", "audit.log.1", "audit.log"];
-        let set = LogSet::rotated(place.path()).unwrap();
-        assert_eq!(names(&set), expected);
-        let set = LogSet::rotated(&place.path().join("audit.log")).unwrap();
-        assert_eq!(names(&set), expected);
-        let set = LogSet::files(&[place.path().join("other")]).unwrap();
-        assert_eq!(names(&set), ["other"]);
-    }
-
-    #[test]
-    fn file_with_two_names_is_opened_once() {
-        let place = tempfile::tempdir().unwrap();
-        let current = place.path().join("audit.log");
-        fs::write(&current, "x").unwrap();
-        fs::hard_link(&current, place.path().join("audit.log.1")).unwrap();
-        assert_eq!(names(&LogSet::rotated(&current).unwrap()), ["audit.log"]);
-    }
-
-    #[test]
-    fn missing_current_log_leaves_the_predecessors() {
-        let place = tempfile::tempdir().unwrap();
-        let error = LogSet::rotated(place.path()).unwrap_err();
-        assert!(error.to_string().contains("has no file `audit.log`"));
-        fs::write(place.path().join("audit.log.1"), "x").unwrap();
-        let set = LogSet::rotated(place.path()).unwrap();
-        assert_eq!(names(&set), ["audit.log.1"]);
-        let error = LogSet::rotated(&place.path().join("other")).unwrap_err();
-        assert!(error.is_missing());
-    }
-
-    #[test]
-    fn compressed_files_devices_and_directories_are_refused() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("audit.log.1.gz");
-        fs::write(&path, b"\x1f\x8b\x08\x00").unwrap();
-        let text = LogFile::open(&path).unwrap_err().to_string();
-        assert!(text.contains("gzip: pipe the output of `zcat /"), "{text}");
-        for path in [place.path(), Path::new("/dev/null")] {
-            let text = LogFile::open(path).unwrap_err().to_string();
-            assert!(text.ends_with("is not a file"), "{text}");
-        }
-    }
-}
+mod tests;

@@ -2,9 +2,11 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use bstr::ByteSlice as _;
+use nix::unistd::{Uid, setfsuid};
 
 use super::*;
 use crate::index::tests::random_text;
@@ -245,4 +247,42 @@ fn reader_goes_on_with_the_next_file_after_an_error() {
     }
     assert_eq!(read, [Some(1), None, Some(2), Some(3), Some(1), None]);
     assert!(reader.next_event().unwrap().is_none());
+}
+
+/// Daemons create a log for root alone, and then give it to its group.
+#[test]
+fn reader_that_follows_waits_for_access_to_a_new_log() {
+    let logs = Logs::new();
+    let set_mode = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set_mode(logs.log.parent().unwrap(), 0o755);
+    append(&logs.log, &event(1));
+    let set = logs.set();
+    let (log, old) = (logs.log.clone(), logs.old(1));
+    std::thread::scope(|scope| {
+        let follower = scope.spawn(move || {
+            // Root could read it.
+            let _root = setfsuid(Uid::from_raw(65534));
+            let mut reader = EventReader::new(set).follow(&log).unwrap();
+            let mut next = || reader.next_event().unwrap().unwrap().serial().0;
+            [next(), next()]
+        });
+        fs::rename(&logs.log, old).unwrap();
+        append(&logs.log, "");
+        set_mode(&logs.log, 0o000);
+        std::thread::park_timeout(std::time::Duration::from_millis(200));
+        set_mode(&logs.log, 0o644);
+        append(&logs.log, &event(2));
+        assert_eq!(follower.join().unwrap(), [1, 2]);
+    });
+    // Without access to what is in it, nobody waits.
+    set_mode(&logs.log, 0o000);
+    let refused = std::thread::spawn(move || {
+        let _root = setfsuid(Uid::from_raw(65534));
+        LogSet::rotated(&logs.log).unwrap_err()
+    });
+    let refused = refused.join().unwrap();
+    assert!(matches!(refused, LogError::Open { cause, .. }
+        if cause.kind() == std::io::ErrorKind::PermissionDenied));
 }
