@@ -12,6 +12,7 @@ mod free_space;
 mod indexer;
 mod log_config;
 mod log_options;
+mod make_room;
 pub(crate) mod name_cache;
 mod put_off;
 mod reconfigure;
@@ -54,6 +55,8 @@ use system::RunId;
 
 use crate::helper::HelperClient;
 use crate::sinks::plugins::{Dispatcher, LineFormat};
+
+const MEBIBYTE: u64 = 1 << 20;
 
 /// An open log with its settings.
 pub(crate) struct AuditLog {
@@ -249,11 +252,16 @@ impl AuditLog {
         const PERIOD: Duration = Duration::from_millis(500);
         let is_busy = self.system.has_running_program() || self.flusher.is_busy();
         let poll = is_busy.then_some(PERIOD);
-        poll.into_iter().chain(self.next_report()).min()
+        let index = self.indexer.as_ref().and_then(Indexer::next_step);
+        let others = self.next_report().into_iter().chain(index);
+        poll.into_iter().chain(others).min()
     }
 
-    /// Polls started programs, flushes and losses of other sinks.
+    /// Polls started programs, flushes, losses of other sinks, and text without index.
     pub(crate) fn poll(&mut self) {
+        if let Some(indexer) = &mut self.indexer {
+            indexer.read_back(&self.is_busy);
+        }
         self.report_sink_losses();
         let flushed = self.flusher.outcome();
         self.flushed(flushed);

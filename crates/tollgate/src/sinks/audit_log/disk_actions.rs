@@ -7,24 +7,20 @@
 //! `auditd` stops after it has changed the runlevel; tollgate writes until init stops it.
 
 use std::io;
-use std::path::PathBuf;
 
 use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, SpaceLimit};
 use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
-use super::rotate::OldLogPolicy;
+use super::rotate::{OldLogPolicy, Removal};
 use super::state_report::space;
 use super::system::SyslogSeverity;
-use super::{AuditLog, rotate};
+use super::{AuditLog, MEBIBYTE, rotate};
 use crate::helper::Runlevel;
 use crate::sinks::log_file::Log;
 
 /// Blocks that are kept free.
 const LAST_BLOCKS: u64 = 5;
-const MEBIBYTE: u64 = 1 << 20;
-/// Removed logs that a message lists.
-const MOST_NAMES: usize = 8;
 
 /// What resumes a suspended log.
 const RESUME: &str = "run `tollgate auditctl --signal resume`";
@@ -41,6 +37,10 @@ pub(super) struct Alarms {
     flush: bool,
     rotate: bool,
     pub(super) open: bool,
+    /// A log beyond `num_logs` could not be removed.
+    pub(super) removal: bool,
+    /// No old log could be removed to make room.
+    pub(super) nothing_to_remove: bool,
 }
 
 /// An operation on the log that failed.
@@ -97,13 +97,20 @@ impl AuditLog {
 
     /// Opens the log again. If that fails, suspends the log and runs `disk_error_action`.
     fn reopen_after_failure(&mut self, purpose: &str) {
-        let Err(error) = self.reopen() else {
+        while let Err(error) = self.reopen() {
+            let text = format!("cannot {purpose}: {error:#}");
+            let cause = cause(&error);
+            let conf = self.config.conf.as_ref();
+            let may_make_room = cause.kind() == io::ErrorKind::StorageFull
+                && conf.is_some_and(|conf| conf.disk_full_action == Action::Rotate);
+            if may_make_room && self.disk_full() {
+                continue;
+            }
+            self.alarm(&text);
+            self.set_suspended("open", &text);
+            self.disk_failed(Fault::Open, &cause);
             return;
-        };
-        let text = format!("cannot {purpose}: {error:#}");
-        self.alarm(&text);
-        self.set_suspended("open", &text);
-        self.disk_failed(Fault::Open, &cause(&error));
+        }
     }
 
     /// Begins a new log if the open one was deleted: what is written to it would be gone when it is closed.
@@ -129,29 +136,9 @@ impl AuditLog {
         }
         let most = conf.num_logs + self.archived_twice;
         match rotate::remove_excess(&self.directory, &self.name, most) {
-            Ok(removed) => self.report_removed(&removed, 1),
+            Ok(removal) => self.report_removal(&removal, 1),
             Err(error) => self.alarm(&format!("cannot remove logs beyond num_logs: {error}")),
         }
-    }
-
-    /// Reports removed logs, if there are at least `least`.
-    fn report_removed(&mut self, removed: &[PathBuf], least: usize) {
-        let names: Vec<String> = removed
-            .iter()
-            .map(|name| name.display().to_string())
-            .collect();
-        let (Some(first), Some(last)) = (names.first(), names.last()) else {
-            return;
-        };
-        if names.len() < least {
-            return;
-        }
-        let listed = match names.len() {
-            0..=MOST_NAMES => names.join(", "),
-            _ => format!("{first} to {last}"),
-        };
-        let text = format!("removed {} logs beyond num_logs: {listed}", names.len());
-        self.system.syslog(SyslogSeverity::Notice, &text);
     }
 
     /// Gives old logs to the group of the log.
@@ -183,16 +170,16 @@ impl AuditLog {
         let (group, num_logs) = (conf.log_group, conf.num_logs);
         let disk_full_action = conf.disk_full_action.clone();
         let rotated = if keeps_all || old_log_policy == OldLogPolicy::AllKept {
-            rotate::shift(&self.directory, &self.name).map(|()| Vec::new())
+            rotate::shift(&self.directory, &self.name).map(|()| Removal::default())
         } else {
             rotate::rotate(&self.directory, &self.name, num_logs + self.archived_twice)
         };
         match rotated {
             // Only now: a log that keeps its name must stay writable, also for the next daemon.
-            Ok(removed) => {
+            Ok(removal) => {
                 self.alarms.rotate = false;
                 // A rotation replaces the oldest.
-                self.report_removed(&removed, 2);
+                self.report_removal(&removal, 2);
                 if let Some(indexer) = &mut self.indexer {
                     indexer.rotated();
                 }
@@ -288,13 +275,20 @@ impl AuditLog {
             return;
         };
         if free_space.blocks_available() < LAST_BLOCKS {
-            return self.disk_full();
+            if conf.disk_full_action == Action::Rotate {
+                // A file is removed when a write fails.
+                self.alarms.full = true;
+            } else {
+                self.disk_full();
+            }
+            return;
         }
         self.alarms.full = false;
         let levels = [
             (conf.space_left, conf.space_left_action.clone()),
             (conf.admin_space_left, conf.admin_space_left_action.clone()),
         ];
+        let mut is_low = false;
         for (admin, (level, action)) in [false, true].into_iter().zip(levels) {
             let warned = if admin {
                 self.alarms.admin
@@ -302,6 +296,7 @@ impl AuditLog {
                 self.alarms.space
             };
             let low = is_below(&free_space, level);
+            is_low |= low;
             if low && !warned {
                 self.set_space_alarm(admin, action != Action::Rotate);
                 self.space_low(&action, admin);
@@ -309,6 +304,7 @@ impl AuditLog {
                 self.set_space_alarm(admin, false);
             }
         }
+        self.alarms.nothing_to_remove &= is_low;
     }
 
     fn set_space_alarm(&mut self, admin: bool, warned: bool) {
@@ -348,34 +344,35 @@ impl AuditLog {
         self.run_action(action, setting, &text);
     }
 
-    /// Runs `disk_full_action`.
-    fn disk_full(&mut self) {
+    /// Runs `disk_full_action`. Returns whether it made room.
+    fn disk_full(&mut self) -> bool {
         let reported = std::mem::replace(&mut self.alarms.full, true);
         let Some(conf) = &self.config.conf else {
-            return;
+            return false;
         };
         let action = conf.disk_full_action.clone();
-        // Rotate again and again: only removing the oldest log makes room.
         if reported && action != Action::Rotate {
-            return;
+            return false;
         }
         let (path, free) = (self.config.path.display(), self.free_space());
         let text = format!("no space left for log `{path}`: {free}");
-        if action == Action::Ignore {
-            self.alarm(&text);
+        match action {
+            Action::Rotate => return self.make_room(&text),
+            Action::Ignore => self.alarm(&text),
+            _ => self.run_action(&action, "disk_full_action", &text),
         }
-        self.run_action(&action, "disk_full_action", &text);
+        false
     }
 
-    /// Runs the action for a failed operation.
-    pub(super) fn disk_failed(&mut self, fault: Fault, error: &io::Error) {
+    /// Runs the action for a failed operation. Returns whether there is room now that was missing.
+    pub(super) fn disk_failed(&mut self, fault: Fault, error: &io::Error) -> bool {
         if error.kind() == io::ErrorKind::StorageFull {
             return self.disk_full();
         }
         let (path, name) = (self.config.path.display(), fault.name());
         let text = format!("cannot {name} log `{path}`: {error}");
         if std::mem::replace(self.alarms.of(fault), true) {
-            return;
+            return false;
         }
         match &self.config.conf {
             Some(conf) => {
@@ -386,6 +383,7 @@ impl AuditLog {
             None if fault == Fault::Flush => self.alarm(&text),
             None => {}
         }
+        false
     }
 
     /// Runs `overflow_action` for full plugin queues.
@@ -420,14 +418,7 @@ impl AuditLog {
             Action::Ignore => {}
             Action::Syslog | Action::Email => self.alarm(text),
             Action::Rotate => {
-                if self
-                    .config
-                    .conf
-                    .as_ref()
-                    .is_some_and(|conf| conf.num_logs > 1)
-                {
-                    self.rotate(OldLogPolicy::AsConfigured);
-                }
+                self.remove_oldest(text);
             }
             Action::Exec(program) => {
                 self.alarm(&format!(

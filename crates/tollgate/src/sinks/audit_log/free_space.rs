@@ -6,7 +6,8 @@ use std::io;
 use audit::conf::auditd::SpaceLimit;
 use nix::sys::statvfs::fstatvfs;
 
-const MEBIBYTE: u64 = 1 << 20;
+use super::MEBIBYTE;
+
 /// What an archive leaves free above a limit: the log grows meanwhile.
 ///
 /// # Units

@@ -7,7 +7,7 @@
 //! `rotate_logs`, `shift_logs` and `check_excess_logs` in `src/auditd-event.c`, audit-userspace 4.2.1.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -35,25 +35,49 @@ fn old(name: &Path, number: u32) -> PathBuf {
     text.into()
 }
 
-/// Renames the log and keeps `num_logs` files in all: the oldest is replaced. Returns the names of archives that were
-/// removed.
+/// Old logs and archives that were removed.
+#[derive(Debug, Default)]
+pub(crate) struct Removal {
+    /// Their names.
+    pub(crate) removed: Vec<PathBuf>,
+    /// Why the first of those that are still there could not be removed.
+    pub(crate) failed: Option<io::Error>,
+}
+
+impl Removal {
+    /// Removes a file.
+    fn remove(&mut self, directory: &LogDirectory, name: PathBuf) {
+        match directory.remove(&name) {
+            Ok(true) => self.removed.push(name),
+            Ok(false) => {}
+            Err(error) => {
+                let failed = || with_text(&error, &format!("`{}`", name.display()));
+                self.failed.get_or_insert_with(failed);
+            }
+        }
+    }
+}
+
+/// The error of an operation that `text` names.
+fn with_text(error: &io::Error, text: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{text}: {error}"))
+}
+
+/// Renames the log and keeps `num_logs` files in all: the oldest is replaced. Returns the archives that were removed.
 ///
 /// # Errors
 /// The log cannot be renamed. Older logs may have moved by one; while the first name is free, a retry moves none.
-pub(crate) fn rotate(
-    directory: &LogDirectory,
-    name: &Path,
-    num_logs: u32,
-) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io::Result<Removal> {
     // The log has already been renamed, and the new one could not be created.
     if !directory.has(name) {
-        return Ok(Vec::new());
+        return Ok(Removal::default());
     }
     let free = first_free(directory, name, num_logs);
     let last = free.unwrap_or(num_logs - 1);
-    let removed = remove_archives(directory, name, num_logs - 1 - last)?;
+    let mut removal = Removal::default();
+    remove_archives(directory, name, num_logs - 1 - last, &mut removal)?;
     shift_up_to(directory, name, last)?;
-    Ok(removed)
+    Ok(removal)
 }
 
 /// The first number below `num_logs` that no old log has.
@@ -63,10 +87,15 @@ fn first_free(directory: &LogDirectory, name: &Path, num_logs: u32) -> Option<u3
 
 /// Renames the log and old logs, so that the greatest number is `last`.
 fn shift_up_to(directory: &LogDirectory, name: &Path, last: u32) -> io::Result<()> {
+    let rename = |from: &Path, to: &Path| {
+        let renamed = directory.rename(from, to).map(|_moved| ());
+        let names = || format!("cannot rename `{}` to `{}`", from.display(), to.display());
+        renamed.map_err(|error| with_text(&error, &names()))
+    };
     for number in (2..=last).rev() {
-        directory.rename(&old(name, number - 1), &old(name, number))?;
+        rename(&old(name, number - 1), &old(name, number))?;
     }
-    directory.rename(name, &old(name, 1)).map(|_moved| ())
+    rename(name, &old(name, 1))
 }
 
 /// As [`rotate`], but keeps every file.
@@ -81,26 +110,57 @@ pub(crate) fn shift(directory: &LogDirectory, name: &Path) -> io::Result<()> {
     shift_up_to(directory, name, last)
 }
 
-/// Removes logs beyond `num_logs`; returns their names.
+/// Removes logs beyond `num_logs`. What is not a file stays.
 ///
 /// # Errors
-/// The kernel's error.
+/// The names in the directory cannot be read.
 pub(crate) fn remove_excess(
     directory: &LogDirectory,
     name: &Path,
     num_logs: u32,
-) -> io::Result<Vec<PathBuf>> {
-    let mut removed = Vec::new();
+) -> io::Result<Removal> {
+    let mut removal = Removal::default();
     for number in num_logs.. {
         let name = old(name, number);
-        if !directory.remove(&name)? {
+        if !directory.has(&name) {
             break;
         }
-        removed.push(name);
+        if directory.has_file(&name) {
+            removal.remove(directory, name);
+        }
     }
     let old_logs = first_free(directory, name, num_logs).unwrap_or(num_logs) - 1;
-    removed.extend(remove_archives(directory, name, num_logs - 1 - old_logs)?);
-    Ok(removed)
+    remove_archives(directory, name, num_logs - 1 - old_logs, &mut removal)?;
+    Ok(removal)
+}
+
+/// Removes the oldest file that can be removed: an archive, or else an old log.
+///
+/// # Errors
+/// The names in the directory cannot be read.
+pub(super) fn remove_oldest(directory: &LogDirectory, name: &Path) -> io::Result<Removal> {
+    let mut removal = Removal::default();
+    for file in old_files(directory, name)? {
+        removal.remove(directory, file);
+        if !removal.removed.is_empty() {
+            break;
+        }
+    }
+    Ok(removal)
+}
+
+/// The archives and old logs, oldest first.
+///
+/// # Errors
+/// The names in the directory cannot be read.
+pub(super) fn old_files(directory: &LogDirectory, name: &Path) -> io::Result<Vec<PathBuf>> {
+    let old_logs = numbered(directory, |found| {
+        log_set::old_log_number(name.as_os_str(), found)
+    })?;
+    let old_logs = old_logs.into_values().rev();
+    let old_logs = old_logs.filter(|name| directory.has_file(name));
+    let archives = archive_files(directory, name)?;
+    Ok(archives.into_iter().chain(old_logs).collect())
 }
 
 /// Number of old logs that the newest archive has the text of, 0 or 1: the daemon ended before it removed the old log.
@@ -115,26 +175,47 @@ pub(crate) fn archived_twice(log: &Path) -> u32 {
     u32::from(old_logs.files.into_iter().any(is_twice))
 }
 
-/// The archives, oldest first.
-fn archives(directory: &LogDirectory, name: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
-    let of_log = |found: OsString| {
-        let number = log_set::archive_number(name.as_os_str(), &found)?;
-        Some((number, found.into()))
-    };
-    Ok(directory.names()?.into_iter().filter_map(of_log).collect())
+/// Names to which `number_of` gives a number, in the order of the numbers.
+fn numbered(
+    directory: &LogDirectory,
+    number_of: impl Fn(&OsStr) -> Option<u32>,
+) -> io::Result<BTreeMap<u32, PathBuf>> {
+    let names = directory.names()?.into_iter();
+    let numbered = names.filter_map(|found| Some((number_of(&found)?, found.into())));
+    Ok(numbered.collect())
 }
 
-/// Removes the oldest archives, so that at most `most` are left; returns their names.
-fn remove_archives(directory: &LogDirectory, name: &Path, most: u32) -> io::Result<Vec<PathBuf>> {
-    let archives = archives(directory, name)?;
+/// What has the name of an archive, oldest first.
+fn archives(directory: &LogDirectory, name: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
+    numbered(directory, |found| {
+        log_set::archive_number(name.as_os_str(), found)
+    })
+}
+
+/// The archives, oldest first.
+fn archive_files(directory: &LogDirectory, name: &Path) -> io::Result<Vec<PathBuf>> {
+    let named = archives(directory, name)?.into_values();
+    Ok(named.filter(|name| directory.has_file(name)).collect())
+}
+
+/// Removes the oldest archives that can be removed, so that at most `most` are left.
+fn remove_archives(
+    directory: &LogDirectory,
+    name: &Path,
+    most: u32,
+    removal: &mut Removal,
+) -> io::Result<()> {
+    let archives = archive_files(directory, name)?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let excess = archives.len().saturating_sub(most);
-    let mut removed = Vec::new();
-    for archive in archives.into_values().take(excess) {
-        directory.remove(&archive)?;
-        removed.push(archive);
+    let enough = removal.removed.len() + excess;
+    for archive in archives {
+        if removal.removed.len() >= enough {
+            break;
+        }
+        removal.remove(directory, archive);
     }
-    Ok(removed)
+    Ok(())
 }
 
 /// Gives the complete archive `temporary` a name that makes it the newest. Returns its number, which is greater than
@@ -291,9 +372,33 @@ mod tests {
             shift(&directory, name).unwrap();
         }
         assert_eq!(names(place.path()), ["a.1=4", "a.2=3", "a.3=2", "a.4=1"]);
-        let removed = remove_excess(&directory, name, 2).unwrap();
-        assert_eq!(removed, ["a.2", "a.3", "a.4"].map(PathBuf::from));
+        let removal = remove_excess(&directory, name, 2).unwrap();
+        assert_eq!(removal.removed, ["a.2", "a.3", "a.4"].map(PathBuf::from));
         assert_eq!(names(place.path()), ["a.1=4"]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_no_archive() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, name) = (
+            LogDirectory::of(&place.path().join("a")).unwrap(),
+            Path::new("a"),
+        );
+        let foreign = ["a.000001.zst", "a.000009.zst"].map(|name| place.path().join(name));
+        fs::create_dir(&foreign[0]).unwrap();
+        std::os::unix::fs::symlink("nowhere", &foreign[1]).unwrap();
+        for number in 1..=4 {
+            fs::write(place.path().join(format!("a.00000{}.zst", number + 1)), "").unwrap();
+            fs::write(place.path().join("a"), "").unwrap();
+            let removal = rotate(&directory, name, 4).unwrap();
+            assert!(removal.failed.is_none());
+            remove_oldest(&directory, name).unwrap();
+        }
+        assert!(foreign[0].is_dir() && foreign[1].is_symlink());
+        // Their numbers are taken.
+        fs::write(place.path().join("new"), "").unwrap();
+        let number = name_archive(&directory, name, Path::new("new"), 0, 0).unwrap();
+        assert_eq!(number, 10);
     }
 
     /// Names have six digits: a greater number would hide the archive.

@@ -6,9 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::AuditLog;
-
-const MEBIBYTE: u64 = 1 << 20;
+use super::{AuditLog, MEBIBYTE};
 
 impl AuditLog {
     /// The log's part of the report.

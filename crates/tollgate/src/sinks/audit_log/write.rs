@@ -2,7 +2,7 @@
 
 use std::io;
 
-use audit::conf::auditd::{Action, Flush, MaxLogFileAction};
+use audit::conf::auditd::Flush;
 use bstr::ByteSlice as _;
 use engine::FileRange;
 
@@ -18,6 +18,8 @@ struct WriteFailure {
     whole: u64,
     /// The error.
     error: io::Error,
+    /// There is room now that was missing.
+    has_room: bool,
 }
 
 impl WriteFailure {
@@ -26,12 +28,13 @@ impl WriteFailure {
             at: 0,
             whole: 0,
             error,
+            has_room: false,
         }
     }
 }
 
 impl AuditLog {
-    /// Writes lines and performs due actions. If rotation makes room, the rest goes to the next log.
+    /// Writes lines and performs due actions. If an action makes room, the rest is written too.
     pub(super) fn write(
         &mut self,
         lines: &[u8],
@@ -39,36 +42,21 @@ impl AuditLog {
         observer: &mut dyn WriteObserver,
     ) -> AppendResult {
         let (mut left, mut written) = (lines, 0);
-        let mut rotations = self.rotations_for_room();
-        loop {
-            let Err(WriteFailure { at, whole, error }) = self.write_once(left, observer) else {
-                return AppendResult {
-                    written: events,
-                    ..AppendResult::default()
-                };
-            };
-            written = events.min(written + whole);
-            left = left.get(at..).unwrap_or_default();
-            let is_full = error.kind() == io::ErrorKind::StorageFull;
-            if !is_full || self.log.is_none() || rotations == 0 {
-                let mut appended = self.count_lost(events - written, &error.to_string());
+        while let Err(failure) = self.write_once(left, observer) {
+            written = events.min(written + failure.whole);
+            left = left.get(failure.at..).unwrap_or_default();
+            if !failure.has_room {
+                let mut appended = self.count_lost(events - written, &failure.error.to_string());
                 appended.written = written;
                 return appended;
             }
-            rotations -= 1;
+            // A removed log takes space until it is closed.
             self.flusher.wait();
         }
-    }
-
-    /// Maximum number of rotations on a full disk: the number of logs.
-    fn rotations_for_room(&self) -> u32 {
-        let conf = self.config.conf.as_ref();
-        let conf = conf.filter(|conf| {
-            conf.disk_full_action == Action::Rotate
-                && conf.max_log_file_action != MaxLogFileAction::KeepLogs
-                && conf.num_logs > 1
-        });
-        conf.map_or(0, |conf| conf.num_logs)
+        AppendResult {
+            written: events,
+            ..AppendResult::default()
+        }
     }
 
     /// Writes lines to the open log.
@@ -95,7 +83,7 @@ impl AuditLog {
                 observer.write_ends();
                 *self.alarms.of(Fault::Write) = false;
                 self.failure = None;
-                self.size += u64::try_from(lines.len()).unwrap_or_default();
+                self.size = span.offset + span.bytes;
                 self.flush(lines);
                 if let (Some(indexer), Some(log)) = (&mut self.indexer, &self.log) {
                     let path = &self.config.path;
@@ -126,9 +114,14 @@ impl AuditLog {
                 "cannot truncate an incomplete event at the end of the log: {error}"
             ));
         }
-        self.size += kept;
-        self.disk_failed(Fault::Write, &error);
-        WriteFailure { at, whole, error }
+        self.size = span.offset + kept;
+        let has_room = self.disk_failed(Fault::Write, &error);
+        WriteFailure {
+            at,
+            whole,
+            error,
+            has_room,
+        }
     }
 
     /// Flushes as the policy requires, and as the page cache limit requires.
@@ -159,7 +152,9 @@ impl AuditLog {
         match flushed {
             Ok(true) => *self.alarms.of(Fault::Flush) = false,
             Ok(false) => {}
-            Err(error) => self.disk_failed(Fault::Flush, &error),
+            Err(error) => {
+                self.disk_failed(Fault::Flush, &error);
+            }
         }
     }
 

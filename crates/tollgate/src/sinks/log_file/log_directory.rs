@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{Mode, fchmod, fstatat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
 use super::{LogAccess, ReadOnlyLog};
@@ -316,9 +316,15 @@ impl LogDirectory {
         Some((about.st_dev, about.st_ino))
     }
 
-    /// Whether a file of this name exists.
+    /// Whether something has this name.
     pub(crate) fn has(&self, name: &Path) -> bool {
         fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Whether a regular file has this name.
+    pub(crate) fn has_file(&self, name: &Path) -> bool {
+        let about = fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        about.is_ok_and(|about| about.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits())
     }
 }
 

@@ -20,7 +20,10 @@ fn failed_rotation_leaves_the_log_writable() {
     fs::create_dir(&old).unwrap();
     test.log.rotate_on_signal(SignalSender::this());
     let actions = test.actions.take();
-    assert!(actions[0].contains("cannot rotate log `"), "{actions:?}");
+    assert!(
+        actions[0].contains("cannot rename `audit.log` to `audit.log.1`: Is a directory"),
+        "{actions:?}"
+    );
     let about = fs::metadata(test.directory.path().join("audit.log")).unwrap();
     assert_eq!(about.permissions().mode() & 0o777, 0o600);
     assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
@@ -29,30 +32,96 @@ fn failed_rotation_leaves_the_log_writable() {
     assert_eq!(test.events("audit.log.1").len(), 2);
 }
 
+impl TestLog {
+    /// The last write did not fit. Returns whether there is room now, and what was told.
+    fn disk_is_full(&mut self) -> (bool, String) {
+        let full = io::ErrorKind::StorageFull.into();
+        let has_room = self.log.disk_failed(Fault::Write, &full);
+        (has_room, self.actions.take().join("; "))
+    }
+}
+
 #[test]
-fn full_disk_rotates_until_the_oldest_log_is_removed() {
-    let settings = Settings {
-        num_logs: 3,
+fn full_disk_removes_the_oldest_file_and_keeps_a_small_log() {
+    let mut test = TestLog::new(Settings {
+        num_logs: 9,
         disk_full_action: Action::Rotate,
         ..settings()
-    };
-    let mut test = TestLog::new(settings);
-    test.log.append(EVENT, 1, &mut ());
-    for round in 0..3 {
-        let gone = !test
-            .names()
-            .iter()
-            .any(|name| !test.events(name).is_empty());
-        assert!(!gone, "{round}");
-        test.log
-            .disk_failed(Fault::Write, &io::ErrorKind::StorageFull.into());
+    });
+    for name in ["000003.zst", "000007.zst", "1", "2"] {
+        fs::write(test.path(&format!("audit.log.{name}")), "").unwrap();
     }
-    assert_eq!(test.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
-    let left = test
-        .names()
-        .iter()
-        .any(|name| !test.events(name).is_empty());
-    assert!(!left, "the oldest log is still there");
+    // What is no file is no log.
+    fs::create_dir(test.path("audit.log.000001.zst")).unwrap();
+    fs::create_dir(test.path("audit.log.4")).unwrap();
+    test.log.append(EVENT, 1, &mut ());
+    for name in ["000003.zst", "000007.zst", "2", "1"] {
+        let name = format!("audit.log.{name}");
+        let (has_room, told) = test.disk_is_full();
+        assert!(has_room && !test.names().contains(&name));
+        let expected = format!("; removed the oldest file, `{name}`");
+        assert!(told.starts_with("Alert: no space left for log `") && told.ends_with(&expected));
+    }
+    let (has_room, told) = test.disk_is_full();
+    assert!(!has_room && told.ends_with("; there is no old log to remove: make room"));
+    assert_eq!(test.disk_is_full(), (false, String::new()));
+    let left = ["audit.log", "audit.log.000001.zst", "audit.log.4"];
+    assert_eq!(test.names(), left);
+    assert_eq!(test.events("audit.log").len(), 2);
+    // A larger one makes room for what is new.
+    test.log.append(&EVENT.repeat(600), 1, &mut ());
+    let (has_room, told) = test.disk_is_full();
+    assert!(has_room && told.ends_with("; removed the oldest file, `audit.log.1`"));
+    assert_eq!(test.names(), left);
+    assert_eq!(test.text("audit.log"), "");
+}
+
+#[test]
+fn full_disk_removes_no_log_that_is_kept() {
+    for (num_logs, max_log_file_action) in [
+        (5, MaxLogFileAction::KeepLogs),
+        (1, MaxLogFileAction::Rotate),
+    ] {
+        let mut test = TestLog::new(Settings {
+            num_logs,
+            max_log_file_action,
+            disk_full_action: Action::Rotate,
+            ..settings()
+        });
+        fs::write(test.path("audit.log.000001.zst"), "").unwrap();
+        test.log.append(&EVENT.repeat(600), 1, &mut ());
+        let names = test.names();
+        assert!(!test.disk_is_full().0);
+        assert_eq!(test.names(), names);
+    }
+}
+
+/// Rotation would end with empty logs if others fill the disk.
+#[test]
+fn low_space_removes_old_logs_one_at_a_time() {
+    let mut test = TestLog::new(Settings {
+        num_logs: 5,
+        max_log_file: 9,
+        space_left: SpaceLimit::Mebibytes(u64::MAX >> 20),
+        space_left_action: Action::Rotate,
+        ..settings()
+    });
+    // The first record of the daemon was written.
+    let told = test.actions.take();
+    assert!(told[0].contains("low on disk space") && told[0].ends_with("make room"));
+    for name in ["1", "2"] {
+        fs::write(test.path(&format!("audit.log.{name}")), "").unwrap();
+    }
+    for left in [2, 1, 1] {
+        test.log.append(&EVENT.repeat(600), 1, &mut ());
+        assert_eq!(test.names().len(), left);
+    }
+    let told = test.actions.take();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].ends_with("removed the oldest file, `audit.log.2`"));
+    assert!(told[1].ends_with("removed the oldest file, `audit.log.1`"));
+    assert!(told[2].ends_with("there is no old log to remove: make room"));
+    assert_eq!(test.events("audit.log").len(), 3600);
 }
 
 #[test]
