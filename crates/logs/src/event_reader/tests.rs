@@ -271,7 +271,7 @@ fn reader_that_follows_waits_for_access_to_a_new_log() {
         fs::rename(&logs.log, old).unwrap();
         append(&logs.log, "");
         set_mode(&logs.log, 0o000);
-        std::thread::park_timeout(std::time::Duration::from_millis(200));
+        std::thread::park_timeout(Duration::from_millis(200));
         set_mode(&logs.log, 0o644);
         append(&logs.log, &event(2));
         assert_eq!(follower.join().unwrap(), [1, 2]);

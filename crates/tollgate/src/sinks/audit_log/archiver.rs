@@ -109,7 +109,7 @@ struct State {
 impl Shared {
     /// Waits while work is put off. Returns false when the daemon ends.
     fn goes_on(&self) -> bool {
-        while let Some(left) = self.put_off.left()
+        while let Some(left) = self.put_off.left_for_archiver()
             && !self.ends.load(Ordering::Relaxed)
         {
             std::thread::park_timeout(left);

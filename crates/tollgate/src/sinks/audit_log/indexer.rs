@@ -34,12 +34,12 @@ const LITTLE: u64 = 64 << 10;
 const READ_AT_ONCE: u64 = 1 << 20;
 /// Time between two such steps: they cost at most some 3 % of a CPU.
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
-/// Most text that is read back. If more lacks its index, the index file is left to others; it is opened again after the
+/// Most text that is read back: less than `flush.rs` leaves in the page cache. If more lacks its index, the index file is left to others; it is opened again after the
 /// log has grown as much, because a search may have completed it.
 ///
 /// # Units
 /// Bytes.
-const MOST_BEHIND: u64 = 64 << 20;
+const MOST_BEHIND: u64 = 24 << 20;
 
 /// The index of the open log.
 pub(super) struct Indexer {
@@ -48,6 +48,8 @@ pub(super) struct Indexer {
     open_at: u64,
     /// When text was read back last.
     read_back: Instant,
+    /// End of the text that was written.
+    end: u64,
     put_off: Arc<PutOff>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// The last failure was reported, and no index was extended since.
@@ -61,6 +63,7 @@ impl Indexer {
             growing: None,
             open_at: LEAST_LOG,
             read_back: Instant::now(),
+            end: 0,
             put_off,
             warn,
             has_failed: false,
@@ -76,9 +79,33 @@ impl Indexer {
         offset: u64,
         is_busy: &dyn Fn() -> bool,
     ) {
-        let end = offset + u64::try_from(lines.len()).unwrap_or_default();
-        let indexed = self.index(path, log, lines, offset..end, is_busy);
-        self.note(indexed, end);
+        self.end = offset + u64::try_from(lines.len()).unwrap_or_default();
+        let indexed = self.index(path, log, lines, offset..self.end, is_busy);
+        self.note(indexed);
+    }
+
+    /// Time until [`Self::read_back`] has something to do, if nothing is written.
+    pub(super) fn next_step(&self) -> Option<Duration> {
+        let index = self.growing.as_ref()?;
+        if index.position() >= self.end {
+            return None;
+        }
+        let pause = BETWEEN_STEPS.saturating_sub(self.read_back.elapsed());
+        Some(pause.max(self.put_off.left().unwrap_or_default()))
+    }
+
+    /// Reads back text that was left out, if there is time.
+    pub(super) fn read_back(&mut self, is_busy: &dyn Fn() -> bool) {
+        if self.next_step() != Some(Duration::ZERO) || is_busy() {
+            return;
+        }
+        let Some(index) = &mut self.growing else {
+            return;
+        };
+        self.read_back = Instant::now();
+        let end = self.end.min(index.position() + READ_AT_ONCE);
+        let read = index.advance(end);
+        self.note(read);
     }
 
     fn index(
@@ -91,7 +118,8 @@ impl Indexer {
     ) -> Result<(), LogError> {
         let is_put_off = self.put_off.left().is_some();
         if self.growing.is_none() && !is_put_off && written.end >= self.open_at {
-            self.open_at = written.end + MOST_BEHIND;
+            // A search has it for a moment, or it cannot be written.
+            self.open_at = written.end + READ_AT_ONCE;
             self.growing = open(path, log)?;
         }
         let Some(index) = &mut self.growing else {
@@ -136,7 +164,7 @@ impl Indexer {
                 }
                 _ => index.save(),
             };
-            self.note(ended, 0);
+            self.note(ended);
         }
         self.forget();
     }
@@ -145,7 +173,7 @@ impl Indexer {
     pub(super) fn closed(&mut self) {
         if let Some(index) = self.growing.take() {
             let saved = index.save();
-            self.note(saved, 0);
+            self.note(saved);
         }
         self.forget();
     }
@@ -153,18 +181,18 @@ impl Indexer {
     /// Drops the index. It is opened again soon.
     fn forget(&mut self) {
         self.growing = None;
-        self.open_at = LEAST_LOG;
+        (self.open_at, self.end) = (LEAST_LOG, 0);
     }
 
-    /// Notes the result of a step when the log had the length `end`.
-    fn note(&mut self, result: Result<(), LogError>, end: u64) {
+    /// Notes the result of a step.
+    fn note(&mut self, result: Result<(), LogError>) {
         match result {
             Ok(()) => self.has_failed &= self.growing.is_none(),
             // The index of other text is replaced when it is opened.
             Err(LogError::Cut { .. }) => self.forget(),
             Err(error) => {
                 self.growing = None;
-                self.open_at = end + MOST_BEHIND;
+                self.open_at = self.end + MOST_BEHIND;
                 if !std::mem::replace(&mut self.has_failed, true) {
                     let error = anyhow::Error::new(error);
                     (self.warn)(&format!(

@@ -114,10 +114,7 @@ impl ArchiverThread {
             }
             let path = log.path().to_owned();
             match self.compress(of, &mut log) {
-                Ok(()) => {
-                    self.failures.ended(subject);
-                    self.failures.ended(Subject::OldLogs);
-                }
+                Ok(()) => self.failures.ended(subject),
                 Err(_) if self.stops(of) => return true,
                 Err(Failure::OfLog(error)) => {
                     self.report_old_log(subject, &path, &error);

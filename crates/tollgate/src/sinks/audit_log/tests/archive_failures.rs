@@ -10,8 +10,6 @@ use super::super::free_space::FreeSpace;
 use super::archive::{PATIENCE, expected, rotating};
 use super::*;
 
-const MEBIBYTE: u64 = 1 << 20;
-
 /// A machine whose disk and journal the test has.
 #[derive(Clone)]
 struct TestMachine {
@@ -117,6 +115,39 @@ fn archive_waits_until_there_is_room_for_it() {
     machine.set_free(7 * MEBIBYTE);
     test.await_names(&["audit.log", "audit.log.000001.zst", "audit.log.000002.zst"]);
     assert!(test.all_events() == expected(0..2));
+}
+
+/// As when old logs are removed for room: each leaves enough for one archive.
+#[test]
+fn lack_of_room_is_reported_once_although_archives_are_written_between() {
+    let mut test = TestLog::new(rotating(9));
+    test.append(0..3);
+    let archives = [1, 2].map(|number| test.path(&format!("audit.log.00000{number}.zst")));
+    let present = archives.clone();
+    let test_machine = TestMachine::new();
+    let machine = Machine {
+        free_space: Arc::new(move |_| {
+            let is_full = present.iter().any(|archive| archive.exists());
+            let available = if is_full { 0 } else { 900 * MEBIBYTE };
+            Ok(FreeSpace {
+                available,
+                total: 1000 * MEBIBYTE,
+            })
+        }),
+        ..test_machine.with_retry(SOON)
+    };
+    test = test.start_archiver_on(machine);
+    for (archive, old_logs) in archives.iter().zip([2, 1]) {
+        let name = archive.file_name().unwrap().to_str().unwrap();
+        let old_logs = ["audit.log.1", "audit.log.2"].into_iter().take(old_logs);
+        let expected: Vec<&str> = ["audit.log", name].into_iter().chain(old_logs).collect();
+        test.await_names(&expected);
+        std::thread::park_timeout(5 * SOON);
+        fs::remove_file(archive).unwrap();
+    }
+    test.await_names(&["audit.log", "audit.log.000003.zst"]);
+    let warnings = test_machine.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
 }
 
 /// As after a daemon that was killed between its steps: nothing tells that the archive reached the disk.

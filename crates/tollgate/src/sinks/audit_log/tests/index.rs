@@ -11,8 +11,6 @@ use logs::log_file::LogFile;
 use super::archive::rotating;
 use super::*;
 
-const MEBIBYTE: u64 = 1 << 20;
-
 /// Events that end with their last record, of a bit more than a mebibyte.
 fn events(number: u32) -> Vec<u8> {
     let of = |serial: u32| {
@@ -123,6 +121,28 @@ fn what_was_left_out_of_the_index_is_read_back() {
     test.assert_whole_index();
 }
 
+/// A search finds the index complete after a burst, and not locked for ever by a daemon that waits for more.
+#[test]
+fn text_is_read_back_although_nothing_is_written() {
+    let mut test = TestLog::indexed();
+    let busy = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&busy);
+    test.log.set_busy(move || asked.load(Ordering::Relaxed));
+    test.write(0..1);
+    busy.store(true, Ordering::Relaxed);
+    test.write(1..5);
+    test.log.poll();
+    busy.store(false, Ordering::Relaxed);
+    let mut steps = 0;
+    while let Some(time) = test.log.next_poll() {
+        std::thread::park_timeout(time);
+        test.log.poll();
+        steps += 1;
+    }
+    assert!(steps >= 4, "{steps}");
+    test.assert_whole_index();
+}
+
 #[test]
 fn log_that_is_too_far_ahead_is_left_to_the_first_search() {
     let mut test = TestLog::indexed();
@@ -182,8 +202,8 @@ fn log_that_cannot_be_read_is_reported_once() {
     let (path, moved) = (test.path("audit.log"), test.path("moved"));
     fs::rename(&path, &moved).unwrap();
     std::os::unix::fs::symlink(&moved, &path).unwrap();
-    // It is tried again after 64 MiB.
-    test.write(0..70);
+    // It is tried again after 24 MiB.
+    test.write(0..30);
     let warnings = warnings.lock().unwrap();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("cannot index the log"), "{warnings:?}");
