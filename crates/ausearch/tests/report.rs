@@ -27,8 +27,11 @@ mod tests {
     </script></body>";
 
     fn page(directory: &Path) -> String {
-        let log =
+        let golden =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditd/enriched.log");
+        // The index is written beside the log.
+        let log = directory.join("enriched.log");
+        fs::copy(golden, &log).unwrap();
         let html = directory.join("page.html");
         let output = Command::new(env!("CARGO_BIN_EXE_tollgate-report"))
             .arg("--html")
