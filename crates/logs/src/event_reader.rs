@@ -469,12 +469,13 @@ impl EventReader {
         Step::NextFile
     }
 
-    /// Closes files that no open event began in, so that a reader that follows for a year keeps few.
+    /// Closes files before the one in which the first open event began: an open file that was removed keeps its space.
     fn close_read_files(&mut self) {
-        const KEPT: usize = 4;
-        let excess = self.at.saturating_sub(KEPT);
-        self.files.drain(..excess);
-        self.at -= excess;
+        let first = self.assembler.first_open().unwrap_or(u64::MAX);
+        let mut read = self.files.iter().take(self.at + 1);
+        let kept = read.rposition(|open| open.base <= first).unwrap_or(0);
+        self.files.drain(..kept);
+        self.at -= kept;
     }
 
     /// Waits for more text; returns false if none was written for the time in which events end.

@@ -249,6 +249,28 @@ fn reader_goes_on_with_the_next_file_after_an_error() {
     assert!(reader.next_event().unwrap().is_none());
 }
 
+/// A full disk gets no room from a removed log that a reader has open.
+#[test]
+fn reader_that_follows_closes_read_files() {
+    let logs = Logs::new();
+    append(&logs.log, &record(1, "a=1"));
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    for serial in 2..6 {
+        append(&logs.log, &event(serial));
+        assert_eq!(reader.next_event().unwrap().unwrap().serial().0, serial);
+        logs.rotate();
+    }
+    // The first event began in the first file.
+    append(&logs.log, &(event(6) + &end(1) + &event(7)));
+    let mut next = || reader.next_event().unwrap().unwrap().serial().0;
+    assert_eq!([next(), next(), next()], [6, 1, 7]);
+    assert_eq!((reader.files.len(), reader.at), (5, 4));
+    logs.rotate();
+    append(&logs.log, &event(8));
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 8);
+    assert_eq!((reader.files.len(), reader.at), (1, 0));
+}
+
 /// Daemons create a log for root alone, and then give it to its group.
 #[test]
 fn reader_that_follows_waits_for_access_to_a_new_log() {
