@@ -352,8 +352,7 @@ impl EventReader {
             .assembler
             .first_open()
             .unwrap_or_else(|| here.base + self.buffer.offset());
-        let open = self.files.iter().rev().find(|open| open.base <= position);
-        let open = open.unwrap_or(here);
+        let open = self.files.get(self.file_of(position))?;
         Some(Cursor {
             file: open.file.id()?,
             offset: position.saturating_sub(open.base),
@@ -365,6 +364,12 @@ impl EventReader {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.files.get(self.at).map(|open| open.file.path())
+    }
+
+    /// Number of the file in which a position is. Files that the reader has not come to have no positions yet.
+    fn file_of(&self, position: u64) -> usize {
+        let mut read = self.files.iter().take(self.at + 1);
+        read.rposition(|open| open.base <= position).unwrap_or(0)
     }
 
     /// Position of an offset in a file, if the reader has come to the file.
@@ -471,11 +476,9 @@ impl EventReader {
 
     /// Closes files before the one in which the first open event began: an open file that was removed keeps its space.
     fn close_read_files(&mut self) {
-        let first = self.assembler.first_open().unwrap_or(u64::MAX);
-        let mut read = self.files.iter().take(self.at + 1);
-        let kept = read.rposition(|open| open.base <= first).unwrap_or(0);
-        self.files.drain(..kept);
-        self.at -= kept;
+        let first = self.file_of(self.assembler.first_open().unwrap_or(u64::MAX));
+        self.files.drain(..first);
+        self.at -= first;
     }
 
     /// Waits for more text; returns false if none was written for the time in which events end.

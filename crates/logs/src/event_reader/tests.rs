@@ -115,6 +115,20 @@ fn cursor_continues_after_the_returned_events_over_rotation() {
 }
 
 #[test]
+fn cursor_is_in_the_file_that_is_read() {
+    let logs = Logs::new();
+    append(&logs.log, &(event(1) + &event(2)));
+    logs.rotate();
+    append(&logs.log, &event(3));
+    let mut reader = EventReader::new(logs.set());
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+    let cursor = reader.cursor().unwrap();
+    assert_eq!(cursor.offset, u64::try_from(event(1).len()).unwrap());
+    let mut rest = EventReader::at_cursor(logs.set(), &cursor).unwrap();
+    assert_eq!(serials(&mut rest), [2, 3]);
+}
+
+#[test]
 fn cursor_at_an_open_event_is_its_first_line() {
     let logs = Logs::new();
     append(&logs.log, &(record(1, "a=1") + &event(2) + &end(1)));
