@@ -100,10 +100,8 @@ impl AuditLog {
         while let Err(error) = self.reopen() {
             let text = format!("cannot {purpose}: {error:#}");
             let cause = cause(&error);
-            let conf = self.config.conf.as_ref();
-            let may_make_room = cause.kind() == io::ErrorKind::StorageFull
-                && conf.is_some_and(|conf| conf.disk_full_action == Action::Rotate);
-            if may_make_room && self.disk_full() {
+            let is_full = cause.kind() == io::ErrorKind::StorageFull;
+            if is_full && self.removes_when_full() && self.disk_full() {
                 continue;
             }
             self.alarm(&text);
@@ -168,7 +166,6 @@ impl AuditLog {
             return self.system.syslog(SyslogSeverity::Notice, &text);
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
-        let disk_full_action = conf.disk_full_action.clone();
         let rotated = if keeps_all || old_log_policy == OldLogPolicy::AllKept {
             rotate::shift(&self.directory, &self.name).map(|()| Removal::default())
         } else {
@@ -199,9 +196,8 @@ impl AuditLog {
                     ));
                 }
                 // `disk_full_action = ROTATE` would fail again.
-                let is_pointless = error.kind() == io::ErrorKind::StorageFull
-                    && disk_full_action == Action::Rotate;
-                if !is_pointless {
+                let is_full = error.kind() == io::ErrorKind::StorageFull;
+                if !(is_full && self.removes_when_full()) {
                     self.disk_failed(Fault::Rotate, &error);
                 }
                 self.alarms.rotate = true;
@@ -275,7 +271,7 @@ impl AuditLog {
             return;
         };
         if free_space.blocks_available() < LAST_BLOCKS {
-            if conf.disk_full_action == Action::Rotate {
+            if self.removes_when_full() {
                 // A file is removed when a write fails.
                 self.alarms.full = true;
             } else {
@@ -342,6 +338,12 @@ impl AuditLog {
             self.system.mail(to.as_ref(), subject, &text);
         }
         self.run_action(action, setting, &text);
+    }
+
+    /// Whether `disk_full_action` removes files.
+    fn removes_when_full(&self) -> bool {
+        let conf = self.config.conf.as_ref();
+        conf.is_some_and(|conf| conf.disk_full_action == Action::Rotate)
     }
 
     /// Runs `disk_full_action`. Returns whether it made room.

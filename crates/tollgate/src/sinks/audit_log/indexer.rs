@@ -34,8 +34,8 @@ const LITTLE: u64 = 64 << 10;
 const READ_AT_ONCE: u64 = 1 << 20;
 /// Time between two such steps: they cost at most some 3 % of a CPU.
 const BETWEEN_STEPS: Duration = Duration::from_millis(100);
-/// Most text that is read back: less than `flush.rs` leaves in the page cache. If more lacks its index, the index file is left to others; it is opened again after the
-/// log has grown as much, because a search may have completed it.
+/// Most text that is read back: less than `flush.rs` leaves in the page cache. If more lacks its index, the index file
+/// is left to others; it is opened again after the log has grown as much, because a search may have completed it.
 ///
 /// # Units
 /// Bytes.

@@ -6,8 +6,6 @@
 //! # Source
 //! `do_disk_full_action` and `do_space_left_action` in `src/auditd-event.c`, audit-userspace 4.2.1.
 
-use std::path::Path;
-
 use audit::conf::auditd::MaxLogFileAction;
 
 use super::rotate::{self, OldLogPolicy, Removal};
@@ -23,14 +21,21 @@ const LEAST_ROTATED: u64 = MEBIBYTE / 16;
 const MOST_NAMES: usize = 8;
 
 impl AuditLog {
-    /// Makes room for a write that failed. Returns whether it is to be tried again. `text` tells what is the matter.
+    /// Makes room for a write that failed. Returns whether there is more now. `text` tells what is the matter.
     pub(super) fn make_room(&mut self, text: &str) -> bool {
-        let is_last =
-            rotate::old_files(&self.directory, &self.name).is_ok_and(|old| old.is_empty());
-        if is_last && self.may_remove() && self.log.is_some() && self.size >= LEAST_ROTATED {
+        let mut removal = self.try_to_remove_oldest();
+        let has_old = !removal.removed.is_empty() || removal.failed.is_some();
+        if !has_old && self.may_remove() && self.log.is_some() && self.size >= LEAST_ROTATED {
             self.rotate(OldLogPolicy::AsConfigured);
+            removal = self.try_to_remove_oldest();
         }
-        self.remove_oldest(text)
+        self.report_room(&removal, text)
+    }
+
+    /// Removes the oldest archive or old log, and reports it. Returns false if there is none.
+    pub(super) fn remove_oldest(&mut self, text: &str) -> bool {
+        let removal = self.try_to_remove_oldest();
+        self.report_room(&removal, text)
     }
 
     /// Whether the settings let old files be removed.
@@ -40,16 +45,20 @@ impl AuditLog {
         })
     }
 
-    /// Removes the oldest archive or old log, and reports it. Returns false if there is none.
-    pub(super) fn remove_oldest(&mut self, text: &str) -> bool {
-        let removal = match self.may_remove() {
-            true => rotate::remove_oldest(&self.directory, &self.name),
-            false => Ok(Removal::default()),
-        };
-        let removal = removal.unwrap_or_else(|error| Removal {
+    /// Removes the oldest archive or old log, if the settings let it.
+    fn try_to_remove_oldest(&self) -> Removal {
+        if !self.may_remove() {
+            return Removal::default();
+        }
+        let removal = rotate::remove_oldest(&self.directory, &self.name);
+        removal.unwrap_or_else(|error| Removal {
             failed: Some(error),
             ..Removal::default()
-        });
+        })
+    }
+
+    /// Reports the file that was removed for room; returns whether there is one. That there is none is reported once.
+    fn report_room(&mut self, removal: &Removal, text: &str) -> bool {
         if let Some(name) = removal.removed.first() {
             self.alarms.nothing_to_remove = false;
             self.alarm(&format!(
@@ -59,7 +68,7 @@ impl AuditLog {
             return true;
         }
         if !std::mem::replace(&mut self.alarms.nothing_to_remove, true) {
-            let reason = match removal.failed {
+            let reason = match &removal.failed {
                 Some(error) => format!("cannot remove an old log: {error}"),
                 None => "there is no old log to remove".to_owned(),
             };
@@ -73,7 +82,7 @@ impl AuditLog {
         let names: Vec<String> = removal
             .removed
             .iter()
-            .map(|name| Path::display(name).to_string())
+            .map(|name| name.display().to_string())
             .collect();
         if let (Some(first), Some(last)) = (names.first(), names.last())
             && names.len() >= least

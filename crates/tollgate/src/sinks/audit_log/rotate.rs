@@ -150,10 +150,7 @@ pub(super) fn remove_oldest(directory: &LogDirectory, name: &Path) -> io::Result
 }
 
 /// The archives and old logs, oldest first.
-///
-/// # Errors
-/// The names in the directory cannot be read.
-pub(super) fn old_files(directory: &LogDirectory, name: &Path) -> io::Result<Vec<PathBuf>> {
+fn old_files(directory: &LogDirectory, name: &Path) -> io::Result<Vec<PathBuf>> {
     let old_logs = numbered(directory, |found| {
         log_set::old_log_number(name.as_os_str(), found)
     })?;
@@ -303,6 +300,13 @@ mod tests {
 
     use super::*;
 
+    /// An empty directory, and the name of a log in it.
+    fn empty() -> (tempfile::TempDir, LogDirectory, &'static Path) {
+        let place = tempfile::tempdir().unwrap();
+        let directory = LogDirectory::of(&place.path().join("a")).unwrap();
+        (place, directory, Path::new("a"))
+    }
+
     fn names(path: &Path) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(path)
             .unwrap()
@@ -318,11 +322,7 @@ mod tests {
 
     #[test]
     fn rotation_replaces_the_oldest_log() {
-        let place = tempfile::tempdir().unwrap();
-        let (directory, name) = (
-            LogDirectory::of(&place.path().join("a")).unwrap(),
-            Path::new("a"),
-        );
+        let (place, directory, name) = empty();
         for round in 1..=4 {
             fs::write(place.path().join("a"), round.to_string()).unwrap();
             rotate(&directory, name, 3).unwrap();
@@ -332,11 +332,7 @@ mod tests {
 
     #[test]
     fn logs_after_a_free_name_are_not_renamed() {
-        let place = tempfile::tempdir().unwrap();
-        let (directory, name) = (
-            LogDirectory::of(&place.path().join("a")).unwrap(),
-            Path::new("a"),
-        );
+        let (place, directory, name) = empty();
         for (name, text) in [("a", "1"), ("a.2", "2"), ("a.3", "3")] {
             fs::write(place.path().join(name), text).unwrap();
         }
@@ -349,11 +345,7 @@ mod tests {
 
     #[test]
     fn no_number_of_an_archive_is_used_twice() {
-        let place = tempfile::tempdir().unwrap();
-        let (directory, name) = (
-            LogDirectory::of(&place.path().join("a")).unwrap(),
-            Path::new("a"),
-        );
+        let (place, directory, name) = empty();
         fs::write(place.path().join("new"), "x").unwrap();
         let number = name_archive(&directory, name, Path::new("new"), 0, 7).unwrap();
         assert_eq!(number, 8);
@@ -362,11 +354,7 @@ mod tests {
 
     #[test]
     fn shift_removes_no_log() {
-        let place = tempfile::tempdir().unwrap();
-        let (directory, name) = (
-            LogDirectory::of(&place.path().join("a")).unwrap(),
-            Path::new("a"),
-        );
+        let (place, directory, name) = empty();
         for round in 1..=4 {
             fs::write(place.path().join("a"), round.to_string()).unwrap();
             shift(&directory, name).unwrap();
@@ -379,11 +367,7 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_no_archive() {
-        let place = tempfile::tempdir().unwrap();
-        let (directory, name) = (
-            LogDirectory::of(&place.path().join("a")).unwrap(),
-            Path::new("a"),
-        );
+        let (place, directory, name) = empty();
         let foreign = ["a.000001.zst", "a.000009.zst"].map(|name| place.path().join(name));
         fs::create_dir(&foreign[0]).unwrap();
         std::os::unix::fs::symlink("nowhere", &foreign[1]).unwrap();
@@ -404,11 +388,7 @@ mod tests {
     /// Names have six digits: a greater number would hide the archive.
     #[test]
     fn archives_are_numbered_again_after_the_last_number() {
-        let place = tempfile::tempdir().unwrap();
-        let (directory, name) = (
-            LogDirectory::of(&place.path().join("a")).unwrap(),
-            Path::new("a"),
-        );
+        let (place, directory, name) = empty();
         for (name, text) in [
             ("a.000002.zst", "1"),
             ("a.000007.zst", "2"),

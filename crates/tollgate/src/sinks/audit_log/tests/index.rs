@@ -41,6 +41,15 @@ impl TestLog {
         Self::indexed_on(Machine::local())
     }
 
+    /// The same, and whether batches wait to be written.
+    fn indexed_unless_busy() -> (Self, Arc<AtomicBool>) {
+        let mut test = Self::indexed();
+        let busy = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&busy);
+        test.log.set_busy(move || asked.load(Ordering::Relaxed));
+        (test, busy)
+    }
+
     fn indexed_on(machine: Machine) -> Self {
         Self::new(Settings {
             max_log_file: 999,
@@ -109,10 +118,7 @@ fn log_is_indexed_as_it_grows_and_when_it_is_rotated() {
 
 #[test]
 fn what_was_left_out_of_the_index_is_read_back() {
-    let mut test = TestLog::indexed();
-    let busy = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&busy);
-    test.log.set_busy(move || asked.load(Ordering::Relaxed));
+    let (mut test, busy) = TestLog::indexed_unless_busy();
     test.write(0..3);
     busy.store(true, Ordering::Relaxed);
     test.write(3..8);
@@ -124,10 +130,7 @@ fn what_was_left_out_of_the_index_is_read_back() {
 /// A search finds the index complete after a burst, and not locked for ever by a daemon that waits for more.
 #[test]
 fn text_is_read_back_although_nothing_is_written() {
-    let mut test = TestLog::indexed();
-    let busy = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&busy);
-    test.log.set_busy(move || asked.load(Ordering::Relaxed));
+    let (mut test, busy) = TestLog::indexed_unless_busy();
     test.write(0..1);
     busy.store(true, Ordering::Relaxed);
     test.write(1..5);
