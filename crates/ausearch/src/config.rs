@@ -1,4 +1,4 @@
-//! Where the logs are, and which of them a question needs.
+//! Where the logs are.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,8 +11,6 @@ use logs::log_set::LogEntries;
 
 use crate::ctext;
 use crate::interpret::message;
-use crate::lines::Lines;
-use crate::log_file;
 
 /// The audit daemon's configuration.
 const CONFIG: &str = "/etc/audit/auditd.conf";
@@ -116,32 +114,6 @@ fn archives(log: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Number of the oldest of some log files, the newest first, that may have events from `start` on.
-pub(crate) fn oldest_needed(files: &[PathBuf], start: i64) -> usize {
-    let last = files.len().saturating_sub(1);
-    if start == 0 {
-        return last;
-    }
-    let later = files.iter().rposition(|file| first_time(file) > start);
-    match later {
-        Some(number) if number < last => number + 1,
-        _ => last,
-    }
-}
-
-/// Seconds in the stamp of a file's first line; 0 if there is none.
-fn first_time(path: &Path) -> i64 {
-    let line = log_file::open(path).ok().and_then(|file| {
-        let mut lines = Lines::new(file);
-        lines.next().ok()?.map(<[u8]>::to_vec)
-    });
-    let line = line.unwrap_or_default();
-    let stamp = line
-        .find("audit(")
-        .and_then(|at| line.get(at + "audit(".len()..));
-    stamp.map_or(0, |stamp| ctext::signed(stamp, 10).0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,20 +142,5 @@ mod tests {
         // A link that leads nowhere cannot be opened.
         std::os::unix::fs::symlink("nowhere", &log).unwrap();
         assert_eq!(newest_first(&log), [log.clone(), archive(2), archive(1)]);
-    }
-
-    #[test]
-    fn files_before_the_start_are_skipped() {
-        let directory = tempfile::tempdir().unwrap();
-        let log = directory.path().join("audit.log");
-        for (number, time) in [(0, 300), (1, 200), (2, 100)] {
-            let line = format!("type=USER msg=audit({time}.000:1): x\n");
-            fs::write(rotated(&log, number), line).unwrap();
-        }
-        assert_eq!(count(&log), 3);
-        for (start, oldest) in [(0, 2), (50, 2), (150, 2), (250, 1), (350, 2)] {
-            let files = newest_first(&log);
-            assert_eq!(oldest_needed(&files, start), oldest, "{start}");
-        }
     }
 }

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::config::{self, Config};
 use crate::interpret::message;
+use crate::log_times::oldest_needed;
 
 /// How to find the input.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ pub(crate) fn rotated_files(log: &Path, start: i64) -> Vec<PathBuf> {
     if files.is_empty() {
         return vec![log.to_owned()];
     }
-    files.truncate(config::oldest_needed(&files, start) + 1);
+    files.truncate(oldest_needed(&files, start) + 1);
     files.reverse();
     files
 }

@@ -25,10 +25,12 @@ mod interpret;
 mod lines;
 mod local_time;
 mod log_file;
+mod log_times;
 #[cfg(test)]
 mod manual;
 mod narrow;
 mod normalize;
+mod part_reader;
 mod record_type;
 mod report;
 mod time_range;

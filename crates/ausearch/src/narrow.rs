@@ -11,18 +11,18 @@
 mod conditions;
 mod plan;
 
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 
 use bstr::ByteSlice as _;
 use logs::index::LogIndex;
 use logs::index::store::{Extent, Indexes};
 use logs::log_file::LogFile;
-use logs::stamp;
 
 use crate::events::{Events, Sink, Step};
 use crate::filter::Filter;
-use crate::lines::Lines;
+use crate::log_times::greatest_second;
+use crate::part_reader::PartReader;
 use conditions::Question;
 use plan::{Piece, Plan};
 
@@ -230,35 +230,5 @@ fn add_blocks(plan: &mut Plan, number: usize, index: &LogIndex, question: &Quest
                 .collect();
             plan.add_block(number, block, meets);
         }
-    }
-}
-
-/// The greatest second of the records in a text that is not indexed; `None` if it cannot be read.
-fn greatest_second(file: &mut LogFile, at: u64, end: u64) -> Option<u64> {
-    let mut lines = Lines::new(PartReader { file, at, end });
-    let mut greatest = 0;
-    while let Some(line) = lines.next().ok()? {
-        if let Ok(stamp) = stamp::parse(line, 0) {
-            greatest = stamp.seconds.max(greatest);
-        }
-    }
-    Some(greatest)
-}
-
-/// Reads a part of a file.
-struct PartReader<'f> {
-    file: &'f mut LogFile,
-    at: u64,
-    end: u64,
-}
-
-impl Read for PartReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
-        let length = buffer.len().min(left);
-        let room = buffer.get_mut(..length).unwrap_or_default();
-        let count = self.file.read_at(room, self.at).map_err(io::Error::other)?;
-        self.at += u64::try_from(count).unwrap_or_default();
-        Ok(count)
     }
 }
