@@ -126,6 +126,7 @@ mod e2e {
         archive::archives_need_no_time_of_creation,
         full_disk::full_disk_losses_are_counted_and_reported,
         full_disk::status_shows_a_suspended_log,
+        full_disk::next_daemon_reports_what_a_killed_one_lost,
         full_disk::rotation_on_a_full_disk_loses_nothing,
         log_settings::log_write_error_runs_its_action,
         log_settings::signals_rotate_and_reconfigure_the_log,

@@ -226,7 +226,9 @@ fn table(status: &Status, socket: &Path, out: &mut impl Write) -> io::Result<()>
     }
     line("log", log.to_string())?;
     if let Some(suspended) = suspended {
-        line("suspended", suspension(suspended))?;
+        let is_written = matches!(suspended.setting.as_str(), "write" | "sync");
+        let name = if is_written { "failing" } else { "suspended" };
+        line(name, suspension(suspended))?;
         line("", resume_advice(&suspended.setting, socket))?;
     }
     if let Some(pins) = pins {
@@ -292,6 +294,10 @@ fn table(status: &Status, socket: &Path, out: &mut impl Write) -> io::Result<()>
 fn resume_advice(setting: &str, socket: &Path) -> String {
     if setting == "write" {
         return "make room, or correct the error: the log goes on with the next write that succeeds".to_owned();
+    }
+    if setting == "sync" {
+        return "correct the error of the file system or the disk: this line goes with the next sync that succeeds"
+            .to_owned();
     }
     let option = if socket == Path::new(control::SOCKET) {
         String::new()

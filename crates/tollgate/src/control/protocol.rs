@@ -298,11 +298,11 @@ pub(crate) struct JsonCounts {
     pub(crate) left_out: u64,
 }
 
-/// Why nothing is written to the log.
+/// Why nothing is written to the log, or what is written is not safe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogSuspension {
-    /// The setting of `auditd.conf` whose action suspended the log, `open` if it cannot be opened, or `write` while
-    /// writes fail.
+    /// The setting of `auditd.conf` whose action suspended the log, `open` if it cannot be opened, `lock` if
+    /// another daemon has locked it, `write` while writes fail, or `sync` while syncs fail.
     pub(crate) setting: String,
     /// What happened to the log or the disk.
     pub(crate) reason: String,
@@ -313,7 +313,7 @@ pub(crate) struct LogSuspension {
     pub(crate) since: u64,
     /// How long it has been suspended.
     pub(crate) seconds: u64,
-    /// Events not written since then.
+    /// Events that are not written, and that the log does not report yet.
     pub(crate) events: u64,
 }
 

@@ -132,9 +132,9 @@ impl MetricsText {
                 kernel.slows_syscalls.into(),
             );
         }
-        let help = "1 while the log is suspended and nothing is written to it.";
+        let help = "1 while the log is suspended, or writes or syncs fail.";
         self.gauge("log_suspended", help, status.suspended.is_some().into());
-        let help = "Events not written since the log was suspended.";
+        let help = "Events that are not written, and that the log does not report yet.";
         let unwritten = status.suspended.as_ref().map_or(0, |log| log.events);
         self.gauge("log_suspended_events", help, unwritten);
         let help = "Events on their way to the log.";

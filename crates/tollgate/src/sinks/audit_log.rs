@@ -12,6 +12,7 @@ mod free_space;
 mod indexer;
 mod log_config;
 mod log_options;
+mod losses;
 mod make_room;
 pub(crate) mod name_cache;
 mod put_off;
@@ -40,7 +41,7 @@ use system::{LocalSystem, System};
 
 use super::log_file::Log;
 use super::log_file::log_directory::LogDirectory;
-use super::log_file::log_lock::LogLock;
+use super::log_file::log_lock::{LogLock, UnreportedLosses};
 use archiver::{Archiver, Machine};
 use daemon_records::DaemonRecords;
 use disk_actions::{Alarms, Fault};
@@ -54,6 +55,7 @@ pub(crate) use suspension::Suspension;
 use system::RunId;
 
 use crate::helper::HelperClient;
+use crate::messages::warn;
 use crate::sinks::plugins::{Dispatcher, LineFormat};
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -76,6 +78,8 @@ pub(crate) struct AuditLog {
     suspension: Option<Suspension>,
     /// Set while writes fail and no action has suspended the log.
     failure: Option<Suspension>,
+    /// Set while syncs fail.
+    sync_failure: Option<Suspension>,
     /// Running program of `max_log_file_action`: logging resumes when it ends.
     until_ended: Option<RunId>,
     alarms: Alarms,
@@ -101,8 +105,8 @@ pub(crate) struct AuditLog {
     /// # Units
     /// Bytes since the last flush for the page cache.
     cached: u64,
-    /// Events lost since the last report, and the reason.
-    lost: (u64, String),
+    /// Lost events that the log does not report yet.
+    lost: UnreportedLosses,
     sink_losses: SinkLossReporter,
     /// Buffer of formatted lines.
     lines: Vec<u8>,
@@ -168,11 +172,12 @@ impl AuditLog {
         let mut audit_log = Self {
             directory: LogDirectory::of(&config.path)?,
             name,
-            lock: config.lock()?,
+            lock: None,
             log: None,
             size: 0,
             suspension: None,
             failure: None,
+            sync_failure: None,
             until_ended: None,
             alarms: Alarms::default(),
             system,
@@ -189,12 +194,22 @@ impl AuditLog {
             dispatcher: Dispatcher::default(),
             unflushed: 0,
             cached: 0,
-            lost: (0, String::new()),
+            lost: UnreportedLosses::default(),
             sink_losses: SinkLossReporter::default(),
             lines: Vec::new(),
             config,
             old_log_policy,
         };
+        let lock = audit_log.config.lock()?;
+        if let Some(lock) = &lock {
+            audit_log.lost = lock.unreported().clone();
+        } else if audit_log.config.writes() {
+            let path = audit_log.config.path.display();
+            warn(&format!(
+                "log `{path}` is not locked against another daemon before there is room: no space left"
+            ));
+        }
+        audit_log.lock = lock;
         audit_log.reopen()?;
         if audit_log.config.writes() {
             // A file that the daemon did not make stays; it is reported when it is in the way.
@@ -211,6 +226,7 @@ impl AuditLog {
             };
             audit_log.write_daemon_record(&DaemonRecord::Start(format));
         }
+        audit_log.report_losses();
         Ok(audit_log)
     }
 
@@ -352,8 +368,14 @@ impl AuditLog {
     /// Resumes on SIGUSR2.
     pub(crate) fn resume_on_signal(&mut self, sender: SignalSender) {
         self.resume();
+        // A log that is suspended again is not resumed.
+        if !self.is_suspended() {
+            self.check_size();
+            self.check_free_space();
+        }
         self.dispatcher.resume();
         self.write_daemon_record(&DaemonRecord::Resumed(sender));
+        self.report_losses();
     }
 
     /// Writes the last records, and waits until everything is on disk.
@@ -403,47 +425,6 @@ impl AuditLog {
         }
         out.truncate(end);
         out.push(b'\n');
-    }
-
-    fn count_lost(&mut self, events: u64, reason: &str) -> AppendResult {
-        self.lost.0 += events;
-        reason.clone_into(&mut self.lost.1);
-        if self.suspension.is_none() {
-            self.failure
-                .get_or_insert_with(|| Suspension::begin("write", reason));
-        }
-        if let Some(suspension) = self.suspension.as_mut().or(self.failure.as_mut()) {
-            suspension.events += events;
-        }
-        AppendResult {
-            written: 0,
-            lost: events,
-            reason: reason.to_owned(),
-        }
-    }
-
-    /// Writes a record about lost events.
-    fn report_losses(&mut self) {
-        if self.lost.0 == 0 || self.is_suspended() {
-            return;
-        }
-        let (events, reason) = self.lost.clone();
-        if self
-            .write_daemon_record_line(&DaemonRecord::Lost(events, &reason))
-            .is_some()
-        {
-            self.lost = (0, String::new());
-        }
-    }
-
-    /// Writes a record about losses. Returns its line if it is in the log.
-    fn write_daemon_record_line(&mut self, about: &DaemonRecord<'_>) -> Option<Vec<u8>> {
-        let lines = self.format_daemon_record(about);
-        // The record itself is no event.
-        let lost = self.lost.clone();
-        let written = self.write(&lines, 1, &mut ()).written;
-        self.lost = lost;
-        (written != 0).then_some(lines)
     }
 }
 

@@ -126,3 +126,28 @@ pub(crate) fn status_shows_a_suspended_log() {
     assert!(stopped.summary.lost >= missing);
     drop(stopped);
 }
+
+/// Room is there again when the next daemon starts.
+pub(crate) fn next_daemon_reports_what_a_killed_one_lost() {
+    let test_dir = TestDir::new();
+    let path = test_dir.own.join("small");
+    let small = Small::mount(&path, "512k");
+    let ballast = small.0.join("ballast");
+    fs::write(&ballast, vec![0; 300 << 10]).unwrap();
+    let log = small.0.join("audit.log");
+    let conf = format!("{SPACE}log_format = RAW\ndisk_full_action = SUSPEND\n");
+    let start = || Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    let daemon = start();
+    test_dir.workload().run(&vec![rmdir(); 1000]);
+    daemon.flush();
+    let missing = daemon.status()["suspended"]["events"].as_u64().unwrap();
+    assert!(missing > 0, "{missing}");
+    daemon.kill();
+    fs::remove_file(&ballast).unwrap();
+    let stopped = start().stop_with(Signal::SIGTERM);
+    let (events, own) = apart(&stopped);
+    assert_eq!(told(&own), missing);
+    assert_eq!(u64::try_from(events.len()).unwrap() + missing, 1000);
+    assert!(!small.0.join(".audit.log.lock").exists());
+    drop(stopped);
+}

@@ -90,6 +90,7 @@ impl AuditLog {
         self.suspension = None;
         self.until_ended = None;
         self.alarms = Alarms::default();
+        self.sync_failure = None;
         if self.log.is_none() {
             self.reopen_after_failure("resume logging");
         }

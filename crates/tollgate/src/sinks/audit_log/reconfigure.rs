@@ -83,9 +83,10 @@ impl AuditLog {
             self.archived_twice = rotate::archived_twice(&self.config.path);
         }
         if let Some(lock) = lock {
-            self.lock = lock;
+            self.change_lock(lock);
         }
         self.suspension = None;
+        self.sync_failure = None;
         self.alarms = Alarms::default();
         self.remove_excess();
         self.set_group_of_old_logs();

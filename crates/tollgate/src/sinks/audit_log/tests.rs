@@ -22,6 +22,7 @@ mod archive_failures;
 mod disk;
 mod index;
 mod locked;
+mod losses;
 
 /// A log in its own directory.
 struct TestLog {

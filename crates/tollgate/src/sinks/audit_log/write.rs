@@ -7,7 +7,7 @@ use bstr::ByteSlice as _;
 use engine::FileRange;
 
 use super::disk_actions::Fault;
-use super::{AppendResult, AuditLog, WriteObserver, flush};
+use super::{AppendResult, AuditLog, Suspension, WriteObserver, flush};
 use crate::sinks::log_file::{AppendError, Log};
 
 /// Lines that were not written completely.
@@ -91,6 +91,7 @@ impl AuditLog {
                 }
                 self.check_size();
                 self.check_free_space();
+                self.lock_if_unlocked();
                 Ok(())
             }
             Err(partly) => Err(self.written_partly(lines, span, partly)),
@@ -150,9 +151,17 @@ impl AuditLog {
     /// Performs due actions after a flush.
     pub(super) fn flushed(&mut self, flushed: io::Result<bool>) {
         match flushed {
-            Ok(true) => *self.alarms.of(Fault::Flush) = false,
+            Ok(true) => {
+                *self.alarms.of(Fault::Flush) = false;
+                self.sync_failure = None;
+            }
             Ok(false) => {}
             Err(error) => {
+                let events = self.lost.events;
+                self.sync_failure.get_or_insert_with(|| {
+                    let text = format!("{error}: what is written since then may never be on disk");
+                    Suspension::begin("sync", &text, events)
+                });
                 self.disk_failed(Fault::Flush, &error);
             }
         }

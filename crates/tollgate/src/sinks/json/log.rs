@@ -50,6 +50,12 @@ impl JsonLog {
             .with_context(|| format!("the JSON log path `{}` has no file name", path.display()))?;
         let directory = LogDirectory::of(path)?;
         let lock = LogLock::take(path)?;
+        if lock.is_none() {
+            let path = path.display();
+            warn(&format!(
+                "log `{path}` is not locked against another daemon: no space left"
+            ));
+        }
         let access = LogAccess {
             group,
             ..LogAccess::PLAIN

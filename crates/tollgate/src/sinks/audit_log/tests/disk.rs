@@ -278,3 +278,18 @@ fn deleted_log_is_replaced() {
         "{alarms:?}"
     );
 }
+
+#[test]
+fn failed_sync_is_shown_until_one_succeeds() {
+    let mut test = TestLog::new(Settings {
+        disk_error_action: Action::Syslog,
+        ..settings()
+    });
+    test.log.flushed(Err(Errno::EROFS.into()));
+    test.log.append(EVENT, 1, &mut ());
+    let failure = test.log.suspension().unwrap();
+    assert_eq!((failure.setting, failure.events), ("sync", 0));
+    assert!(!test.log.is_suspended());
+    test.log.flushed(Ok(true));
+    assert_eq!(test.log.suspension(), None);
+}
