@@ -121,7 +121,10 @@ mod tests {
     #[test]
     fn file_with_records_of_the_first_second_is_read() {
         let directory = tempfile::tempdir().unwrap();
-        let files = log_of(directory.path(), &[&[300], &[200], &[200], &[100, 200], &[100]]);
+        let files = log_of(
+            directory.path(),
+            &[&[300], &[200], &[200], &[100, 200], &[100]],
+        );
         assert_eq!(oldest_needed(&files, 200), 3);
     }
 

@@ -66,6 +66,12 @@ impl Logs {
         }
     }
 
+    /// Says why an answer may not be whole; it counts as an error.
+    pub(crate) fn complain(&self, text: &str) {
+        info(&format!("{}: {text}", self.program));
+        self.reported.borrow_mut().insert(None);
+    }
+
     /// Remembers an error without a message; returns false if one of the file is known.
     pub(crate) fn note(&self, error: &LogError) -> bool {
         let path = error.path().map(Path::to_owned);

@@ -89,7 +89,7 @@ pub(crate) struct Args {
     /// Show the ancestors of a process and what it and its descendants did
     ///
     /// N is a process id, or the serial of an event of the process. Process ids are used again: limit the time with
-    /// --since.
+    /// --since. With --json and --raw, the ancestors are left out.
     #[arg(long, value_name = "N", conflicts_with_all = ["follow", "count", "top", "words"])]
     tree: Option<u32>,
     /// Print events as JSON objects, one on a line

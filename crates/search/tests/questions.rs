@@ -162,6 +162,22 @@ mod tests {
     }
 
     #[test]
+    fn tree_for_programs_has_events_only() {
+        let log = log();
+        let tree = |form| stdout(&log, &["--tree", "4321", form]);
+        let is_object = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+        let (json, raw) = (tree("--json"), tree("--raw"));
+        assert!(
+            json.lines().count() > 0 && json.lines().all(is_object),
+            "{json}"
+        );
+        assert!(
+            raw.lines().count() > 0 && raw.lines().all(|line| line.starts_with("type=")),
+            "{raw}"
+        );
+    }
+
+    #[test]
     fn tree_shows_ancestors_and_descendants() {
         let log = log();
         for number in ["4321", "3"] {

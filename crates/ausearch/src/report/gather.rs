@@ -14,13 +14,17 @@ use crate::fields::{FAILED, NO_LOGIN, Reader, Wanted};
 use crate::interpret::Machine;
 use crate::record_type as ty;
 
-/// Most different texts of a kind; later ones count as others. A hostile log cannot fill the memory.
+/// Most different texts of a kind, and most bytes of them; later ones count as others. A hostile log cannot fill the
+/// memory.
 const MOST_TEXTS: usize = 100_000;
+const MOST_TEXT_BYTES: usize = 16 << 20;
 
 /// Texts and how often each was seen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranking {
     counts: HashMap<Vec<u8>, u64>,
+    /// Bytes of the texts.
+    bytes: usize,
     others: u64,
 }
 
@@ -28,7 +32,8 @@ impl Ranking {
     pub(super) fn add(&mut self, text: &[u8]) {
         if let Some(count) = self.counts.get_mut(text) {
             *count += 1;
-        } else if self.counts.len() < MOST_TEXTS {
+        } else if self.counts.len() < MOST_TEXTS && self.bytes + text.len() <= MOST_TEXT_BYTES {
+            self.bytes += text.len();
             self.counts.insert(text.to_vec(), 1);
         } else {
             self.others += 1;
@@ -250,5 +255,22 @@ impl Sink for Gather {
 
     fn pause(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_hostile_log_do_not_fill_the_memory() {
+        let mut ranking = Ranking::default();
+        let long = vec![b'x'; 1 << 20];
+        for number in 0..40_u32 {
+            ranking.add(&[&long, &number.to_le_bytes()[..]].concat());
+        }
+        assert!(ranking.bytes <= MOST_TEXT_BYTES);
+        let (top, others) = ranking.top(3);
+        assert_eq!((top.len(), others), (3, 37));
     }
 }

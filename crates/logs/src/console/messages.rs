@@ -151,7 +151,7 @@ impl Message<'_> {
             write!(f, " {}", Line(word))?;
         }
         for (name, value) in &facts.others {
-            write!(f, " {}={}", Line(name), Line(value))?;
+            write!(f, " {}={}", Line(name), Escaped(value))?;
         }
         writeln!(f)
     }
@@ -252,7 +252,7 @@ mod tests {
              type=USER msg=audit(1700000000.001:8): free text\n",
         );
         assert!(
-            text.contains("avc: denied { read write } for name=/a b"),
+            text.contains("avc: denied { read write } for name='/a b'"),
             "{text}"
         );
         assert!(text.contains("free text"), "{text}");
@@ -277,6 +277,19 @@ mod tests {
         assert!(lines[1].starts_with("    name~ /x"), "{text}");
         assert_eq!(lines[2], "    AVC  apparmor=\"DENIED\" name=\"/x\"");
         assert_eq!(lines.len(), 3, "{text}");
+    }
+
+    /// A name that a stranger typed at a login.
+    #[test]
+    fn value_cannot_look_like_other_fields() {
+        assert_eq!(
+            shown(
+                "type=USER_LOGIN msg=audit(1700000000.007:9): pid=4322 uid=0 auid=1000 ses=3 subj=unconfined \
+                 msg='op=login acct=6120616464723D31302E302E302E31 exe=\"/usr/sbin/sshd\" addr=192.0.2.7 res=failed'"
+            ),
+            "22:13:20.007Z failed   USER_LOGIN   /usr/sbin/sshd[4322]  root (login alice)  \
+             op=login acct='a addr=10.0.0.1' addr=192.0.2.7\n"
+        );
     }
 
     #[test]

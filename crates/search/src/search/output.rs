@@ -17,8 +17,9 @@ use logs::json;
 use crate::expression::evaluate;
 use crate::expression::field::{self, Field, Kind};
 
-/// Most values that `--top` counts; further ones are counted together.
+/// Most values that `--top` counts, and most bytes of them; further ones are counted together.
 const MAX_VALUES: usize = 1 << 20;
+const MAX_VALUE_BYTES: usize = 128 << 20;
 
 /// How events are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,11 @@ impl Output {
         self.console.records(event)
     }
 
+    /// Whether people read it: only then what is no event is printed among events.
+    pub(crate) const fn is_for_people(&self) -> bool {
+        matches!(self.form, Form::Columns(_))
+    }
+
     /// Prints a line.
     ///
     /// # Errors
@@ -105,7 +111,7 @@ impl Output {
     /// The output cannot be written.
     pub(crate) fn top(&mut self, top: &Top, limit: usize) -> anyhow::Result<()> {
         for (value, count) in top.sorted().into_iter().take(limit) {
-            let value = top.shown(&value, &self.accounts);
+            let value = top.shown(value, &self.accounts);
             self.line(&format!("{count:>9}  {value}"))?;
         }
         if top.others > 0 {
@@ -137,6 +143,8 @@ pub(crate) fn print_fields(names: impl Iterator<Item = &'static str>) -> anyhow:
 pub(crate) struct Top {
     field: Field,
     counts: HashMap<BString, u64>,
+    /// Bytes of the values.
+    bytes: usize,
     others: u64,
 }
 
@@ -153,6 +161,7 @@ impl Top {
         Ok(Self {
             field,
             counts: HashMap::new(),
+            bytes: 0,
             others: 0,
         })
     }
@@ -166,10 +175,12 @@ impl Top {
             }
         });
         for value in found {
-            let has_room = self.counts.len() < MAX_VALUES;
+            let has_room =
+                self.counts.len() < MAX_VALUES && self.bytes + value.len() <= MAX_VALUE_BYTES;
             match self.counts.get_mut(&value) {
                 Some(count) => *count += 1,
                 None if has_room => {
+                    self.bytes += value.len();
                     self.counts.insert(value, 1);
                 }
                 None => self.others += 1,
@@ -177,12 +188,10 @@ impl Top {
         }
     }
 
-    fn sorted(&self) -> Vec<(BString, u64)> {
+    fn sorted(&self) -> Vec<(&BString, u64)> {
         let counts = self.counts.iter();
-        let mut counts: Vec<_> = counts
-            .map(|(value, count)| (value.clone(), *count))
-            .collect();
-        counts.sort_unstable_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        let mut counts: Vec<_> = counts.map(|(value, count)| (value, *count)).collect();
+        counts.sort_unstable_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(other.0)));
         counts
     }
 

@@ -99,7 +99,11 @@ impl AuditLog {
     /// Adds losses that another daemon did not report.
     fn add_lost(&mut self, earlier: UnreportedLosses) {
         let events = self.lost.events.saturating_add(earlier.events);
-        let latest = if self.lost.events == 0 { earlier } else { self.lost.clone() };
+        let latest = if self.lost.events == 0 {
+            earlier
+        } else {
+            self.lost.clone()
+        };
         self.set_lost(UnreportedLosses { events, ..latest });
     }
 
