@@ -68,5 +68,6 @@ pub use ring::clock::{ClockReading, TickClock};
 pub use ring::{Ring, RingReader, Wake};
 pub use stats::{EngineStats, LossReason, ProgramRuns, Truncation};
 pub use sys::fd_passing::{recv_with_fd, send_with_fd};
+pub use sys::lease::is_open_elsewhere;
 pub use sys::priority::set_nice;
 pub use sys::signal_mask::unblock_signals;

@@ -1,8 +1,9 @@
-//! Wrappers of system calls: descriptors, mappings, mounts, signals, priorities, security modules.
+//! Wrappers of system calls: descriptors, leases, mappings, mounts, signals, priorities, security modules.
 
 pub(crate) mod descriptor;
 pub(crate) mod fd_passing;
 pub(crate) mod kprobes;
+pub(crate) mod lease;
 pub(crate) mod mapped_memory;
 pub(crate) mod priority;
 pub(crate) mod rcu;

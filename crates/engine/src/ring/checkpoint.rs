@@ -354,6 +354,13 @@ impl CommitToken {
         self.started = true;
     }
 
+    /// Records that nothing of the write is in the file: the position is the one before it again.
+    pub fn cancel(&mut self) {
+        if std::mem::take(&mut self.started) {
+            self.checkpoint.resolve_unfinished(false);
+        }
+    }
+
     /// Releases the room of the events in the ring: they are written, or will never be.
     pub fn end(&mut self) {
         if !self.started {

@@ -118,12 +118,15 @@ pub(crate) trait WriteObserver {
     fn write_begins(&mut self, span: FileRange);
     /// The write is complete.
     fn write_ends(&mut self);
+    /// Nothing of the write is in the file; another may begin.
+    fn write_fails(&mut self);
 }
 
 /// No observer.
 impl WriteObserver for () {
     fn write_begins(&mut self, _span: FileRange) {}
     fn write_ends(&mut self) {}
+    fn write_fails(&mut self) {}
 }
 
 impl WriteObserver for Option<engine::CommitToken> {
@@ -136,6 +139,12 @@ impl WriteObserver for Option<engine::CommitToken> {
     fn write_ends(&mut self) {
         if let Some(observer) = self {
             observer.end();
+        }
+    }
+
+    fn write_fails(&mut self) {
+        if let Some(observer) = self {
+            observer.cancel();
         }
     }
 }

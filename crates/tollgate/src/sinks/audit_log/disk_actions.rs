@@ -106,10 +106,19 @@ impl AuditLog {
                 continue;
             }
             self.alarm(&text);
+            if self.goes_on_with_old_log() {
+                return;
+            }
             self.set_suspended("open", &text);
             self.disk_failed(Fault::Open, &cause);
             return;
         }
+    }
+
+    /// Goes on with the log that was just rotated, because no new one could be created.
+    fn goes_on_with_old_log(&mut self) -> bool {
+        let has_log = rotate::undo(&self.directory, &self.name).is_ok_and(|has| has);
+        has_log && self.reopen().is_ok()
     }
 
     /// Begins a new log if the open one was deleted: what is written to it would be gone when it is closed.
@@ -360,7 +369,7 @@ impl AuditLog {
         let (path, free) = (self.config.path.display(), self.free_space());
         let text = format!("no space left for log `{path}`: {free}");
         match action {
-            Action::Rotate => return self.make_room(&text),
+            Action::Rotate => return self.remove_oldest(&text),
             Action::Ignore => self.alarm(&text),
             _ => self.run_action(&action, "disk_full_action", &text),
         }

@@ -1,41 +1,67 @@
 //! Makes room on a full disk: the oldest files of the log go, one at a time, until what is to be written fits.
 //!
 //! auditd rotates the log for each event that does not fit, so a disk that others fill costs it every log within
-//! `num_logs` events. Here a removed file is reported, and the last events stay.
+//! `num_logs` events. Here a removed file is reported, a file that frees no space because a program has it open stays,
+//! and so does the newest file: the last events are never removed for room.
 //!
 //! # Source
 //! `do_disk_full_action` and `do_space_left_action` in `src/auditd-event.c`, audit-userspace 4.2.1.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use audit::conf::auditd::MaxLogFileAction;
+use engine::is_open_elsewhere;
+use nix::unistd::syncfs;
 
-use super::rotate::{self, OldLogPolicy, Removal};
+use super::AuditLog;
+use super::free_space::FreeSpace;
+use super::rotate::{self, Removal};
 use super::system::SyslogSeverity;
-use super::{AuditLog, MEBIBYTE};
+use crate::sinks::log_file::log_directory::LogDirectory;
 
-/// A smaller log is not rotated for room: it has the last events, and is little.
-///
-/// # Units
-/// Bytes.
-const LEAST_ROTATED: u64 = MEBIBYTE / 16;
 /// Removed files that a message lists.
 const MOST_NAMES: usize = 8;
+/// How long the space of a removed file is awaited: btrfs frees it when a transaction is committed, xfs in the
+/// background.
+const PATIENCE: Duration = Duration::from_secs(2);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// What was done for room.
+#[derive(Debug)]
+enum Room {
+    /// This file was removed.
+    Removed(PathBuf),
+    /// No file was removed.
+    None(String),
+}
 
 impl AuditLog {
-    /// Makes room for a write that failed. Returns whether there is more now. `text` tells what is the matter.
-    pub(super) fn make_room(&mut self, text: &str) -> bool {
-        let mut removal = self.try_to_remove_oldest();
-        let has_old = !removal.removed.is_empty() || removal.failed.is_some();
-        if !has_old && self.may_remove() && self.log.is_some() && self.size >= LEAST_ROTATED {
-            self.rotate(OldLogPolicy::AsConfigured);
-            removal = self.try_to_remove_oldest();
-        }
-        self.report_room(&removal, text)
-    }
-
-    /// Removes the oldest archive or old log, and reports it. Returns false if there is none.
+    /// Removes the oldest archive or old log, and reports it. Returns false if none was removed. `text` tells what is the
+    /// matter.
     pub(super) fn remove_oldest(&mut self, text: &str) -> bool {
-        let removal = self.try_to_remove_oldest();
-        self.report_room(&removal, text)
+        // A file that is being flushed is open.
+        self.flusher.wait();
+        match self.try_to_remove_oldest() {
+            Room::Removed(name) => {
+                self.alarms.nothing_to_remove = false;
+                self.alarm(&format!(
+                    "{text}; removed the oldest file, `{}`",
+                    name.display()
+                ));
+                true
+            }
+            Room::None(reason) => {
+                if !std::mem::replace(&mut self.alarms.nothing_to_remove, true) {
+                    self.alarm(&format!("{text}; {reason}: make room"));
+                }
+                false
+            }
+        }
     }
 
     /// Whether the settings let old files be removed.
@@ -45,36 +71,50 @@ impl AuditLog {
         })
     }
 
-    /// Removes the oldest archive or old log, if the settings let it.
-    fn try_to_remove_oldest(&self) -> Removal {
+    /// Removes the oldest archive or old log that nobody has open, if the settings let it, and waits for its space.
+    fn try_to_remove_oldest(&self) -> Room {
+        let no_file = || Room::None("there is no old log to remove".to_owned());
         if !self.may_remove() {
-            return Removal::default();
+            return no_file();
         }
-        let removal = rotate::remove_oldest(&self.directory, &self.name);
-        removal.unwrap_or_else(|error| Removal {
-            failed: Some(error),
-            ..Removal::default()
-        })
-    }
-
-    /// Reports the file that was removed for room; returns whether there is one. That there is none is reported once.
-    fn report_room(&mut self, removal: &Removal, text: &str) -> bool {
-        if let Some(name) = removal.removed.first() {
-            self.alarms.nothing_to_remove = false;
-            self.alarm(&format!(
-                "{text}; removed the oldest file, `{}`",
-                name.display()
-            ));
-            return true;
-        }
-        if !std::mem::replace(&mut self.alarms.nothing_to_remove, true) {
-            let reason = match &removal.failed {
-                Some(error) => format!("cannot remove an old log: {error}"),
-                None => "there is no old log to remove".to_owned(),
+        let files = match rotate::old_files(&self.directory, &self.name) {
+            Ok(files) => files,
+            Err(error) => return Room::None(format!("cannot look for old logs: {error}")),
+        };
+        // Without a log that is written, the newest old log has the last events.
+        let newest = usize::from(self.log.is_none());
+        let count = files.len().saturating_sub(newest);
+        let mut open = None;
+        let mut failed = None;
+        for name in files.into_iter().take(count) {
+            let file = match self.directory.open_own(&name) {
+                Ok(Some(file)) => file,
+                Ok(None) => continue,
+                Err(error) => {
+                    failed.get_or_insert(format!("`{}`: {error}", name.display()));
+                    continue;
+                }
             };
-            self.alarm(&format!("{text}; {reason}: make room"));
+            if is_open_elsewhere(&file) {
+                open.get_or_insert(name);
+                continue;
+            }
+            match remove(&self.directory, &name, file) {
+                Ok(true) => return Room::Removed(name),
+                Ok(false) => {}
+                Err(error) => {
+                    failed.get_or_insert(format!("`{}`: {error}", name.display()));
+                }
+            }
         }
-        false
+        match (failed, open) {
+            (Some(error), _) => Room::None(format!("cannot remove an old log: {error}")),
+            (None, Some(name)) => Room::None(format!(
+                "a program reads `{}`, which would keep its space, and there is no other old log to remove: end that program",
+                name.display()
+            )),
+            (None, None) => no_file(),
+        }
     }
 
     /// Reports what was removed because of `num_logs`, if it is at least `least` files, and what could not be.
@@ -101,4 +141,28 @@ impl AuditLog {
             self.alarm(&format!("cannot remove logs beyond num_logs: {error}"));
         }
     }
+}
+
+/// Removes an open file, and waits until its space is free, but not for long. Returns false if it is gone already.
+fn remove(directory: &LogDirectory, name: &Path, file: File) -> io::Result<bool> {
+    const SECTOR: u64 = 512;
+    // What others use meanwhile is not missed.
+    let expected = file.metadata()?.blocks() * SECTOR / 2;
+    let available = || FreeSpace::of(directory.as_file()).map_or(u64::MAX, |space| space.available);
+    let enough = available().saturating_add(expected);
+    if !directory.remove(name)? {
+        return Ok(false);
+    }
+    drop(file);
+    let start = Instant::now();
+    let mut is_synced = false;
+    while available() < enough && start.elapsed() < PATIENCE {
+        if !std::mem::replace(&mut is_synced, true) {
+            // Its error is that of others' files.
+            let _synced = syncfs(directory.as_file());
+        } else {
+            thread::park_timeout(BETWEEN_LOOKS);
+        }
+    }
+    Ok(true)
 }

@@ -98,6 +98,14 @@ fn shift_up_to(directory: &LogDirectory, name: &Path, last: u32) -> io::Result<(
     rename(name, &old(name, 1))
 }
 
+/// Gives the log its name back, if it has none: no new one could be created. Returns whether it has one now.
+///
+/// # Errors
+/// It cannot be renamed.
+pub(super) fn undo(directory: &LogDirectory, name: &Path) -> io::Result<bool> {
+    Ok(directory.has(name) || directory.rename(&old(name, 1), name)?)
+}
+
 /// As [`rotate`], but keeps every file.
 ///
 /// # Errors
@@ -134,23 +142,11 @@ pub(crate) fn remove_excess(
     Ok(removal)
 }
 
-/// Removes the oldest file that can be removed: an archive, or else an old log.
+/// The archives and old logs, oldest first.
 ///
 /// # Errors
 /// The names in the directory cannot be read.
-pub(super) fn remove_oldest(directory: &LogDirectory, name: &Path) -> io::Result<Removal> {
-    let mut removal = Removal::default();
-    for file in old_files(directory, name)? {
-        removal.remove(directory, file);
-        if !removal.removed.is_empty() {
-            break;
-        }
-    }
-    Ok(removal)
-}
-
-/// The archives and old logs, oldest first.
-fn old_files(directory: &LogDirectory, name: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn old_files(directory: &LogDirectory, name: &Path) -> io::Result<Vec<PathBuf>> {
     let old_logs = numbered(directory, |found| {
         log_set::old_log_number(name.as_os_str(), found)
     })?;
@@ -366,6 +362,22 @@ mod tests {
     }
 
     #[test]
+    fn undone_rotation_moves_no_other_log() {
+        let (place, directory, name) = empty();
+        for (name, text) in [("a", "3"), ("a.1", "2"), ("a.2", "1")] {
+            fs::write(place.path().join(name), text).unwrap();
+        }
+        assert!(undo(&directory, name).unwrap());
+        rotate(&directory, name, 9).unwrap();
+        assert!(undo(&directory, name).unwrap());
+        let undone = ["a.2=2", "a.3=1", "a=3"];
+        assert_eq!(names(place.path()), undone);
+        rotate(&directory, name, 9).unwrap();
+        assert!(undo(&directory, name).unwrap());
+        assert_eq!(names(place.path()), undone);
+    }
+
+    #[test]
     fn what_is_no_file_is_no_archive() {
         let (place, directory, name) = empty();
         let foreign = ["a.000001.zst", "a.000009.zst"].map(|name| place.path().join(name));
@@ -376,7 +388,8 @@ mod tests {
             fs::write(place.path().join("a"), "").unwrap();
             let removal = rotate(&directory, name, 4).unwrap();
             assert!(removal.failed.is_none());
-            remove_oldest(&directory, name).unwrap();
+            let oldest = old_files(&directory, name).unwrap().swap_remove(0);
+            directory.remove(&oldest).unwrap();
         }
         assert!(foreign[0].is_dir() && foreign[1].is_symlink());
         // Their numbers are taken.

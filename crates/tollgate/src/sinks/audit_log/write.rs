@@ -12,9 +12,7 @@ use crate::sinks::log_file::{AppendError, Log};
 
 /// Lines that were not written completely.
 struct WriteFailure {
-    /// Offset of the first line that is not in the log.
-    at: usize,
-    /// Whole events before it.
+    /// Whole events that are in the log.
     whole: u64,
     /// The error.
     error: io::Error,
@@ -25,7 +23,6 @@ struct WriteFailure {
 impl WriteFailure {
     const fn nothing(error: io::Error) -> Self {
         Self {
-            at: 0,
             whole: 0,
             error,
             has_room: false,
@@ -34,24 +31,20 @@ impl WriteFailure {
 }
 
 impl AuditLog {
-    /// Writes lines and performs due actions. If an action makes room, the rest is written too.
+    /// Writes lines and performs due actions. If an action makes room, all of them are written again.
     pub(super) fn write(
         &mut self,
         lines: &[u8],
         events: u64,
         observer: &mut dyn WriteObserver,
     ) -> AppendResult {
-        let (mut left, mut written) = (lines, 0);
-        while let Err(failure) = self.write_once(left, observer) {
-            written = events.min(written + failure.whole);
-            left = left.get(failure.at..).unwrap_or_default();
+        while let Err(failure) = self.write_once(lines, observer) {
             if !failure.has_room {
+                let written = events.min(failure.whole);
                 let mut appended = self.count_lost(events - written, &failure.error.to_string());
                 appended.written = written;
                 return appended;
             }
-            // A removed log takes space until it is closed.
-            self.flusher.wait();
         }
         AppendResult {
             written: events,
@@ -94,7 +87,7 @@ impl AuditLog {
                 self.lock_if_unlocked();
                 Ok(())
             }
-            Err(partly) => Err(self.written_partly(lines, span, partly)),
+            Err(partly) => Err(self.written_partly(lines, span, partly, observer)),
         }
     }
 
@@ -104,25 +97,38 @@ impl AuditLog {
         lines: &[u8],
         span: FileRange,
         partly: AppendError,
+        observer: &mut dyn WriteObserver,
     ) -> WriteFailure {
         let AppendError { written, error } = partly;
         let (at, whole) = whole_events(lines.get(..written).unwrap_or(lines));
         let kept = u64::try_from(at).unwrap_or_default();
+        self.truncate(span.offset + kept);
+        let has_room = self.disk_failed(Fault::Write, &error);
+        if has_room {
+            // All of it is written again: the next daemon could not know that a part of it was.
+            self.truncate(span.offset);
+            observer.write_fails();
+            return WriteFailure {
+                has_room,
+                ..WriteFailure::nothing(error)
+            };
+        }
+        WriteFailure {
+            whole,
+            error,
+            has_room,
+        }
+    }
+
+    fn truncate(&mut self, size: u64) {
         if let Some(log) = &mut self.log
-            && let Err(error) = log.truncate(span.offset + kept)
+            && let Err(error) = log.truncate(size)
         {
             self.alarm(&format!(
                 "cannot truncate an incomplete event at the end of the log: {error}"
             ));
         }
-        self.size = span.offset + kept;
-        let has_room = self.disk_failed(Fault::Write, &error);
-        WriteFailure {
-            at,
-            whole,
-            error,
-            has_room,
-        }
+        self.size = size;
     }
 
     /// Flushes as the policy requires, and as the page cache limit requires.

@@ -103,15 +103,13 @@ impl ArchiverThread {
                 is_done = false;
             }
         }
-        let mut stopped = false;
-        for mut log in found.files {
-            let subject = log
-                .id()
-                .map_or(Subject::OldLogs, |id| Subject::OldLog(id.device, id.inode));
-            present.push(subject);
-            if stopped {
-                continue;
-            }
+        // One is open at a time: what is open keeps its space when it is removed.
+        present.extend(found.files.iter().map(subject_of));
+        let mut handled = Vec::new();
+        let mut next = oldest(found.files, &handled);
+        while let Some(mut log) = next {
+            let subject = subject_of(&log);
+            handled.push(subject);
             let path = log.path().to_owned();
             match self.compress(of, &mut log) {
                 Ok(()) => self.failures.ended(subject),
@@ -123,9 +121,14 @@ impl ArchiverThread {
                 Err(Failure::OfAll(error)) => {
                     let text = format!("old logs are not compressed now: {error:#}");
                     self.failures.report(Subject::OldLogs, text);
-                    (is_done, stopped) = (false, true);
+                    is_done = false;
+                    break;
                 }
             }
+            drop(log);
+            next = log_set::old_logs(&of.path)
+                .ok()
+                .and_then(|found| oldest(found.files, &handled));
         }
         self.failures.retain_old_logs(&present);
         if is_done {
@@ -273,6 +276,17 @@ impl ArchiverThread {
             }
         }
     }
+}
+
+fn subject_of(log: &LogFile) -> Subject {
+    log.id()
+        .map_or(Subject::OldLogs, |id| Subject::OldLog(id.device, id.inode))
+}
+
+/// The first of some old logs, which are in order, that was not handled yet.
+fn oldest(logs: Vec<LogFile>, handled: &[Subject]) -> Option<LogFile> {
+    logs.into_iter()
+        .find(|log| !handled.contains(&subject_of(log)))
 }
 
 /// Whether the machine lacks something, and not the log. An old log that is left out for a moment would get its archive

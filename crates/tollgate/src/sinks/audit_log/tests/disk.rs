@@ -42,7 +42,7 @@ impl TestLog {
 }
 
 #[test]
-fn full_disk_removes_the_oldest_file_and_keeps_a_small_log() {
+fn full_disk_removes_the_oldest_file_and_keeps_the_log() {
     let mut test = TestLog::new(Settings {
         num_logs: 9,
         disk_full_action: Action::Rotate,
@@ -68,12 +68,38 @@ fn full_disk_removes_the_oldest_file_and_keeps_a_small_log() {
     let left = ["audit.log", "audit.log.000001.zst", "audit.log.4"];
     assert_eq!(test.names(), left);
     assert_eq!(test.events("audit.log").len(), 2);
-    // A larger one makes room for what is new.
-    test.log.append(&EVENT.repeat(600), 1, &mut ());
+    // The newest old log has the last events if no new one can be created.
+    fs::write(test.path("audit.log.1"), "").unwrap();
+    test.log.log = None;
+    assert!(!test.disk_is_full().0);
+    assert!(test.names().contains(&"audit.log.1".to_owned()));
+}
+
+/// What is open keeps its space: removing it gives no room, and then the next file would go.
+#[test]
+fn file_that_a_program_reads_is_not_removed_for_room() {
+    let mut test = TestLog::new(Settings {
+        num_logs: 9,
+        disk_full_action: Action::Rotate,
+        ..settings()
+    });
+    let files = ["1", "2"].map(|number| test.path(&format!("audit.log.{number}")));
+    let readers = files.clone().map(|path| {
+        fs::write(&path, "").unwrap();
+        fs::File::open(&path).unwrap()
+    });
     let (has_room, told) = test.disk_is_full();
-    assert!(has_room && told.ends_with("; removed the oldest file, `audit.log.1`"));
-    assert_eq!(test.names(), left);
-    assert_eq!(test.text("audit.log"), "");
+    assert!(
+        !has_room && told.contains("; a program reads `audit.log.2`, "),
+        "{told}"
+    );
+    let [newer, older] = readers;
+    drop(newer);
+    let (has_room, told) = test.disk_is_full();
+    assert!(has_room && told.ends_with("removed the oldest file, `audit.log.1`"));
+    drop(older);
+    assert!(test.disk_is_full().0);
+    assert!(!files.iter().any(|file| file.exists()));
 }
 
 #[test]
