@@ -80,10 +80,13 @@ pub(crate) fn rotated(log: &Path, number: usize) -> PathBuf {
     name.into()
 }
 
-/// Number of the log files that can be read, without a gap.
+/// Number of the log files that can be read, without a gap. What is no file, such as a pipe, may have no end.
 pub(crate) fn count(log: &Path) -> usize {
+    let is_readable = |path: &Path| {
+        path.metadata().is_ok_and(|found| found.is_file()) && File::open(path).is_ok()
+    };
     (0..)
-        .take_while(|&number| File::open(rotated(log, number)).is_ok())
+        .take_while(|&number| is_readable(&rotated(log, number)))
         .count()
 }
 
@@ -124,6 +127,15 @@ mod tests {
         config.apply(b"# x\nlog_file = /srv/a.log\nend_of_event_timeout=7\nlog_format = RAW\n");
         assert_eq!(config.log, Path::new("/srv/a.log"));
         assert_eq!(config.timeout_seconds, 7);
+    }
+
+    #[test]
+    fn pipe_is_no_rotated_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.log");
+        fs::write(&log, "").unwrap();
+        nix::unistd::mkfifo(&rotated(&log, 1), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert_eq!(count(&log), 1);
     }
 
     #[test]

@@ -4,11 +4,14 @@ mod gather;
 mod page;
 mod timeline;
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
 
 use bstr::ByteSlice as _;
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 
 use crate::command_line::{OptionSpec, Words};
 use crate::config::Config;
@@ -190,17 +193,58 @@ pub(crate) fn run(
         return Ok(status);
     };
     let path = path.to_path_lossy();
-    // As private as the log.
-    let written = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&path)
-        .and_then(|mut file| file.write_all(page.as_bytes()));
-    if let Err(error) = written {
+    if let Err(error) = write_private(&path, page.as_bytes()) {
         writeln!(err, "cannot write {}: {}", path.display(), message(&error))?;
         return Ok(1);
     }
     Ok(status)
+}
+
+/// Writes a file that is as private as the log, also if it exists: another user may have made it.
+///
+/// # Errors
+/// It cannot be written, or is not a file of this user alone.
+fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits())
+        .open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() || about.nlink() != 1 || about.uid() != geteuid().as_raw() {
+        return Err(io::Error::other(
+            "it is a link, not a regular file, or has another owner; give another name",
+        ));
+    }
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.set_len(0)?;
+    file.write_all(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn page_is_written_to_no_file_of_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("old"), "longer than the page").unwrap();
+        fs::set_permissions(path("old"), Permissions::from_mode(0o644)).unwrap();
+        write_private(&path("old"), b"page").unwrap();
+        assert_eq!(fs::read(path("old")).unwrap(), b"page");
+        assert_eq!(fs::metadata(path("old")).unwrap().mode() & 0o777, 0o600);
+        fs::hard_link(path("old"), path("linked")).unwrap();
+        std::os::unix::fs::symlink("old", path("link")).unwrap();
+        nix::unistd::mkfifo(&path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for name in ["old", "linked", "link", "pipe"] {
+            write_private(&path(name), b"other").unwrap_err();
+        }
+        assert_eq!(fs::read(path("old")).unwrap(), b"page");
+    }
 }

@@ -1,7 +1,9 @@
 //! Reads the events of a log in order.
 
+mod cut;
+mod following;
+
 use std::path::Path;
-use std::time::Duration;
 
 use audit::ids::Serial;
 use audit::record::assemble::whole::WholeEventFinder;
@@ -13,6 +15,7 @@ use crate::follow::Follow;
 use crate::line_buffer::{Line, LineBuffer, len};
 use crate::log_file::{LogError, LogFile};
 use crate::log_set::LogSet;
+use cut::LastText;
 
 /// Reads the events of a log, in the order in which they end.
 ///
@@ -34,6 +37,8 @@ pub struct EventReader {
     line_number: u64,
     last_serial: Serial,
     follow: Option<Follow>,
+    /// Of the file that is followed.
+    last: LastText,
     /// All input was read, and the open events were ended.
     ended: bool,
     /// Only events that begin here are returned.
@@ -131,6 +136,7 @@ impl EventReader {
             line_number: 0,
             last_serial: Serial(0),
             follow: None,
+            last: LastText::default(),
             ended: false,
             window: None,
         }
@@ -192,6 +198,7 @@ impl EventReader {
         self.at = self.files.len().saturating_sub(1);
         if let Some(last) = self.files.get(self.at) {
             self.buffer.restart(last.file.size()?.unwrap_or(0));
+            self.last.clear();
         }
         Ok(())
     }
@@ -399,11 +406,8 @@ impl EventReader {
     }
 
     fn malformed(&self, error: LineError) -> Option<Item<'_>> {
-        Some(Item::Malformed {
-            path: self.path()?,
-            line: self.line_number,
-            error,
-        })
+        let (path, line) = (self.path()?, self.line_number);
+        Some(Item::Malformed { path, line, error })
     }
 
     fn step(&mut self) -> Result<Step, LogError> {
@@ -416,8 +420,19 @@ impl EventReader {
             return Ok(Step::End);
         };
         match self.buffer.fill(|room| open.file.read_at(room, offset)) {
+            // What was read may have been cut off before, or while, more was read.
+            Ok(_) if self.follow.is_some() && !self.last.is_in(&mut open.file, offset)? => {
+                self.go_on_at_cut()?;
+                return Ok(Step::More);
+            }
             Ok(0) => {}
-            Ok(_) => return Ok(Step::More),
+            Ok(count) => {
+                if self.follow.is_some() {
+                    self.last
+                        .add(&mut open.file, self.buffer.last_read(count))?;
+                }
+                return Ok(Step::More);
+            }
             Err(error) => {
                 self.skip_unreadable(offset);
                 return Err(error);
@@ -430,7 +445,10 @@ impl EventReader {
                 return Ok(Step::Wait);
             }
             // Text that was written between the read and the rotation.
-            if self.buffer.fill(|room| open.file.read_at(room, offset))? > 0 {
+            let count = self.buffer.fill(|room| open.file.read_at(room, offset))?;
+            if count > 0 {
+                self.last
+                    .add(&mut open.file, self.buffer.last_read(count))?;
                 return Ok(Step::More);
             }
             let opened = newer.into_iter().map(|file| OpenFile { file, base: 0 });
@@ -467,31 +485,12 @@ impl EventReader {
         next.base = base;
         self.at += 1;
         self.buffer.restart(0);
+        self.last.clear();
         self.line_number = 0;
         if self.follow.is_some() {
             self.close_read_files();
         }
         Step::NextFile
-    }
-
-    /// Closes files before the one in which the first open event began: an open file that was removed keeps its space.
-    fn close_read_files(&mut self) {
-        let first = self.file_of(self.assembler.first_open().unwrap_or(u64::MAX));
-        self.files.drain(..first);
-        self.at -= first;
-    }
-
-    /// Waits for more text; returns false if none was written for the time in which events end.
-    fn wait(&mut self) -> Result<bool, LogError> {
-        let timeout = Duration::from_secs(END_OF_EVENT_TIMEOUT_SECS);
-        let Some(follow) = &mut self.follow else {
-            return Ok(false);
-        };
-        if follow.wait(timeout)? {
-            return Ok(true);
-        }
-        self.assembler.end_all();
-        Ok(false)
     }
 }
 

@@ -77,6 +77,12 @@ impl LineBuffer {
         Ok(count)
     }
 
+    /// The last bytes that were read, before any of them was returned.
+    pub(crate) fn last_read(&self, count: usize) -> &[u8] {
+        let start = self.end.saturating_sub(count);
+        self.bytes.get(start..self.end).unwrap_or_default()
+    }
+
     /// Returns the next line that has its newline; `None` if more bytes must be read.
     pub(crate) fn next_line(&mut self) -> Option<Line> {
         let unsearched = self.bytes.get(self.start + self.searched..self.end)?;

@@ -241,6 +241,14 @@ impl EventAssembler {
         }
     }
 
+    /// Drops the open events: the log was cut where they begin.
+    pub fn drop_open(&mut self) {
+        self.open_bytes = 0;
+        while let Some(event) = self.open.pop_front() {
+            self.recycle(event);
+        }
+    }
+
     /// Continues with lines of another place in the log.
     pub fn forget_time(&mut self) {
         self.checked = None;

@@ -26,10 +26,10 @@ pub fn is_open_elsewhere(file: &File) -> bool {
     if set(F_SETSIG, libc::SIGURG).is_err() {
         return false;
     }
-    match set(libc::F_SETLEASE, libc::F_WRLCK.into()) {
+    match set(libc::F_SETLEASE, libc::F_WRLCK) {
         Ok(_) => {
             // It ends with the file otherwise.
-            let _released = set(libc::F_SETLEASE, libc::F_UNLCK.into());
+            let _released = set(libc::F_SETLEASE, libc::F_UNLCK);
             false
         }
         Err(errno) => errno == Errno::EAGAIN,

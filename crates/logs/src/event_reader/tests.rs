@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bstr::ByteSlice as _;
 use nix::unistd::{Uid, setfsuid};
@@ -321,4 +322,58 @@ fn reader_that_follows_waits_for_access_to_a_new_log() {
     let refused = refused.join().unwrap();
     assert!(matches!(refused, LogError::Open { cause, .. }
         if cause.kind() == std::io::ErrorKind::PermissionDenied));
+}
+
+/// Serials of the events of a reader that follows, and how many records each has, until nothing is written.
+fn followed(reader: &mut EventReader) -> Vec<(u32, usize)> {
+    let mut found = Vec::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            Item::Event(event) => found.push((event.serial().0, event.records().count())),
+            Item::Malformed { .. } => found.push((0, 0)),
+            Item::Idle => break,
+        }
+    }
+    found
+}
+
+fn cut(log: &Path, size: usize) {
+    let file = OpenOptions::new().write(true).open(log).unwrap();
+    file.set_len(size.try_into().unwrap()).unwrap();
+}
+
+/// A daemon cuts off what did not fit, and goes on.
+#[test]
+fn reader_that_follows_goes_on_where_an_event_was_cut_off() {
+    for partial in [
+        record(2, "a=1"),
+        record(2, &"x".repeat(9000)),
+        record(2, "a=1") + &"x".repeat(9000),
+    ] {
+        for after in [event(4), event(4).repeat(2000) + &event(5)] {
+            let logs = Logs::new();
+            append(&logs.log, &(event(1) + &partial));
+            let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+            // The rest is in the buffer.
+            assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+            cut(&logs.log, event(1).len());
+            append(&logs.log, &after);
+            let found = followed(&mut reader);
+            assert!(found.iter().all(|&(serial, _)| serial >= 4), "{found:?}");
+            let records: usize = found.iter().map(|&(_, records)| records).sum();
+            assert_eq!(records, after.lines().count());
+        }
+    }
+}
+
+#[test]
+fn reader_that_follows_reads_a_log_that_was_emptied() {
+    let logs = Logs::new();
+    let earlier: String = (1..100).map(event).collect();
+    append(&logs.log, &earlier);
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    assert_eq!(followed(&mut reader).len(), 99);
+    cut(&logs.log, 0);
+    append(&logs.log, &(event(101) + &event(102)));
+    assert_eq!(followed(&mut reader), [(101, 2), (102, 2)]);
 }

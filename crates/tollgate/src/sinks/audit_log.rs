@@ -17,6 +17,7 @@ mod make_room;
 pub(crate) mod name_cache;
 mod put_off;
 mod reconfigure;
+mod reopen;
 pub(crate) mod rotate;
 mod sink_loss_reporter;
 mod state_report;

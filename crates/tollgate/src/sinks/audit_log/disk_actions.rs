@@ -9,7 +9,6 @@
 use std::io;
 
 use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, SpaceLimit};
-use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
 use super::rotate::{OldLogPolicy, Removal};
@@ -17,7 +16,6 @@ use super::state_report::space;
 use super::system::SyslogSeverity;
 use super::{AuditLog, MEBIBYTE, rotate};
 use crate::helper::Runlevel;
-use crate::sinks::log_file::Log;
 
 /// Blocks that are kept free.
 const LAST_BLOCKS: u64 = 5;
@@ -41,6 +39,11 @@ pub(super) struct Alarms {
     pub(super) removal: bool,
     /// No old log could be removed to make room.
     pub(super) nothing_to_remove: bool,
+    /// Size of the log when no new one could be created; it is rotated again when it has grown by a mebibyte.
+    ///
+    /// # Units
+    /// Bytes.
+    pub(super) no_new_log: Option<u64>,
 }
 
 /// An operation on the log that failed.
@@ -83,53 +86,6 @@ impl Alarms {
 impl AuditLog {
     pub(super) fn alarm(&mut self, text: &str) {
         self.system.syslog(SyslogSeverity::Alert, text);
-    }
-
-    /// Resumes writing and clears all alarms.
-    pub(super) fn resume(&mut self) {
-        self.suspension = None;
-        self.until_ended = None;
-        self.alarms = Alarms::default();
-        self.sync_failure = None;
-        if self.log.is_none() {
-            self.reopen_after_failure("resume logging");
-        }
-    }
-
-    /// Opens the log again. If that fails, suspends the log and runs `disk_error_action`.
-    fn reopen_after_failure(&mut self, purpose: &str) {
-        while let Err(error) = self.reopen() {
-            let text = format!("cannot {purpose}: {error:#}");
-            let cause = cause(&error);
-            let is_full = cause.kind() == io::ErrorKind::StorageFull;
-            if is_full && self.removes_when_full() && self.disk_full() {
-                continue;
-            }
-            self.alarm(&text);
-            if self.goes_on_with_old_log() {
-                return;
-            }
-            self.set_suspended("open", &text);
-            self.disk_failed(Fault::Open, &cause);
-            return;
-        }
-    }
-
-    /// Goes on with the log that was just rotated, because no new one could be created.
-    fn goes_on_with_old_log(&mut self) -> bool {
-        let has_log = rotate::undo(&self.directory, &self.name).is_ok_and(|has| has);
-        has_log && self.reopen().is_ok()
-    }
-
-    /// Begins a new log if the open one was deleted: what is written to it would be gone when it is closed.
-    pub(super) fn replace_deleted_log(&mut self) {
-        if self.log.as_ref().is_some_and(Log::is_deleted) {
-            let path = self.config.path.display();
-            self.alarm(&format!(
-                "log `{path}` was deleted while it was open: its events are gone; a new log begins"
-            ));
-            self.reopen_after_failure("create the log again");
-        }
     }
 
     /// Removes old logs beyond `num_logs`, unless all are kept.
@@ -228,6 +184,13 @@ impl AuditLog {
             self.alarms.size = false;
             return;
         }
+        if self
+            .alarms
+            .no_new_log
+            .is_some_and(|size| self.size < size + MEBIBYTE)
+        {
+            return;
+        }
         match conf.max_log_file_action.clone() {
             MaxLogFileAction::Ignore => {}
             MaxLogFileAction::Syslog => {
@@ -310,7 +273,7 @@ impl AuditLog {
                 self.set_space_alarm(admin, false);
             }
         }
-        self.alarms.nothing_to_remove &= is_low;
+        self.alarms.nothing_to_remove &= is_low || self.alarms.no_new_log.is_some();
     }
 
     fn set_space_alarm(&mut self, admin: bool, warned: bool) {
@@ -351,13 +314,13 @@ impl AuditLog {
     }
 
     /// Whether `disk_full_action` removes files.
-    fn removes_when_full(&self) -> bool {
+    pub(super) fn removes_when_full(&self) -> bool {
         let conf = self.config.conf.as_ref();
         conf.is_some_and(|conf| conf.disk_full_action == Action::Rotate)
     }
 
     /// Runs `disk_full_action`. Returns whether it made room.
-    fn disk_full(&mut self) -> bool {
+    pub(super) fn disk_full(&mut self) -> bool {
         let reported = std::mem::replace(&mut self.alarms.full, true);
         let Some(conf) = &self.config.conf else {
             return false;
@@ -463,18 +426,6 @@ fn suspended(setting: &str, text: &str) -> String {
 fn free_bytes(free_space: &Statvfs) -> u64 {
     let block = free_space.fragment_size();
     free_space.blocks_available().saturating_mul(block)
-}
-
-/// Returns the kernel's error if there is one, otherwise the whole error.
-fn cause(error: &anyhow::Error) -> io::Error {
-    let errno = error.chain().find_map(|cause| {
-        let errno = cause.downcast_ref::<Errno>().map(|errno| *errno as i32);
-        errno.or_else(|| cause.downcast_ref::<io::Error>()?.raw_os_error())
-    });
-    errno.map_or_else(
-        || io::Error::other(error.to_string()),
-        io::Error::from_raw_os_error,
-    )
 }
 
 fn is_below(free_space: &Statvfs, level: SpaceLimit) -> bool {

@@ -91,7 +91,7 @@ impl AuditLog {
                 Ok(Some(file)) => file,
                 Ok(None) => continue,
                 Err(error) => {
-                    failed.get_or_insert(format!("`{}`: {error}", name.display()));
+                    failed.get_or_insert_with(|| format!("`{}`: {error}", name.display()));
                     continue;
                 }
             };
@@ -103,7 +103,7 @@ impl AuditLog {
                 Ok(true) => return Room::Removed(name),
                 Ok(false) => {}
                 Err(error) => {
-                    failed.get_or_insert(format!("`{}`: {error}", name.display()));
+                    failed.get_or_insert_with(|| format!("`{}`: {error}", name.display()));
                 }
             }
         }
