@@ -9,18 +9,15 @@ use crate::sinks::log_file::log_lock::{LogLock, UnreportedLosses};
 impl AuditLog {
     /// Counts lost events.
     pub(super) fn count_lost(&mut self, events: u64, reason: &str) -> AppendResult {
-        let all = self.lost.events.saturating_add(events);
+        if self.suspension.is_none() {
+            let before = self.lost.events;
+            self.failure
+                .get_or_insert_with(|| Suspension::begin("write", reason, before));
+        }
         self.set_lost(UnreportedLosses {
-            events: all,
+            events: self.lost.events.saturating_add(events),
             reason: reason.to_owned(),
         });
-        if self.suspension.is_none() {
-            self.failure
-                .get_or_insert_with(|| Suspension::begin("write", reason, all));
-        }
-        if let Some(suspension) = self.suspension.as_mut().or(self.failure.as_mut()) {
-            suspension.events = all;
-        }
         AppendResult {
             written: 0,
             lost: events,
@@ -109,6 +106,9 @@ impl AuditLog {
 
     fn set_lost(&mut self, lost: UnreportedLosses) {
         self.lost = lost;
+        if let Some(suspension) = self.suspension.as_mut().or(self.failure.as_mut()) {
+            suspension.events = self.lost.events;
+        }
         // A full disk has room, but a broken one may refuse it: then only the status has the count.
         if let Some(lock) = &mut self.lock {
             let _kept = lock.keep_unreported(&self.lost);

@@ -88,3 +88,13 @@ fn log_that_is_not_locked_for_lack_of_room_is_locked_later() {
     test.log.append(EVENT, 1, &mut ());
     assert!(lock.exists());
 }
+
+#[test]
+fn record_about_losses_that_cannot_be_written_is_no_event() {
+    let mut test = TestLog::new(settings());
+    test.log.log = None;
+    for _ in 0..3 {
+        test.log.append(EVENT, 2, &mut ());
+    }
+    assert_eq!(test.log.suspension().unwrap().events, 6);
+}
