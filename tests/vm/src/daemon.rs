@@ -19,7 +19,7 @@ use crate::machine::{USER, WORK};
 pub(crate) const TOLLGATE: &str = "/bin/tollgate";
 
 /// The verifier takes seconds per program on an emulated CPU.
-const LONGEST_START: Duration = Duration::from_secs(240);
+pub(crate) const LONGEST_START: Duration = Duration::from_secs(240);
 pub(crate) const LONGEST_END: Duration = Duration::from_secs(200);
 
 /// Exit status of a daemon that lost events.

@@ -21,6 +21,7 @@ mod differential;
 mod disabled_hooks;
 mod doctor;
 mod filesystems;
+mod full_disk;
 mod handover;
 mod hunt;
 mod json;
@@ -100,6 +101,7 @@ const GENERAL: [&[Session]; 3] = [
         filesystems::SESSION,
         filesystems::SESSION_ROOT,
         filesystems::SESSION_ROOT_TRACEPOINT,
+        full_disk::SESSION,
         names::SESSION,
         names::SESSION_TRACEPOINT,
         slots::SESSION,

@@ -1,6 +1,7 @@
 //! Ranked totals, and the summary of everything.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use super::context::{NULL, belongs, syscall, user};
 use super::options::Options;
@@ -15,8 +16,8 @@ use crate::record_type as ty;
 /// Texts and how often each was seen, in the order in which they were seen first.
 #[derive(Clone, Debug, Default)]
 struct Texts {
-    counts: Vec<(Vec<u8>, u32)>,
-    index: HashMap<Vec<u8>, usize>,
+    counts: Vec<(Rc<[u8]>, u32)>,
+    index: HashMap<Rc<[u8]>, usize>,
 }
 
 impl Texts {
@@ -25,8 +26,9 @@ impl Texts {
             count.1 = count.1.wrapping_add(1);
             return;
         }
-        self.index.insert(text.to_vec(), self.counts.len());
-        self.counts.push((text.to_vec(), 1));
+        let text = Rc::<[u8]>::from(text);
+        self.index.insert(Rc::clone(&text), self.counts.len());
+        self.counts.push((text, 1));
     }
 
     fn len(&self) -> usize {

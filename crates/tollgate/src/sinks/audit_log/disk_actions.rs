@@ -137,6 +137,7 @@ impl AuditLog {
         } else {
             rotate::rotate(&self.directory, &self.name, num_logs + self.archived_twice)
         };
+        let is_renamed = rotated.is_ok();
         match rotated {
             // Only now: a log that keeps its name must stay writable, also for the next daemon.
             Ok(removal) => {
@@ -148,10 +149,6 @@ impl AuditLog {
                 }
                 if let Some(Err(error)) = self.close().map(|log| log.close(group)) {
                     self.alarm(&format!("cannot make the old log read-only: {error}"));
-                }
-                let log = self.archived_log();
-                if let Some(archiver) = &self.archiver {
-                    archiver.rotated(log);
                 }
             }
             Err(error) => {
@@ -169,10 +166,16 @@ impl AuditLog {
                 self.alarms.rotate = true;
             }
         }
-        if self.is_suspended() || self.log.is_some() {
-            return;
+        if !self.is_suspended() && self.log.is_none() {
+            self.reopen_after_failure("open a log after rotating");
         }
-        self.reopen_after_failure("open a log after rotating");
+        // An old log that has got its name back is none.
+        if is_renamed && self.alarms.no_new_log.is_none() {
+            let log = self.archived_log();
+            if let Some(archiver) = &self.archiver {
+                archiver.rotated(log);
+            }
+        }
     }
 
     /// Runs `max_log_file_action` if the log is too large.
