@@ -91,7 +91,11 @@ fn with_streams(run: impl FnOnce(&mut dyn Write, &mut dyn Write) -> io::Result<u
     match status.and_then(|status| err.flush().map(|()| status)) {
         Ok(status) => ExitCode::from(status),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
+        Err(error) => {
+            // The streams are what fails; the standard error may not.
+            let _unheard = writeln!(err, "cannot write the output: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

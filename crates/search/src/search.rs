@@ -80,7 +80,7 @@ pub(crate) struct Args {
     ///
     /// TIME is an age such as 90s, 10m, 2h or 3d, a date such as 2026-11-24, a date with a time such as
     /// '2026-11-24 10:30:00', a time of today such as 10:30, `today`, `yesterday`, or seconds since the epoch
-    /// as @1700000000.
+    /// as @1700000000. A date with a time may end in an offset, such as 2026-11-24T10:30:00+02:00.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// Ignore events at or after TIME
@@ -167,7 +167,7 @@ fn search(args: &Args, logs: &Logs) -> anyhow::Result<bool> {
     }
     let mut count = 0_u64;
     let mut top = match &args.top {
-        Some(name) => Some(output::Top::new(name)?),
+        Some(name) => Some(output::Top::new(name, args.numeric)?),
         None => None,
     };
     query.for_each(logs, |event| {

@@ -191,7 +191,8 @@ fn record_values(
     }
 }
 
-fn arch(event: &EventRecords) -> Option<u32> {
+/// The arch of an event.
+pub(crate) fn arch(event: &EventRecords) -> Option<u32> {
     let arch = event.records().find_map(|record| record.field("arch"))?;
     u32::from_str_radix(arch.value.to_str().ok()?, 16).ok()
 }

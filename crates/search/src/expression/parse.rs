@@ -183,6 +183,13 @@ impl<'a> Parser<'a> {
         let operator = self.operator(&field, &span)?;
         self.skip_blanks();
         let (text, span) = self.word()?;
+        if let Some((operator, value)) = word_size(&field, operator, &text) {
+            return Ok(Test {
+                field,
+                operator,
+                value,
+            });
+        }
         let value = self.value(&field, operator, &text, span)?;
         Ok(Test {
             field,
@@ -302,9 +309,18 @@ impl<'a> Parser<'a> {
             },
             Kind::Hex => {
                 let digits = text.strip_prefix("0x").unwrap_or(text);
-                match u64::from_str_radix(digits, 16) {
-                    Ok(number) => Value::Number(number.cast_signed()),
-                    Err(_) => {
+                let machine = table::arch_by_name(text.as_bytes()).filter(|_| name == "arch");
+                match (machine, u64::from_str_radix(digits, 16)) {
+                    (Some(arch), _) => Value::Number(arch.0.into()),
+                    (None, Ok(number)) => Value::Number(number.cast_signed()),
+                    (None, Err(_)) if name == "arch" => {
+                        let message = format!("no arch is called `{text}`");
+                        return fail(
+                            message,
+                            "write b64, b32, a machine such as x86_64, or the number of the record",
+                        );
+                    }
+                    (None, Err(_)) => {
                         let message = format!("`{name}` is hexadecimal, not `{text}`");
                         return fail(message, "write it as the record does, such as `a1=241`");
                     }
@@ -390,6 +406,23 @@ impl<'a> Parser<'a> {
             ids,
         })
     }
+}
+
+/// `arch=b64` and `arch=b32`, as rules name them: a bit of the number tells.
+///
+/// # Source
+/// `__AUDIT_ARCH_64BIT` in `include/uapi/linux/audit.h`, Linux 6.12.
+fn word_size(field: &Field, operator: Operator, text: &str) -> Option<(Operator, Value)> {
+    const IS_64_BIT: i64 = 0x8000_0000;
+    if field.name != "arch" {
+        return None;
+    }
+    let operator = match (text, operator) {
+        ("b64", Operator::Equal) | ("b32", Operator::NotEqual) => Operator::AtLeast,
+        ("b32", Operator::Equal) | ("b64", Operator::NotEqual) => Operator::Less,
+        _ => return None,
+    };
+    Some((operator, Value::Number(IS_64_BIT)))
 }
 
 fn joined(mut parts: Vec<Expression>, join: fn(Vec<Expression>) -> Expression) -> Expression {

@@ -5,9 +5,11 @@ use std::io::{self, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
+use audit::ids::{Arch, Syscall};
 use audit::record::assemble::EventRecords;
 use audit::table;
 use bstr::{BString, ByteSlice as _};
+use jiff::tz::TimeZone;
 use logs::accounts::Accounts;
 use logs::console::{Console, Interpret};
 use logs::escaped::{Escaped, EscapedJson};
@@ -85,10 +87,16 @@ impl Output {
     }
 
     fn columns(&mut self, event: &EventRecords, depth: usize) -> io::Result<()> {
-        if depth > 0 {
-            write!(self.out, "{:width$}", "", width = depth * 2)?;
-            self.out.flush()?;
+        let seconds = event.time().sec;
+        let date = i64::try_from(seconds)
+            .ok()
+            .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+        write!(self.out, "{:width$}", "", width = depth * 2)?;
+        match date {
+            Some(date) => write!(self.out, "{} ", TimeZone::UTC.to_datetime(date).date())?,
+            None => write!(self.out, "@{seconds} ")?,
         }
+        self.out.flush()?;
         self.console.records(event)
     }
 
@@ -142,6 +150,8 @@ pub(crate) fn print_fields(names: impl Iterator<Item = &'static str>) -> anyhow:
 /// Counts the values of a field.
 pub(crate) struct Top {
     field: Field,
+    /// Numbers are not shown as names.
+    is_numeric: bool,
     counts: HashMap<BString, u64>,
     /// Bytes of the values.
     bytes: usize,
@@ -149,17 +159,18 @@ pub(crate) struct Top {
 }
 
 impl Top {
-    /// Counts the values of the field called `name`.
+    /// Counts the values of the field called `name`; they are shown as numbers if `is_numeric`.
     ///
     /// # Errors
     /// There is no such field.
-    pub(crate) fn new(name: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(name: &str, is_numeric: bool) -> anyhow::Result<Self> {
         let field = field::find(name).with_context(|| match field::similar(name) {
             Some(similar) => format!("--top: unknown field `{name}`; did you mean `{similar}`?"),
             None => format!("--top: unknown field `{name}`; --fields lists the fields"),
         })?;
         Ok(Self {
             field,
+            is_numeric,
             counts: HashMap::new(),
             bytes: 0,
             others: 0,
@@ -174,7 +185,18 @@ impl Top {
                 found.push(value.into());
             }
         });
-        for value in found {
+        let arch = match self.field.kind {
+            Kind::Syscall if !self.is_numeric => evaluate::arch(event),
+            _ => None,
+        };
+        for mut value in found {
+            // A number is another syscall on another arch.
+            let number = value.to_str().ok().and_then(|text| text.parse().ok());
+            if let Some((arch, number)) = arch.zip(number)
+                && let Some(name) = table::syscall_name(Arch(arch), Syscall(number))
+            {
+                value = name.into();
+            }
             let has_room =
                 self.counts.len() < MAX_VALUES && self.bytes + value.len() <= MAX_VALUE_BYTES;
             match self.counts.get_mut(&value) {
@@ -197,19 +219,12 @@ impl Top {
 
     fn shown(&self, value: &BString, accounts: &Accounts) -> String {
         use audit::record::interpret;
-        let number = value.to_str().ok();
+        let number = value.to_str().ok().filter(|_| !self.is_numeric);
         match self.field.kind {
             Kind::User => match number.and_then(|text| text.parse().ok()) {
                 Some(id) => interpret::user(accounts, id).to_string(),
                 None => Escaped(value).to_string(),
             },
-            Kind::Syscall => {
-                let number = number.and_then(|text| text.parse().ok());
-                let name = number.and_then(|number| {
-                    table::syscall_name(audit::ids::Arch::X86_64, audit::ids::Syscall(number))
-                });
-                name.map_or_else(|| Escaped(value).to_string(), str::to_owned)
-            }
             Kind::Exit => match number.and_then(|text| text.parse().ok()) {
                 Some(exit) => interpret::exit(exit).to_string(),
                 None => Escaped(value).to_string(),

@@ -32,21 +32,21 @@ impl TimeRange {
 
     fn parse_at(since: Option<&str>, until: Option<&str>, now: i64) -> anyhow::Result<Self> {
         let parse = |text: &str, name| {
-            seconds(text, now).with_context(|| {
+            let ms = milliseconds(text, now).with_context(|| {
                 format!(
                     "{name} `{text}` is not a valid time: use an age (2h), a date (2026-11-24), a date and time \
-                     ('2026-11-24 10:30'), a time (10:30), today, yesterday or @SECONDS"
+                     ('2026-11-24 10:30', 2026-11-24T10:30:00+02:00), a time (10:30), today, yesterday or @SECONDS"
                 )
-            })
+            })?;
+            anyhow::Ok(u64::try_from(ms).unwrap_or(0))
         };
-        let to_ms = |seconds: i64| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000);
         let range = Self {
             since_ms: match since {
-                Some(text) => to_ms(parse(text, "--since")?),
+                Some(text) => parse(text, "--since")?,
                 None => 0,
             },
             until_ms: match until {
-                Some(text) => to_ms(parse(text, "--until")?),
+                Some(text) => parse(text, "--until")?,
                 None => u64::MAX,
             },
         };
@@ -77,22 +77,32 @@ impl TimeRange {
     }
 }
 
-/// Seconds since the epoch; `None` for malformed text.
-fn seconds(text: &str, now: i64) -> Option<i64> {
+/// Milliseconds since the epoch; `None` for malformed text. `now` is in seconds. A time without an offset is in UTC.
+fn milliseconds(text: &str, now: i64) -> Option<i64> {
     let midnight = now - now.rem_euclid(DAY);
+    let of_seconds = |seconds: i64| seconds.checked_mul(1000);
     match text {
-        "now" => return Some(now),
-        "today" => return Some(midnight),
-        "yesterday" => return Some(midnight - DAY),
+        "now" => return of_seconds(now),
+        "today" => return of_seconds(midnight),
+        "yesterday" => return of_seconds(midnight - DAY),
         _ => {}
     }
     if let Some(seconds) = text.strip_prefix('@') {
-        return seconds.parse().ok();
+        return of_seconds(seconds.parse().ok()?);
     }
     if let Some(age) = age(text) {
-        return now.checked_sub(age);
+        return of_seconds(now.checked_sub(age)?);
     }
-    let utc = |time: DateTime| Some(TimeZone::UTC.to_timestamp(time).ok()?.as_second());
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Some(time.as_millisecond());
+    }
+    let utc = |time: DateTime| Some(TimeZone::UTC.to_timestamp(time).ok()?.as_millisecond());
+    // An offset of what follows would be ignored.
+    let of_day = text.find(':').and_then(|at| text.get(at..));
+    if of_day.unwrap_or(text).contains(['+', '[']) || of_day.is_some_and(|text| text.contains('-'))
+    {
+        return None;
+    }
     if let Ok(time) = text.parse::<DateTime>() {
         return utc(time);
     }
@@ -100,8 +110,8 @@ fn seconds(text: &str, now: i64) -> Option<i64> {
         return utc(date.at(0, 0, 0, 0));
     }
     let time = text.parse::<Time>().ok()?;
-    let of_day = i64::from(time.hour()) * 3600 + i64::from(time.minute()) * 60;
-    Some(midnight + of_day + i64::from(time.second()))
+    let today = TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(now).ok()?);
+    utc(today.date().to_datetime(time))
 }
 
 /// An age such as `2h`, in seconds.
@@ -140,8 +150,19 @@ mod tests {
             ("2026-11-24T09:30:01", NOW - 1799),
             ("09:30", NOW - 1800),
             ("@17", 17),
+            ("2026-11-24T10:30:00+02:00", NOW - 5400),
+            ("2026-11-24 10:30-02", NOW + 9000),
+            ("2026-11-24T09:30:00Z", NOW - 1800),
         ] {
-            assert_eq!(seconds(text, NOW), Some(expected), "{text}");
+            let expected = Some(expected * 1000);
+            assert_eq!(milliseconds(text, NOW), expected, "{text}");
+        }
+        for text in [
+            "2026-11-24T10:00:00.007",
+            "10:00:00.007",
+            "2026-11-24T10:00:00.007Z",
+        ] {
+            assert_eq!(milliseconds(text, NOW), Some(NOW * 1000 + 7), "{text}");
         }
         for text in [
             "",
@@ -152,8 +173,12 @@ mod tests {
             "tomorrow",
             "24:61",
             "2026-13-01",
+            "10:30+02:00",
+            "10:30-02:00",
+            "2026-11-24T10:30[Europe/Berlin]",
+            "2026-11-24[Europe/Berlin]",
         ] {
-            assert_eq!(seconds(text, NOW), None, "{text}");
+            assert_eq!(milliseconds(text, NOW), None, "{text}");
         }
     }
 
