@@ -161,9 +161,13 @@ fn record_values(
     };
     let enriched = is_account.then(enriched).flatten();
     let mut pass = |of: &RecordField<'_>| {
-        let Some(text) = event_values::decoded(record, of) else {
+        let Some(mut text) = event_values::decoded(record, of) else {
             return;
         };
+        // A byte of 0 is between arguments: people write a blank.
+        if field.name == "proctitle" && text.contains(&0) {
+            text = text.replace([0], " ").into();
+        }
         found(Found {
             text: &text,
             arch: None,

@@ -212,3 +212,16 @@ fn unknown_accounts_are_listed() {
     );
     assert!(unknown("key=nobody1").is_empty());
 }
+
+#[test]
+fn arguments_of_a_title_are_separated_by_blanks() {
+    let title = "type=PROCTITLE msg=audit(1.000:77): proctitle=63686D6F64003634300071\n";
+    for text in [
+        "proctitle=\"chmod 640 q\"",
+        "proctitle~'chmod 640'",
+        "proctitle~' 640 '",
+    ] {
+        assert!(matches(text, title), "{text}");
+    }
+    assert!(!matches("proctitle~'chmod  640'", title));
+}
