@@ -65,6 +65,11 @@ impl AccountNames for Accounts {
     }
 }
 
+/// Whether a name cannot confuse a terminal.
+pub(crate) fn is_plain_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(u8::is_ascii_graphic)
+}
+
 /// First name of each number, as `getpwuid(3)` finds it, without names that could confuse a terminal.
 fn names(text: &[u8]) -> HashMap<u32, String> {
     let mut names = HashMap::new();
@@ -74,8 +79,7 @@ fn names(text: &[u8]) -> HashMap<u32, String> {
             continue;
         };
         if let Ok(id) = id.parse()
-            && !name.is_empty()
-            && name.bytes().all(|byte| byte.is_ascii_graphic())
+            && is_plain_name(name.as_bytes())
         {
             names.entry(id).or_insert_with(|| name.to_owned());
         }

@@ -22,10 +22,11 @@ use audit::event::{
 use audit::ids::{Auid, Syscall};
 use audit::plan::uring::UringOp;
 use audit::record::assemble::EventRecords;
-use audit::record::interpret;
+use audit::record::interpret::{self, AccountNames};
 
 use crate::accounts::Accounts;
 use crate::escaped::Escaped;
+use crate::event_accounts::EventAccounts;
 use crate::event_context::user_names;
 use crate::syscall_event::SyscallEvent;
 use style::{BAD, BOLD, DIM, GOOD, KEY, ODD};
@@ -37,6 +38,15 @@ pub enum Interpret {
     Raw,
     /// As names of users, groups, errors, flags and modes.
     Names(Accounts),
+}
+
+impl Interpret {
+    fn names(&self) -> Option<&dyn AccountNames> {
+        match self {
+            Self::Raw => None,
+            Self::Names(names) => Some(names),
+        }
+    }
 }
 
 /// Prints events on a terminal.
@@ -74,7 +84,7 @@ impl Console {
             "{}",
             Block {
                 event,
-                interpret: &self.interpret
+                names: self.interpret.names(),
             }
         )?;
         self.out.write_all(&self.block)?;
@@ -86,7 +96,11 @@ impl Console {
     /// # Errors
     /// The write error; `BrokenPipe` for a closed pipe.
     pub fn records(&mut self, records: &EventRecords) -> io::Result<()> {
-        let interpret = &self.interpret;
+        let of_event = match &self.interpret {
+            Interpret::Raw => None,
+            Interpret::Names(of_host) => Some(EventAccounts::of(records, of_host)),
+        };
+        let names = of_event.as_ref().map(|names| names as &dyn AccountNames);
         self.block.clear();
         match SyscallEvent::of(records) {
             Some(mut event) => {
@@ -94,13 +108,13 @@ impl Console {
                     event.mark_user_name(item);
                 }
                 let event = &event.event();
-                write!(self.block, "{}", Block { event, interpret })?;
+                write!(self.block, "{}", Block { event, names })?;
                 write!(self.block, "{}", messages::Denials(records))?;
             }
             None => {
                 let event = messages::Message {
                     event: records,
-                    interpret,
+                    names,
                 };
                 write!(self.block, "{event}")?;
             }
@@ -120,7 +134,8 @@ impl fmt::Debug for Console {
 
 struct Block<'a, 'e> {
     event: &'a Event<'e>,
-    interpret: &'a Interpret,
+    /// `None` if numbers are shown.
+    names: Option<&'a dyn AccountNames>,
 }
 
 impl Display for Block<'_, '_> {
@@ -160,9 +175,9 @@ impl Block<'_, '_> {
         match event.exit {
             None => write!(f, "{ODD}{:<8}{ODD:#}", "ended")?,
             Some(exit) if succeeded(reported_exit(exit)) => write!(f, "{GOOD}{:<8}{GOOD:#}", "ok")?,
-            Some(exit) => match self.interpret {
-                Interpret::Raw => write!(f, "{BAD}{:<8}{BAD:#}", reported_exit(exit))?,
-                Interpret::Names(_) => write!(f, "{BAD}{:<8}{BAD:#}", interpret::exit(exit))?,
+            Some(exit) => match self.names {
+                None => write!(f, "{BAD}{:<8}{BAD:#}", reported_exit(exit))?,
+                Some(_) => write!(f, "{BAD}{:<8}{BAD:#}", interpret::exit(exit))?,
             },
         }
         let operation = event.uring_op.and_then(UringOp::numbered);
@@ -236,7 +251,7 @@ impl Block<'_, '_> {
             }
         }
         match interpret::open_flags(self.event) {
-            Some(flags) if matches!(self.interpret, Interpret::Names(_)) => {
+            Some(flags) if self.names.is_some() => {
                 writeln!(f, "  {DIM}{flags}{DIM:#}")
             }
             _ => writeln!(f),
@@ -245,9 +260,9 @@ impl Block<'_, '_> {
 
     fn inode(&self, inode: &Inode, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inode { mode, uid, gid, .. } = *inode;
-        match self.interpret {
-            Interpret::Raw => write!(f, "  {mode:06o} {uid}:{gid}"),
-            Interpret::Names(names) => {
+        match self.names {
+            None => write!(f, "  {mode:06o} {uid}:{gid}"),
+            Some(names) => {
                 let (user, group) = (interpret::user(names, uid), interpret::group(names, gid));
                 write!(f, "  {} {user}:{group}", interpret::mode(mode))
             }
@@ -255,9 +270,9 @@ impl Block<'_, '_> {
     }
 
     fn user(&self, uid: u32) -> impl Display {
-        fmt::from_fn(move |f| match self.interpret {
-            Interpret::Raw => write!(f, "uid {uid}"),
-            Interpret::Names(names) => write!(f, "{}", interpret::user(names, uid)),
+        fmt::from_fn(move |f| match self.names {
+            None => write!(f, "uid {uid}"),
+            Some(names) => write!(f, "{}", interpret::user(names, uid)),
         })
     }
 
@@ -307,192 +322,4 @@ fn clock(Timestamp { sec, milli }: Timestamp) -> impl Display {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use anstream::adapter::strip_str;
-    use audit::event::Argv;
-    use audit::ids::{Arch, Dev, Serial, Syscall};
-
-    use super::*;
-
-    /// What the view wrote.
-    #[derive(Clone, Default)]
-    struct Screen(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Screen {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn shown(interpret: Interpret, event: &Event<'_>) -> String {
-        let screen = Screen::default();
-        Console::new(interpret, Box::new(screen.clone()))
-            .event(event)
-            .unwrap();
-        let written = screen.0.lock().unwrap();
-        strip_str(std::str::from_utf8(&written).unwrap()).to_string()
-    }
-
-    fn names() -> Interpret {
-        let passwd = b"root:x:0:0::/:\nalice:x:1000:1000::/:\n";
-        Interpret::Names(Accounts::parse(passwd, b"shadow:x:42:\n"))
-    }
-
-    fn item(name: &'static [u8], nametype: NameType) -> PathItem<'static> {
-        let dev = Dev(0);
-        let inode = Inode {
-            ino: 9,
-            dev,
-            mode: 0o100_640,
-            uid: 0,
-            gid: 42,
-            rdev: dev,
-        };
-        PathItem {
-            name: Some(name),
-            source: NameSource::Kernel,
-            inode: Some(inode),
-            nametype,
-            path: None,
-        }
-    }
-
-    /// `rename`, since its names start at the working directory on every machine.
-    fn event(items: &[PathItem<'static>]) -> Event<'static> {
-        Event {
-            time: Timestamp {
-                sec: 1_700_000_000,
-                milli: 7,
-            },
-            serial: Serial(1),
-            arch: Arch::X86_64,
-            syscall: Syscall(82),
-            uring_op: None,
-            uring_enter: None,
-            personality: 0,
-            exit: Some(0),
-            unproven: false,
-            args: [0; 4],
-            task: Task {
-                ppid: 1,
-                pid: 42,
-                auid: Auid(1000),
-                uid: 1000,
-                gid: 0,
-                euid: 0,
-                suid: 0,
-                fsuid: 0,
-                egid: 0,
-                sgid: 0,
-                fsgid: 0,
-                ses: 1,
-                tty: b"",
-                comm: b"mv",
-                exe: Some(b"/bin/mv"),
-                subj: None,
-            },
-            key: Some(b"a\x01b"),
-            argv: None,
-            sockaddr: None,
-            aux_records: [].into_iter().collect(),
-            cwd: Some(b"/home"),
-            items: items.iter().copied().collect(),
-            proctitle: b"",
-            task_context: None,
-        }
-    }
-
-    #[test]
-    fn event_has_a_header_and_object_lines() {
-        let event = event(&[
-            item(b"/tmp/", NameType::Parent),
-            item(b"/tmp/old", NameType::Delete),
-            PathItem {
-                source: NameSource::User,
-                ..item(b"new one", NameType::Create)
-            },
-        ]);
-        assert_eq!(
-            shown(names(), &event),
-            "22:13:20.007Z ok       rename       /bin/mv[42]  alice as root  [a, b]\n\
-             \x20   gone  /tmp/old  -rw-r----- root:shadow\n\
-             \x20   made~ '/home/new one'  -rw-r----- root:shadow\n"
-        );
-        assert_eq!(
-            shown(Interpret::Raw, &event),
-            "22:13:20.007Z ok       rename       /bin/mv[42]  uid 1000 as uid 0  [a, b]\n\
-             \x20   gone  /tmp/old  100640 0:42\n\
-             \x20   made~ '/home/new one'  100640 0:42\n"
-        );
-    }
-
-    #[test]
-    fn failure_and_no_return_are_not_ok() {
-        let mut event = event(&[]);
-        event.exit = Some(-13);
-        assert!(shown(names(), &event).contains("Z EACCES   rename "));
-        assert!(shown(Interpret::Raw, &event).contains("Z -13      rename "));
-        event.exit = None;
-        assert!(shown(names(), &event).contains("Z ended    rename "));
-    }
-
-    #[test]
-    fn names_relative_to_a_descriptor_are_not_joined_with_cwd() {
-        let mut event = event(&[item(b"x", NameType::Normal)]);
-        (event.syscall, event.args) = (Syscall(263), [7, 0, 0, 0]);
-        assert!(shown(names(), &event).contains("path  (fd)/x "));
-        event.args = [0xffff_ff9c, 0, 0, 0];
-        assert!(shown(names(), &event).contains("path  /home/x "));
-        event.items = [item(b"target", NameType::Unknown)].into_iter().collect();
-        assert!(shown(names(), &event).contains("name  target "));
-    }
-
-    #[test]
-    fn task_strings_cannot_control_the_terminal() {
-        let hostile: &[u8] = Vec::leak((0..=255).collect());
-        let mut event = event(&[]);
-        event.task.comm = hostile;
-        event.task.exe = Some(hostile);
-        event.key = Some(hostile);
-        event.argv = Some(Argv {
-            argc: 70,
-            bytes: hostile,
-        });
-        event.cwd = Some(hostile);
-        event.items = [PathItem {
-            name: Some(hostile),
-            ..item(b"", NameType::Normal)
-        }]
-        .into_iter()
-        .collect();
-        let mut coloured = Vec::new();
-        write!(
-            coloured,
-            "{}",
-            Block {
-                event: &event,
-                interpret: &names()
-            }
-        )
-        .unwrap();
-        let text = String::from_utf8(coloured).unwrap();
-        assert_eq!(text.lines().count(), 3);
-        assert!(text.contains("... 68 more"));
-        assert!(
-            text.chars()
-                .all(|letter| "\n\x1b".contains(letter) || !letter.is_control())
-        );
-        // Colours, which end with `m`, are the only sequences.
-        assert!(text.split("\x1b[").skip(1).all(|rest| {
-            rest.trim_start_matches(|letter| "0123456789;".contains(letter))
-                .starts_with('m')
-        }));
-        assert_eq!(text.matches('\x1b').count(), text.matches("\x1b[").count());
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ pub mod console;
 pub mod ctext;
 pub mod cursor;
 pub mod escaped;
+pub mod event_accounts;
 pub mod event_context;
 pub mod event_reader;
 pub mod event_values;

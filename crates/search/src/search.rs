@@ -156,7 +156,7 @@ fn search(args: &Args, logs: &Logs) -> anyhow::Result<bool> {
         (_, true) => Form::Raw,
         _ => Form::Columns(args.numeric),
     };
-    let mut output = Output::new(form, &args.color, accounts);
+    let mut output = Output::new(form, &args.color, accounts.clone());
     if let Some(number) = args.tree {
         return tree::print(number, &range, logs, &mut output);
     }
@@ -167,7 +167,7 @@ fn search(args: &Args, logs: &Logs) -> anyhow::Result<bool> {
     }
     let mut count = 0_u64;
     let mut top = match &args.top {
-        Some(name) => Some(output::Top::new(name, args.numeric)?),
+        Some(name) => Some(output::Top::new(name, args.numeric, accounts)?),
         None => None,
     };
     query.for_each(logs, |event| {

@@ -162,22 +162,32 @@ mod tests {
     }
 
     #[test]
-    fn syscalls_have_the_names_of_their_arch_and_events_have_dates() {
+    fn names_are_those_of_the_event_and_events_have_dates() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
         let open = |serial: u32, call: &str| {
             format!(
                 "type=SYSCALL msg=audit(1700000000.000:{serial}): {call} success=yes exit=3 a0=0 a1=0 a2=0 a3=0 items=0 \
-                 ppid=1 pid=2 auid=0 uid=0 comm=\"x\" exe=\"/bin/x\" key=(null)\n"
+                 ppid=1 pid=2 auid=0 uid=1 comm=\"x\" exe=\"/bin/x\" key=(null)"
             )
         };
-        let text = open(1, "arch=c000003e syscall=2") + &open(2, "arch=40000003 syscall=5");
+        // The second event names its login user itself, as another host did.
+        let text = open(1, "arch=c000003e syscall=2")
+            + "\n"
+            + &open(2, "arch=40000003 syscall=5")
+            + "\x1dAUID=\"other-host\"\n";
         fs::write(&path, text).unwrap();
         let log = Log {
             _directory: directory,
             path,
         };
         assert_eq!(stdout(&log, &["--top", "syscall"]).trim(), "2  open");
+        let logins = stdout(&log, &["--top", "auid"]);
+        assert!(
+            logins.contains("1  other-host") && logins.contains("1  root"),
+            "{logins}"
+        );
+        assert!(stdout(&log, &["serial=2"]).contains("(login other-host)"));
         let numbers = stdout(&log, &["--top", "syscall", "--numeric"]);
         let numbers: Vec<&str> = numbers.split_whitespace().collect();
         assert_eq!(numbers, ["1", "2", "1", "5"]);

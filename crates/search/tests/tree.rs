@@ -34,7 +34,7 @@ mod tests {
         output
     }
 
-    fn lines(output: &Output) -> Vec<&str> {
+    fn lines_of(output: &Output) -> Vec<&str> {
         str::from_utf8(&output.stdout).unwrap().lines().collect()
     }
 
@@ -42,13 +42,13 @@ mod tests {
     fn nobody_hides_behind_many_levels() {
         let (_directory, log) = log((101..=300).map(|pid| (pid, pid - 1)));
         let below = tree(&log, "101");
-        let opened = lines(&below)
+        let opened = lines_of(&below)
             .iter()
             .filter(|line| line.contains("/of-"))
             .count();
         assert_eq!(opened, 200);
         let above = tree(&log, "300");
-        let above = lines(&above);
+        let above = lines_of(&above);
         assert_eq!(above[0], "(no event)[100]");
         assert_eq!(above[1], "  /bin/x[101]");
         assert_eq!(above[32].trim_start(), "(136 more)");
@@ -63,7 +63,7 @@ mod tests {
         let family = [(1000, 1)].into_iter().chain(children);
         let (_directory, log) = log(family.chain([(9000, 7000)]));
         let tree = tree(&log, "1000");
-        let tree = lines(&tree);
+        let tree = lines_of(&tree);
         let opened = tree.iter().filter(|line| line.contains("/of-")).count();
         assert_eq!(opened, 6002);
         let last = tree.iter().find(|line| line.contains("[9000]")).unwrap();
@@ -71,8 +71,27 @@ mod tests {
     }
 
     #[test]
+    fn processes_of_other_nodes_are_others() {
+        let (_directory, log) = log([(20, 10), (21, 20), (20, 11), (22, 20)].into_iter());
+        let text = fs::read_to_string(&log).unwrap();
+        let lines = text.lines().enumerate();
+        let of_nodes: String = lines
+            .map(|(at, line)| format!("node={} {line}\n", ["a", "b"][at / 4]))
+            .collect();
+        fs::write(&log, of_nodes).unwrap();
+        let tree = tree(&log, "20");
+        let tree = lines_of(&tree);
+        assert_eq!(tree[0], "(no event)[11]");
+        assert!(
+            tree.iter()
+                .any(|line| line.contains(" b ") && line.contains("[22]"))
+        );
+        assert!(!tree.iter().any(|line| line.contains("[21]")), "{tree:?}");
+    }
+
+    #[test]
     fn ids_that_are_used_again_make_no_endless_tree() {
         let (_directory, log) = log([(500, 499), (499, 500), (501, 499)].into_iter());
-        assert_eq!(lines(&tree(&log, "500"))[0], "/bin/x[499]");
+        assert_eq!(lines_of(&tree(&log, "500"))[0], "/bin/x[499]");
     }
 }

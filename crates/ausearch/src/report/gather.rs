@@ -67,6 +67,8 @@ pub(super) struct Loss {
 pub(super) struct Blind {
     pub(super) from: u64,
     pub(super) to: u64,
+    /// No record tells that the daemon ended: `from` is the last event before.
+    pub(super) was_killed: bool,
 }
 
 /// What a page shows.
@@ -92,8 +94,20 @@ pub(super) struct Gather {
     pub(super) blind: Vec<Blind>,
     /// For the standard error.
     pub(super) messages: Vec<u8>,
-    /// When the daemon ended, if it has not started again.
+    /// The daemons, by node.
+    daemons: HashMap<Option<Vec<u8>>, DaemonTimes>,
+}
+
+/// What is known of the daemon of a node.
+///
+/// # Units
+/// Seconds since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+struct DaemonTimes {
+    /// When it ended, if it has not started again.
     ended: Option<u64>,
+    /// The last event, unless it ended.
+    last: Option<u64>,
 }
 
 /// Most bytes of messages.
@@ -102,6 +116,8 @@ const MOST_MESSAGE_BYTES: usize = 1 << 16;
 const MOST_KEYS: usize = 1000;
 /// Most losses and blind times.
 const MOST_LOSSES: usize = 200;
+/// Most nodes.
+const MOST_NODES: usize = 1000;
 
 impl Gather {
     pub(super) fn new() -> Self {
@@ -124,7 +140,7 @@ impl Gather {
             losses: Vec::new(),
             blind: Vec::new(),
             messages: Vec::new(),
-            ended: None,
+            daemons: HashMap::new(),
         }
     }
 
@@ -170,18 +186,50 @@ impl Gather {
                 }
             }
         }
+        self.note_daemon(event);
+    }
+
+    /// Takes times without a daemon. One that was killed wrote no record at its end, but it wrote events before.
+    fn note_daemon(&mut self, event: &Event) {
+        let seconds = event.id.seconds;
+        let is_known = self.daemons.contains_key(&event.id.node);
+        if !is_known && self.daemons.len() >= MOST_NODES {
+            return;
+        }
+        let daemon = self.daemons.entry(event.id.node.clone()).or_default();
         match event.kind {
-            1201 | ty::DAEMON_ABORT => self.ended = Some(seconds),
+            DAEMON_END | ty::DAEMON_ABORT => {
+                daemon.ended = Some(seconds);
+                daemon.last = None;
+            }
             ty::DAEMON_START => {
-                if let Some(from) = self.ended.take()
-                    && self.blind.len() < MOST_LOSSES
-                {
-                    self.blind.push(Blind { from, to: seconds });
+                let killed = daemon.last.filter(|&last| last < seconds);
+                let ended = daemon.ended.take();
+                daemon.last = Some(seconds);
+                if let Some(from) = ended.or(killed).filter(|_| self.blind.len() < MOST_LOSSES) {
+                    self.blind.push(Blind {
+                        from,
+                        to: seconds,
+                        was_killed: ended.is_none(),
+                    });
                 }
             }
+            _ if daemon.ended.is_none() => daemon.last = daemon.last.max(Some(seconds)),
             _ => {}
         }
     }
+}
+
+/// # Source
+/// `AUDIT_DAEMON_END` in `lib/audit-records.h`, audit-userspace 4.2.1.
+const DAEMON_END: i32 = 1201;
+
+/// The name of the login user that an enriched event has itself: the host that wrote it knew it at that time.
+fn login_name(event: &Event) -> Option<&[u8]> {
+    let names = event.records().find_map(|record| record.names)?;
+    let (_, name) = names.split_once_str("AUID=\"")?;
+    let name = name.split(|&byte| byte == b'"').next()?;
+    (name != b"unset" && !name.starts_with(b"unknown(")).then_some(name)
 }
 
 /// The word behind `name`.
@@ -222,7 +270,8 @@ impl Sink for Gather {
             self.programs.add(exe);
         }
         if found.auid.id != NO_LOGIN {
-            let name = self.accounts.exact_user(found.auid.id);
+            let of_host = || self.accounts.exact_user(found.auid.id);
+            let name = login_name(event).map(<[u8]>::to_vec).or_else(of_host);
             self.users
                 .add(&name.unwrap_or_else(|| found.auid.id.to_string().into_bytes()));
         }

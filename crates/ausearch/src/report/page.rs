@@ -156,7 +156,10 @@ fn losses(gather: &Gather, clock: &Clock) -> Markup {
                 @for blind in &gather.blind {
                     tr {
                         td { (at(blind.from)) } td { (at(blind.to)) }
-                        td.count { (duration(blind.to.saturating_sub(blind.from))) }
+                        td.count {
+                            @if blind.was_killed { "at most " }
+                            (duration(blind.to.saturating_sub(blind.from)))
+                        }
                     }
                 }
             }
@@ -280,6 +283,23 @@ type=DAEMON_START msg=audit(1700000130.001:6): op=start auid=0 pid=1 uid=0 ses=1
         ] {
             assert!(page.contains(shown), "{shown} is not in {page}");
         }
+    }
+
+    #[test]
+    fn daemon_without_an_end_was_killed_after_its_last_event() {
+        let start = |seconds: u32, node: &str| {
+            format!(
+                "{node}type=DAEMON_START msg=audit({seconds}.001:1): op=start auid=0 pid=1 res=success\n"
+            )
+        };
+        let login = "type=USER_LOGIN msg=audit(1700000050.001:3): pid=1 uid=0 auid=1000 ses=1 msg='op=login id=0 \
+                     exe=\"/x\" hostname=? addr=? terminal=ssh res=success'\x1dUID=\"root\" AUID=\"alice\"\n";
+        let log = start(1_700_000_000, "") + login;
+        let log = log + &start(1_700_001_000, "node=b ") + &start(1_700_003_650, "");
+        let page = page(&log);
+        assert!(page.contains("<b>1</b> blind times"), "{page}");
+        assert!(page.contains("at most "), "{page}");
+        assert!(page.contains("alice"), "{page}");
     }
 
     #[test]

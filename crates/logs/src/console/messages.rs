@@ -10,11 +10,11 @@ use std::fmt::{self, Display};
 use audit::ids::Auid;
 use audit::record::assemble::EventRecords;
 use audit::record::decode::{Field, Record};
-use audit::record::interpret;
+use audit::record::interpret::{self, AccountNames};
 use audit::table;
 use bstr::ByteSlice as _;
 
-use super::{BAD, BOLD, DIM, GOOD, Interpret, KEY, ODD, clock};
+use super::{BAD, BOLD, DIM, GOOD, KEY, ODD, clock};
 use crate::escaped::Escaped;
 
 /// First record type of security modules, anomalies and integrity checks. Those below belong to syscalls.
@@ -26,7 +26,7 @@ const FIRST_OF_DENIALS: u16 = 1400;
 /// Prints an event without a syscall.
 pub(super) struct Message<'a> {
     pub(super) event: &'a EventRecords,
-    pub(super) interpret: &'a Interpret,
+    pub(super) names: Option<&'a dyn AccountNames>,
 }
 
 /// Prints the records of an event that are not about its syscall.
@@ -157,9 +157,9 @@ impl Message<'_> {
     }
 
     fn user(&self, uid: u32) -> impl Display {
-        fmt::from_fn(move |f| match self.interpret {
-            Interpret::Raw => write!(f, "uid {uid}"),
-            Interpret::Names(names) => write!(f, "{}", interpret::user(names, uid)),
+        fmt::from_fn(move |f| match self.names {
+            None => write!(f, "uid {uid}"),
+            Some(names) => write!(f, "{}", interpret::user(names, uid)),
         })
     }
 }

@@ -7,12 +7,14 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
 use audit::ids::{Arch, Syscall};
 use audit::record::assemble::EventRecords;
+use audit::record::interpret;
 use audit::table;
 use bstr::{BString, ByteSlice as _};
 use jiff::tz::TimeZone;
 use logs::accounts::Accounts;
 use logs::console::{Console, Interpret};
 use logs::escaped::{Escaped, EscapedJson};
+use logs::event_accounts::EventAccounts;
 use logs::event_values::ENRICHED;
 use logs::json;
 
@@ -39,7 +41,6 @@ pub(crate) struct Output {
     form: Form,
     console: Console,
     out: io::BufWriter<AutoStream<io::Stdout>>,
-    accounts: Accounts,
 }
 
 impl Output {
@@ -51,14 +52,13 @@ impl Output {
         };
         let interpret = match form {
             Form::Columns(true) => Interpret::Raw,
-            _ => Interpret::Names(accounts.clone()),
+            _ => Interpret::Names(accounts),
         };
         Self {
             form,
             console: Console::stdout(interpret, choice),
             // What a log contains is printed as it is; only the columns have colours.
             out: io::BufWriter::new(AutoStream::new(io::stdout(), ColorChoice::AlwaysAnsi)),
-            accounts,
         }
     }
 
@@ -96,6 +96,9 @@ impl Output {
             Some(date) => write!(self.out, "{} ", TimeZone::UTC.to_datetime(date).date())?,
             None => write!(self.out, "@{seconds} ")?,
         }
+        if let Some(node) = event.node() {
+            write!(self.out, "{} ", Escaped(node))?;
+        }
         self.out.flush()?;
         self.console.records(event)
     }
@@ -119,7 +122,7 @@ impl Output {
     /// The output cannot be written.
     pub(crate) fn top(&mut self, top: &Top, limit: usize) -> anyhow::Result<()> {
         for (value, count) in top.sorted().into_iter().take(limit) {
-            let value = top.shown(value, &self.accounts);
+            let value = top.shown(value);
             self.line(&format!("{count:>9}  {value}"))?;
         }
         if top.others > 0 {
@@ -152,6 +155,7 @@ pub(crate) struct Top {
     field: Field,
     /// Numbers are not shown as names.
     is_numeric: bool,
+    accounts: Accounts,
     counts: HashMap<BString, u64>,
     /// Bytes of the values.
     bytes: usize,
@@ -163,7 +167,7 @@ impl Top {
     ///
     /// # Errors
     /// There is no such field.
-    pub(crate) fn new(name: &str, is_numeric: bool) -> anyhow::Result<Self> {
+    pub(crate) fn new(name: &str, is_numeric: bool, accounts: Accounts) -> anyhow::Result<Self> {
         let field = field::find(name).with_context(|| match field::similar(name) {
             Some(similar) => format!("--top: unknown field `{name}`; did you mean `{similar}`?"),
             None => format!("--top: unknown field `{name}`; --fields lists the fields"),
@@ -171,6 +175,7 @@ impl Top {
         Ok(Self {
             field,
             is_numeric,
+            accounts,
             counts: HashMap::new(),
             bytes: 0,
             others: 0,
@@ -185,15 +190,9 @@ impl Top {
                 found.push(value.into());
             }
         });
-        let arch = match self.field.kind {
-            Kind::Syscall if !self.is_numeric => evaluate::arch(event),
-            _ => None,
-        };
         for mut value in found {
-            // A number is another syscall on another arch.
-            let number = value.to_str().ok().and_then(|text| text.parse().ok());
-            if let Some((arch, number)) = arch.zip(number)
-                && let Some(name) = table::syscall_name(Arch(arch), Syscall(number))
+            if !self.is_numeric
+                && let Some(name) = self.name(&value, event)
             {
                 value = name.into();
             }
@@ -217,14 +216,29 @@ impl Top {
         counts
     }
 
-    fn shown(&self, value: &BString, accounts: &Accounts) -> String {
-        use audit::record::interpret;
+    /// The name of a number that differs between hosts or archs, as far as the event is not of this one.
+    fn name(&self, number: &[u8], event: &EventRecords) -> Option<String> {
+        let number = number.to_str().ok()?.parse().ok()?;
+        match self.field.kind {
+            Kind::User => {
+                let names = EventAccounts::of(event, &self.accounts);
+                Some(interpret::user(&names, number).to_string())
+            }
+            Kind::Group => {
+                let names = EventAccounts::of(event, &self.accounts);
+                Some(interpret::group(&names, number).to_string())
+            }
+            Kind::Syscall => {
+                let arch = Arch(evaluate::arch(event)?);
+                table::syscall_name(arch, Syscall(number)).map(str::to_owned)
+            }
+            _ => None,
+        }
+    }
+
+    fn shown(&self, value: &BString) -> String {
         let number = value.to_str().ok().filter(|_| !self.is_numeric);
         match self.field.kind {
-            Kind::User => match number.and_then(|text| text.parse().ok()) {
-                Some(id) => interpret::user(accounts, id).to_string(),
-                None => Escaped(value).to_string(),
-            },
             Kind::Exit => match number.and_then(|text| text.parse().ok()) {
                 Some(exit) => interpret::exit(exit).to_string(),
                 None => Escaped(value).to_string(),

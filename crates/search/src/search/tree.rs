@@ -43,20 +43,24 @@ pub(super) fn print(
     let mut tree = Tree {
         range,
         logs,
+        node: None,
         family: None,
     };
     let mut pid = None;
-    if number <= PID_MAX && tree.process(number)?.is_some() {
-        pid = Some(number);
+    if let Some(found) = tree.process(number)?.filter(|_| number <= PID_MAX) {
+        pid = Some((number, found.node));
     } else {
         tree.for_each(test("serial", number), |event| {
-            pid = pid.or_else(|| id(event, Column::Pid));
+            if pid.is_none() {
+                pid = id(event, Column::Pid).map(|pid| (pid, node_of(event)));
+            }
             Ok(())
         })?;
     }
-    let Some(pid) = pid else {
+    let Some((pid, node)) = pid else {
         return Ok(false);
     };
+    tree.node = Some(node);
     let mut ancestors = Vec::new();
     if output.is_for_people() {
         ancestors = tree.ancestors(pid)?;
@@ -81,6 +85,7 @@ pub(super) fn print(
 struct Process {
     ppid: u32,
     name: String,
+    node: Option<Vec<u8>>,
 }
 
 /// Who is whose child, from all events.
@@ -108,6 +113,8 @@ impl Family {
 struct Tree<'q> {
     range: &'q TimeRange,
     logs: &'q Logs,
+    /// The node of the process, when it is known: others have processes with the same ids.
+    node: Option<Option<Vec<u8>>>,
     /// Read when it is needed.
     family: Option<Family>,
 }
@@ -116,10 +123,16 @@ impl Tree<'_> {
     fn for_each(
         &self,
         expression: Expression,
-        found: impl FnMut(&EventRecords) -> anyhow::Result<()>,
+        mut found: impl FnMut(&EventRecords) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let range = *self.range;
-        Query { expression, range }.for_each(self.logs, found)
+        Query { expression, range }.for_each(self.logs, |event| {
+            let is_of_node = |node: &Option<Vec<u8>>| *node == node_of(event);
+            if self.node.as_ref().is_none_or(is_of_node) {
+                return found(event);
+            }
+            Ok(())
+        })
     }
 
     /// The process of an id; `None` if it has no event with a parent.
@@ -133,7 +146,8 @@ impl Tree<'_> {
                         name = Escaped(value).to_string();
                     }
                 });
-                found = Some(Process { ppid, name });
+                let node = node_of(event);
+                found = Some(Process { ppid, name, node });
             }
             Ok(())
         })?;
@@ -244,6 +258,10 @@ fn test(name: &str, number: u32) -> Expression {
             value: Value::Number(number.into()),
         })
     })
+}
+
+fn node_of(event: &EventRecords) -> Option<Vec<u8>> {
+    event.node().map(|node| node.to_vec())
 }
 
 /// First number of a column in an event.
