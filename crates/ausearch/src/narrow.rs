@@ -30,6 +30,8 @@ use plan::{Piece, Plan};
 const MIN_BYTES: u64 = 8 << 20;
 /// Bytes of a block.
 const BLOCK_BYTES: u64 = 1 << 20;
+/// Parts that the kernel reads from the disk while others are searched.
+const PARTS_AHEAD: usize = 8;
 /// Set to a number of bytes, it is the size of a block, and logs of any size are indexed. Set to 0, none are. For tests.
 const TEST_BLOCKS: &str = "TOLLGATE_INDEX_BLOCK";
 
@@ -106,8 +108,16 @@ impl<'q> Narrowed<'q> {
         }
         let mut pending: Option<Piece> = None;
         let mut at = 0;
+        let (mut ahead, mut advised) = (0, 0);
         while let Some(next) = self.plan.next_candidate(at) {
             at = next + 1;
+            while advised < PARTS_AHEAD
+                && let Some(later) = self.plan.next_candidate(ahead)
+            {
+                (ahead, advised) = (later + 1, advised + 1);
+                self.will_need(later);
+            }
+            advised -= 1;
             if !self.may_match(next) {
                 continue;
             }
@@ -130,6 +140,18 @@ impl<'q> Narrowed<'q> {
         match pending {
             Some(piece) => self.read_piece(&piece, events, sink),
             None => Ok(Step::Next),
+        }
+    }
+
+    fn will_need(&self, number: usize) {
+        if let Some(part) = self
+            .plan
+            .parts()
+            .get(number)
+            .filter(|part| part.is_regular())
+            && let Some(file) = self.files.get(part.file)
+        {
+            file.will_need(part.start..part.end);
         }
     }
 

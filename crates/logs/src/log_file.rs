@@ -3,11 +3,12 @@
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use nix::fcntl::OFlag;
+use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 
 use crate::archive::Archive;
 use crate::compressed::{self, TextStream};
@@ -189,6 +190,17 @@ impl LogFile {
                 _ => return read.map_err(|cause| self.failed(cause)),
             }
         }
+    }
+
+    /// Has the kernel read a part of a file from the disk, in the background: it is read soon.
+    pub fn will_need(&self, range: Range<u64>) {
+        let Content::Text(file, _) = &self.content else {
+            return;
+        };
+        let start = i64::try_from(range.start).unwrap_or(i64::MAX);
+        let length = i64::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
+        // Without it, the reads take longer.
+        let _advised = posix_fadvise(file, start, length, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
     }
 
     /// Where the text goes on that can be read after an error at `offset`: at the next part of an archive. `None` if the
