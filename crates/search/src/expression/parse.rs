@@ -183,14 +183,10 @@ impl<'a> Parser<'a> {
         let operator = self.operator(&field, &span)?;
         self.skip_blanks();
         let (text, span) = self.word()?;
-        if let Some((operator, value)) = word_size(&field, operator, &text) {
-            return Ok(Test {
-                field,
-                operator,
-                value,
-            });
-        }
-        let value = self.value(&field, operator, &text, span)?;
+        let (operator, value) = match word_size(&field, operator, &text) {
+            Some(compared) => compared,
+            None => (operator, self.value(&field, operator, &text, span)?),
+        };
         Ok(Test {
             field,
             operator,

@@ -217,6 +217,12 @@ impl Expression {
     }
 }
 
+/// The longest of the parts between separators.
+fn longest_part(text: &[u8], separator: u8) -> &[u8] {
+    let parts = text.split(|&byte| byte == separator);
+    parts.max_by_key(|part| part.len()).unwrap_or_default()
+}
+
 impl Test {
     fn condition(&self) -> Condition<'_> {
         let column = match self.field.source {
@@ -270,15 +276,9 @@ impl Test {
                 return one_of([[b"type=".as_slice(), wanted, b" "].concat()]);
             }
             // A name may be relative to the working directory, with `.` and `..`: parts of one component are certain.
-            (Kind::Path, _) => {
-                let parts = wanted.split(|&byte| byte == b'/');
-                parts.max_by_key(|part| part.len()).unwrap_or_default()
-            }
+            (Kind::Path, _) => longest_part(wanted, b'/'),
             // The record has no blanks between arguments.
-            _ if self.field.name == "proctitle" => {
-                let parts = wanted.split(|&byte| byte == b' ');
-                parts.max_by_key(|part| part.len()).unwrap_or_default()
-            }
+            _ if self.field.name == "proctitle" => longest_part(wanted, b' '),
             _ => wanted,
         };
         if text.is_empty() {
