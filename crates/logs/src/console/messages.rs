@@ -190,41 +190,22 @@ impl Display for Line<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use anstream::adapter::strip_str;
     use audit::record::assemble::EventAssembler;
 
     use crate::accounts::Accounts;
-    use crate::console::{Console, Interpret};
-
-    #[derive(Clone, Default)]
-    struct Screen(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Screen {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::console::Interpret;
+    use crate::console::tests::on_screen;
 
     fn shown(lines: &str) -> String {
-        let screen = Screen::default();
         let names = Accounts::parse(b"root:x:0:0::/:\nalice:x:1000:1000::/:\n", b"");
-        let mut console = Console::new(Interpret::Names(names), Box::new(screen.clone()));
         let mut assembler = EventAssembler::default();
         for line in lines.lines() {
             assembler.take(line.as_bytes(), 0).unwrap();
         }
         assembler.end_all();
-        while let Some(event) = assembler.next_ended() {
-            console.records(&event).unwrap();
-        }
-        let written = screen.0.lock().unwrap();
-        strip_str(std::str::from_utf8(&written).unwrap()).to_string()
+        on_screen(Interpret::Names(names), |console| {
+            assembler.drain_ended(|event| console.records(event).unwrap());
+        })
     }
 
     #[test]

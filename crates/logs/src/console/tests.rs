@@ -22,13 +22,16 @@ impl Write for Screen {
     }
 }
 
-fn shown(interpret: Interpret, event: &Event<'_>) -> String {
+/// What a console shows, without colours.
+pub(super) fn on_screen(interpret: Interpret, print: impl FnOnce(&mut Console)) -> String {
     let screen = Screen::default();
-    Console::new(interpret, Box::new(screen.clone()))
-        .event(event)
-        .unwrap();
+    print(&mut Console::new(interpret, Box::new(screen.clone())));
     let written = screen.0.lock().unwrap();
     strip_str(std::str::from_utf8(&written).unwrap()).to_string()
+}
+
+fn shown(interpret: Interpret, event: &Event<'_>) -> String {
+    on_screen(interpret, |console| console.event(event).unwrap())
 }
 
 fn names() -> Interpret {
