@@ -138,7 +138,18 @@ pub fn msg_type_name(number: MsgType) -> Option<&'static str> {
 /// Number of the record type called `name`.
 #[must_use]
 pub fn msg_type_number(name: &[u8]) -> Option<MsgType> {
-    u16::try_from(MSG_TYPES.number(name)?).ok().map(MsgType)
+    // Most records have one of these types.
+    let usual = match name {
+        b"SYSCALL" => Some(MsgType::SYSCALL),
+        b"PATH" => Some(MsgType::PATH),
+        b"CWD" => Some(MsgType::CWD),
+        b"PROCTITLE" => Some(MsgType::PROCTITLE),
+        b"EXECVE" => Some(MsgType::EXECVE),
+        b"SOCKADDR" => Some(MsgType::SOCKADDR),
+        b"EOE" => Some(MsgType::EOE),
+        _ => None,
+    };
+    usual.or_else(|| u16::try_from(MSG_TYPES.number(name)?).ok().map(MsgType))
 }
 
 /// Names of all record types.

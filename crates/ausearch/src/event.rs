@@ -26,6 +26,12 @@ impl EventId {
             node: stamp.node.map(<[u8]>::to_vec),
         }
     }
+
+    /// Whether a record with a stamp is of this event.
+    pub(crate) fn is_of(&self, stamp: &Stamp<'_>) -> bool {
+        (self.serial, self.seconds, self.millis) == (stamp.serial, stamp.seconds, stamp.millis)
+            && self.node.as_deref() == stamp.node
+    }
 }
 
 /// A record: parts of the event's text.
@@ -115,6 +121,11 @@ impl Event {
     /// Bytes of the records.
     pub(crate) fn size(&self) -> usize {
         self.text.len()
+    }
+
+    /// Bytes of memory that the event keeps for records.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.text.capacity() + self.ranges.capacity() * size_of::<RecordRange>()
     }
 
     /// Whether a record has a type.

@@ -20,6 +20,18 @@ pub(crate) enum Step {
     Unclear,
 }
 
+/// Seconds, milliseconds and serial of an event.
+pub(crate) type StampNumbers = (u64, u32, u64);
+
+/// Which of the events that begin in a part of a log are passed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Passed<'s> {
+    None,
+    All,
+    /// Those with these stamps, which are in order. No other event decides about them.
+    Only(&'s [StampNumbers]),
+}
+
 /// Takes events.
 pub(crate) trait Sink {
     /// Takes an event.
@@ -87,21 +99,21 @@ impl Events {
         self.is_narrowed = !is_start;
     }
 
-    /// Reads lines, and goes on with other text. Events that begin here are passed on if they are wanted.
+    /// Reads lines, and goes on with other text.
     ///
     /// # Errors
     /// When the sink fails.
     pub(crate) fn read_part(
         &mut self,
         input: impl Read,
-        is_wanted: bool,
+        passed: Passed<'_>,
         sink: &mut impl Sink,
     ) -> io::Result<Step> {
-        self.grouping.is_unwanted = !is_wanted;
+        self.grouping.is_unwanted = matches!(passed, Passed::None);
         let mut lines = Lines::new(input);
         loop {
             match lines.next() {
-                Ok(Some(line)) => self.add(line, sink)?,
+                Ok(Some(line)) => self.add(line, passed, sink)?,
                 Ok(None) => break,
                 Err(_) => return Ok(Step::Unclear),
             }
@@ -136,7 +148,7 @@ impl Events {
         let mut is_reported = false;
         loop {
             match lines.next() {
-                Ok(Some(line)) => self.add(line, sink)?,
+                Ok(Some(line)) => self.add(line, Passed::All, sink)?,
                 Ok(None) if is_last => return self.end(sink),
                 Ok(None) => return self.drain(sink),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -177,7 +189,7 @@ impl Events {
         self.drain(sink)
     }
 
-    fn add(&mut self, line: &[u8], sink: &mut impl Sink) -> io::Result<()> {
+    fn add(&mut self, line: &[u8], passed: Passed<'_>, sink: &mut impl Sink) -> io::Result<()> {
         let stamp = match stamp::parse(line, self.timeout_seconds) {
             Ok(stamp) => stamp,
             Err(BadStamp::NoRecord) => return Ok(()),
@@ -186,6 +198,12 @@ impl Events {
                 return sink.message(&[b"Error extracting time stamp (", numbers, b")\n"].concat());
             }
         };
+        if let Passed::Only(stamps) = passed {
+            let numbers = (stamp.seconds, stamp.millis, stamp.serial);
+            if stamps.binary_search(&numbers).is_err() {
+                return Ok(());
+            }
+        }
         let seconds = stamp.seconds.cast_signed();
         let is_early = self.start != 0 && seconds < self.start;
         let is_late = self.end != 0 && seconds > self.end;

@@ -10,18 +10,17 @@
 //! A hostile log may have an event without an end. When the open events are larger than any that the kernel writes, all
 //! of them count as complete.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod order;
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use foldhash::fast::RandomState;
 use logs::stamp::Stamp;
 
 use crate::event::{Event, EventId};
 use crate::record_type;
-
-/// Position among the open events, which decides between events with equal stamps.
-type Slot = usize;
-
-/// Order in which events leave.
-type Rank = (u64, u32, u64, Slot);
+use order::{Order, Slot};
 
 /// An event of which records may be missing.
 #[derive(Debug)]
@@ -48,17 +47,15 @@ pub(crate) const MOST_OPEN_BYTES: usize = 256 << 20;
 pub(crate) struct Grouping {
     /// Bytes of the events that have not left.
     open_bytes: usize,
-    events: BTreeMap<Rank, Open>,
-    /// Incomplete events by their stamps.
-    building: HashMap<EventId, Rank>,
-    /// Incomplete events by time.
-    by_time: BTreeSet<(u64, Rank)>,
-    /// Events whose first record stands alone; they are complete when the next event begins.
-    alone: Vec<Rank>,
-    free_slots: BTreeSet<Slot>,
-    slots: Slot,
+    /// The events, each in its slot.
+    events: Vec<Option<Open>>,
+    free_slots: BinaryHeap<Reverse<Slot>>,
+    /// The order in which they leave.
+    order: Order,
+    /// Incomplete events by their stamps. The hash has a random key: stamps cannot be chosen to collide.
+    building: HashMap<EventId, Slot, RandomState>,
     /// The event of the last record.
-    last: Option<Rank>,
+    last: Slot,
     spare: Vec<Event>,
     /// Events that begin now are not looked for.
     pub(crate) is_unwanted: bool,
@@ -70,63 +67,57 @@ const END: i32 = record_type::EOE;
 impl Grouping {
     /// Adds a record.
     pub(crate) fn add(&mut self, stamp: &Stamp<'_>, kind: i32, line: &[u8], timeout_seconds: u64) {
-        self.add_record(stamp, kind, line, timeout_seconds);
-        if self.open_bytes > MOST_OPEN_BYTES {
-            self.complete_all();
-        }
-    }
-
-    fn add_record(&mut self, stamp: &Stamp<'_>, kind: i32, line: &[u8], timeout_seconds: u64) {
         if let Some(open) = self.building(stamp) {
             let before = open.event.size();
             open.event.push(kind, line);
             let added = open.event.size() - before;
             self.open_bytes += added;
-            return;
+        } else if kind != END {
+            self.begin(stamp, kind, line);
+            self.complete_older(stamp.seconds, timeout_seconds);
+            if record_type::ends_event(kind) {
+                complete(&mut self.events, &mut self.building, self.last);
+            }
         }
-        if kind == END {
-            // The event was complete before its end arrived.
-            return;
+        if self.open_bytes > MOST_OPEN_BYTES {
+            self.complete_all();
         }
-        let slot = self.free_slots.pop_first().unwrap_or_else(|| {
-            self.slots += 1;
-            self.slots - 1
-        });
+    }
+
+    /// Begins an event with its first record.
+    fn begin(&mut self, stamp: &Stamp<'_>, kind: i32, line: &[u8]) {
+        let slot = self.free_slots.pop().map_or_else(
+            || {
+                self.events.push(None);
+                self.events.len() - 1
+            },
+            |Reverse(slot)| slot,
+        );
         let id = EventId::of(stamp);
         let rank = (id.seconds, id.millis, id.serial, slot);
         let mut event = Event::reuse(self.spare.pop().unwrap_or_default(), id.clone(), kind);
         event.push(kind, line);
         self.open_bytes += event.size();
+        let mut is_tied = false;
+        for other in self.order.insert(rank) {
+            if let Some(Some(open)) = self.events.get_mut(other) {
+                open.origin.is_tied = true;
+                is_tied = true;
+            }
+        }
         let origin = Origin {
             is_unwanted: self.is_unwanted,
-            is_tied: self.tie(rank),
+            is_tied,
         };
-        self.events.insert(
-            rank,
-            Open {
+        if let Some(place) = self.events.get_mut(slot) {
+            *place = Some(Open {
                 event,
                 is_complete: false,
                 origin,
-            },
-        );
-        self.building.insert(id, rank);
-        self.by_time.insert((stamp.seconds, rank));
-        if record_type::ends_event(kind) {
-            self.alone.push(rank);
+            });
         }
-        self.last = Some(rank);
-        self.complete_older(stamp.seconds, timeout_seconds);
-    }
-
-    /// Marks the open events with the stamp of a new one; whether there are any.
-    fn tie(&mut self, (seconds, millis, serial, _): Rank) -> bool {
-        let same = (seconds, millis, serial, Slot::MIN)..=(seconds, millis, serial, Slot::MAX);
-        let mut is_tied = false;
-        for (_, open) in self.events.range_mut(same) {
-            open.origin.is_tied = true;
-            is_tied = true;
-        }
-        is_tied
+        self.building.insert(id, slot);
+        self.last = slot;
     }
 
     /// Forgets all events.
@@ -139,88 +130,75 @@ impl Grouping {
 
     /// The incomplete event with a stamp.
     fn building(&mut self, stamp: &Stamp<'_>) -> Option<&mut Open> {
-        let same_as_last = self.last.filter(|&(seconds, millis, serial, _)| {
-            (seconds, millis, serial) == (stamp.seconds, stamp.millis, stamp.serial)
-        });
-        let is_last = same_as_last.is_some_and(|rank| {
-            self.events.get(&rank).is_some_and(|open| {
-                !open.is_complete && open.event.id.node.as_deref() == stamp.node
-            })
-        });
-        let rank = match same_as_last.filter(|_| is_last) {
-            Some(rank) => rank,
-            None => *self.building.get(&EventId::of(stamp))?,
-        };
-        self.last = Some(rank);
-        self.events.get_mut(&rank)
+        let last = self.events.get(self.last).and_then(Option::as_ref);
+        if !last.is_some_and(|open| !open.is_complete && open.event.id.is_of(stamp)) {
+            self.last = *self.building.get(&EventId::of(stamp))?;
+        }
+        self.events.get_mut(self.last)?.as_mut()
     }
 
-    /// Marks the events that a record of `seconds` completes.
+    /// Marks the events that a new one of `seconds` completes.
     fn complete_older(&mut self, seconds: u64, timeout_seconds: u64) {
-        while let Some(&(time, rank)) = self.by_time.first() {
-            if time.saturating_add(timeout_seconds) > seconds {
-                break;
+        if let Some(last) = seconds.checked_sub(timeout_seconds) {
+            for &(_, _, _, slot) in self.order.up_to(last) {
+                complete(&mut self.events, &mut self.building, slot);
             }
-            self.complete(rank);
         }
-        for rank in std::mem::take(&mut self.alone) {
-            self.complete(rank);
-        }
-    }
-
-    fn complete(&mut self, rank: Rank) {
-        let Some(open) = self.events.get_mut(&rank) else {
-            return;
-        };
-        if open.is_complete {
-            return;
-        }
-        open.is_complete = true;
-        self.building.remove(&open.event.id);
-        self.by_time.remove(&(rank.0, rank));
     }
 
     /// Marks all events complete: no further record comes.
     pub(crate) fn complete_all(&mut self) {
-        for open in self.events.values_mut() {
-            open.is_complete = true;
+        for &(_, _, _, slot) in self.order.up_to(u64::MAX) {
+            if let Some(Some(open)) = self.events.get_mut(slot) {
+                open.is_complete = true;
+            }
         }
         self.building.clear();
-        self.by_time.clear();
-        self.alone.clear();
     }
 
     /// Marks the events complete that have a record which ends an event.
     pub(crate) fn complete_ended(&mut self) {
-        let ended: Vec<Rank> = self
-            .events
-            .iter()
-            .filter(|(_, open)| open.event.kinds().any(record_type::ends_event))
-            .map(|(&rank, _)| rank)
-            .collect();
-        for rank in ended {
-            self.complete(rank);
+        for &(_, _, _, slot) in self.order.up_to(u64::MAX) {
+            let open = self.events.get(slot).and_then(Option::as_ref);
+            if open.is_some_and(|open| open.event.kinds().any(record_type::ends_event)) {
+                complete(&mut self.events, &mut self.building, slot);
+            }
         }
     }
 
     /// The next complete event, if no incomplete one is before it.
     pub(crate) fn next(&mut self) -> Option<(Event, Origin)> {
-        let first = self.events.first_entry()?;
-        if !first.get().is_complete {
-            return None;
-        }
-        let (rank, open) = first.remove_entry();
-        self.free_slots.insert(rank.3);
+        let (_, _, _, slot) = self.order.first()?;
+        let open = self
+            .events
+            .get_mut(slot)?
+            .take_if(|open| open.is_complete)?;
+        self.order.remove_first();
+        self.free_slots.push(Reverse(slot));
         self.open_bytes = self.open_bytes.saturating_sub(open.event.size());
         Some((open.event, open.origin))
     }
 
-    /// Takes back an event whose memory the next one may use.
+    /// Takes back an event whose memory a later one may use.
     pub(crate) fn recycle(&mut self, event: Event) {
-        const MOST: usize = 64;
-        if self.spare.len() < MOST {
+        const MOST: usize = 2048;
+        const MOST_BYTES: usize = 16 << 10;
+        if self.spare.len() < MOST && event.reserved_bytes() <= MOST_BYTES {
             self.spare.push(event);
         }
+    }
+}
+
+/// Marks an event complete.
+fn complete(
+    events: &mut [Option<Open>],
+    building: &mut HashMap<EventId, Slot, RandomState>,
+    slot: Slot,
+) {
+    if let Some(Some(open)) = events.get_mut(slot)
+        && !std::mem::replace(&mut open.is_complete, true)
+    {
+        building.remove(&open.event.id);
     }
 }
 

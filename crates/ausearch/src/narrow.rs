@@ -9,21 +9,22 @@
 //! the search is repeated without it.
 
 mod conditions;
+mod needle;
 mod plan;
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-use bstr::ByteSlice as _;
 use logs::index::LogIndex;
 use logs::index::store::{Extent, Indexes};
 use logs::log_file::LogFile;
 
-use crate::events::{Events, Sink, Step};
+use crate::events::{Events, Passed, Sink, Step};
 use crate::filter::Filter;
 use crate::log_times::greatest_second;
 use crate::part_reader::PartReader;
 use conditions::Question;
+use needle::stamps_with_all;
 use plan::{Piece, Plan};
 
 /// Smallest log of which an index pays.
@@ -40,9 +41,12 @@ pub(crate) struct Narrowed<'q> {
     files: Vec<LogFile>,
     plan: Plan,
     question: Question<'q>,
-    /// Which of the texts that are looked for a part has, once that was looked at: a bit each.
-    texts: Vec<Option<u8>>,
+    /// Which needles of the question each part has, once that was looked at: a bit each.
+    found: Vec<Option<u16>>,
+    /// Text of the part that was looked at last.
     text: Vec<u8>,
+    /// Number of that part.
+    loaded: Option<usize>,
 }
 
 impl<'q> Narrowed<'q> {
@@ -85,13 +89,14 @@ impl<'q> Narrowed<'q> {
             }
         }
         plan.finish();
-        let texts = vec![None; plan.parts().len()];
+        let found = vec![None; plan.parts().len()];
         Some(Self {
             files,
             plan,
             question,
-            texts,
+            found,
             text: Vec::new(),
+            loaded: None,
         })
     }
 
@@ -122,25 +127,41 @@ impl<'q> Narrowed<'q> {
                 continue;
             }
             let piece = self.plan.piece(next);
-            pending = match pending {
-                None => Some(piece),
-                Some(mut before) if before.touches(&piece) => {
-                    before.merge(piece);
-                    Some(before)
+            if let Some(before) = pending.as_mut().filter(|before| before.touches(&piece)) {
+                before.merge(piece);
+                continue;
+            }
+            if let Some(before) = pending.take() {
+                let step = self.read_piece(&before, events, sink)?;
+                if step != Step::Next {
+                    return Ok(step);
                 }
-                Some(before) => {
-                    let step = self.read_piece(&before, events, sink)?;
-                    if step != Step::Next {
-                        return Ok(step);
-                    }
-                    Some(piece)
+            }
+            if self.plan.is_apart(next) && self.load(next) {
+                let step = self.read_loaded(events, sink)?;
+                if step != Step::Next {
+                    return Ok(step);
                 }
-            };
+            } else {
+                pending = Some(piece);
+            }
         }
         match pending {
             Some(piece) => self.read_piece(&piece, events, sink),
             None => Ok(Step::Next),
         }
+    }
+
+    /// Passes on the events of the loaded part, which stands apart.
+    fn read_loaded(&self, events: &mut Events, sink: &mut impl Sink) -> io::Result<Step> {
+        let stamps = stamps_with_all(&self.question.needles, &self.text);
+        let passed = stamps.as_deref().map_or(Passed::All, Passed::Only);
+        events.restart(false);
+        let step = events.read_part(self.text.as_slice(), passed, sink)?;
+        if step != Step::Next {
+            return Ok(step);
+        }
+        events.finish(sink)
     }
 
     fn will_need(&self, number: usize) {
@@ -167,7 +188,10 @@ impl<'q> Narrowed<'q> {
             let Some(part) = self.plan.parts().get(number) else {
                 break;
             };
-            let is_wanted = wanted.next_if_eq(&number).is_some();
+            let passed = match wanted.next_if_eq(&number) {
+                Some(_) => Passed::All,
+                None => Passed::None,
+            };
             let Some(file) = self.files.get_mut(part.file) else {
                 break;
             };
@@ -176,7 +200,7 @@ impl<'q> Narrowed<'q> {
                 at: part.start,
                 end: part.end,
             };
-            let step = events.read_part(input, is_wanted, sink)?;
+            let step = events.read_part(input, passed, sink)?;
             if step != Step::Next {
                 return Ok(step);
             }
@@ -184,7 +208,7 @@ impl<'q> Narrowed<'q> {
         events.finish(sink)
     }
 
-    /// Whether the parts where an event that begins in a part may have records contain the texts that are looked for.
+    /// Whether the parts where an event that begins in a part may have records have all needles.
     fn may_match(&mut self, number: usize) -> bool {
         let all = (1 << self.question.needles.len()) - 1;
         let (from, to) = self.plan.reach(number);
@@ -193,28 +217,43 @@ impl<'q> Narrowed<'q> {
             if found == all {
                 break;
             }
-            let known = self.texts.get(number).copied().flatten();
-            let texts = known.unwrap_or_else(|| self.find_texts(number));
-            if let Some(known) = self.texts.get_mut(number) {
-                *known = Some(texts);
+            let known = self.found.get(number).copied().flatten();
+            let needles = known.unwrap_or_else(|| self.find_needles(number));
+            if let Some(known) = self.found.get_mut(number) {
+                *known = Some(needles);
             }
-            found |= texts & all;
+            found |= needles & all;
         }
         found == all
     }
 
-    /// Bits of the texts that a part may contain.
-    fn find_texts(&mut self, number: usize) -> u8 {
+    /// Bits of the needles that a part may have.
+    fn find_needles(&mut self, number: usize) -> u16 {
+        if !self.load(number) {
+            return u16::MAX;
+        }
+        let needles = self.question.needles.iter().enumerate();
+        needles
+            .filter(|(_, needle)| needle.is_in(&self.text))
+            .fold(0, |found, (number, _)| found | 1 << number)
+    }
+
+    /// Reads the text of a part, unless it is unclear, too large, or cannot be read; whether that was done.
+    fn load(&mut self, number: usize) -> bool {
         const MAX_TEXT: u64 = 8 << 20;
+        if self.loaded == Some(number) {
+            return true;
+        }
+        self.loaded = None;
         let Some(part) = self.plan.parts().get(number) else {
-            return u8::MAX;
+            return false;
         };
         let size = part.end - part.start;
         let (true, Some(file)) = (
             part.is_regular() && size <= MAX_TEXT,
             self.files.get_mut(part.file),
         ) else {
-            return u8::MAX;
+            return false;
         };
         self.text
             .resize(usize::try_from(size).unwrap_or_default(), 0);
@@ -224,13 +263,10 @@ impl<'q> Narrowed<'q> {
             end: part.end,
         };
         if input.read_exact(&mut self.text).is_err() {
-            return u8::MAX;
+            return false;
         }
-        let text = &self.text;
-        let needles = self.question.needles.iter().enumerate();
-        needles
-            .filter(|(_, forms)| forms.iter().any(|form| text.contains_str(form)))
-            .fold(0, |texts, (number, _)| texts | 1 << number)
+        self.loaded = Some(number);
+        true
     }
 }
 

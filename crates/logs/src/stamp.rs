@@ -132,22 +132,26 @@ fn parse_numbers(text: &[u8], timeout_seconds: u64) -> Option<(u64, u32, u64)> {
 
 /// Reads the numbers as the kernel writes them, without the cases that odd input needs.
 fn parse_usual(text: &[u8]) -> Option<(u64, u32, u64)> {
-    let digits = |text: &[u8]| {
-        let usual = (1..=15).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
-        usual.then(|| {
-            text.iter()
-                .fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'))
-        })
-    };
-    let dot = text.find_byte(b'.')?;
-    let [colon, rest @ ..] = text.get(dot + 4..)? else {
-        return None;
-    };
-    if *colon != b':' {
-        return None;
+    let (seconds, rest) = usual_digits(text)?;
+    let (millis, rest) = usual_digits(rest.strip_prefix(b".")?)?;
+    let (serial, rest) = usual_digits(rest.strip_prefix(b":")?)?;
+    (millis < 1000 && rest.is_empty()).then_some((seconds, low_32(millis), serial))
+}
+
+/// The number of at most 15 digits at the start of a text, and what follows it.
+fn usual_digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0_u64;
+    let mut length = 0;
+    for byte in text.iter().take(15) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number * 10 + u64::from(digit);
+        length += 1;
     }
-    let millis = digits(text.get(dot + 1..dot + 4)?)?;
-    Some((digits(text.get(..dot)?)?, low_32(millis), digits(rest)?))
+    let rest = text.get(length..)?;
+    (length > 0).then_some((number, rest))
 }
 
 /// Words between blanks, as ranges.

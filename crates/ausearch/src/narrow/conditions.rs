@@ -14,11 +14,13 @@ use crate::fields::NO_LOGIN;
 use crate::filter::{Account, Filter};
 use crate::record_type;
 
+use super::needle::Needle;
+
 /// Conditions, each of which a record of every matching event meets.
 pub(super) struct Question<'q> {
     pub(super) conditions: Vec<Condition<'q>>,
-    /// Each has the forms of a text, one of which is in a record of every matching event.
-    pub(super) needles: Vec<Vec<Vec<u8>>>,
+    /// What a record of every matching event has in its text.
+    pub(super) needles: Vec<Needle>,
 }
 
 impl<'q> Question<'q> {
@@ -43,9 +45,11 @@ impl<'q> Question<'q> {
         self.conditions.is_empty() && self.needles.is_empty()
     }
 
-    fn value(&mut self, column: Column, value: &impl ToString) {
-        let value = value.to_string().into_bytes();
+    fn number(&mut self, column: Column, number: impl Into<i64>) {
+        let number = number.into();
+        let value = number.to_string().into_bytes();
         self.conditions.push(Condition::Value(column, value));
+        self.needles.extend(Needle::number(number));
     }
 
     fn matching(&mut self, column: Column, is_wanted: impl Fn(&[u8]) -> bool + 'q) {
@@ -58,20 +62,20 @@ impl<'q> Question<'q> {
             self.conditions.push(Condition::Serial(serial));
         }
         if let Some(pid) = filter.pid.filter(|&pid| pid >= 0) {
-            self.value(Column::Pid, &pid);
+            self.number(Column::Pid, pid);
         }
         if let Some(ppid) = filter.ppid.filter(|&ppid| ppid >= 0) {
-            self.value(Column::Ppid, &ppid);
+            self.number(Column::Ppid, ppid);
         }
         if let Some(exit) = filter.exit {
-            self.value(Column::Exit, &exit);
+            self.number(Column::Exit, exit);
         }
         // An event without a syscall has number 0.
         if let Some(syscall) = filter.syscall.filter(|&syscall| syscall > 0) {
-            self.value(Column::Syscall, &syscall);
+            self.number(Column::Syscall, syscall);
         }
         if let Some(session) = filter.session.filter(|&session| session < NO_LOGIN) {
-            self.value(Column::Ses, &session);
+            self.number(Column::Ses, session);
         }
     }
 
@@ -103,6 +107,10 @@ impl<'q> Question<'q> {
             self.conditions.push(Condition::AnyOf(conditions));
         } else {
             self.conditions.append(&mut conditions);
+            let numbers = users.into_iter().filter_map(|(_, account)| account);
+            let numbers = numbers.filter(|account| !by_name && account.id < NO_LOGIN);
+            self.needles
+                .extend(numbers.filter_map(|account| Needle::number(account.id.into())));
         }
     }
 
@@ -126,9 +134,7 @@ impl<'q> Question<'q> {
             } else {
                 self.conditions.push(Condition::contains(column, word));
             }
-            let capital: Vec<u8> = hex(word);
-            let small = capital.to_ascii_lowercase();
-            self.needles.push(vec![word.clone(), capital, small]);
+            self.needles.push(Needle::word(word));
         }
         if let Some(host) = &filter.host {
             // Addresses of version 6 can be written in several ways.
@@ -158,10 +164,4 @@ fn user(column: Column, account: &Account) -> Option<Condition<'_>> {
         })
     };
     Some(Condition::Matching(column, Box::new(is_named)))
-}
-
-/// Capital hex digits of a text.
-fn hex(text: &[u8]) -> Vec<u8> {
-    let digits: String = text.iter().map(|byte| format!("{byte:02X}")).collect();
-    digits.into_bytes()
 }

@@ -53,6 +53,8 @@ pub(super) struct Part {
     lead: usize,
     /// The part up to which a reader must read.
     last: usize,
+    /// Its events come in order, and have no record elsewhere.
+    is_apart: bool,
 }
 
 impl Part {
@@ -152,6 +154,7 @@ impl Plan {
             reach: (0, 0),
             lead: 0,
             last: 0,
+            is_apart: false,
         });
     }
 
@@ -177,6 +180,7 @@ impl Plan {
             reach: (0, 0),
             lead: 0,
             last: 0,
+            is_apart: false,
         });
     }
 
@@ -248,6 +252,7 @@ impl Plan {
                 false => number,
             };
             part.last = last;
+            part.is_apart = !is_disordered && !disorders;
         }
         self.candidates = self.find_candidates();
     }
@@ -310,6 +315,12 @@ impl Plan {
         self.parts
             .get(number)
             .map_or((number, number), |part| part.reach)
+    }
+
+    /// Whether the events of a part come in order and have no record elsewhere, and all their text is written as the
+    /// index expects: then each of them can be read without the others.
+    pub(super) fn is_apart(&self, number: usize) -> bool {
+        self.parts.get(number).is_some_and(|part| part.is_apart)
     }
 
     /// What must be read for the events that begin in a part.

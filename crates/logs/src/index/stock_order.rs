@@ -206,10 +206,7 @@ pub(super) fn is_end_record(text: &[u8]) -> bool {
 
 /// Whether the stock tools may take a record of this type for a whole event.
 pub(super) fn is_alone(kind: &[u8]) -> bool {
-    match kind {
-        b"SYSCALL" | b"PATH" | b"CWD" | b"EXECVE" | b"SOCKADDR" => false,
-        _ => table::msg_type_number(kind).is_none_or(|kind| {
-            !matches!(kind.0, 1006 | 1300..=1319 | 1321..=1326 | 1328..=1405 | 1420..=1999 | 2001..=2099)
-        }),
-    }
+    table::msg_type_number(kind).is_none_or(|kind| {
+        !matches!(kind.0, 1006 | 1300..=1319 | 1321..=1326 | 1328..=1405 | 1420..=1999 | 2001..=2099)
+    })
 }
