@@ -81,10 +81,10 @@ pub(crate) struct Args {
     /// TIME is an age such as 90s, 10m, 2h or 3d, a date such as 2026-11-24, a date with a time such as
     /// '2026-11-24 10:30:00', a time of today such as 10:30, `today`, `yesterday`, or seconds since the epoch
     /// as @1700000000. A date with a time may end in an offset, such as 2026-11-24T10:30:00+02:00.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
     /// Ignore events at or after TIME
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<String>,
     /// Show the ancestors of a process and what it and its descendants did
     ///
@@ -108,7 +108,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FIELD", conflicts_with = "count")]
     top: Option<String>,
     /// Print at most N values with --top
-    #[arg(long, value_name = "N", default_value_t = 20, requires = "top")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        requires = "top",
+        allow_hyphen_values = true
+    )]
     limit: usize,
     /// Show numbers instead of names
     #[arg(long)]
@@ -186,6 +192,9 @@ fn search(args: &Args, logs: &Logs) -> anyhow::Result<bool> {
     }
     output.end()?;
     if count == 0 {
+        if query.range.is_future()? {
+            info("tollgate-search: --since is later than now");
+        }
         for name in query.expression.unknown_accounts() {
             info(&format!(
                 "tollgate-search: no user or group of this machine is called `{name}`: only records that contain the \

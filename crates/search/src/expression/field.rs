@@ -69,6 +69,9 @@ const fn record(name: &'static str, kind: Kind) -> Field {
     }
 }
 
+/// Names of files.
+pub(super) const PATH: Field = column("path", Kind::Path, Column::Path);
+
 /// Fields with values of their own, before the ones that are only in records.
 const FIELDS: [Field; 22] = [
     column("type", Kind::Type, Column::Type),
@@ -84,7 +87,7 @@ const FIELDS: [Field; 22] = [
     column("exit", Kind::Exit, Column::Exit),
     column("pid", Kind::Number, Column::Pid),
     column("ppid", Kind::Number, Column::Ppid),
-    column("path", Kind::Path, Column::Path),
+    PATH,
     column("dir", Kind::Path, Column::Directory),
     column("file", Kind::Text, Column::FileName),
     column("addr", Kind::Text, Column::Address),

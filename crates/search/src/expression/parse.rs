@@ -7,12 +7,14 @@
 //! test: FIELD OPERATOR VALUE
 //! ```
 //!
-//! A value ends at a blank or at a parenthesis that it did not open; quotes enclose any text.
+//! A value ends at a blank, at `&&` or `||`, or at a parenthesis that it did not open; quotes enclose any text.
 
+use std::net::IpAddr;
 use std::ops::Range;
 
 use audit::table;
 use logs::accounts::Accounts;
+use logs::event_values;
 
 use super::field::{self, Field, Kind};
 use super::{Expression, Operator, Test, Value};
@@ -183,10 +185,12 @@ impl<'a> Parser<'a> {
         let operator = self.operator(&field, &span)?;
         self.skip_blanks();
         let (text, span) = self.word()?;
-        let (operator, value) = match word_size(&field, operator, &text) {
-            Some(compared) => compared,
-            None => (operator, self.value(&field, operator, &text, span)?),
-        };
+        if let Some(test) =
+            word_size(&field, operator, &text).or_else(|| root(&field, operator, &text))
+        {
+            return Ok(test);
+        }
+        let value = self.value(&field, operator, &text, span)?;
         Ok(Test {
             field,
             operator,
@@ -261,6 +265,9 @@ impl<'a> Parser<'a> {
             letter.is_whitespace()
         };
         let len = rest.find(ends).unwrap_or(rest.len());
+        let word = rest.get(..len).unwrap_or_default();
+        let joins = ["&&", "||"].into_iter().filter_map(|join| word.find(join));
+        let len = joins.min().unwrap_or(len);
         if len == 0 {
             let advice = "write a value, or `\"\"` for an empty one";
             return Err(self.mistake(start..start, "expected a value", advice));
@@ -285,15 +292,17 @@ impl<'a> Parser<'a> {
             |message: String, advice: &str| Err(self.mistake(span.clone(), &message, advice));
         let number = text.parse::<i64>().ok();
         Ok(match field.kind {
-            Kind::Text => match text {
-                "unset" if name == "ses" => Value::Number(i64::from(u32::MAX)),
+            Kind::Text => match text.parse() {
+                Ok(address) if name == "addr" => Value::Text(IpAddr::to_string(&address).into()),
                 _ => Value::Text(text.into()),
             },
-            Kind::Path => {
-                let trimmed = text.trim_end_matches('/');
-                Value::Text(if trimmed.is_empty() { text } else { trimmed }.into())
+            Kind::Path if text.starts_with('/') => {
+                Value::Text(event_values::resolved(text.as_bytes(), None).into())
             }
+            Kind::Path => Value::Text(text.trim_end_matches('/').into()),
             Kind::Number => match number {
+                // Some records write the unset session as -1.
+                Some(-1) if name == "ses" => Value::Number(i64::from(u32::MAX)),
                 Some(number) => Value::Number(number),
                 None if text == "unset" => Value::Number(i64::from(u32::MAX)),
                 None => {
@@ -408,7 +417,7 @@ impl<'a> Parser<'a> {
 ///
 /// # Source
 /// `__AUDIT_ARCH_64BIT` in `include/uapi/linux/audit.h`, Linux 6.12.
-fn word_size(field: &Field, operator: Operator, text: &str) -> Option<(Operator, Value)> {
+fn word_size(field: &Field, operator: Operator, text: &str) -> Option<Test> {
     const IS_64_BIT: i64 = 0x8000_0000;
     if field.name != "arch" {
         return None;
@@ -418,7 +427,26 @@ fn word_size(field: &Field, operator: Operator, text: &str) -> Option<(Operator,
         ("b32", Operator::Equal) | ("b64", Operator::NotEqual) => Operator::Less,
         _ => return None,
     };
-    Some((operator, Value::Number(IS_64_BIT)))
+    Some(Test {
+        field: *field,
+        operator,
+        value: Value::Number(IS_64_BIT),
+    })
+}
+
+/// `dir=/`: every path is below it.
+fn root(field: &Field, operator: Operator, text: &str) -> Option<Test> {
+    let is_root = !text.is_empty() && text.bytes().all(|byte| byte == b'/');
+    let operator = match operator {
+        Operator::Equal => Operator::Contains,
+        Operator::NotEqual => Operator::ContainsNot,
+        _ => return None,
+    };
+    (field.name == "dir" && is_root).then(|| Test {
+        field: field::PATH,
+        operator,
+        value: Value::Text(Vec::new()),
+    })
 }
 
 fn joined(mut parts: Vec<Expression>, join: fn(Vec<Expression>) -> Expression) -> Expression {

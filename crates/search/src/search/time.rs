@@ -25,9 +25,15 @@ impl TimeRange {
     /// # Errors
     /// A time is malformed, or the range is empty.
     pub(crate) fn parse(since: Option<&str>, until: Option<&str>) -> anyhow::Result<Self> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-        let now = i64::try_from(now.as_secs())?;
-        Self::parse_at(since, until, now)
+        Self::parse_at(since, until, now()?)
+    }
+
+    /// Whether the range begins later than now.
+    ///
+    /// # Errors
+    /// The clock is before 1970.
+    pub(crate) fn is_future(&self) -> anyhow::Result<bool> {
+        Ok(u64::try_from(now()?)? < self.since_ms / 1000)
     }
 
     fn parse_at(since: Option<&str>, until: Option<&str>, now: i64) -> anyhow::Result<Self> {
@@ -75,6 +81,12 @@ impl TimeRange {
             (since, until) => Condition::TimeMs(since..=until.saturating_sub(1)),
         }
     }
+}
+
+/// Seconds since the epoch.
+fn now() -> anyhow::Result<i64> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    Ok(i64::try_from(now.as_secs())?)
 }
 
 /// Milliseconds since the epoch; `None` for malformed text. `now` is in seconds. A time without an offset is in UTC.
