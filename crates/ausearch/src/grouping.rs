@@ -98,16 +98,14 @@ impl Grouping {
         let mut event = Event::reuse(self.spare.pop().unwrap_or_default(), id.clone(), kind);
         event.push(kind, line);
         self.open_bytes += event.size();
-        let mut is_tied = false;
-        for other in self.order.insert(rank) {
-            if let Some(Some(open)) = self.events.get_mut(other) {
-                open.origin.is_tied = true;
-                is_tied = true;
-            }
+        let same = self.order.insert(rank);
+        if let Some(Some(open)) = same.and_then(|other| self.events.get_mut(other)) {
+            // If there are more, they are marked already.
+            open.origin.is_tied = true;
         }
         let origin = Origin {
             is_unwanted: self.is_unwanted,
-            is_tied,
+            is_tied: same.is_some(),
         };
         if let Some(place) = self.events.get_mut(slot) {
             *place = Some(Open {

@@ -149,7 +149,11 @@ impl Comparison {
         let mut rest = ours;
         let mut started = false;
         for their in theirs {
-            started |= their.all("EXECVE").next().is_some();
+            // The call that started a program may have no event.
+            started |= their.all("EXECVE").next().is_some()
+                || theirs
+                    .first()
+                    .is_some_and(|first| field(first, "exe") != field(their, "exe"));
             let at = rest.iter().position(|our| is_same_call(their, our));
             let (before, from) = rest.split_at(at.unwrap_or(0));
             for our in before {

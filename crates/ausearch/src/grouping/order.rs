@@ -19,27 +19,22 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Inserts an event; returns the slots of those with the same stamp.
-    pub(super) fn insert(&mut self, rank: Rank) -> Vec<Slot> {
+    /// Inserts an event; returns the slot of one with the same stamp, if there is any.
+    pub(super) fn insert(&mut self, rank: Rank) -> Option<Slot> {
         let (seconds, millis, serial, _) = rank;
         let least = (seconds, millis, serial, Slot::MIN);
         let greatest = (seconds, millis, serial, Slot::MAX);
-        let is_last = self.ascending.back().is_none_or(|&last| last < least);
-        let mut tied = Vec::new();
-        if !is_last {
-            let from = self.ascending.partition_point(|&other| other < least);
-            let same = self.ascending.range(from..);
-            tied.extend(same.take_while(|&&other| other <= greatest).map(slot));
-        }
-        if !self.late.is_empty() {
-            tied.extend(self.late.range(least..=greatest).map(slot));
-        }
-        if is_last {
+        if self.ascending.back().is_none_or(|&last| last < least) {
+            let same = self.late.range(least..=greatest).next().map(slot);
             self.ascending.push_back(rank);
-        } else {
-            self.late.insert(rank);
+            return same;
         }
-        tied
+        let from = self.ascending.partition_point(|&other| other < least);
+        let same = self.ascending.get(from).filter(|&&rank| rank <= greatest);
+        let same = same.or_else(|| self.late.range(least..=greatest).next());
+        let same = same.map(slot);
+        self.late.insert(rank);
+        same
     }
 
     /// The events whose seconds are at most `last`.
@@ -83,23 +78,27 @@ mod tests {
     fn events_leave_by_stamp_and_slot() {
         let mut order = Order::default();
         let ranks = [
-            (5, 0, 1, 0),
-            (5, 0, 2, 1),
-            (4, 0, 9, 2),
-            (5, 0, 1, 3),
-            (6, 0, 1, 4),
-            (5, 0, 1, 5),
+            (5, 0, 1),
+            (5, 0, 2),
+            (4, 0, 9),
+            (5, 0, 1),
+            (6, 0, 1),
+            (5, 0, 1),
+            (4, 0, 9),
         ];
-        let tied: Vec<_> = ranks.into_iter().map(|rank| order.insert(rank)).collect();
-        assert_eq!(tied, [vec![], vec![], vec![], vec![0], vec![], vec![0, 3]]);
+        let ranks = ranks.into_iter().enumerate();
+        let same: Vec<_> = ranks
+            .map(|(slot, (seconds, millis, serial))| order.insert((seconds, millis, serial, slot)))
+            .collect();
+        assert_eq!(same, [None, None, None, Some(0), None, Some(0), Some(2)]);
         let mut up_to_5: Vec<_> = order.up_to(5).map(slot).collect();
         up_to_5.sort_unstable();
-        assert_eq!(up_to_5, [0, 1, 2, 3, 5]);
+        assert_eq!(up_to_5, [0, 1, 2, 3, 5, 6]);
         let mut left = Vec::new();
         while let Some((_, _, _, slot)) = order.first() {
             order.remove_first();
             left.push(slot);
         }
-        assert_eq!(left, [2, 0, 3, 5, 1, 4]);
+        assert_eq!(left, [2, 6, 0, 3, 5, 1, 4]);
     }
 }

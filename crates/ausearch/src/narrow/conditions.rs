@@ -122,15 +122,19 @@ impl<'q> Question<'q> {
             (Column::Path, filter.file.as_ref()),
         ];
         for (column, word) in texts {
-            let Some(word) = word.filter(|word| !b"(null)".contains_str(word)) else {
+            let Some(mut word) = word.map(Vec::as_slice) else {
                 continue;
             };
-            // Names are joined with the working directory where they begin with a dot.
-            if column == Column::Path && word.contains_str("/.") {
+            // Names that begin with a dot are joined with the working directory and a slash.
+            if column == Column::Path && !filter.whole {
+                word = word.strip_suffix(b"/").unwrap_or(word);
+            }
+            if b"(null)".contains_str(word) || column == Column::Path && word.contains_str("/.") {
                 continue;
             }
             if filter.whole {
-                self.conditions.push(Condition::Value(column, word.clone()));
+                self.conditions
+                    .push(Condition::Value(column, word.to_vec()));
             } else {
                 self.conditions.push(Condition::contains(column, word));
             }

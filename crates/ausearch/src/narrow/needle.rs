@@ -39,36 +39,44 @@ impl Needle {
     }
 
     pub(super) fn is_in(&self, text: &[u8]) -> bool {
-        self.positions(text).next().is_some()
+        self.forms
+            .iter()
+            .any(|form| self.find(form, text, 0).is_some())
     }
 
-    /// Offsets of the needle in a text; those of a form are in order.
-    fn positions<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = usize> + 't {
-        self.forms.iter().flat_map(move |form| {
-            let length = form.needle().len();
-            find_all(form, text)
-                .filter(move |&at| !self.is_number || is_number_at(text, at, length))
-        })
+    /// Offset of the first form of the needle from an offset on.
+    fn find(&self, form: &Finder<'_>, text: &[u8], mut from: usize) -> Option<usize> {
+        loop {
+            let at = from + form.find(text.get(from..)?)?;
+            if !self.is_number || is_number_at(text, at, form.needle().len()) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
     }
 
     /// Stamps of the records that have the needle; `None` if there are too many.
     fn stamps(&self, text: &[u8]) -> Option<Vec<StampNumbers>> {
         let mut stamps: Vec<StampNumbers> = Vec::new();
-        for at in self.positions(text) {
-            let before = text.get(..at).unwrap_or_default();
-            let start = before.rfind_byte(b'\n').map_or(0, |end| end + 1);
-            let line = text.get(start..).unwrap_or_default();
-            let Ok(stamp) = stamp::parse(line, 0) else {
-                continue;
-            };
-            let numbers = (stamp.seconds, stamp.millis, stamp.serial);
-            if stamps.last() == Some(&numbers) {
-                continue;
+        for form in &self.forms {
+            let mut from = 0;
+            while let Some(at) = self.find(form, text, from) {
+                let (before, after) = text.split_at(at);
+                let start = before.rfind_byte(b'\n').map_or(0, |end| end + 1);
+                from = after.find_byte(b'\n').map_or(text.len(), |end| at + end);
+                let line = text.get(start..from).unwrap_or_default();
+                let Ok(stamp) = stamp::parse(line, 0) else {
+                    continue;
+                };
+                let numbers = (stamp.seconds, stamp.millis, stamp.serial);
+                if stamps.last() == Some(&numbers) {
+                    continue;
+                }
+                if stamps.len() == MOST_EVENTS {
+                    return None;
+                }
+                stamps.push(numbers);
             }
-            if stamps.len() == MOST_EVENTS {
-                return None;
-            }
-            stamps.push(numbers);
         }
         Some(stamps)
     }
@@ -93,16 +101,6 @@ pub(super) fn stamps_with_all(needles: &[Needle], text: &[u8]) -> Option<Vec<Sta
 
 fn owned_finder(text: &str) -> Finder<'static> {
     Finder::new(text).into_owned()
-}
-
-/// All offsets of a form in a text.
-fn find_all<'t>(form: &'t Finder<'_>, text: &'t [u8]) -> impl Iterator<Item = usize> + 't {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let at = from + form.find(text.get(from..)?)?;
-        from = at + 1;
-        Some(at)
-    })
 }
 
 /// Whether the digits that begin at an offset are a whole number after `=`.

@@ -161,6 +161,9 @@ fn event(random: &mut Random, is_odd: bool) -> Vec<String> {
             2 => format!("\"../data{number}\""),
             3 => "2F746D702F612062".to_owned(),
             4 => "(null)".to_owned(),
+            5 => random
+                .pick(&["\"..\"", "\"./data\"", "\".hidden\""])
+                .to_owned(),
             _ => format!("\"/srv/www/page{number}\""),
         }
     };
@@ -250,6 +253,9 @@ fn question(random: &mut Random) -> Vec<String> {
                 "a b",
                 "/root",
                 "/../",
+                "dir3/",
+                "/work/dir3/",
+                "/root/.",
                 "nofile",
             ],
         ),
@@ -439,4 +445,39 @@ fn an_open_event_before_the_block_decides_about_the_order() {
             "{block}"
         );
     }
+}
+
+/// A name that begins with a dot is joined with the working directory: the slash between them is in no record.
+#[test]
+fn names_are_found_at_the_slash_that_joins_them() {
+    let event = |serial: usize, cwd: &str, name: &str| {
+        let stamp = format!("msg=audit({}.000:{serial}): ", 1_700_000_000 + 5 * serial);
+        format!(
+            "type=CWD {stamp}cwd=\"{cwd}\"\n\
+             type=PATH {stamp}item=0 name=\"{name}\" inode=1 nametype=NORMAL\n\
+             type=PROCTITLE {stamp}proctitle=\"x\"\n"
+        )
+    };
+    let mut text: String = (1..200)
+        .map(|serial| event(serial, "/root", "/etc/x"))
+        .collect();
+    text += &event(200, "/var/spool", "./x");
+    text += &event(201, "/var/spool", "..");
+    text.extend((202..400).map(|serial| event(serial, "/root", "/etc/x")));
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("audit.log"), text).unwrap();
+    for (word, lines) in [
+        ("/var/spool/", 6),
+        ("spool/", 6),
+        ("/var/spool/.", 6),
+        ("/var/spool/./", 3),
+        ("/var/spool/x", 0),
+    ] {
+        for block in ["0", "600"] {
+            let words = ["-f", word, "--raw"].map(str::to_owned);
+            let answer = ask(place.path(), &words, block);
+            assert_eq!(answer.out.lines().count(), lines, "{word} {block}");
+        }
+    }
+    assert!(place.path().join(".tollgate-index").is_dir());
 }
