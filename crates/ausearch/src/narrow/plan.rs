@@ -252,7 +252,7 @@ impl Plan {
                 false => number,
             };
             part.last = last;
-            part.is_apart = !is_disordered && !disorders;
+            part.is_apart = !is_disordered && !disorders && held < MOST_HELD_BYTES;
         }
         self.candidates = self.find_candidates();
     }
