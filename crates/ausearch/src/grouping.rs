@@ -54,7 +54,7 @@ pub(crate) struct Grouping {
     order: Order,
     /// Incomplete events by their stamps. The hash has a random key: stamps cannot be chosen to collide.
     building: HashMap<EventId, Slot, RandomState>,
-    /// The event of the last record.
+    /// Slot of the event of the last record.
     last: Slot,
     spare: Vec<Event>,
     /// Events that begin now are not looked for.

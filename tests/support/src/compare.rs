@@ -147,13 +147,11 @@ impl Comparison {
     /// Compares the events of one task.
     fn task(&mut self, theirs: &[Event], ours: &[Event]) {
         let mut rest = ours;
+        let program = theirs.first().map(|first| field(first, "exe"));
         let mut started = false;
         for their in theirs {
             // The call that started a program may have no event.
-            started |= their.all("EXECVE").next().is_some()
-                || theirs
-                    .first()
-                    .is_some_and(|first| field(first, "exe") != field(their, "exe"));
+            started |= their.all("EXECVE").next().is_some() || program != Some(field(their, "exe"));
             let at = rest.iter().position(|our| is_same_call(their, our));
             let (before, from) = rest.split_at(at.unwrap_or(0));
             for our in before {

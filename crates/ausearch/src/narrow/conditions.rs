@@ -91,8 +91,11 @@ impl<'q> Question<'q> {
         let mut conditions = Vec::new();
         for (column, account) in users {
             match account {
-                // A number beside a name is not looked at, unless one of them is enough.
-                Some(account) if by_name && account.name.is_none() && !filter.any_user => {}
+                Some(account) if !by_name && !filter.any_user && account.id < NO_LOGIN => {
+                    self.number(column, account.id);
+                }
+                // An id can be unset, and one beside a name is not looked at, unless one of them is enough.
+                Some(account) if account.name.is_none() && !filter.any_user => {}
                 Some(account) => match user(column, account) {
                     Some(condition) => conditions.push(condition),
                     None if filter.any_user => return,
@@ -107,10 +110,6 @@ impl<'q> Question<'q> {
             self.conditions.push(Condition::AnyOf(conditions));
         } else {
             self.conditions.append(&mut conditions);
-            let numbers = users.into_iter().filter_map(|(_, account)| account);
-            let numbers = numbers.filter(|account| !by_name && account.id < NO_LOGIN);
-            self.needles
-                .extend(numbers.filter_map(|account| Needle::number(account.id.into())));
         }
     }
 

@@ -44,7 +44,7 @@ impl Needle {
             .any(|form| self.find(form, text, 0).is_some())
     }
 
-    /// Offset of the first form of the needle from an offset on.
+    /// Offset of a form of the needle in a text, from an offset on.
     fn find(&self, form: &Finder<'_>, text: &[u8], mut from: usize) -> Option<usize> {
         loop {
             let at = from + form.find(text.get(from..)?)?;

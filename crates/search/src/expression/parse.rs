@@ -436,7 +436,7 @@ fn word_size(field: &Field, operator: Operator, text: &str) -> Option<Test> {
 
 /// `dir=/`: every path is below it.
 fn root(field: &Field, operator: Operator, text: &str) -> Option<Test> {
-    let is_root = !text.is_empty() && text.bytes().all(|byte| byte == b'/');
+    let is_root = text.starts_with('/') && *event_values::resolved(text.as_bytes(), None) == *b"/";
     let operator = match operator {
         Operator::Equal => Operator::Contains,
         Operator::NotEqual => Operator::ContainsNot,

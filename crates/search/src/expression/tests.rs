@@ -76,6 +76,7 @@ fn values_are_written_by_name_or_number() {
         "dir=/srv/data",
         "dir=/srv/",
         "dir=/",
+        "dir=/tmp/..",
         "dir=//srv/./x/../data",
         "path=/srv//data/./x.db",
         "pid=901&&uid=root",
