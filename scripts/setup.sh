@@ -21,7 +21,7 @@ packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 # auditd             also aulast, auditctl, audisp-syslog and the daemon, for comparison
 # libauparse-dev     test programs that use auparse
 # qemu-system-x86 busybox-static   test machines with other kernels, and their shell
-# btrfs-progs, e2fsprogs make file systems in test machines
+# btrfs-progs, e2fsprogs, xfsprogs make file systems in test machines, and bindfs one in user space
 # checkpolicy        compiles the SELinux policy of one test machine
 # bpftool            the tool with which root could remove hooks and maps
 # git golang-go python3 redis-tools strace   programs that must work unchanged under `tollgate run`;
@@ -32,7 +32,7 @@ packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 # chromium-headless-shell   renders its HTML report in a test
 # systemd            systemd-analyze verifies the unit
 # zstd               decompresses archives of logs
-for_tests='clang-format-19 groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs checkpolicy bpftool'
+for_tests='clang-format-19 groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs xfsprogs bindfs checkpolicy bpftool'
 for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra zstd"
 
 # dpkg-dev lintian debootstrap   build and check the package, and install it in a separate Debian

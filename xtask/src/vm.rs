@@ -41,6 +41,8 @@ const AUDITCTL: &str = "/usr/sbin/auditctl";
 const BPFTOOL: &str = "/usr/sbin/bpftool";
 const MKFS_BTRFS: &str = "/usr/sbin/mkfs.btrfs";
 const MKFS_EXT4: &str = "/usr/sbin/mke2fs";
+const MKFS_XFS: &str = "/usr/sbin/mkfs.xfs";
+const BINDFS: &str = "/usr/bin/bindfs";
 const BTRFS: &str = "/usr/bin/btrfs";
 const CHECKPOLICY: &str = "checkpolicy";
 
@@ -72,7 +74,7 @@ const LISTS: &str = "lists::";
 const HUNT: &str = "hunt::";
 
 /// Required programs and files.
-const TOOLS: [&str; 17] = [
+const TOOLS: [&str; 19] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
@@ -83,6 +85,8 @@ const TOOLS: [&str; 17] = [
     BPFTOOL,
     MKFS_BTRFS,
     MKFS_EXT4,
+    MKFS_XFS,
+    BINDFS,
     BTRFS,
     "apt-cache",
     "apt-get",
@@ -351,6 +355,8 @@ fn pack(
         (PathBuf::from(BPFTOOL), BPFTOOL),
         (PathBuf::from(MKFS_BTRFS), MKFS_BTRFS),
         (PathBuf::from(MKFS_EXT4), MKFS_EXT4),
+        (PathBuf::from(MKFS_XFS), MKFS_XFS),
+        (PathBuf::from(BINDFS), BINDFS),
         (PathBuf::from(BTRFS), BTRFS),
     ] {
         archive.program(&from, to)?;

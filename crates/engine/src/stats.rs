@@ -130,7 +130,7 @@ pub enum Truncation {
     Path,
     /// There was no memory to save the state of the syscall at its entry.
     EnterState,
-    /// An object matched more watches, or has more path components, than are compared.
+    /// An object matched more watches, or is below more directories, than are compared.
     Watches,
     /// More state than a slot takes, or no slot: the event has not all objects.
     SyscallState,

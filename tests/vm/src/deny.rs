@@ -272,8 +272,15 @@ fn successful_calls_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
         (0..TRIES).filter(opened).count()
     };
     let room = || wait_within(LONGEST, "room", || Ok(signal_self().is_ok().then_some(())));
-    room()?;
-    let before = opened(daemon)?;
+    let last = Path::new(DENIED).join("last_before");
+    wait_within(LONGEST, "room for the files", || {
+        Ok((make(DENIED).is_ok() && File::create(&last).is_ok()).then_some(()))
+    })?;
+    let before = wait_within(LONGEST, "the events before", || {
+        let log = fs::read(daemon.log()).context("cannot read the log")?;
+        let all = log.contains_str(last.as_os_str().as_bytes());
+        Ok(all.then_some(opened(daemon)?))
+    })?;
     let mut done = open();
     for _ in 0..2 {
         let both = while_full(daemon, || {

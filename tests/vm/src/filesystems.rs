@@ -1,8 +1,8 @@
-//! Watches on file systems that show other device and inode numbers than the kernel compares: btrfs with its
-//! subvolumes, and overlayfs; and a daemon whose `/` is btrfs.
+//! Watches on the file systems that Debian's kernels for virtual machines bring, by all names that an object can have.
+//! btrfs with its subvolumes and overlayfs show other device and inode numbers than the kernel compares; for some tests
+//! the daemon's `/` is btrfs.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,11 @@ use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::deny::set_xattr;
+use crate::differential::steps::{self, step};
+use crate::differential::uring::{Layout, Queue, openat2};
 use crate::differential::watched::{ACL, ACL_BYTES, acl};
+use crate::machine::PROGRAMS;
+use crate::program::Entry;
 use crate::suite::{Rules, Session};
 
 /// Below a root that is no btrfs.
@@ -27,7 +31,17 @@ pub(crate) const SESSION: Session = Session {
     prepare: || {
         shell(LOAD_MODULES)?;
         shell(MOUNT)?;
-        for place in ["tmpfs", "btrfs", "btrfs/sub", "btrfs/twin", "overlay"] {
+        for place in [
+            "tmpfs",
+            "ext4",
+            "xfs",
+            "vfat",
+            "fuse",
+            "btrfs",
+            "btrfs/sub",
+            "btrfs/twin",
+            "overlay",
+        ] {
             make(&Path::new(PLACE).join(place))?;
         }
         Ok(())
@@ -35,6 +49,14 @@ pub(crate) const SESSION: Session = Session {
     rules: Rules::Text(
         "-w /tmp/fs/tmpfs/file -p rwa -k file\n\
          -w /tmp/fs/tmpfs/dir -p rwa -k dir\n\
+         -w /tmp/fs/ext4/file -p rwa -k file\n\
+         -w /tmp/fs/ext4/dir -p rwa -k dir\n\
+         -w /tmp/fs/xfs/file -p rwa -k file\n\
+         -w /tmp/fs/xfs/dir -p rwa -k dir\n\
+         -w /tmp/fs/vfat/file -p rwa -k file\n\
+         -w /tmp/fs/vfat/dir -p rwa -k dir\n\
+         -w /tmp/fs/fuse/file -p rwa -k file\n\
+         -w /tmp/fs/fuse/dir -p rwa -k dir\n\
          -w /tmp/fs/btrfs/file -p rwa -k file\n\
          -w /tmp/fs/btrfs/dir -p rwa -k dir\n\
          -w /tmp/fs/btrfs/sub/file -p rwa -k file\n\
@@ -45,12 +67,18 @@ pub(crate) const SESSION: Session = Session {
          -a always,exit -F arch=b64 -S getxattr -F a0=1 -k xattr\n",
     ),
     tests: &[
-        ("tmpfs", |daemon| objects(daemon, "/tmp/fs/tmpfs")),
-        ("btrfs", |daemon| objects(daemon, "/tmp/fs/btrfs")),
+        ("tmpfs", |daemon| objects(daemon, "/tmp/fs/tmpfs", &ALL)),
+        ("ext4", |daemon| objects(daemon, "/tmp/fs/ext4", &ALL)),
+        ("xfs", |daemon| objects(daemon, "/tmp/fs/xfs", &ALL)),
+        ("vfat", |daemon| objects(daemon, "/tmp/fs/vfat", &VFAT)),
+        ("fuse", |daemon| objects(daemon, "/tmp/fs/fuse", &FUSE)),
+        ("btrfs", |daemon| objects(daemon, "/tmp/fs/btrfs", &ALL)),
         ("btrfs_subvolume", |daemon| {
-            objects(daemon, "/tmp/fs/btrfs/sub")
+            objects(daemon, "/tmp/fs/btrfs/sub", &ALL)
         }),
-        ("overlayfs", |daemon| objects(daemon, "/tmp/fs/overlay")),
+        ("overlayfs", |daemon| {
+            objects(daemon, "/tmp/fs/overlay", &ALL)
+        }),
         ("overlayfs_lookup", overlayfs_lookup),
         ("subvolumes_differ", subvolumes_differ),
     ],
@@ -86,10 +114,10 @@ pub(crate) const SESSION_ROOT: Session = Session {
     ),
     tests: &[
         ("root_subvolume", |daemon| {
-            in_root(|| objects(daemon, "/srv"))
+            in_root(|| objects(daemon, "/srv", &IN_ROOT))
         }),
         ("home_subvolume", |daemon| {
-            in_root(|| objects(daemon, "/home"))
+            in_root(|| objects(daemon, "/home", &IN_ROOT))
         }),
         ("a_watched_subvolume", |daemon| {
             in_root(|| a_watched_subvolume(daemon))
@@ -112,10 +140,18 @@ const PLACE: &str = "/tmp/fs";
 const MOUNT: &str = "
 [ -d /tmp/fs ] && exit 0
 mkdir -p /tmp/fs/tmpfs /tmp/fs/btrfs /tmp/fs/overlay /tmp/fs/upper /tmp/fs/work
+mkdir /tmp/fs/ext4 /tmp/fs/xfs /tmp/fs/vfat /tmp/fs/fuse /tmp/fs/below
+truncate -s 32M /tmp/fs/ext4.disk /tmp/fs/xfs.disk /tmp/fs/vfat.disk
+/usr/sbin/mke2fs -q -t ext4 /tmp/fs/ext4.disk
+/usr/sbin/mkfs.xfs --unsupported -q /tmp/fs/xfs.disk
+mkdosfs /tmp/fs/vfat.disk
+mount -t ext4 -o loop /tmp/fs/ext4.disk /tmp/fs/ext4
+mount -t xfs -o loop /tmp/fs/xfs.disk /tmp/fs/xfs
+mount -t vfat -o loop,codepage=437,iocharset=ascii /tmp/fs/vfat.disk /tmp/fs/vfat
+/usr/bin/bindfs /tmp/fs/below /tmp/fs/fuse
 truncate -s 256M /tmp/fs/disk
 /usr/sbin/mkfs.btrfs -q /tmp/fs/disk
-losetup /dev/loop0 /tmp/fs/disk
-mount -t btrfs /dev/loop0 /tmp/fs/btrfs
+mount -t btrfs -o loop /tmp/fs/disk /tmp/fs/btrfs
 for name in sub twin lower root home; do /usr/bin/btrfs -q subvolume create /tmp/fs/btrfs/$name; done
 echo text > /tmp/fs/btrfs/lower/file
 mkdir /tmp/fs/btrfs/lower/dir
@@ -128,10 +164,11 @@ mount -t overlay -o lowerdir=/tmp/fs/btrfs/lower,upperdir=/tmp/fs/upper,workdir=
 const ROOT: &str = "
 [ -d /tmp/fs/root ] && exit 0
 mkdir /tmp/fs/root
-mount -t btrfs -o subvol=root /dev/loop0 /tmp/fs/root
+disk=$(losetup -a | sed -n 's,^\\([^:]*\\):.* /tmp/fs/disk$,\\1,p')
+mount -t btrfs -o subvol=root $disk /tmp/fs/root
 cd /tmp/fs/root
 mkdir -p etc home run srv var/lib var/log
-mount -t btrfs -o subvol=home /dev/loop0 home
+mount -t btrfs -o subvol=home $disk home
 cp /etc/passwd /etc/group etc/
 for name in bin sbin lib lib64 usr proc sys dev tmp; do
     if [ -d /$name ]; then mkdir $name; mount -o bind /$name $name; fi
@@ -173,11 +210,46 @@ fn make(place: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Works in the root directory of the daemon, which is that of one thread then.
+/// The ways to an object that not every place has.
+struct Ways {
+    hard_links: bool,
+    attributes: bool,
+    acls: bool,
+    user_namespaces: bool,
+}
+
+const ALL: Ways = Ways {
+    hard_links: true,
+    attributes: true,
+    acls: true,
+    user_namespaces: true,
+};
+
+const VFAT: Ways = Ways {
+    hard_links: false,
+    attributes: false,
+    acls: false,
+    ..ALL
+};
+
+const FUSE: Ways = Ways { acls: false, ..ALL };
+
+/// A process in another root directory can make no user namespace.
+const IN_ROOT: Ways = Ways {
+    user_namespaces: false,
+    ..ALL
+};
+
+/// Works in the root directory of the daemon.
 fn in_root(work: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<()> {
+    with_root(&Path::new(PLACE).join("root"), work)
+}
+
+/// Works in another root directory, which is that of one thread.
+fn with_root(root: &Path, work: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<()> {
     let inside = || {
         unshare(CloneFlags::CLONE_FS)?;
-        chroot(&Path::new(PLACE).join("root"))?;
+        chroot(root)?;
         std::env::set_current_dir("/")?;
         work()
     };
@@ -185,29 +257,55 @@ fn in_root(work: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<(
     ended.unwrap_or_else(|_panic| anyhow::bail!("a thread has panicked"))
 }
 
-fn read(path: PathBuf) -> io::Result<()> {
-    fs::read(path).map(drop)
+fn read(path: PathBuf) -> anyhow::Result<()> {
+    fs::read(path).map(drop).context("cannot read")
+}
+
+/// Opens a file by an `io_uring` operation.
+fn open_by_operation(file: &Path, by_worker: bool) -> anyhow::Result<()> {
+    let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
+    let mut steps = queue.made();
+    let name = file.to_str().context("no text")?;
+    steps.push(queue.give(openat2(name, 0), by_worker));
+    steps.push(step!("exit_group", 0));
+    let program = Path::new(PROGRAMS).join("open_by_operation");
+    steps::program(Entry::Syscall, &steps)?.write(&program)?;
+    let status = Command::new(program).status()?;
+    ensure!(status.success(), "the program ended with {status}");
+    Ok(())
+}
+
+/// Reads a file through a bind mount in a user namespace.
+fn in_namespace(place: &Path, name: &str) -> anyhow::Result<()> {
+    let inside = format!("mount -o bind . /tmp; cat /tmp/{name} > /dev/null");
+    let script = format!("unshare -U -r -m sh -ec '{inside}'");
+    let mut shell = Command::new("/bin/busybox");
+    let ended = shell
+        .args(["sh", "-ec", &script])
+        .current_dir(place)
+        .status()?;
+    ensure!(ended.success(), "a script ended with {ended}: {script}");
+    Ok(())
 }
 
 /// Does what the kernel's own audit records, by all names that an object can have; fails unless each is in the
 /// log, and no access to what is not watched.
-fn objects(daemon: &Daemon, place: &str) -> anyhow::Result<()> {
+fn objects(daemon: &Daemon, place: &str, has: &Ways) -> anyhow::Result<()> {
     let place = Path::new(place);
     let at = |name: &str| place.join(name);
     let bound = Path::new("/tmp/bound").join(place.strip_prefix("/")?);
-    let bind = || -> io::Result<()> {
+    let bind = || -> anyhow::Result<()> {
         fs::create_dir_all(&bound)?;
         let (none, flags) = (None::<&str>, MsFlags::MS_BIND);
         mount(Some(place), &bound, none, flags, none)?;
         Ok(())
     };
-    let replace = || -> io::Result<()> {
+    let replace = || -> anyhow::Result<()> {
         fs::write(at("new"), "text\n")?;
-        fs::rename(at("new"), at("file"))
+        Ok(fs::rename(at("new"), at("file"))?)
     };
-    let acl = || set_xattr(&at("file"), ACL, acl(), ACL_BYTES);
     let mut missing = Vec::new();
-    let mut record = |what: &'static str, key: &str, work: &dyn Fn() -> io::Result<()>| {
+    let mut record = |what: &'static str, key: &str, work: &dyn Fn() -> anyhow::Result<()>| {
         let before = events(daemon, key)?.len();
         work().with_context(|| what.to_owned())?;
         let found = wait_for(what, || {
@@ -220,15 +318,40 @@ fn objects(daemon: &Daemon, place: &str) -> anyhow::Result<()> {
     };
     record("open", "file", &|| read(at("file")))?;
     record("open in a directory", "dir", &|| read(at("dir/below")))?;
-    record("write", "file", &|| fs::write(at("file"), "more\n"))?;
-    record("create", "dir", &|| fs::write(at("dir/new"), "more\n"))?;
-    record("mkdir", "dir", &|| fs::create_dir(at("dir/more")))?;
-    record("xattr", "file", &|| {
-        set_xattr(&at("file"), "trusted.a", "x".into(), 1)
+    record("write", "file", &|| Ok(fs::write(at("file"), "more\n")?))?;
+    record("create", "dir", &|| Ok(fs::write(at("dir/new"), "more\n")?))?;
+    record("mkdir", "dir", &|| Ok(fs::create_dir(at("dir/more"))?))?;
+    // Tracepoints do not see operations.
+    let operations = [("io_uring", false), ("io_uring by a worker", true)];
+    for (what, by_worker) in operations.into_iter().filter(|_| daemon.has_hooks()) {
+        record(what, "file", &|| open_by_operation(&at("file"), by_worker))?;
+    }
+    if has.attributes {
+        record("xattr", "file", &|| {
+            Ok(set_xattr(&at("file"), "trusted.a", "x".into(), 1)?)
+        })?;
+    }
+    if has.acls {
+        record("ACL", "file", &|| {
+            Ok(set_xattr(&at("file"), ACL, acl(), ACL_BYTES)?)
+        })?;
+    }
+    if has.hard_links {
+        fs::hard_link(at("file"), at("second")).context("cannot link")?;
+        record("hard link", "file", &|| read(at("second")))?;
+    }
+    record("chroot", "file", &|| {
+        with_root(place, || read("/file".into()))
     })?;
-    record("ACL", "file", &acl)?;
-    fs::hard_link(at("file"), at("second")).context("cannot link")?;
-    record("hard link", "file", &|| read(at("second")))?;
+    record("directory in a chroot", "dir", &|| {
+        with_root(place, || read("/dir/below".into()))
+    })?;
+    if has.user_namespaces {
+        record("user namespace", "file", &|| in_namespace(place, "file"))?;
+        record("directory in a user namespace", "dir", &|| {
+            in_namespace(place, "dir/below")
+        })?;
+    }
     bind().context("cannot bind")?;
     record("bind mount", "file", &|| read(bound.join("file")))?;
     record("directory in a bind mount", "dir", &|| {
@@ -238,7 +361,7 @@ fn objects(daemon: &Daemon, place: &str) -> anyhow::Result<()> {
     record("open of what replaces it", "file", &|| read(at("file")))?;
     let unwatched = at("other");
     read(unwatched.clone())?;
-    record("unlink", "file", &|| fs::remove_file(at("file")))?;
+    record("unlink", "file", &|| Ok(fs::remove_file(at("file"))?))?;
     ensure!(missing.is_empty(), "not recorded: {missing:?}");
     named(daemon, &unwatched, 0)
 }
@@ -258,7 +381,11 @@ fn named(daemon: &Daemon, path: &Path, count: usize) -> anyhow::Result<()> {
 /// If the log cannot be read.
 pub(crate) fn events(daemon: &Daemon, key: &str) -> anyhow::Result<Vec<Event>> {
     let mut events = event::parse(&daemon.log_text()?)?;
-    events.retain(|event| event.is_from_tollgate() && event.field("SYSCALL", "key") == key);
+    let has_key = |event: &Event| {
+        let heads = ["SYSCALL", "URINGOP"].iter();
+        heads.copied().any(|head| event.field(head, "key") == key)
+    };
+    events.retain(|event| event.is_from_tollgate() && has_key(event));
     Ok(events)
 }
 

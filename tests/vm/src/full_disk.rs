@@ -48,8 +48,7 @@ mkdir -p /tmp/full/tmpfs /tmp/full/btrfs
 mount -t tmpfs -o size=24m full /tmp/full/tmpfs
 truncate -s 160M /tmp/full/disk
 /usr/sbin/mkfs.btrfs -q /tmp/full/disk
-losetup /dev/loop1 /tmp/full/disk
-mount -t btrfs /dev/loop1 /tmp/full/btrfs
+mount -t btrfs -o loop /tmp/full/disk /tmp/full/btrfs
 ";
 
 /// # Source

@@ -53,6 +53,7 @@ pub(crate) const SESSION: Session = Session {
         ("file_created_in_a_namespace", file_created_in_a_namespace),
         ("replaced_file_is_followed", replaced_file_is_followed),
         ("directory_is_renamed", directory_is_renamed),
+        ("depth_hides_nothing", depth_hides_nothing),
         (
             "reused_inode_number_is_not_watched",
             reused_inode_number_is_not_watched,
@@ -142,6 +143,27 @@ fn unrecorded(daemon: &Daemon, key: &str, script: &str, in_namespace: bool) -> a
     let found = made(daemon, key, || run(script))?;
     ensure!(found == 0, "{found} events: {script}");
     Ok(())
+}
+
+/// An object is below a watched directory at any depth.
+fn depth_hides_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    let deep = |make: &str| {
+        format!(
+            "cd fs/dir; at=0
+             while [ $at -lt 150 ]; do {make} cd deep; at=$((at + 1)); done"
+        )
+    };
+    user(&format!("{}; echo text > file", deep("mkdir deep;")))?;
+    for work in [
+        "cat file",
+        "echo more > file",
+        "mv file file2",
+        "mkdir directory",
+        "rm file2",
+    ] {
+        recorded(daemon, "dir", &format!("{}; {work}", deep("")), false)?;
+    }
+    user("rm -r fs/dir/deep")
 }
 
 /// A rule that suppresses the events of a program knows that program by its inode.

@@ -30,7 +30,7 @@ const RT: &str = "-rt";
 const IMAGE: &str = "linux-image-";
 
 /// Modules that a machine can load, in the order in which they need each other; not all kernels have all.
-const MODULES: [&str; 13] = [
+const MODULES: [&str; 19] = [
     "xor",
     "raid6_pq",
     "zstd_compress",
@@ -44,6 +44,12 @@ const MODULES: [&str; 13] = [
     "mbcache",
     "jbd2",
     "ext4",
+    "xfs",
+    "nls_cp437",
+    "nls_ascii",
+    "fat",
+    "vfat",
+    "fuse",
 ];
 
 /// A line of kernels that Debian keeps up to date.

@@ -11,7 +11,8 @@
 
 #define TAIL_MASK   (WIRE_TAIL_BYTES - 1)
 #define TAIL_SLACK  8192 /* largest single write after a masked offset */
-#define DEPTH_MAX   64 /* path components that are compared with watches */
+#define DEPTH_MAX   64 /* leading path components that are compared with watches by name */
+#define LEVELS_MAX  16384 /* directories that are compared by inode */
 #define DEPTH_MASK  (DEPTH_MAX - 1)
 #define PREFIX_MASK (2 * DEPTH_MAX - 1)
 #define HITS_MAX    16
@@ -44,7 +45,6 @@ struct name_scan {
 	__u32 at; /* where in the tail the name starts */
 	__u32 len;
 	__u32 bytes; /* of the component so far */
-	__u32 too_deep;
 	__u32 floor; /* depth that `..` does not go below */
 };
 
@@ -106,7 +106,7 @@ struct scratch {
 	__u32 hit[HITS_MAX];
 	__u32 exe_hits;
 	__u32 exe_hit[HITS_MAX];
-	__u32 depth;
+	__u32 depth; /* components of the path of the last walk */
 	__u32 no_state; /* the state of the syscall is missing: its objects are not known */
 	__u32 index; /* a number stored to make the verifier forget its value */
 	__u64 name; /* struct qstr to hash */
@@ -115,7 +115,7 @@ struct scratch {
 	__u32 leaf_watch; /* 1 + watch of the inode of that object, or 0 */
 	__u32 scope; /* enum name_scope of its mount */
 	struct object object[WIRE_ITEMS];
-	__u64 component[DEPTH_MAX]; /* hashes, leaf first */
+	__u64 component[DEPTH_MAX]; /* hashes, leaf first; a deeper path goes on at the start */
 	__u64 prefix
 		[2 *
 		 DEPTH_MAX]; /* hashes of the paths from the root down, by number of components */

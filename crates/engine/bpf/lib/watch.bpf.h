@@ -144,7 +144,7 @@ static long watch_step(__u32 index, void *data)
 			return 0;
 		}
 	}
-	if (s->depth >= DEPTH_MAX) {
+	if (s->depth >= LEVELS_MAX) {
 		count_truncated(WIRE_TRUNC_WATCHES);
 		return 1;
 	}
@@ -159,6 +159,12 @@ static long watch_step(__u32 index, void *data)
 	return 0;
 }
 
+/* The number of leading components of a path that are compared with watches. */
+static __always_inline __u32 compared_depth(__u32 depth)
+{
+	return depth < DEPTH_MAX ? depth : DEPTH_MAX;
+}
+
 struct prefix_fold {
 	struct scratch *s;
 	__u32 count;
@@ -168,7 +174,7 @@ static long prefix_step(__u32 index, void *data)
 {
 	struct prefix_fold *fold = data;
 	struct scratch *s = fold->s;
-	__u32 from = fold->count - 1 - index;
+	__u32 from = fold->count - 1 - index; /* of a deeper path, the last components are kept */
 
 	s->prefix[(index + 1) & PREFIX_MASK] =
 		mix(s->prefix[index & PREFIX_MASK], s->component[from & DEPTH_MASK]);
@@ -177,8 +183,8 @@ static long prefix_step(__u32 index, void *data)
 
 /*
  * Walks from an object, or from the directory that a name starts in, to the root: adds hits by
- * inode and fills `prefix` with the hashes of the path's `depth` leading parts. `leaf` is HIT_LEAF
- * for an object. `exe` selects the list of hits: the program's, or the objects'. Returns whether
+ * inode, sets `depth` to the number of components of the path, and fills `prefix` with the hashes
+ * of its leading parts, up to DEPTH_MAX components. `leaf` is HIT_LEAF for an object. `exe` selects the list of hits: the program's, or the objects'. Returns whether
  * the hashes can be compared: the walk ended at the root of watched paths, in a mount namespace
  * whose names count. Not inlined: the verifier checks it once.
  *
@@ -203,22 +209,32 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 	s->leaf_dentry = leaf ? dentry : 0;
 	s->scope = name_scope(mnt);
 	walk.cross = !leaf || s->scope != SCOPE_FOREIGN;
-	bpf_loop(DEPTH_MAX * 2, watch_step, &walk, 0);
+	bpf_loop(LEVELS_MAX * 2, watch_step, &walk, 0);
 	s->prefix[0] = tlg_seed;
 	fold.count = depth = s->depth;
-	bpf_loop(depth, prefix_step, &fold, 0);
+	bpf_loop(compared_depth(depth), prefix_step, &fold, 0);
 	is_root = walk.inode == tlg_root_inode;
 	if (walk.bound) {
 		/* Directories above a bind mount, which the path does not show. */
 		walk.dentry = LOAD(dentry, walk.bound, d_parent);
 		walk.leaf = walk.flag = walk.cross = walk.is_dir = 0;
 		s->depth = 0;
-		bpf_loop(DEPTH_MAX, watch_step, &walk, 0);
+		bpf_loop(LEVELS_MAX, watch_step, &walk, 0);
 		s->depth = depth;
 	}
 	if (s->learn)
 		learn_inode(s);
 	return is_root && (!leaf || s->scope != SCOPE_FOREIGN);
+}
+
+/* Makes the path one component longer. */
+static __always_inline void extend_prefix(struct scratch *s, __u64 hash)
+{
+	__u32 depth = s->depth;
+
+	if (depth < DEPTH_MAX)
+		s->prefix[(depth + 1) & PREFIX_MASK] = mix(s->prefix[depth & PREFIX_MASK], hash);
+	s->depth = depth + 1;
 }
 
 /*
@@ -228,15 +244,12 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 __noinline int watch_last(struct scratch *s, __u64 dentry, __u64 name)
 {
 	__u64 inode, hash;
-	__u32 depth;
 
 	if (!s)
 		return 0;
-	depth = s->depth;
 	s->name = name;
 	hash = hash_name(s);
-	s->prefix[(depth + 1) & PREFIX_MASK] = mix(s->prefix[depth & PREFIX_MASK], hash);
-	s->depth = depth + 1;
+	extend_prefix(s, hash);
 	s->leaf_dentry = 0;
 	if (s->scope != SCOPE_INITIAL) {
 		struct wire_identity dir = {};
@@ -289,7 +302,7 @@ __noinline int watch_prefixes(struct scratch *s, __u32 leaves, __u32 exe)
 	lookup.s = s;
 	lookup.hits.count = exe ? &s->exe_hits : &s->hits;
 	lookup.hits.list = exe ? s->exe_hit : s->hit;
-	bpf_loop(s->depth + 1, name_step, &lookup, 0);
+	bpf_loop(compared_depth(s->depth) + 1, name_step, &lookup, 0);
 	if (s->learn)
 		learn_inode(s);
 	return 0;
@@ -312,13 +325,7 @@ static __always_inline void end_component(struct scratch *s)
 	}
 	if (scan->bytes % 8)
 		scan->hash = mix(scan->hash, scan->word);
-	if (depth >= DEPTH_MAX) {
-		scan->too_deep = 1;
-		return;
-	}
-	s->prefix[(depth + 1) & PREFIX_MASK] =
-		mix(s->prefix[depth & PREFIX_MASK], mix(scan->hash, scan->bytes));
-	s->depth = depth + 1;
+	extend_prefix(s, mix(scan->hash, scan->bytes));
 }
 
 static long scan_step(__u32 index, void *data)
@@ -362,10 +369,7 @@ static __always_inline void append_name(struct scratch *s, __u32 at, __u32 len)
 	scan->hash = tlg_seed;
 	scan->word = 0;
 	scan->bytes = 0;
-	scan->too_deep = 0;
 	bpf_loop(len + 1, scan_step, &loop, 0);
-	if (scan->too_deep)
-		count_truncated(WIRE_TRUNC_WATCHES);
 }
 
 #endif /* TOLLGATE_LIB_WATCH_BPF_H */
