@@ -2,6 +2,8 @@
 //!
 //! The first matching entry permits a difference. The caller decides whether an unused entry is an error.
 
+use std::rc::Rc;
+
 use anyhow::Context as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,6 +12,15 @@ use crate::compare::Difference;
 
 /// The differences between records that are permitted.
 const RECORDS: &str = include_str!("../../differential/known.toml");
+
+/// The value pattern that also matches an absent value.
+const ANYTHING: &str = "?";
+
+/// Stands for the fields of a PATH record that come from the object.
+const OBJECT: &str = "object";
+
+/// Fields of a PATH record that come from the object. If one differs, most of them do.
+pub const OBJECT_FIELDS: [&str; 6] = ["inode", "dev", "mode", "ouid", "ogid", "rdev"];
 
 /// The entries of a file, each with the number of differences that it has permitted.
 #[derive(Debug)]
@@ -23,21 +34,26 @@ struct File<E> {
     difference: Vec<E>,
 }
 
-/// A permitted difference between records; `tests/differential/known.toml` explains the fields.
+/// Why records differ, and in what; `tests/differential/known.toml` explains the fields.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RecordEntry {
+struct Cause {
     tests: Vec<String>,
     calls: Option<Vec<String>>,
     on: Option<String>,
     engine: Option<String>,
-    records: Vec<String>,
-    fields: Vec<String>,
-    kernel: Option<String>,
-    tollgate: Option<String>,
-    /// Pairs of the kernel's and tollgate's value.
-    values: Option<Vec<[String; 2]>>,
+    differs: Vec<String>,
     reason: String,
+}
+
+/// A permitted difference between records: a line of a cause.
+#[derive(Clone, Debug)]
+pub struct RecordEntry {
+    cause: Rc<Cause>,
+    record: String,
+    field: String,
+    kernel: String,
+    tollgate: String,
 }
 
 /// Conditions of a comparison.
@@ -51,17 +67,23 @@ pub struct Setting<'a> {
     pub engine: &'a str,
 }
 
-impl<E: DeserializeOwned> Permitted<E> {
+impl<E> Permitted<E> {
     /// Parses the text of a file.
     ///
     /// # Errors
     /// Names the file and the invalid line.
-    pub fn parse(file: &str, text: &str) -> anyhow::Result<Self> {
-        let parsed: File<E> = toml::from_str(text).with_context(|| file.to_owned())?;
-        let entries = parsed.difference.into_iter().map(|entry| (entry, 0));
-        Ok(Self {
+    pub fn parse(file: &str, text: &str) -> anyhow::Result<Self>
+    where
+        E: DeserializeOwned,
+    {
+        Ok(Self::from_entries(entries(file, text)?))
+    }
+
+    fn from_entries(entries: impl IntoIterator<Item = E>) -> Self {
+        let entries = entries.into_iter().map(|entry| (entry, 0));
+        Self {
             entries: entries.collect(),
-        })
+        }
     }
 
     /// Keeps the entries that apply.
@@ -90,9 +112,37 @@ impl Permitted<RecordEntry> {
     /// # Errors
     /// The file is malformed.
     pub fn records(setting: Setting<'_>) -> anyhow::Result<Self> {
-        let mut permitted = Self::parse("tests/differential/known.toml", RECORDS)?;
-        permitted.retain(|entry| entry.applies(setting));
+        let mut permitted = Self::of_causes("tests/differential/known.toml", RECORDS)?;
+        permitted.retain(|entry| entry.cause.applies(setting));
         Ok(permitted)
+    }
+
+    /// Lines that have permitted nothing, with no line of their cause about the same field that has.
+    pub fn idle(&self) -> Vec<&RecordEntry> {
+        let used: Vec<&RecordEntry> = self
+            .uses()
+            .filter(|(uses, _)| *uses > 0)
+            .map(|(_, line)| line)
+            .collect();
+        let is_idle = |line: &&RecordEntry| {
+            let same = |used: &&RecordEntry| {
+                Rc::ptr_eq(&used.cause, &line.cause) && used.field == line.field
+            };
+            !used.iter().any(same)
+        };
+        self.uses().map(|(_, line)| line).filter(is_idle).collect()
+    }
+
+    fn of_causes(file: &str, text: &str) -> anyhow::Result<Self> {
+        let mut lines = Vec::new();
+        for cause in entries::<Cause>(file, text)?.into_iter().map(Rc::new) {
+            for line in &cause.differs {
+                let line = RecordEntry::read(&cause, line)
+                    .with_context(|| format!("{file}: `{line}` has neither 2 nor 4 words"))?;
+                lines.push(line);
+            }
+        }
+        Ok(Self::from_entries(lines))
     }
 
     /// Whether the difference is permitted.
@@ -101,7 +151,13 @@ impl Permitted<RecordEntry> {
     }
 }
 
-impl RecordEntry {
+/// The entries of a file.
+fn entries<E: DeserializeOwned>(file: &str, text: &str) -> anyhow::Result<Vec<E>> {
+    let parsed: File<E> = toml::from_str(text).with_context(|| file.to_owned())?;
+    Ok(parsed.difference)
+}
+
+impl Cause {
     fn applies(&self, setting: Setting<'_>) -> bool {
         let is = |wanted: &Option<String>, value: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == value)
@@ -110,43 +166,64 @@ impl RecordEntry {
             && is(&self.on, setting.line)
             && is(&self.engine, setting.engine)
     }
+}
+
+impl RecordEntry {
+    /// Reads a line of `differs`.
+    fn read(cause: &Rc<Cause>, line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        let (record, field) = (words.next()?, words.next()?);
+        let (kernel, tollgate) = match words.next() {
+            None => (ANYTHING.to_owned(), ANYTHING.to_owned()),
+            Some(kernel) => (kernel, words.next()?),
+        };
+        words.next().is_none().then(|| Self {
+            cause: Rc::clone(cause),
+            record,
+            field,
+            kernel,
+            tollgate,
+        })
+    }
 
     fn permits(&self, difference: &Difference) -> bool {
-        let value = |pattern: &Option<String>, value: &Option<String>| {
-            pattern
-                .as_ref()
-                .is_none_or(|pattern| fits(pattern, value.as_deref()))
-        };
-        self.calls
-            .as_ref()
-            .is_none_or(|calls| fits_any(calls, &difference.call))
-            && fits_any(&self.records, &difference.record)
-            && fits_any(&self.fields, &difference.field)
-            && value(&self.kernel, &difference.kernel)
-            && value(&self.tollgate, &difference.tollgate)
-            && self.values.as_ref().is_none_or(|pairs| {
-                pairs.iter().any(|[kernel, tollgate]| {
-                    fits(kernel, difference.kernel.as_deref())
-                        && fits(tollgate, difference.tollgate.as_deref())
-                })
-            })
+        names(self.cause.calls.as_deref(), &difference.call)
+            && fits(&self.record, Some(&difference.record))
+            && self.has_field(&difference.field)
+            && fits(&self.kernel, difference.kernel.as_deref())
+            && fits(&self.tollgate, difference.tollgate.as_deref())
+    }
+
+    fn has_field(&self, field: &str) -> bool {
+        fits(&self.field, Some(field)) || self.field == OBJECT && OBJECT_FIELDS.contains(&field)
     }
 
     /// The difference and its reason on one line.
     pub fn summary(&self) -> String {
-        let (records, fields) = (self.records.join(","), self.fields.join(","));
-        format!("{records} {fields}: {}", self.reason)
+        let Self { record, field, .. } = self;
+        let (kernel, tollgate) = (&self.kernel, &self.tollgate);
+        format!(
+            "{record} {field} {kernel} {tollgate}: {}",
+            self.cause.reason
+        )
     }
+}
+
+/// Whether the patterns match a syscall, of either table, or an operation; absent ones match all.
+pub fn names(calls: Option<&[String]>, call: &str) -> bool {
+    let call = call.strip_prefix("32:").unwrap_or(call);
+    calls.is_none_or(|calls| fits_any(calls, call))
 }
 
 fn fits_any(patterns: &[String], value: &str) -> bool {
     patterns.iter().any(|pattern| fits(pattern, Some(value)))
 }
 
-/// Whether a value matches a pattern: `-` matches no value, `*` any value, and a `*` at the end of a word any
-/// suffix.
+/// Whether a value matches a pattern: `-` matches no value, `*` any value, `?` either, and a `*` at the end of a word
+/// any suffix.
 pub fn fits(pattern: &str, value: Option<&str>) -> bool {
     match (pattern, value) {
+        (ANYTHING, _) => true,
         ("-", value) => value.is_none(),
         (pattern, Some(value)) => match pattern.strip_suffix('*') {
             Some(start) => value.starts_with(start),
@@ -163,22 +240,22 @@ mod tests {
     #[test]
     fn known_toml_parses_and_every_entry_has_a_reason() {
         let file = "tests/differential/known.toml";
-        let permitted: Permitted<RecordEntry> = Permitted::parse(file, RECORDS).unwrap();
+        let permitted = Permitted::of_causes(file, RECORDS).unwrap();
         assert!(
             permitted
                 .uses()
-                .all(|(uses, entry)| uses == 0 && !entry.reason.is_empty())
+                .all(|(uses, entry)| uses == 0 && !entry.cause.reason.is_empty())
         );
     }
 
     #[test]
     fn values_are_permitted_in_pairs() {
-        let text = "[[difference]]\ntests = [\"t\"]\nrecords = [\"*\"]\nfields = [\"items\"]\n\
-                    values = [[\"2\", \"1\"], [\"3\", \"2\"]]\nreason = \"r\"\n";
-        let mut permitted: Permitted<RecordEntry> = Permitted::parse("t", text).unwrap();
+        let text = "[[difference]]\ntests = [\"t\"]\ncalls = [\"execve\"]\n\
+                    differs = [\"* items 2 1\", \"* items 3 2\"]\nreason = \"r\"\n";
+        let mut permitted = Permitted::of_causes("t", text).unwrap();
         let mut permits = |kernel: &str, tollgate: &str| {
             permitted.permits_difference(&Difference {
-                call: "execve".into(),
+                call: "32:execve".into(),
                 record: "SYSCALL".into(),
                 field: "items".into(),
                 kernel: Some(kernel.into()),
@@ -192,6 +269,7 @@ mod tests {
     #[test]
     fn patterns_fit_words_starts_and_absent_values() {
         assert!(fits("-", None) && !fits("-", Some("x")));
+        assert!(fits("?", None) && fits("?", Some("x")));
         assert!(fits("*", Some("")) && !fits("*", None));
         assert!(fits("exec*", Some("execve")) && !fits("exec", Some("execve")));
     }

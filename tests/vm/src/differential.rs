@@ -386,12 +386,9 @@ fn judge(comparison: &Comparison, permitted: &mut Permitted<RecordEntry>) -> any
             println!("vm: note {line}");
         }
     }
-    let mut idle = Vec::new();
-    for (uses, entry) in permitted.uses() {
-        if uses == 0 {
-            println!("vm: note NOT SEEN {}", entry.summary());
-            idle.push(entry);
-        }
+    let idle = permitted.idle();
+    for entry in &idle {
+        println!("vm: note NOT SEEN {}", entry.summary());
     }
     println!(
         "vm: note compared {} events, {} records, {} fields, times to within {} ms: {known} \

@@ -112,9 +112,10 @@ impl Wanted {
     /// A program with its rules.
     fn case(self, number: u32, setup: &Setup) -> Case {
         let mut random = Random::of(self.seed, number);
+        let flavor = Flavor::of(number / BATCH);
         Case {
-            program: HuntProgram::random(&mut random, setup.may_be_root),
-            flavor: Flavor::of(number / BATCH),
+            program: HuntProgram::random(&mut random, &flavor.favorites(), setup.may_be_root),
+            flavor,
             rules: random,
         }
     }

@@ -65,13 +65,14 @@ const SOCKET_SLOTS: [&str; 2] = ["socket1", "socket2"];
 /// The number of the program's process.
 pub(super) const OWN: &str = "own";
 
-/// A program.
-pub(super) fn program(random: &mut Random, may_be_root: bool) -> HuntProgram {
+/// A program that makes the favorite calls more often than others.
+pub(super) fn program(random: &mut Random, favorites: &[&str], may_be_root: bool) -> HuntProgram {
     const WIDE: Entry = Entry::Syscall;
     let entry = random.pick(&[WIDE, WIDE, WIDE, WIDE, Entry::Int80, Entry::I386]);
     let mut writer = Writer {
         is_privileged: random.once_in(4) && may_be_root,
         may_be_root,
+        favorites: favorite_forms(favorites, entry),
         random,
         entry,
         tasks: Vec::new(),
@@ -100,9 +101,20 @@ pub(super) fn program(random: &mut Random, may_be_root: bool) -> HuntProgram {
     }
 }
 
+/// The forms of these syscalls that the entry has.
+fn favorite_forms(favorites: &[&str], entry: Entry) -> Vec<Form> {
+    let is_favorite = |form: &&Form| {
+        favorites.contains(&form.name)
+            && table::syscall_number(entry.arch(), form.name.as_bytes()).is_some()
+    };
+    let forms = FILES.iter().chain(OTHERS);
+    forms.filter(is_favorite).copied().collect()
+}
+
 struct Writer<'a> {
     random: &'a mut Random,
     entry: Entry,
+    favorites: Vec<Form>,
     is_privileged: bool,
     may_be_root: bool,
     tasks: Vec<TaskKind>,
@@ -116,6 +128,11 @@ impl Writer<'_> {
 
     /// Adds a random syscall.
     fn one(&mut self, task: usize) {
+        if !self.favorites.is_empty() && self.random.once_in(2) {
+            let form = self.random.pick(&self.favorites);
+            let step = self.step(form);
+            return self.call(task, step);
+        }
         let forms = if self.random.once_in(3) {
             OTHERS
         } else {
@@ -396,7 +413,7 @@ mod tests {
 
     #[test]
     fn number_determines_the_program() {
-        let text = |number| program(&mut Random::of(7, number), true).to_string();
+        let text = |number| program(&mut Random::of(7, number), &[], true).to_string();
         assert_eq!(text(3), text(3));
         assert_ne!(text(3), text(4));
     }

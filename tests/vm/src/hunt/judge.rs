@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use anyhow::Context as _;
 use support::compare::{Comparison, Difference, compare};
 use support::event::Event;
-use support::permitted::{Permitted, RecordEntry, Setting};
+use support::permitted::{OBJECT_FIELDS, Permitted, RecordEntry, Setting};
 
 use super::batch::HOST;
 use super::program::HuntProgram;
@@ -20,9 +20,6 @@ use crate::lists::recorded_call::{self, CallDifference, RecordedCall, Side};
 
 /// The names of this test in `tests/differential/known.toml`: in a machine, and on the host.
 const TESTS: [&str; 2] = ["hunt", "hunt_host"];
-
-/// Fields of a PATH record that come from the object. If it differs, most of them do.
-const OBJECT_FIELDS: [&str; 6] = ["inode", "dev", "mode", "ouid", "ogid", "rdev"];
 
 /// What the comparison found.
 #[derive(Debug, Default)]

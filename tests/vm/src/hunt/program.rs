@@ -62,9 +62,9 @@ pub(super) enum Submit {
 }
 
 impl HuntProgram {
-    /// A program.
-    pub(super) fn random(random: &mut Random, may_be_root: bool) -> Self {
-        generate::program(random, may_be_root)
+    /// A program that makes the favorite calls more often than others.
+    pub(super) fn random(random: &mut Random, favorites: &[&str], may_be_root: bool) -> Self {
+        generate::program(random, favorites, may_be_root)
     }
 
     /// Whether threads race, so that the order of the events is not known.

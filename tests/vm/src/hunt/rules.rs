@@ -13,23 +13,49 @@ use crate::program::Entry;
 /// The name of the program in its directory.
 pub(super) const PROGRAM: &str = "hunted";
 
-/// What the rules of a batch name. A syscall that only rules with watches name takes another way through the engine
-/// than one that others name too.
+/// What the rules of a batch name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flavor {
+    kinds: Kinds,
+    /// The groups of syscalls. Rules about nearly all syscalls make the fentry engine use tracepoints: half of the
+    /// batches have few groups.
+    groups: &'static [&'static str],
+}
+
+/// A syscall that only rules with watches name takes another way through the engine than one that others name too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flavor {
+enum Kinds {
     Mixed,
     Watches,
     Calls,
 }
 
+/// Groups of a batch with few of them.
+const FEW: usize = 5;
+
 impl Flavor {
     /// The flavor of a batch.
-    pub(super) const fn of(batch: u32) -> Self {
-        match batch % 3 {
-            0 => Self::Mixed,
-            1 => Self::Watches,
-            _ => Self::Calls,
-        }
+    pub(super) fn of(batch: u32) -> Self {
+        let kinds = match batch % 3 {
+            0 => Kinds::Mixed,
+            1 => Kinds::Watches,
+            _ => Kinds::Calls,
+        };
+        // The file groups are the first.
+        let first = usize::try_from(batch / 6).unwrap_or(0) * FEW % GROUPS.len();
+        let few = GROUPS.get(first..first + FEW).unwrap_or(&GROUPS[..FEW]);
+        let groups = if (batch / 3).is_multiple_of(2) {
+            few
+        } else {
+            GROUPS
+        };
+        Self { kinds, groups }
+    }
+
+    /// The syscalls that programs call more often than others, because not all are named: none if all are.
+    pub(super) fn favorites(self) -> Vec<&'static str> {
+        let groups = self.groups.iter().filter(|_| self.groups.len() == FEW);
+        groups.flat_map(|group| group.split(',')).collect()
     }
 }
 
@@ -43,10 +69,11 @@ pub(super) fn rules(
     let mut writer = Writer {
         random,
         arch: entry.arch(),
+        groups: flavor.groups,
         workload,
     };
     let mut lines = Vec::new();
-    if flavor != Flavor::Watches {
+    if flavor.kinds != Kinds::Watches {
         let count = 2 + writer.random.below(4);
         for number in 0..count {
             lines.extend(writer.calls(number));
@@ -55,7 +82,7 @@ pub(super) fn rules(
             lines.insert(0, writer.never());
         }
     }
-    if flavor != Flavor::Calls {
+    if flavor.kinds != Kinds::Calls {
         for _ in 0..=writer.random.below(3) {
             lines.push(writer.watch());
         }
@@ -72,6 +99,7 @@ pub(super) fn rules(
 struct Writer<'a> {
     random: &'a mut Random,
     arch: Arch,
+    groups: &'static [&'static str],
     workload: &'a ListWorkload,
 }
 
@@ -86,7 +114,7 @@ impl Writer<'_> {
 
     fn group(&mut self) -> String {
         loop {
-            if let Some(group) = known(self.random.pick(GROUPS), self.arch) {
+            if let Some(group) = known(self.random.pick(self.groups), self.arch) {
                 return group;
             }
         }

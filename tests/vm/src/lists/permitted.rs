@@ -2,7 +2,7 @@
 //! `tests/differential/lists.toml`, which documents the fields.
 
 use serde::Deserialize;
-use support::permitted::Permitted;
+use support::permitted::{Permitted, names};
 
 use super::recorded_call::{CallDifference, Side};
 
@@ -36,9 +36,7 @@ impl PermittedCall {
     /// Whether it permits a difference under these rules.
     pub(crate) fn permits(&self, rules: &[String], difference: &CallDifference) -> bool {
         let call = &difference.call;
-        self.calls
-            .as_ref()
-            .is_none_or(|calls| calls.contains(&call.call))
+        names(self.calls.as_deref(), &call.call)
             && self.key.as_ref().is_none_or(|key| *key == difference.key)
             && self
                 .sides
