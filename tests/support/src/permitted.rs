@@ -14,7 +14,7 @@ use crate::compare::Difference;
 const RECORDS: &str = include_str!("../../differential/known.toml");
 
 /// The value pattern that also matches an absent value.
-const ANYTHING: &str = "?";
+const ANYTHING: &str = "any";
 
 /// Stands for the fields of a PATH record that come from the object.
 const OBJECT: &str = "object";
@@ -219,7 +219,7 @@ fn fits_any(patterns: &[String], value: &str) -> bool {
     patterns.iter().any(|pattern| fits(pattern, Some(value)))
 }
 
-/// Whether a value matches a pattern: `-` matches no value, `*` any value, `?` either, and a `*` at the end of a word
+/// Whether a value matches a pattern: `-` matches no value, `*` a value, `any` both, and a `*` at the end of a word
 /// any suffix.
 pub fn fits(pattern: &str, value: Option<&str>) -> bool {
     match (pattern, value) {
@@ -269,7 +269,8 @@ mod tests {
     #[test]
     fn patterns_fit_words_starts_and_absent_values() {
         assert!(fits("-", None) && !fits("-", Some("x")));
-        assert!(fits("?", None) && fits("?", Some("x")));
+        assert!(fits("any", None) && fits("any", Some("x")));
+        assert!(fits("?", Some("?")) && !fits("?", Some("x")) && !fits("?", None));
         assert!(fits("*", Some("")) && !fits("*", None));
         assert!(fits("exec*", Some("execve")) && !fits("exec", Some("execve")));
     }

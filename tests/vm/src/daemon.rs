@@ -49,11 +49,6 @@ impl Deref for Daemon {
 }
 
 impl Daemon {
-    /// Whether the engine has hooks inside the kernel.
-    pub(crate) fn has_hooks(&self) -> bool {
-        self.engine != "tracepoint"
-    }
-
     /// Starts the daemon with this engine, these rules, and the settings in `/tmp/NAME.toml` if that file exists,
     /// through the program `/tmp/NAME.start` if that exists; waits until it is ready.
     ///

@@ -80,7 +80,7 @@ __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 	/* Hits do not matter here. */
 	s->exe_hits = 0;
 	watch_ancestors(s, object->dentry, object->mnt, 0, 1);
-	if (s->depth > DEPTH_MAX)
+	if (s->depth > DEPTH_MAX) /* only its beginning is hashed */
 		return 0;
 	wanted = s->prefix[s->depth & PREFIX_MASK];
 	depth = s->depth;

@@ -184,9 +184,10 @@ static long prefix_step(__u32 index, void *data)
 /*
  * Walks from an object, or from the directory that a name starts in, to the root: adds hits by
  * inode, sets `depth` to the number of components of the path, and fills `prefix` with the hashes
- * of its leading parts, up to DEPTH_MAX components. `leaf` is HIT_LEAF for an object. `exe` selects the list of hits: the program's, or the objects'. Returns whether
- * the hashes can be compared: the walk ended at the root of watched paths, in a mount namespace
- * whose names count. Not inlined: the verifier checks it once.
+ * of its leading parts, up to DEPTH_MAX components. `leaf` is HIT_LEAF for an object. `exe` selects
+ * the list of hits: the program's, or the objects'. Returns whether the hashes can be compared: the
+ * walk ended at the root of watched paths, in a mount namespace whose names count. Not inlined: the
+ * verifier checks it once.
  *
  * In a mount namespace of a user namespace, which any user can make, an object is below the
  * directories of its own file system, as for the kernel's audit, and not below mount points; its

@@ -103,12 +103,15 @@ pub(super) fn program(random: &mut Random, favorites: &[&str], may_be_root: bool
 
 /// The forms of these syscalls that the entry has.
 fn favorite_forms(favorites: &[&str], entry: Entry) -> Vec<Form> {
-    let is_favorite = |form: &&Form| {
-        favorites.contains(&form.name)
-            && table::syscall_number(entry.arch(), form.name.as_bytes()).is_some()
-    };
-    let forms = FILES.iter().chain(OTHERS);
-    forms.filter(is_favorite).copied().collect()
+    let forms = FILES.iter().chain(OTHERS).copied();
+    forms
+        .filter(|form| favorites.contains(&form.name) && has(entry, *form))
+        .collect()
+}
+
+/// Whether the table of an entry has the syscall.
+fn has(entry: Entry, form: Form) -> bool {
+    table::syscall_number(entry.arch(), form.name.as_bytes()).is_some()
 }
 
 struct Writer<'a> {
@@ -128,10 +131,15 @@ impl Writer<'_> {
 
     /// Adds a random syscall.
     fn one(&mut self, task: usize) {
+        let form = self.form();
+        let step = self.step(form);
+        self.call(task, step);
+    }
+
+    /// Chooses a syscall that the entry has.
+    fn form(&mut self) -> Form {
         if !self.favorites.is_empty() && self.random.once_in(2) {
-            let form = self.random.pick(&self.favorites);
-            let step = self.step(form);
-            return self.call(task, step);
+            return self.random.pick(&self.favorites);
         }
         let forms = if self.random.once_in(3) {
             OTHERS
@@ -140,9 +148,8 @@ impl Writer<'_> {
         };
         loop {
             let form = self.random.pick(forms);
-            if table::syscall_number(self.entry.arch(), form.name.as_bytes()).is_some() {
-                let step = self.step(form);
-                return self.call(task, step);
+            if has(self.entry, form) {
+                return form;
             }
         }
     }

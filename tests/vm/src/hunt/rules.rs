@@ -17,9 +17,9 @@ pub(super) const PROGRAM: &str = "hunted";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flavor {
     kinds: Kinds,
-    /// The groups of syscalls. Rules about nearly all syscalls make the fentry engine use tracepoints: half of the
-    /// batches have few groups.
-    groups: &'static [&'static str],
+    /// The only groups of syscalls, if not all. Rules about nearly all syscalls make the fentry engine use tracepoints:
+    /// half of the batches have few groups.
+    few: Option<&'static [&'static str]>,
 }
 
 /// A syscall that only rules with watches name takes another way through the engine than one that others name too.
@@ -41,20 +41,19 @@ impl Flavor {
             1 => Kinds::Watches,
             _ => Kinds::Calls,
         };
-        // The file groups are the first.
-        let first = usize::try_from(batch / 6).unwrap_or(0) * FEW % GROUPS.len();
-        let few = GROUPS.get(first..first + FEW).unwrap_or(&GROUPS[..FEW]);
-        let groups = if (batch / 3).is_multiple_of(2) {
-            few
-        } else {
-            GROUPS
-        };
-        Self { kinds, groups }
+        // Three batches with few groups, one of each kind, then three with all.
+        let round = batch / 3;
+        let has_few = round.is_multiple_of(2);
+        let few = GROUPS.chunks(FEW).cycle().nth(round as usize / 2);
+        Self {
+            kinds,
+            few: few.filter(|_| has_few),
+        }
     }
 
     /// The syscalls that programs call more often than others, because not all are named: none if all are.
     pub(super) fn favorites(self) -> Vec<&'static str> {
-        let groups = self.groups.iter().filter(|_| self.groups.len() == FEW);
+        let groups = self.few.unwrap_or_default().iter();
         groups.flat_map(|group| group.split(',')).collect()
     }
 }
@@ -69,7 +68,7 @@ pub(super) fn rules(
     let mut writer = Writer {
         random,
         arch: entry.arch(),
-        groups: flavor.groups,
+        groups: flavor.few.unwrap_or(GROUPS),
         workload,
     };
     let mut lines = Vec::new();
