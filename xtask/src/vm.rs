@@ -11,6 +11,7 @@ mod counts;
 mod initramfs;
 mod kernel;
 mod kernels;
+mod ports;
 mod queue;
 mod report;
 mod rulesets;

@@ -1,6 +1,7 @@
 //! Setup and shutdown of the machine: file systems, users, power off.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,7 +9,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
-use nix::unistd::sync;
+use nix::sys::termios::tcdrain;
+use nix::unistd::{dup2_stdout, sync};
 
 /// The directory of workloads, owned by [`USER`].
 pub(crate) const WORK: &str = "/tmp/work";
@@ -20,6 +22,9 @@ pub(crate) const THIS_PROGRAM: &str = "/init";
 pub(crate) const USER: u32 = 1001;
 /// A user that no rule names.
 pub(crate) const STRANGER: u32 = 1002;
+
+/// The serial port of the tests; the kernel's messages have another.
+const PORT: &str = "/dev/ttyS0";
 
 /// Kernel option: selects tests by name.
 const FILTER: &str = "vm.filter=";
@@ -98,10 +103,11 @@ impl Filter {
     }
 }
 
-/// Mounts the usual file systems, but neither tracefs nor bpffs, without which the daemon must work.
+/// Mounts the usual file systems, but neither tracefs nor bpffs, without which the daemon must work. Makes the tests'
+/// port standard output.
 ///
 /// # Errors
-/// If a mount fails, or a directory cannot be created.
+/// If a mount fails, a directory cannot be created, or the port cannot be opened.
 pub(crate) fn prepare() -> anyhow::Result<BootOptions> {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -119,6 +125,9 @@ pub(crate) fn prepare() -> anyhow::Result<BootOptions> {
         )
         .with_context(|| format!("cannot mount {place}"))?;
     }
+    let port = File::options().write(true).open(PORT);
+    let port = port.with_context(|| format!("cannot open {PORT}"))?;
+    dup2_stdout(&port).context("cannot make the port standard output")?;
     for (directory, owner) in [(WORK, USER), (PROGRAMS, 0)] {
         make_directory(Path::new(directory), owner)?;
     }
@@ -153,9 +162,16 @@ pub(crate) fn make_file(path: &Path, owner: u32) -> anyhow::Result<()> {
     made.with_context(|| format!("cannot make {}", path.display()))
 }
 
+/// Returns when all lines are written: the machine ends.
+pub(crate) fn flush() {
+    // A line that is missing fails the run.
+    let _written = tcdrain(io::stdout());
+}
+
 /// Powers off. Returns only if that fails; the kernel then panics.
 pub(crate) fn power_off() -> ExitCode {
     sync();
+    flush();
     match reboot(RebootMode::RB_POWER_OFF) {
         Ok(never) => match never {},
         Err(_refused) => ExitCode::FAILURE,

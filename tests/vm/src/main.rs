@@ -1,13 +1,13 @@
-//! The first process of a test machine: runs the tests and reports on the serial port.
+//! The first process of a test machine: runs the tests and reports on the first serial port.
 //!
 //! `cargo xtask vm` packs this program as `/init` beside the daemon and `ausearch`, boots a kernel, and reads the
-//! serial port. Lines for it start with `vm: `; [`suite`] documents them. The machine has no disk and powers off
+//! port. Lines for it start with `vm: `; [`suite`] documents them. The machine has no disk and powers off
 //! after the tests.
 
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
-    reason = "standard output is the serial port that the harness reads"
+    reason = "standard output is the port that the harness reads"
 )]
 
 mod attack;

@@ -14,6 +14,7 @@ use nix::unistd::mkdir;
 use support::wait::{wait_for, wait_within};
 
 use crate::daemon::{Daemon, TOLLGATE};
+use crate::machine::flush;
 use crate::suite::one_line;
 
 /// The test.
@@ -55,6 +56,7 @@ fn lost_event_panics_the_kernel() -> anyhow::Result<Infallible> {
     kill(daemon.pid(), Signal::SIGSTOP).context("cannot stop the daemon")?;
     fill();
     println!("vm: crash {NAME}");
+    flush();
     kill(daemon.pid(), Signal::SIGCONT).context("cannot continue the daemon")?;
     wait_within(GRACE, "the panic", || Ok(None))
 }

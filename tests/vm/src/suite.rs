@@ -1,4 +1,4 @@
-//! Runs the tests and reports to `cargo xtask vm` on the serial port, in lines:
+//! Runs the tests and reports to `cargo xtask vm` on a serial port, in lines:
 //!
 //! ```text
 //! vm: plan NAME...           the selected tests, first of all

@@ -1,32 +1,31 @@
-//! Boots one machine in QEMU and reads its serial port.
+//! Boots one machine in QEMU and reads its serial ports.
 
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::mem;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::counts::Counts;
+use super::ports;
 use super::report::{Doctor, MachineReport};
 use crate::test_results::TestResults;
 
 /// The emulator.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
-/// The longest time without a line on the serial port, on a slow and busy host.
+/// The longest time without a line on the serial ports, on a slow and busy host.
 const MAX_SILENCE: Duration = Duration::from_secs(300);
 /// The longest run of one machine, on a slow and busy host.
 const MAX_RUN: Duration = Duration::from_secs(1500);
 
-/// Prints the kernel's warnings, and exits at a panic without a reboot. CPU mitigations cost time and protect
+/// Prints the kernel's warnings on the second serial port (the first is that of the tests), and exits at a panic without a reboot. CPU mitigations cost time and protect
 /// nothing in a test machine. `no_timer_check`: on a busy host the emulated timer is late, and the kernel takes
 /// it for broken and panics ("IO-APIC + timer doesn't work").
 const KERNEL_OPTIONS: &str =
-    "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check";
+    "console=ttyS1 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check";
 
 /// `init_on_alloc=0`: the emulator counts each iteration of a repeated string instruction, and clearing a
 /// page for a file name adds 500 of them. `dhash_entries`: the dentry hash table gets 4 Mi buckets (32 MiB)
@@ -149,7 +148,8 @@ impl Machine<'_> {
     fn boot(&self, started: Instant) -> Result<MachineReport, Box<dyn Error + Send + Sync>> {
         let mut child = self.start()?;
         let mut report = MachineReport::default();
-        let lines = serial(&mut child)?;
+        let (tests, kernel) = (child.stdout.take(), child.stderr.take());
+        let lines = ports::lines(tests.ok_or("no port")?, kernel.ok_or("no port")?);
         let outcome = loop {
             let left = MAX_RUN.saturating_sub(started.elapsed());
             match lines.recv_timeout(left.min(MAX_SILENCE)) {
@@ -211,7 +211,7 @@ impl Machine<'_> {
             .args(processors)
             .args(["-machine", "q35", "-m", "1024"])
             .args(["-nodefaults", "-display", "none", "-no-reboot"])
-            .args(["-serial", "stdio"])
+            .args(["-serial", "stdio", "-serial", "file:/proc/self/fd/2"])
             .arg("-kernel")
             .arg(self.kernel)
             .arg("-initrd")
@@ -227,27 +227,10 @@ impl Machine<'_> {
             ])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start {QEMU}: {error}; see `make setup`"))
     }
-}
-
-/// Lines of the serial port; the channel closes when the machine ends.
-fn serial(child: &mut Child) -> Result<Receiver<String>, &'static str> {
-    let output = child.stdout.take().ok_or("no serial port")?;
-    let (to, lines) = channel();
-    thread::spawn(move || {
-        // Firmware writes bytes that are not UTF-8.
-        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-            if to
-                .send(String::from_utf8_lossy(&line).into_owned())
-                .is_err()
-            {
-                return;
-            }
-        }
-    });
-    Ok(lines)
 }
 
 /// Whether KVM works: some hosts have the device but no CPU support.

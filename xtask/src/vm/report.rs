@@ -1,7 +1,7 @@
-//! Parser of the serial port of a machine.
+//! Parser of the lines that a machine writes.
 //!
 //! Lines of the first process start with `vm: `; `tests/vm/src/suite.rs` documents them. All other lines
-//! come from the firmware or the kernel; some of those mean that something is wrong.
+//! come from the emulator, the firmware or the kernel; some of those mean that something is wrong.
 
 use super::counts::Counts;
 use crate::test_results::TestResults;
@@ -81,7 +81,7 @@ impl Doctor {
 }
 
 impl MachineReport {
-    /// Takes a line of the serial port; returns the text to print for it.
+    /// Takes a line of a serial port; returns the text to print for it.
     pub(crate) fn line(&mut self, line: &str) -> Option<String> {
         let line = line.trim_end();
         self.lines.push(line.to_owned());
