@@ -36,6 +36,7 @@ mod reload;
 mod rulesets;
 mod run;
 mod slots;
+mod stopping;
 mod suite;
 mod traced;
 mod tracepoint;
@@ -83,6 +84,7 @@ const GENERAL: [&[Session]; 3] = [
             ..raw::SESSION
         },
         contention::SESSION,
+        stopping::SESSION,
     ],
     &[
         differential::SESSION,

@@ -8,6 +8,7 @@
 //! fewer connections: they replace only their own. Root is served first, and all members together for at most
 //! [`READER_TIME`] before the daemon does something else.
 
+mod ending;
 mod socket_file;
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use bstr::ByteSlice as _;
 use nix::errno::Errno;
+use nix::poll::PollTimeout;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::stat::{Mode, umask};
@@ -26,6 +28,7 @@ use nix::unistd::{Gid, geteuid};
 
 use super::LINE_LIMIT_BYTES;
 use super::protocol::{self, Answer, Refusal, Request};
+pub(crate) use ending::EndingServer;
 use socket_file::{admit_group, remove_stale_socket};
 pub(crate) use socket_file::{ensure_private_directory, is_listening};
 
@@ -68,6 +71,18 @@ pub(crate) enum Reply {
     Answer(Answer),
     /// The connection is given away.
     HandOver(Box<dyn FnOnce(UnixStream)>),
+}
+
+/// The timeout for so much time; without an end if `None`.
+pub(crate) fn poll_timeout(left: Option<Duration>) -> PollTimeout {
+    match left {
+        // poll(2) counts milliseconds: round up, or it wakes twice.
+        Some(left) if !left.is_zero() => {
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        }
+        Some(_) => PollTimeout::ZERO,
+        None => PollTimeout::NONE,
+    }
 }
 
 /// The listening socket and its connections.
@@ -154,8 +169,8 @@ impl Server {
         &self.path
     }
 
-    /// When [`Self::serve`] must run even if nothing is ready.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    /// Time after which [`Self::serve`] must run even if nothing is ready.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
         let deadlines = self.connections.iter().map(|connection| {
             let is_ready = connection.output.is_empty() && connection.has_line();
             connection.since
@@ -165,7 +180,8 @@ impl Server {
                     CLIENT_TIMEOUT
                 }
         });
-        deadlines.min()
+        let deadline = deadlines.min()?;
+        Some(deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Reads requests, answers them with `handle`, and disconnects clients that are too slow.

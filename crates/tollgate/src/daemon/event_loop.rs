@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
@@ -14,7 +14,7 @@ use nix::sys::signalfd::SignalFd;
 use crate::control::change_records::Requester;
 use crate::control::protocol::{Answer, Refusal, Request};
 use crate::control::rule_store::RuleStore;
-use crate::control::server::{Peer, Reply, Server};
+use crate::control::server::{EndingServer, Peer, Reply, Server, poll_timeout};
 use crate::control::watch::{self, WatchRequest};
 use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::log_controller::LogController;
@@ -177,6 +177,18 @@ impl EventLoop {
         outcome.map(drop)
     }
 
+    /// Tells the service manager that the daemon stops, and refuses requests from here on.
+    ///
+    /// # Errors
+    /// There are no resources for a thread.
+    pub(super) fn end(
+        mut self,
+    ) -> anyhow::Result<(PipelineHandle, LogController, Option<EndingServer>)> {
+        self.manager.stopping();
+        let refusing = self.server.take().map(EndingServer::start).transpose()?;
+        Ok((self.pipeline, self.log_controller, refusing))
+    }
+
     /// Waits for a signal, the end of the pipeline or a client, at most `longest`.
     fn wait(&self, longest: Option<Duration>) -> anyhow::Result<()> {
         let server = self.server.as_ref();
@@ -185,19 +197,9 @@ impl EventLoop {
             PollFd::new(self.ended.as_fd(), PollFlags::POLLIN),
         ];
         wakers.extend(server.map(|server| PollFd::new(server.as_fd(), PollFlags::POLLIN)));
-        let client_timeout = server
-            .and_then(Server::deadline)
-            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let timeout = match client_timeout.into_iter().chain(longest).min() {
-            // poll(2) counts milliseconds: round up, or it wakes twice.
-            Some(left) if !left.is_zero() => {
-                let left = left + Duration::from_millis(1);
-                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-            }
-            Some(_) => PollTimeout::ZERO,
-            None => PollTimeout::NONE,
-        };
-        match poll(&mut wakers, timeout) {
+        let client_time = server.and_then(Server::time_left);
+        let shortest = client_time.into_iter().chain(longest).min();
+        match poll(&mut wakers, poll_timeout(shortest)) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(errno) => Err(errno).context("cannot wait for signals"),
         }

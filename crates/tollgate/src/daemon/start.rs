@@ -236,12 +236,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         last_status: None,
     };
     let leaves = event_loop.run()?;
-    event_loop.manager.stopping();
-    let EventLoop {
-        pipeline,
-        log_controller,
-        ..
-    } = event_loop;
+    let (pipeline, log_controller, _refusing) = event_loop.end()?;
     finish(
         pipeline,
         running,

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::thread::{self, JoinHandle};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::eventfd::EventFd;
 use tempfile::TempDir;
 
@@ -33,11 +33,7 @@ impl TestServer {
                     PollFd::new(server.as_fd(), PollFlags::POLLIN),
                     PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
                 ];
-                let timeout = server.deadline().map_or(PollTimeout::NONE, |deadline| {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    PollTimeout::try_from(left).unwrap()
-                });
-                poll(&mut ready, timeout).unwrap();
+                poll(&mut ready, poll_timeout(server.time_left())).unwrap();
                 if ready[1].any().unwrap() {
                     return count;
                 }
