@@ -27,7 +27,8 @@ pub struct Difference {
     /// Type of the record, with the nametype of a PATH: `PATH/CREATE`; `event` for a whole event.
     pub record: String,
     /// Name of the field; `record` if one of them lacks the record, `order` if they have the same in
-    /// another order, `proctitle-after-exec` for the proctitle of a task that has started a program.
+    /// another order, `unexecuted` for a call that only tollgate has and marks, `proctitle-after-exec`
+    /// for the proctitle of a task that has started a program.
     pub field: String,
     /// What the kernel wrote.
     pub kernel: Option<String>,
@@ -176,10 +177,12 @@ impl Comparison {
         self.both.push(both(their, our));
         let Some(event) = their.or(our) else { return };
         let exit = |event: &Event| field(event, "exit").to_owned();
+        let is_unproven = |event: &Event| field(event, "executed") == "?";
+        let unexecuted = their.is_none() && our.is_some_and(is_unproven);
         let difference = Difference {
             call: label_of_call(event),
             record: "event".into(),
-            field: "event".into(),
+            field: if unexecuted { "unexecuted" } else { "event" }.into(),
             kernel: their.map(exit),
             tollgate: our.map(exit),
         };

@@ -45,8 +45,8 @@ pub(crate) const SESSION: Session = Session {
 /// programs until this time is over.
 const HUNT: &str = "vm.hunt=";
 
-/// The default programs.
-const DEFAULT: &str = "1:0:32";
+/// The default programs: some ten seconds.
+const DEFAULT: &str = "1:0:64";
 
 /// Failed batches that do not end a run.
 const MAX_FAILED_BATCHES: usize = 3;

@@ -108,6 +108,7 @@ const GENERAL: [&[Session]; 3] = [
         names::SESSION_TRACEPOINT,
         slots::SESSION,
         traced::SESSION,
+        hunt::SESSION,
         locked::SESSION,
     ],
 ];
@@ -128,9 +129,6 @@ const SELINUX: &[Session] = &[
 /// Sessions that take minutes and run only if the filter names them.
 const SLOW: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
 
-/// Random programs, which `cargo xtask hunt` runs.
-const HUNT: &[Session] = &[hunt::SESSION];
-
 fn main() -> ExitCode {
     if std::process::id() != 1 {
         return run_task(&std::env::args().collect::<Vec<_>>());
@@ -145,7 +143,6 @@ fn main() -> ExitCode {
                 Purpose::Panic => panic::run(),
                 Purpose::General if options.filter.text().starts_with("rulesets") => run(SLOW),
                 Purpose::General if options.filter.text().starts_with("doctor") => doctor::run(),
-                Purpose::General if options.filter.text().starts_with("hunt") => run(HUNT),
                 Purpose::General => match general(options.part.as_deref()) {
                     Some(sessions) => run(&sessions),
                     None => println!("vm: broken there is no such part: {:?}", options.part),

@@ -58,14 +58,44 @@ const WATCHED: &str = "/tmp/slots/watched";
 /// An executable that the kernel refuses after it has ended the other threads.
 const BROKEN: &str = "/tmp/slots/broken";
 
-/// More than a user's share of the slots on a machine with 1 GiB: `Slots::for_memory` in the engine.
-const THREADS: usize = 400;
-/// Also more than that share.
-const CORES: usize = 300;
+/// How much is tried.
+struct Scale {
+    /// Threads that block, at once.
+    threads: usize,
+    /// Processes that dump core, one after the other.
+    cores: usize,
+    /// Processes of the test of reused numbers.
+    short_processes: usize,
+}
+
+impl Scale {
+    /// Threads and cores are more than a user's share of the slots on a machine with 1 GiB: `Slots::for_memory` in the
+    /// engine.
+    const QUICK: Self = Self {
+        threads: 400,
+        cores: 300,
+        short_processes: 500,
+    };
+
+    const FULL: Self = Self {
+        threads: 5_000,
+        cores: 10_000,
+        short_processes: 100_000,
+    };
+
+    /// The kernel option `vm.slots=full` selects the full scale, which takes long.
+    fn of_machine() -> anyhow::Result<&'static Self> {
+        let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+        let is_full = line.split_whitespace().any(|word| word == "vm.slots=full");
+        Ok(if is_full { &Self::FULL } else { &Self::QUICK })
+    }
+}
+
+/// After so many processes a line is printed: a machine without output is taken for one that hangs.
+const REPORTED: usize = 1_000;
 /// Calls of the user while his threads hold all slots of his share.
 const LOST_CALLS: u64 = 3;
-/// Processes of the test of reused numbers, and the highest number.
-const SHORT_PROCESSES: usize = 500;
+/// The highest process number in the test of reused numbers.
 const HIGHEST_NUMBER: &str = "400";
 
 mod nr {
@@ -146,8 +176,9 @@ struct Blocked(Child);
 impl Blocked {
     fn start() -> anyhow::Result<Self> {
         let _absent = fs::remove_file(SOCKET);
+        let threads = Scale::of_machine()?.threads;
         let child = Command::new(THIS_PROGRAM)
-            .args(["blocked", &THREADS.to_string()])
+            .args(["blocked", &threads.to_string()])
             .current_dir(WORK)
             .uid(USER)
             .gid(USER)
@@ -155,7 +186,7 @@ impl Blocked {
             .context("cannot start the threads")?;
         let blocked = Self(child);
         wait_for("all threads to sleep in connect", || {
-            Ok((blocked.in_connect()? + 3 >= THREADS).then_some(()))
+            Ok((blocked.in_connect()? + 3 >= threads).then_some(()))
         })?;
         Ok(blocked)
     }
@@ -216,6 +247,12 @@ fn expect_removed(daemon: &Daemon, pid: u32, files: &[String]) -> anyhow::Result
     Ok(())
 }
 
+fn report(number: usize, what: &str) {
+    if number > 0 && number.is_multiple_of(REPORTED) {
+        println!("vm: note {number} {what}");
+    }
+}
+
 /// A hook that runs while a core is written still sees the registers of the syscall before.
 fn dumped_cores_take_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
     let path = Path::new(PROGRAMS).join("dumped");
@@ -231,12 +268,13 @@ fn dumped_cores_take_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
         .write(&path)?;
     setrlimit(Resource::RLIMIT_CORE, RLIM_INFINITY, RLIM_INFINITY)?;
     let mut last = 0;
-    for _ in 0..CORES {
+    for number in 1..=Scale::of_machine()?.cores {
         let mut dumped = Command::new(&path);
         let mut child = dumped.current_dir(WORK).uid(USER).gid(USER).spawn()?;
         let status = child.wait()?;
         ensure!(status.core_dumped(), "no core: {status}");
         last = child.id();
+        report(number, "cores dumped");
     }
     ensure!(daemon.events("signals", last, 1)?.len() == 1, "tgkill");
     let files = watched_files("dumped", 3)?;
@@ -304,7 +342,9 @@ fn failed_exec_of_a_second_thread(daemon: &Daemon) -> anyhow::Result<()> {
 fn reused_numbers(daemon: &Daemon) -> anyhow::Result<()> {
     let before = fs::read_to_string("/proc/sys/kernel/pid_max")?;
     fs::write("/proc/sys/kernel/pid_max", HIGHEST_NUMBER)?;
-    let tried = (0..SHORT_PROCESSES).try_for_each(|number| -> anyhow::Result<()> {
+    let processes = Scale::of_machine()?.short_processes;
+    let tried = (0..processes).try_for_each(|number| -> anyhow::Result<()> {
+        report(number, "processes");
         let program = if number % 10 == 0 {
             BROKEN
         } else {
@@ -321,7 +361,7 @@ fn reused_numbers(daemon: &Daemon) -> anyhow::Result<()> {
     let events = wait_for("the failed programs", || {
         let mut events = support::event::parse(&daemon.log_text()?)?;
         events.retain(key);
-        Ok((events.len() > SHORT_PROCESSES / 10).then_some(events))
+        Ok((events.len() > processes / 10).then_some(events))
     })?;
     for event in &events {
         ensure!(event.field("PATH", "name") == BROKEN, "{}", event.summary());
@@ -332,7 +372,7 @@ fn reused_numbers(daemon: &Daemon) -> anyhow::Result<()> {
         );
     }
     ensure!(
-        events.len() == SHORT_PROCESSES / 10 + 1,
+        events.len() == processes / 10 + 1,
         "{} events",
         events.len()
     );

@@ -22,6 +22,7 @@
 
 #define AT_FDCWD	(-100)
 #define FMODE_CREATED	(1U << 20) /* include/linux/fs.h */
+#define FMODE_PATH	(1U << 14)
 #define ACC_MODE(flags) ("\004\002\006\006"[(flags) & 3]) /* include/linux/fs.h: AUDIT_PERM_* */
 
 /*
@@ -201,6 +202,9 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	if (lookup == WIRE_LOOKUP_FD) {
 		to->name_len = 0;
 		file = task_file(task, name);
+		/* fdget() does not find a descriptor that is open with O_PATH. */
+		if (file && event->exit == (__u64)-EBADF && LOAD(file, file, f_mode) & FMODE_PATH)
+			file = 0;
 		if (file)
 			fill_from_file(object, to, file);
 	} else if (lookup == WIRE_LOOKUP_RETURNED) {
@@ -227,14 +231,20 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			object->text = 1;
 		}
 	} else {
-		__u32 by_name;
+		__u32 by_name, refused;
 		__u32 opened = event->success &&
 			       (lookup == WIRE_LOOKUP_OPENED || lookup == WIRE_LOOKUP_OPENED_AT);
 
 		first = read_name(s, to, name);
-		/* getname() refuses an empty name, unless with AT_EMPTY_PATH. */
+		/*
+		 * getname() refuses an empty name, unless with AT_EMPTY_PATH; the syscall can fail
+		 * with another error before. Of one that succeeds, the name was replaced.
+		 */
+		refused = event->exit == (__u64)-ENOENT ||
+			  (!event->success &&
+			   (lookup == WIRE_LOOKUP_PATH || lookup == WIRE_LOOKUP_OPENED));
 		if (to->flags & WIRE_OBJECT_NAMED && !to->name_len &&
-		    (lookup == WIRE_LOOKUP_AT_NAMED || event->exit == (__u64)-ENOENT))
+		    (lookup == WIRE_LOOKUP_AT_NAMED || refused))
 			return 0;
 		if (opened)
 			file = task_file(task, event->exit);

@@ -1,5 +1,6 @@
 //! Programs that run under the rules of all of them.
 
+use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -32,6 +33,10 @@ const LONGEST_RUN: Duration = Duration::from_secs(20);
 const LONGEST_LAG: Duration = Duration::from_secs(120);
 /// Loading rules under emulation.
 const LONGEST_RELOAD: Duration = Duration::from_secs(240);
+
+/// The number of the last process, from which the first program of a batch goes on: below those that programs set.
+const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
+const FIRST_NUMBER: &str = "5000";
 
 /// The kernel line of the host.
 pub(super) const HOST: &str = "host";
@@ -128,6 +133,9 @@ impl Batch {
         let begin = daemon.log_text()?.len();
         let mut audit = KernelAudit::start(daemon.rules())?;
         let mut run = || -> anyhow::Result<Vec<u32>> {
+            if setup.may_be_root {
+                fs::write(LAST_NUMBER, FIRST_NUMBER).context("cannot set the process number")?;
+            }
             let mut pids = Vec::new();
             for (workload, _) in &self.cases {
                 pids.push(start(workload)?);

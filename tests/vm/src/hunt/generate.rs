@@ -3,7 +3,9 @@
 use audit::table;
 
 use super::forms::{Descriptor, FILES, Form, Kind, OPEN, OTHERS};
-use super::program::{CHILDREN, HuntProgram, HuntStep, ID_COUNT, IDS, Submit, TaskKind};
+use super::program::{
+    CHILDREN, HuntProgram, HuntStep, ID_COUNT, IDS, LAST_NUMBER, Submit, TaskKind,
+};
 use crate::differential::steps::{CWD, ProgramStep, numbers, step};
 use crate::differential::uring::{self, Operation, op};
 use crate::lists::random::Random;
@@ -326,7 +328,7 @@ impl Writer<'_> {
     fn same_number(&mut self) {
         for _ in 0..2 {
             self.call(0, step!("open", "/proc/sys/kernel/ns_last_pid", 1));
-            self.call(0, step!("write", Arg::Result, "29000", 5));
+            self.call(0, step!("write", Arg::Result, LAST_NUMBER, 5));
             let count = 1 + self.random.below(3);
             self.task(TaskKind::Child, count);
         }

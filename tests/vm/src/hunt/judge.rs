@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
+use bstr::ByteSlice as _;
 use support::compare::{Comparison, Difference, compare};
 use support::event::Event;
 use support::permitted::{OBJECT_FIELDS, Permitted, RecordEntry, Setting};
@@ -77,6 +78,9 @@ pub(super) fn judge(
         calls: permitted::for_engine(engine)?,
         verdict: Verdict::default(),
         rules: &subject.rules,
+        heads: heads("kernel", theirs, &pids)
+            .chain(heads("tollgate", ours, &pids))
+            .collect(),
     };
     if subject.program.has_threads() {
         judge.as_sets(theirs, ours, &pids)?;
@@ -97,6 +101,8 @@ struct Judge<'a> {
     calls: Permitted<PermittedCall>,
     verdict: Verdict,
     rules: &'a [String],
+    /// The calls that either auditor recorded.
+    heads: Vec<String>,
 }
 
 impl Judge<'_> {
@@ -113,6 +119,9 @@ impl Judge<'_> {
                 }
                 let mut text = vec![difference.to_string()];
                 text.extend(pair.text.iter().cloned());
+                if difference.field == "event" {
+                    text.extend(self.heads.iter().cloned());
+                }
                 self.find(signature(difference), text);
             }
         }
@@ -187,8 +196,10 @@ impl Judge<'_> {
         let records = text
             .iter()
             .filter_map(|line| line.trim_start().split_once(' '));
-        let mut records = records.map(|(_, record)| record.trim_start());
-        let head = records.rfind(|record| is_head(record));
+        let records: Vec<&str> = records.map(|(_, record)| record.trim_start()).collect();
+        // The event of an operation also has the call in which it ran.
+        let of_kind = |kind| records.iter().rfind(|record| record.starts_with(kind));
+        let head = of_kind("type=URINGOP ").or_else(|| of_kind("type=SYSCALL "));
         let (_, call) = RecordedCall::read(head.context("an event without a call")?.as_bytes())?;
         let difference = CallDifference {
             side,
@@ -229,14 +240,26 @@ fn signature(difference: &Difference) -> String {
     format!("{call} {record} {field}: {side}")
 }
 
-fn is_head(record: &str) -> bool {
-    record.starts_with("type=SYSCALL ") || record.starts_with("type=URINGOP ")
-}
-
 /// Whether the kernel recorded a call only because it wrote a record about a refused link, which tollgate does not write:
 /// all rules have keys.
 fn is_anomaly(event: &Event) -> bool {
     event.all("ANOM_LINK").next().is_some() && event.field("SYSCALL", "key") == "(null)"
+}
+
+/// The records of the calls of processes; also of events that have lost theirs.
+fn heads(auditor: &str, events: &[Event], pids: &[u32]) -> impl Iterator<Item = String> {
+    let of_process = |event: &&Event| match head(event) {
+        Some(_) => {
+            let pid = event.field("SYSCALL", "pid").parse();
+            pid.is_ok_and(|pid| pids.contains(&pid))
+        }
+        None => true,
+    };
+    let lines = events.iter().filter(of_process).filter_map(|event| {
+        let line = head(event).or_else(|| Some(&event.records.first()?.line))?;
+        Some(line.as_bstr())
+    });
+    lines.map(move |line| format!("all of {auditor}: {line}"))
 }
 
 /// The record of the call.

@@ -20,6 +20,12 @@ pub(super) const ID_COUNT: usize = 12;
 /// Names under which the numbers of child processes are saved, by the number of their task.
 pub(super) const CHILDREN: [&str; 4] = ["self", "child1", "child2", "child3"];
 
+/// Stands for a process number: the last one before the next process. Each program of a batch has [`NUMBERS`] of its
+/// own, because events are attributed by process number. All have five digits.
+pub(super) const LAST_NUMBER: &str = "LAST-NUMBER";
+const FIRST_NUMBER: u32 = 10_000;
+const NUMBERS: u32 = 500;
+
 /// Waits for any kind of child.
 const WALL: i32 = 0x4000_0000;
 
@@ -201,6 +207,10 @@ fn instance(step: &ProgramStep, workload: &ListWorkload) -> ProgramStep {
     let mut step = step.clone();
     for arg in &mut step.args {
         match arg {
+            Arg::Text(LAST_NUMBER) => {
+                let number = FIRST_NUMBER + NUMBERS * workload.number;
+                *arg = Arg::Bytes(format!("{number}\0").into_bytes());
+            }
             Arg::Text(text) => {
                 if let Some(below) = text.strip_prefix('@') {
                     let path = format!("{}{below}\0", workload.place);
