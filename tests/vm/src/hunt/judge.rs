@@ -243,7 +243,8 @@ fn signature(difference: &Difference) -> String {
 /// Whether the kernel recorded a call only because it wrote a record about a refused link, which tollgate does not write:
 /// all rules have keys.
 fn is_anomaly(event: &Event) -> bool {
-    event.all("ANOM_LINK").next().is_some() && event.field("SYSCALL", "key") == "(null)"
+    let has_no_key = |kind| event.field(kind, "key") == "(null)";
+    event.all("ANOM_LINK").next().is_some() && (has_no_key("SYSCALL") || has_no_key("URINGOP"))
 }
 
 /// The records of the calls of processes; also of events that have lost theirs.
