@@ -27,7 +27,7 @@ use crate::Outcome;
 use crate::repository::Repository;
 use crate::step::succeeds;
 use crate::test_results::TestResults;
-use boot::{Machine, PARTS, Purpose, QEMU};
+use boot::{FIRST_SEED, Machine, PARTS, Purpose, QEMU};
 use build::{Profile, build_with};
 use initramfs::Archive;
 use kernel::{Image, Kernel};
@@ -310,6 +310,7 @@ fn boot_all(
                     filter: options.filter.clone(),
                     part,
                     options: &options.kernel_options,
+                    seed: FIRST_SEED,
                 });
             }
         }

@@ -36,6 +36,9 @@ const COUNT_OPTIONS: &str = "init_on_alloc=0 dhash_entries=4194304 vm.count";
 /// runs no test and fails.
 pub(crate) const PARTS: usize = 3;
 
+/// [`Machine::seed`] of a first boot.
+pub(crate) const FIRST_SEED: u32 = 1;
+
 /// Niceness of machines that count instructions: they run beside others, whose tests have deadlines.
 const COUNT_NICE: &str = "10";
 
@@ -86,6 +89,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) part: Option<usize>,
     /// More kernel options, which the first process reads.
     pub(crate) options: &'a str,
+    /// Of the random numbers of a machine that counts; each boot with one seed is the same.
+    pub(crate) seed: u32,
 }
 
 /// The end of a machine.
@@ -204,7 +209,8 @@ impl Machine<'_> {
             command.args(["-icount", "shift=0,sleep=off"]);
             // The kernel randomizes its layout, and counts of two boots differ by a few. With the same
             // random numbers and date each boot is the same.
-            command.args(["-seed", "1", "-rtc", "base=2026-01-01,clock=vm"]);
+            command.args(["-seed", &self.seed.to_string()]);
+            command.args(["-rtc", "base=2026-01-01,clock=vm"]);
         }
         command
             .args(accelerator)
