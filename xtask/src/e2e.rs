@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the steps of `check`, then the end-to-end tests and some random rule lists as root,
+//! `cargo xtask test`: the steps of `check`, then the end-to-end tests, some random rule lists and random programs as root,
 //! then the tests on other kernels.
 //!
 //! A failed end-to-end test or test on another kernel is run once more, alone: `rerun.rs`.
@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode};
 
 use crate::Outcome;
 use crate::check;
+use crate::hunt;
 use crate::lists;
 use crate::repository::Repository;
 use crate::rerun::rerun_failed;
@@ -41,6 +42,7 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
         report.step("restore the audit state", |_| restore(repository));
         report.step("end to end", |tests| end_to_end(repository, tests));
         report.step("rule lists", |tests| lists::test(repository, tests));
+        report.step("random programs", |tests| hunt::test(repository, tests));
     } else {
         report.step("end to end", |tests| {
             tests.skip("all: loading BPF programs needs root");

@@ -1,12 +1,14 @@
 //! `cargo xtask hunt`: random programs under random rules, on Debian's kernels with the fentry engine or on the running
 //! kernel with the tracepoint engine.
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use crate::Outcome;
 use crate::on_host;
 use crate::repository::Repository;
 use crate::step::succeeds;
+use crate::test_results::TestResults;
 use crate::vm;
 
 /// The longest hunt of one machine; a machine is stopped some minutes later.
@@ -20,6 +22,9 @@ const ANY_COUNT: u64 = 1;
 
 /// The name of the test in `tests/vm`.
 const TEST: &str = "hunt";
+
+/// The programs that [`test`] runs: some ten seconds.
+const DEFAULT: &str = "1:0:64";
 
 /// Parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,6 +69,17 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Runs the default programs on the host, as a step of a longer command that has made the release build.
+///
+/// # Errors
+/// If the program cannot be started.
+pub(crate) fn test(
+    repository: &Repository,
+    tests: &mut TestResults,
+) -> Result<bool, Box<dyn Error>> {
+    on_host::run(repository, TEST, DEFAULT, tests)
 }
 
 impl Options {

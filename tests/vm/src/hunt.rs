@@ -16,6 +16,7 @@ mod program;
 mod rules;
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -130,7 +131,12 @@ pub(crate) fn run_on_host(text: &str, tollgate: &str) -> anyhow::Result<()> {
     let _lock = lock().context("cannot lock the kernel's audit")?;
     batch::prepare()?;
     let name = "tollgate-hunt/daemon";
-    fs::create_dir_all("/tmp/tollgate-hunt").context("cannot create the directory")?;
+    let directory = "/tmp/tollgate-hunt";
+    // The daemon would go on with the log of an earlier run.
+    if Path::new(directory).exists() {
+        fs::remove_dir_all(directory).context("cannot remove the directory")?;
+    }
+    fs::create_dir(directory).context("cannot create the directory")?;
     let daemon = Daemon::start_program(tollgate, name, "tracepoint", batch::IDLE_RULES)?;
     let found = hunt(&daemon, &wanted, &Setup::of_host()?);
     let stopped = daemon.stop();
