@@ -13,7 +13,7 @@ use support::daemon::{self, Account, count};
 use support::event::{self, Event};
 use support::wait::wait_for;
 
-use crate::machine::{USER, WORK};
+use crate::machine::{USER, WORK, command_line};
 
 /// The program under test.
 pub(crate) const TOLLGATE: &str = "/bin/tollgate";
@@ -29,7 +29,7 @@ pub(crate) const LOST: i32 = 3;
 const ALLOW_LOSS: &str = "vm.allow_loss";
 
 fn allows_loss() -> anyhow::Result<bool> {
-    let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+    let line = command_line()?;
     Ok(line.split_whitespace().any(|word| word == ALLOW_LOSS))
 }
 

@@ -15,14 +15,13 @@ mod minimise;
 mod program;
 mod rules;
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
 use crate::daemon::Daemon;
-use crate::lists::{lock, random::Random};
+use crate::lists::{list_workload, lock, random::Random};
+use crate::machine::command_line;
 use crate::suite::{Rules, Session};
 use batch::{Batch, Case, Setup};
 use program::HuntProgram;
@@ -67,7 +66,7 @@ struct Wanted {
 
 impl Wanted {
     fn of_machine() -> anyhow::Result<Self> {
-        let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+        let line = command_line()?;
         let mut words = line.split_whitespace();
         Self::read(
             words
@@ -131,12 +130,8 @@ pub(crate) fn run_on_host(text: &str, tollgate: &str) -> anyhow::Result<()> {
     let _lock = lock().context("cannot lock the kernel's audit")?;
     batch::prepare()?;
     let name = "tollgate-hunt/daemon";
-    let directory = "/tmp/tollgate-hunt";
     // The daemon would go on with the log of an earlier run.
-    if Path::new(directory).exists() {
-        fs::remove_dir_all(directory).context("cannot remove the directory")?;
-    }
-    fs::create_dir(directory).context("cannot create the directory")?;
+    list_workload::empty_directory("/tmp/tollgate-hunt")?;
     let daemon = Daemon::start_program(tollgate, name, "tracepoint", batch::IDLE_RULES)?;
     let found = hunt(&daemon, &wanted, &Setup::of_host()?);
     let stopped = daemon.stop();

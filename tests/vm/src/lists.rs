@@ -25,6 +25,7 @@ use support::wait::wait_within;
 use crate::daemon::Daemon;
 use crate::differential::kernel::KernelAudit;
 use crate::differential::uring::Layout;
+use crate::machine::command_line;
 use crate::suite::{Rules, Session};
 pub(crate) use list_workload::LastEvent;
 use list_workload::ListWorkload;
@@ -75,7 +76,7 @@ struct Wanted {
 
 impl Wanted {
     fn of_machine() -> anyhow::Result<Self> {
-        let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+        let line = command_line()?;
         let word = line
             .split_whitespace()
             .find_map(|word| word.strip_prefix(LISTS));

@@ -131,7 +131,7 @@ pub(crate) fn prepare() -> anyhow::Result<BootOptions> {
     for (directory, owner) in [(WORK, USER), (PROGRAMS, 0)] {
         make_directory(Path::new(directory), owner)?;
     }
-    let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+    let line = command_line()?;
     let words = || line.split_whitespace();
     let value = |option| words().find_map(|word| word.strip_prefix(option));
     let purpose = PURPOSES
@@ -142,6 +142,14 @@ pub(crate) fn prepare() -> anyhow::Result<BootOptions> {
         purpose: purpose.unwrap_or(Purpose::General),
         part: value(PART).map(str::to_owned),
     })
+}
+
+/// The kernel's command line.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn command_line() -> anyhow::Result<String> {
+    fs::read_to_string("/proc/cmdline").context("cannot read the command line")
 }
 
 /// Creates a directory owned by a user.

@@ -16,7 +16,9 @@ use support::event::Event;
 use support::wait::wait_for;
 
 use crate::daemon::{Daemon, LONGEST_END, LOST};
-use crate::machine::{PROGRAMS, STRANGER, THIS_PROGRAM, USER, WORK, make_directory, make_file};
+use crate::machine::{
+    PROGRAMS, STRANGER, THIS_PROGRAM, USER, WORK, command_line, make_directory, make_file,
+};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -85,7 +87,7 @@ impl Scale {
 
     /// The kernel option `vm.slots=full` selects the full scale, which takes long.
     fn of_machine() -> anyhow::Result<&'static Self> {
-        let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+        let line = command_line()?;
         let is_full = line.split_whitespace().any(|word| word == "vm.slots=full");
         Ok(if is_full { &Self::FULL } else { &Self::QUICK })
     }

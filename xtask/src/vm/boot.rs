@@ -21,9 +21,9 @@ const MAX_SILENCE: Duration = Duration::from_secs(300);
 /// The longest run of one machine, on a slow and busy host.
 const MAX_RUN: Duration = Duration::from_secs(1500);
 
-/// Prints the kernel's warnings on the second serial port (the first is that of the tests), and exits at a panic without a reboot. CPU mitigations cost time and protect
-/// nothing in a test machine. `no_timer_check`: on a busy host the emulated timer is late, and the kernel takes
-/// it for broken and panics ("IO-APIC + timer doesn't work").
+/// Prints the kernel's warnings on the second serial port (the first is that of the tests), and exits at a panic
+/// without a reboot. CPU mitigations cost time and protect nothing in a test machine. `no_timer_check`: on a busy
+/// host the emulated timer is late, and the kernel takes it for broken and panics ("IO-APIC + timer doesn't work").
 const KERNEL_OPTIONS: &str =
     "console=ttyS1 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check";
 
@@ -89,7 +89,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) part: Option<usize>,
     /// More kernel options, which the first process reads.
     pub(crate) options: &'a str,
-    /// Of the random numbers of a machine that counts; each boot with one seed is the same.
+    /// Selects the random numbers of a machine that counts; all boots with one seed are the same.
     pub(crate) seed: u32,
 }
 

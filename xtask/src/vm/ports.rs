@@ -24,11 +24,11 @@ where
     lines
 }
 
-/// A port, and the begin of its next line.
+/// A port, and the part of its next line that has been read.
 struct Port<From> {
     from: From,
     is_open: bool,
-    begin: Vec<u8>,
+    part: Vec<u8>,
 }
 
 impl<From: Read + AsFd> Port<From> {
@@ -36,22 +36,22 @@ impl<From: Read + AsFd> Port<From> {
         Self {
             from,
             is_open: true,
-            begin: Vec::new(),
+            part: Vec::new(),
         }
     }
 
-    fn poll_fd(&self) -> PollFd<'_> {
-        let wanted = if self.is_open {
-            PollFlags::POLLIN
-        } else {
-            PollFlags::empty()
-        };
-        PollFd::new(self.from.as_fd(), wanted)
+    /// What to wait for; nothing after the end of the port, at which poll(2) would return at once.
+    fn poll_fd(&self) -> Option<PollFd<'_>> {
+        self.is_open
+            .then(|| PollFd::new(self.from.as_fd(), PollFlags::POLLIN))
     }
 
     /// Whether [`Self::read`] returns at once.
     fn is_ready(&self) -> io::Result<bool> {
-        Ok(self.is_open && poll(&mut [self.poll_fd()], PollTimeout::ZERO)? > 0)
+        match self.poll_fd() {
+            Some(waker) => Ok(poll(&mut [waker], PollTimeout::ZERO)? > 0),
+            None => Ok(false),
+        }
     }
 
     /// Reads what is there; returns the lines that it ends.
@@ -64,10 +64,10 @@ impl<From: Read + AsFd> Port<From> {
             if byte == b'\n' {
                 ended.push(self.take_line());
             } else {
-                self.begin.push(byte);
+                self.part.push(byte);
             }
         }
-        if !self.is_open && !self.begin.is_empty() {
+        if !self.is_open && !self.part.is_empty() {
             ended.push(self.take_line());
         }
         Ok(ended)
@@ -75,7 +75,7 @@ impl<From: Read + AsFd> Port<From> {
 
     /// Firmware writes bytes that are not UTF-8.
     fn take_line(&mut self) -> String {
-        String::from_utf8_lossy(&mem::take(&mut self.begin)).into_owned()
+        String::from_utf8_lossy(&mem::take(&mut self.part)).into_owned()
     }
 }
 
@@ -87,7 +87,8 @@ fn forward(
     to: &Sender<String>,
 ) -> io::Result<()> {
     while tests.is_open || kernel.is_open {
-        match poll(&mut [tests.poll_fd(), kernel.poll_fd()], PollTimeout::NONE) {
+        let wakers = [tests.poll_fd(), kernel.poll_fd()].into_iter().flatten();
+        match poll(&mut wakers.collect::<Vec<_>>(), PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 use bstr::ByteSlice as _;
-use support::compare::{Comparison, Difference, compare};
+use support::compare::{Difference, compare};
 use support::event::Event;
 use support::permitted::{OBJECT_FIELDS, Permitted, RecordEntry, Setting};
 
@@ -78,15 +78,15 @@ pub(super) fn judge(
         calls: permitted::for_engine(engine)?,
         verdict: Verdict::default(),
         rules: &subject.rules,
-        heads: heads("kernel", theirs, &pids)
-            .chain(heads("tollgate", ours, &pids))
-            .collect(),
+        theirs,
+        ours,
+        pids: &pids,
     };
     if subject.program.has_threads() {
-        judge.as_sets(theirs, ours, &pids)?;
-        judge.names(ours, &pids, &subject);
+        judge.as_sets()?;
+        judge.names(&subject);
     } else {
-        judge.in_order(&compare(theirs, ours, &pids))?;
+        judge.in_order()?;
     }
     let verdict = judge.verdict;
     Ok(Verdict {
@@ -101,13 +101,16 @@ struct Judge<'a> {
     calls: Permitted<PermittedCall>,
     verdict: Verdict,
     rules: &'a [String],
-    /// The calls that either auditor recorded.
-    heads: Vec<String>,
+    theirs: &'a [Event],
+    ours: &'a [Event],
+    /// Of the program and its children.
+    pids: &'a [u32],
 }
 
 impl Judge<'_> {
     /// Differences between events in the same order.
-    fn in_order(&mut self, comparison: &Comparison) -> anyhow::Result<()> {
+    fn in_order(&mut self) -> anyhow::Result<()> {
+        let comparison = compare(self.theirs, self.ours, self.pids);
         self.verdict.events += comparison.events;
         for pair in &comparison.pairs {
             for difference in &pair.differences {
@@ -120,7 +123,8 @@ impl Judge<'_> {
                 let mut text = vec![difference.to_string()];
                 text.extend(pair.text.iter().cloned());
                 if difference.field == "event" {
-                    text.extend(self.heads.iter().cloned());
+                    text.extend(self.heads("kernel", self.theirs));
+                    text.extend(self.heads("tollgate", self.ours));
                 }
                 self.find(signature(difference), text);
             }
@@ -129,19 +133,19 @@ impl Judge<'_> {
     }
 
     /// Differences between the sets of events.
-    fn as_sets(&mut self, theirs: &[Event], ours: &[Event], pids: &[u32]) -> anyhow::Result<()> {
+    fn as_sets(&mut self) -> anyhow::Result<()> {
         let sorted = |events: &[Event]| -> anyhow::Result<Vec<RecordedCall>> {
             let mut calls = Vec::new();
             for line in events.iter().filter_map(head) {
                 let (pid, call) = RecordedCall::read(line)?;
-                if pids.contains(&pid) {
+                if self.pids.contains(&pid) {
                     calls.push(call);
                 }
             }
             calls.sort();
             Ok(calls)
         };
-        let (theirs, ours) = (sorted(theirs)?, sorted(ours)?);
+        let (theirs, ours) = (sorted(self.theirs)?, sorted(self.ours)?);
         self.verdict.events += theirs.len().max(ours.len());
         for found in recorded_call::differences(&theirs, &ours) {
             if self
@@ -158,16 +162,17 @@ impl Judge<'_> {
     }
 
     /// Names in tollgate's events that are neither the program's nor below its directory.
-    fn names(&mut self, ours: &[Event], pids: &[u32], subject: &Subject<'_>) {
+    fn names(&mut self, subject: &Subject<'_>) {
         let mut known = subject.program.texts(subject.workload);
         // The program that some end with opens `kept`.
         known.extend(["end", "kept"].map(Vec::from));
         let place = subject.workload.place.as_bytes();
+        let pids = self.pids;
         let own = |event: &&Event| {
             let pid = event.field("SYSCALL", "pid").parse();
             pid.is_ok_and(|pid| pids.contains(&pid))
         };
-        for event in ours.iter().filter(own) {
+        for event in self.ours.iter().filter(own) {
             for name in event.all("PATH").filter_map(|path| path.text("name")) {
                 // The item of a directory has the beginning of a name.
                 let is_known = name.starts_with(place)
@@ -211,6 +216,19 @@ impl Judge<'_> {
             .permits(|entry| entry.permits(self.rules, &difference)))
     }
 
+    /// The first records of all events of the processes, and of those that have no record of a call.
+    fn heads(&self, auditor: &str, events: &[Event]) -> Vec<String> {
+        let is_own =
+            |line: &[u8]| RecordedCall::read(line).is_ok_and(|(pid, _)| self.pids.contains(&pid));
+        let lines = events.iter().filter_map(|event| match head(event) {
+            Some(line) => is_own(line).then_some(line),
+            None => Some(event.records.first()?.line.as_slice()),
+        });
+        lines
+            .map(|line| format!("all of {auditor}: {}", line.as_bstr()))
+            .collect()
+    }
+
     fn find(&mut self, signature: String, text: Vec<String>) {
         let findings = &mut self.verdict.findings;
         if !findings.iter().any(|known| known.signature == signature) {
@@ -245,22 +263,6 @@ fn signature(difference: &Difference) -> String {
 fn is_anomaly(event: &Event) -> bool {
     let has_no_key = |kind| event.field(kind, "key") == "(null)";
     event.all("ANOM_LINK").next().is_some() && (has_no_key("SYSCALL") || has_no_key("URINGOP"))
-}
-
-/// The records of the calls of processes; also of events that have lost theirs.
-fn heads(auditor: &str, events: &[Event], pids: &[u32]) -> impl Iterator<Item = String> {
-    let of_process = |event: &&Event| match head(event) {
-        Some(_) => {
-            let pid = event.field("SYSCALL", "pid").parse();
-            pid.is_ok_and(|pid| pids.contains(&pid))
-        }
-        None => true,
-    };
-    let lines = events.iter().filter(of_process).filter_map(|event| {
-        let line = head(event).or_else(|| Some(&event.records.first()?.line))?;
-        Some(line.as_bstr())
-    });
-    lines.map(move |line| format!("all of {auditor}: {line}"))
 }
 
 /// The record of the call.

@@ -280,11 +280,15 @@ impl LastEvent {
 
 /// Removes the lists' directories.
 pub(crate) fn clear() -> anyhow::Result<()> {
-    match fs::remove_dir_all(PLACES) {
+    empty_directory(PLACES)
+}
+
+/// Creates a directory, without what another run left there.
+pub(crate) fn empty_directory(path: &str) -> anyhow::Result<()> {
+    match fs::remove_dir_all(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).context("cannot remove the lists of another run");
+            Err(error).with_context(|| format!("cannot remove {path} of another run"))
         }
-        _ => fs::create_dir(PLACES).context("cannot create the directory of lists")?,
+        _ => fs::create_dir(path).with_context(|| format!("cannot create {path}")),
     }
-    Ok(())
 }
