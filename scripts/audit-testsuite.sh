@@ -120,7 +120,7 @@ for test in "$@"; do
 	start
 	: >"$out"
 	: >"$work/err"
-	PATH="$work/bin:$PATH" DISTRO=Debian MODE=64 timeout 300 script -qec \
+	PATH="$work/bin:$PATH" DISTRO=Debian MODE=64 timeout "${TEST_SECONDS:-300}" script -qec \
 		"unshare --mount --net bash '$work/one' '$work' '$shell' '$test'" /dev/null </dev/null >/dev/null || :
 	planned=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "$out" | head -n 1)
 	planned=${planned:-$(sed -n 's/.*plan tests => \([0-9 +*]*\).*/\1/p' "$work/tests/$test/test" | head -n 1)}

@@ -156,6 +156,12 @@ enum wire_aux_source {
 	WIRE_AUX_SOURCE_OLD_MMAP, /* arguments at the first argument */
 	WIRE_AUX_SOURCE_OPENAT2,
 	WIRE_AUX_SOURCE_CAPSET,
+	/* The task that the first or second argument names; `EARLY`: `EPERM` can come before lookup. */
+	WIRE_AUX_SOURCE_TARGET_FIRST,
+	WIRE_AUX_SOURCE_TARGET_SECOND,
+	WIRE_AUX_SOURCE_TARGET_FIRST_EARLY,
+	WIRE_AUX_SOURCE_TARGET_SECOND_EARLY,
+	WIRE_AUX_SOURCE_TRACED, /* the second argument, if the first requests to trace it */
 };
 
 /* Which argument has the socket address. */
@@ -168,6 +174,7 @@ enum wire_address {
 	WIRE_ADDRESS_SOCKETCALL, /* socketcall: the first argument is the operation */
 };
 #define WIRE_ADDRESS_OUTPUT 128 /* flag: an output of the syscall */
+#define WIRE_ADDRESS_EARLY  64 /* flag: copied before the file is known to be a socket */
 
 /* What a syscall changes or reads of an object without opening it. */
 enum wire_attribute {

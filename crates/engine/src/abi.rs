@@ -83,6 +83,11 @@ pub(crate) const AUX_SOURCE_MMAP: u8 = 4;
 pub(crate) const AUX_SOURCE_OLD_MMAP: u8 = 5;
 pub(crate) const AUX_SOURCE_OPENAT2: u8 = 6;
 pub(crate) const AUX_SOURCE_CAPSET: u8 = 7;
+pub(crate) const AUX_SOURCE_TARGET_FIRST: u8 = 8;
+pub(crate) const AUX_SOURCE_TARGET_SECOND: u8 = 9;
+pub(crate) const AUX_SOURCE_TARGET_FIRST_EARLY: u8 = 10;
+pub(crate) const AUX_SOURCE_TARGET_SECOND_EARLY: u8 = 11;
+pub(crate) const AUX_SOURCE_TRACED: u8 = 12;
 
 pub(crate) const ADDRESS_SECOND: u8 = 1;
 pub(crate) const ADDRESS_FIFTH: u8 = 2;
@@ -90,6 +95,7 @@ pub(crate) const ADDRESS_MSGHDR: u8 = 3;
 pub(crate) const ADDRESS_MMSGHDR: u8 = 4;
 pub(crate) const ADDRESS_SOCKETCALL: u8 = 5;
 pub(crate) const ADDRESS_OUTPUT: u8 = 128;
+pub(crate) const ADDRESS_EARLY: u8 = 64;
 
 pub(crate) const AUX_WORDS: usize = 15;
 pub(crate) const AUX_IPC: u32 = 1303;
@@ -491,6 +497,7 @@ mod tests {
             ("WIRE_FACT_SADDR", u64::from(FACT_SADDR)),
             ("WIRE_FACT_DENY", u64::from(FACT_DENY)),
             ("WIRE_ADDRESS_OUTPUT", u64::from(ADDRESS_OUTPUT)),
+            ("WIRE_ADDRESS_EARLY", u64::from(ADDRESS_EARLY)),
         ] {
             assert_eq!(defined(name), value, "{name}");
         }

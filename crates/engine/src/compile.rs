@@ -18,6 +18,7 @@ use audit::plan::{Facts, Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 use audit::rule::{Action, Field, Op};
 
 use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
+use crate::engine_kind::EngineKind;
 use crate::hooks::hook::Hook;
 use crate::hooks::hook_selection::{HookSelection, task_list_hook};
 use crate::hooks::internal_hook::InternalHook;
@@ -210,7 +211,7 @@ impl CompiledPlan {
             open_arg,
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
-            aux_source: aux_source(syscall_id.arch, name),
+            aux_source: aux_source(syscall_id.arch, name, selection.engine()),
             address: socket_address::sockaddr_source(syscall_id),
             attribute: attribute::wire_attribute(syscall_id),
             _pad: [0; 5],
@@ -342,7 +343,8 @@ fn opens_only_for_write(syscall: &WireSyscall) -> bool {
 }
 
 /// Auxiliary record that a syscall gets from its arguments and memory at exit: `enum wire_aux_source`.
-fn aux_source(arch: Arch, name: &str) -> u8 {
+fn aux_source(arch: Arch, name: &str, engine: EngineKind) -> u8 {
+    let inside = engine == EngineKind::Fentry; // hooks show it
     match name {
         "pipe" | "pipe2" => abi::AUX_SOURCE_PIPE,
         "socketpair" => abi::AUX_SOURCE_SOCKETPAIR,
@@ -351,6 +353,11 @@ fn aux_source(arch: Arch, name: &str) -> u8 {
         "mmap" | "mmap2" => abi::AUX_SOURCE_MMAP,
         "openat2" => abi::AUX_SOURCE_OPENAT2,
         "capset" => abi::AUX_SOURCE_CAPSET,
+        "kill" | "tkill" if !inside => abi::AUX_SOURCE_TARGET_FIRST,
+        "tgkill" if !inside => abi::AUX_SOURCE_TARGET_SECOND,
+        "rt_sigqueueinfo" if !inside => abi::AUX_SOURCE_TARGET_FIRST_EARLY,
+        "rt_tgsigqueueinfo" if !inside => abi::AUX_SOURCE_TARGET_SECOND_EARLY,
+        "ptrace" if !inside => abi::AUX_SOURCE_TRACED,
         _ => 0,
     }
 }

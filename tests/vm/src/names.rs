@@ -63,6 +63,7 @@ pub(crate) const SESSION: Session = Session {
             reused_inode_number_is_recorded,
         ),
         ("cwd_is_that_of_the_begin", cwd_is_that_of_the_begin),
+        ("refused_link_is_recorded", refused_link_is_recorded),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -93,6 +94,9 @@ mkdir dir dir/sub moved all own
 for name in marker secret unheard reused own/file dir/sub/file; do echo text > $name; done
 cp /bin/busybox own/busybox
 chown -R 1001:1001 .
+echo text > dir/rooted
+chmod 600 dir/rooted
+echo 1 > /proc/sys/fs/protected_hardlinks
 ";
 
 /// Runs a script as the user.
@@ -288,4 +292,10 @@ fn cwd_is_that_of_the_begin(daemon: &Daemon) -> anyhow::Result<()> {
     };
     recorded(daemon, "cwd", "cd fs/own", false)?;
     expect("/tmp/names", "fs/own")
+}
+
+/// A watch hits a file that `protected_hardlinks` keeps from being linked.
+fn refused_link_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
+    recorded(daemon, "closed", "! ln closed refused", false)?;
+    recorded(daemon, "dir", "! ln fs/dir/rooted fs/refused", false)
 }

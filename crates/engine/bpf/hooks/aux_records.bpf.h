@@ -16,6 +16,7 @@
 #include "lib/ring.bpf.h"
 #include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
+#include "lib/target_task.bpf.h"
 #include "lib/task.bpf.h"
 
 #define NSEC_PER_SEC	    1000000000
@@ -75,29 +76,14 @@ static __always_inline struct wire_aux *aux_replace(__u32 kind)
 	return aux_add(state, kind);
 }
 
-/* Adds a target task: audit_signal_info_syscall(), __audit_ptrace(). */
-static __always_inline int aux_obj_pid(const struct task_struct *target)
+/* Adds a target task. */
+static __always_inline int aux_obj_pid(__u64 target)
 {
-	const __u64 *comm = (const __u64 *)target->comm;
 	struct syscall_state *state = aux_state(current());
 	struct wire_aux *aux = state ? aux_add(state, WIRE_AUX_OBJ_PID) : NULL;
-	__u32 mode;
-	__u64 name;
 
-	if (!aux)
-		return 0;
-	name = label_name(label_of(target->real_cred), &mode);
-	aux->word[0] = target->tgid;
-	aux->word[1] = target->loginuid.val;
-	aux->word[2] = FOLLOW(task_struct, target, real_cred)->uid.val;
-	aux->word[3] = (__u64)mode << 32 | target->sessionid;
-	aux->word[4] = comm[0];
-	aux->word[5] = comm[1];
-	aux->word[6] = 0;
-	/* A name that does not fit is omitted. */
-	if (name && bpf_probe_read_kernel_str(&aux->word[6], TARGET_LABEL_BYTES, (void *)name) ==
-			    TARGET_LABEL_BYTES)
-		aux->word[6] = 0;
+	if (aux)
+		fill_target(aux, target);
 	return 0;
 }
 
@@ -108,7 +94,7 @@ static __always_inline int aux_obj_pid(const struct task_struct *target)
 SEC("fentry/audit_signal_info")
 int aux_signal(__u64 *ctx)
 {
-	return aux_obj_pid((struct task_struct *)ctx[1]);
+	return aux_obj_pid(ctx[1]);
 }
 
 /*
@@ -122,7 +108,7 @@ int aux_ptrace(__u64 *ctx)
 
 	if (ret == -EIO || ret == -EINVAL)
 		return 0;
-	return aux_obj_pid((struct task_struct *)ctx[0]);
+	return aux_obj_pid(ctx[0]);
 }
 
 /*

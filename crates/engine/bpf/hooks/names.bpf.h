@@ -22,10 +22,14 @@
 
 #define RENAME_EXCHANGE 2 /* include/uapi/linux/fs.h */
 
+#define ALIASES_MAX 4 /* names of an inode that are compared with watched directories */
+
 /*
  * Starts the list of items with the names of the syscall, in the order of the kernel's getname().
+ * Returns the state of the syscall, or NULL.
  */
-static __always_inline int start_names(const struct filename *first, const struct filename *second)
+static __always_inline struct syscall_state *start_items(const struct filename *first,
+							 const struct filename *second)
 {
 	struct task_struct *task = current();
 	struct wire_syscall *syscall;
@@ -33,16 +37,22 @@ static __always_inline int start_names(const struct filename *first, const struc
 	struct syscall_state *state;
 
 	if (key == WIRE_NO_SYSCALL)
-		return 0;
+		return NULL;
 	state = state_find(task, key, &syscall);
 	if (!state || key < WIRE_URING_FIRST)
 		state = state_claim(task, key, syscall);
 	if (!state)
-		return 0;
+		return NULL;
 	if (!IS_ERR(first))
 		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, first);
 	if (second && !IS_ERR(second))
 		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, second);
+	return state;
+}
+
+static __always_inline int start_names(const struct filename *first, const struct filename *second)
+{
+	start_items(first, second);
 	return 0;
 }
 
@@ -85,7 +95,53 @@ int names_symlink(__u64 *ctx)
 SEC("fentry/do_linkat")
 int names_link(__u64 *ctx)
 {
-	return start_names((struct filename *)ctx[3], (struct filename *)ctx[1]);
+	struct syscall_state *state =
+		start_items((struct filename *)ctx[3], (struct filename *)ctx[1]);
+
+	if (state)
+		state->links = state->items == 2;
+	return 0;
+}
+
+/*
+ * fentry on inode_owner_or_capable(idmap, inode), v5.12 form: the old object of a hard link that
+ * protected_hardlinks may refuse: may_linkat(). A refused link passes no other hook. The names of
+ * the inode are those that the kernel has in memory, among them the one that was looked up; more
+ * than one cannot be told apart.
+ */
+SEC("fentry/inode_owner_or_capable")
+int names_linked(__u64 *ctx)
+{
+	struct wire_syscall *syscall;
+	struct syscall_state *state = state_current(&syscall);
+	const struct inode *inode = (struct inode *)ctx[1];
+	struct scratch *s = scratch();
+	struct wire_object *item;
+	__u64 alias, dentry;
+
+	if (!state || !s || !state->links)
+		return 0;
+	item = &state->item[1];
+	if (item->effect != WIRE_NAMETYPE_UNKNOWN)
+		return 0;
+	item->effect = WIRE_NAMETYPE_NORMAL;
+	item_set_inode(item, inode);
+	alias = LOAD(inode, (__u64)inode, i_dentry.first);
+	dentry = alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+	if (alias && !LOAD(hlist_node, alias, next))
+		state_save_item_path(state, 1, (struct dentry *)dentry, state->mnt);
+	if (!uses_watches(syscall) || item->flags & WIRE_OBJECT_FS_EXCLUDED)
+		return 0;
+	select_watches(s, syscall);
+	for (__u32 i = 0; i < ALIASES_MAX && alias; i++) {
+		s->object[0].dentry = alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+		s->object[0].mnt = state->mnt;
+		s->object[0].last = 0;
+		match_watches(s, 1);
+		state_save_hits(state, s);
+		alias = LOAD(hlist_node, alias, next);
+	}
+	return 0;
 }
 
 /* fentry on do_renameat2(olddfd, from, newdfd, to, flags), v5.11; filename_renameat2() since v7.0. */

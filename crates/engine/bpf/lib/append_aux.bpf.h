@@ -16,6 +16,7 @@
 #include "lib/scratch.bpf.h"
 #include "lib/socketcall.bpf.h"
 #include "lib/syscall_state.bpf.h"
+#include "lib/target_task.bpf.h"
 #include "lib/task.bpf.h"
 
 #define MAP_ANONYMOUS	 0x20 /* include/uapi/asm-generic/mman-common.h */
@@ -24,6 +25,8 @@
 #define OLD_MMAP_WORDS	 6 /* struct mmap_arg_struct32, arch/x86/kernel/sys_ia32.c */
 #define SOCKETCALL_WORDS 6 /* AUDITSC_ARGS, include/linux/audit.h */
 #define SOCKETCALL_BITS	 7
+#define PTRACE_ATTACH	 16 /* include/uapi/linux/ptrace.h */
+#define PTRACE_SEIZE	 0x4206
 
 /*
  * Number of arguments of each socketcall operation, three bits each: nas[] in net/compat.c, v5.5.
@@ -127,6 +130,32 @@ static __always_inline void append_capset(struct scratch *s, const struct task_s
 	aux->word[4] = LOAD_WORD(AT(cred, cred, cap_ambient));
 }
 
+/*
+ * Appends the task that the syscall names, if the kernel has looked it up: kill_pid_info(),
+ * ptrace_attach(). `refused` is an error that can come before that. A number below 1 names a group
+ * of processes, which are not appended. The task can be gone.
+ */
+static __always_inline void append_target(struct scratch *s, const struct task_struct *task,
+					  __s32 number, __s64 refused)
+{
+	__s64 ret = s->event.exit;
+	__u64 target;
+
+	if (number < 1 || ret == -ESRCH || ret == -EINVAL || ret == refused)
+		return;
+	target = find_task(task, number);
+	if (target)
+		fill_target(append_aux(s, WIRE_AUX_OBJ_PID), target);
+}
+
+static __always_inline void append_traced(struct scratch *s, const struct task_struct *task)
+{
+	__s64 request = syscall_arg(&s->event, 0);
+
+	if (request == PTRACE_ATTACH || request == PTRACE_SEIZE)
+		append_target(s, task, syscall_arg(&s->event, 1), -EIO);
+}
+
 /* Auxiliary records follow the objects directly, where the tail is aligned. */
 __noinline int append_aux_records(struct scratch *s, const struct wire_syscall *syscall,
 				  const struct syscall_state *state)
@@ -164,6 +193,21 @@ __noinline int append_aux_records(struct scratch *s, const struct wire_syscall *
 		break;
 	case WIRE_AUX_SOURCE_CAPSET:
 		append_capset(s, task);
+		break;
+	case WIRE_AUX_SOURCE_TARGET_FIRST:
+		append_target(s, task, syscall_arg(event, 0), -ESRCH);
+		break;
+	case WIRE_AUX_SOURCE_TARGET_SECOND:
+		append_target(s, task, syscall_arg(event, 1), -ESRCH);
+		break;
+	case WIRE_AUX_SOURCE_TARGET_FIRST_EARLY:
+		append_target(s, task, syscall_arg(event, 0), -EPERM);
+		break;
+	case WIRE_AUX_SOURCE_TARGET_SECOND_EARLY:
+		append_target(s, task, syscall_arg(event, 1), -EPERM);
+		break;
+	case WIRE_AUX_SOURCE_TRACED:
+		append_traced(s, task);
 		break;
 	}
 	for (__u32 i = 0; state && i < WIRE_AUX_RECORDS; i++) {

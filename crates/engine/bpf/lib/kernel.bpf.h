@@ -99,6 +99,14 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct inode {
 	__u16 i_mode;
 	kuid_t i_uid;
@@ -108,6 +116,7 @@ struct inode {
 	__u32 i_rdev;
 	atomic_t i_writecount;
 	__u32 i_generation;
+	struct hlist_head i_dentry;
 };
 
 struct hlist_bl_node {
@@ -121,6 +130,9 @@ struct dentry {
 	struct inode *d_inode;
 	unsigned char d_iname[32];
 	struct super_block *d_sb;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
 };
 
 struct vfsmount {
@@ -360,6 +372,34 @@ struct thread_info {
 
 struct io_uring_task;
 
+struct xarray {
+	void *xa_head;
+};
+
+struct xa_node {
+	unsigned char shift;
+	void *slots[64];
+};
+
+struct idr {
+	struct xarray idr_rt;
+};
+
+struct pid_namespace {
+	struct idr idr;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct hlist_head tasks[4];
+	struct upid numbers[1];
+};
+
 struct nsproxy {
 	struct mnt_namespace *mnt_ns;
 };
@@ -374,6 +414,8 @@ struct task_struct {
 	int tgid;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	struct hlist_node pid_links[4];
 	const struct cred *real_cred;
 	const struct cred *cred;
 	char comm[16];

@@ -30,14 +30,18 @@ static __always_inline void find_label_offset(void)
 			1 + (__u32)LOAD(lsm_blob_sizes, (__u64)&apparmor_blob_sizes, lbs_cred);
 }
 
-/* The label in credentials, or 0. */
-static __always_inline __u64 label_of(const struct cred *cred)
+/* The label in the data that security modules keep with credentials, or 0. */
+static __always_inline __u64 label_in(__u64 parts)
 {
-	__u64 parts = (__u64)cred->security;
-
 	/* tlg_apparmor is constant: without AppArmor the verifier removes the rest. */
 	return tlg_apparmor && tlg_label_offset && parts ? LOAD_WORD(parts + tlg_label_offset - 1)
 							 : 0;
+}
+
+/* The label in credentials, or 0. */
+static __always_inline __u64 label_of(const struct cred *cred)
+{
+	return label_in((__u64)cred->security);
 }
 
 /*

@@ -28,8 +28,9 @@ static __always_inline __u32 socketcall_address(__u32 which)
 {
 	switch (which) {
 	case SYS_BIND:
-	case SYS_CONNECT:
 		return WIRE_ADDRESS_SECOND;
+	case SYS_CONNECT:
+		return WIRE_ADDRESS_SECOND | WIRE_ADDRESS_EARLY;
 	case SYS_ACCEPT:
 	case SYS_ACCEPT4:
 	case SYS_GETSOCKNAME:
@@ -99,7 +100,7 @@ static __always_inline __u32 find_user_address(const struct wire_event *event,
 	struct address_args args;
 	__u64 at, len;
 
-	if (event->flags & WIRE_EVENT_URING || ret == -EBADF || ret == -ENOTSOCK)
+	if (event->flags & WIRE_EVENT_URING || ret == -EBADF)
 		return 0;
 	fill_address_args(&args, event);
 	if (where == WIRE_ADDRESS_SOCKETCALL) {
@@ -115,9 +116,11 @@ static __always_inline __u32 find_user_address(const struct wire_event *event,
 		args.fifth = given[4];
 		args.sixth = given[5];
 	}
+	if (ret == -ENOTSOCK && !(where & WIRE_ADDRESS_EARLY))
+		return 0;
 	if (where & WIRE_ADDRESS_OUTPUT && ret < 0)
 		return 0;
-	switch (where & ~WIRE_ADDRESS_OUTPUT) {
+	switch (where & ~(WIRE_ADDRESS_OUTPUT | WIRE_ADDRESS_EARLY)) {
 	case WIRE_ADDRESS_SECOND:
 		at = args.second;
 		len = where & WIRE_ADDRESS_OUTPUT ? user_u32(args.third) : (__u32)args.third;

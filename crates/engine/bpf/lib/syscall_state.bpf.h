@@ -60,6 +60,7 @@ struct syscall_state {
 	__u32 address_len;
 	__u8 address[SOCKADDR_BYTES]; /* of a socket */
 	__u32 deletes_allowed; /* successful may_delete() checks of this syscall */
+	__u32 links; /* the second item is the old name of a hard link */
 	__u32 refused; /* the last item is an object that may_open() refused; its name follows */
 	__u32 aux_count;
 	struct wire_aux aux[WIRE_AUX_RECORDS];
@@ -174,7 +175,7 @@ state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *s
 	state->epoch = syscall->epoch;
 	state->ax = task_regs(task)->ax;
 	state->items = state->text_used = state->open_flags = state->hits = 0;
-	state->deletes_allowed = state->refused = 0;
+	state->deletes_allowed = state->links = state->refused = 0;
 	state->aux_count = state->opened = 0;
 	state->reserved = 0;
 	state->mnt = 0;

@@ -15,7 +15,12 @@ pub(super) fn sockaddr_source(syscall_id: SyscallId) -> u8 {
                 SockaddrDirection::Given => 0,
                 SockaddrDirection::Answer => abi::ADDRESS_OUTPUT,
             };
+            let early = match syscall_id.name() {
+                Some("connect") => abi::ADDRESS_EARLY, // __sys_connect(), net/socket.c, v5.5
+                _ => 0,
+            };
             answer
+                | early
                 | match place {
                     SockaddrSource::Argument(4) => abi::ADDRESS_FIFTH,
                     SockaddrSource::Argument(_) => abi::ADDRESS_SECOND,

@@ -323,6 +323,11 @@ mod tests {
             ("OLD_MMAP", abi::AUX_SOURCE_OLD_MMAP),
             ("OPENAT2", abi::AUX_SOURCE_OPENAT2),
             ("CAPSET", abi::AUX_SOURCE_CAPSET),
+            ("TARGET_FIRST", abi::AUX_SOURCE_TARGET_FIRST),
+            ("TARGET_SECOND", abi::AUX_SOURCE_TARGET_SECOND),
+            ("TARGET_FIRST_EARLY", abi::AUX_SOURCE_TARGET_FIRST_EARLY),
+            ("TARGET_SECOND_EARLY", abi::AUX_SOURCE_TARGET_SECOND_EARLY),
+            ("TRACED", abi::AUX_SOURCE_TRACED),
         ] {
             let at = names
                 .iter()

@@ -161,6 +161,8 @@ internal_hooks! {
         "do_linkat": "_(_, filename*, _, filename*, _)",
         "filename_linkat" since "7.0": "_(_, filename*, _, filename*, _)",
     ],
+    /// Existing object of a hard link that `protected_hardlinks` may refuse.
+    NamesLinked = names_linked: Fentry ["inode_owner_or_capable": "_(_, inode*)"],
     /// Name arguments of `rename`.
     NamesRename = names_rename: Fentry [
         "do_renameat2": "_(_, filename*, _, filename*, _)",

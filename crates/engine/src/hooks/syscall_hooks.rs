@@ -55,18 +55,19 @@ pub(crate) fn object_hooks(syscall: SyscallId) -> &'static [InternalHook] {
 }
 
 /// Internal functions beside those of [`object_hooks`] that newer kernels call for some objects; older kernels call
-/// the others for these objects too.
+/// the others for these objects too, or do not show them.
 ///
 /// # Source
 /// `do_setxattr()`, `removexattr()` and `do_getxattr()` in `fs/xattr.c`, Linux 6.2 to 6.12: since 6.2,
-/// `vfs_setxattr()` does not set access control lists.
+/// `vfs_setxattr()` does not set access control lists. `may_linkat()` in `fs/namei.c`, Linux 5.12 to 6.12.
 #[must_use]
 pub(crate) fn newer_object_hooks(syscall: SyscallId) -> &'static [InternalHook] {
-    use InternalHook::{AttrGetAcl, AttrRemoveAcl, AttrSetAcl};
+    use InternalHook::{AttrGetAcl, AttrRemoveAcl, AttrSetAcl, NamesLinked};
     match syscall.name().unwrap_or_default() {
         "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[AttrSetAcl],
         "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[AttrRemoveAcl],
         "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => &[AttrGetAcl],
+        "link" | "linkat" => &[NamesLinked],
         _ => &[],
     }
 }
