@@ -8,7 +8,8 @@
 # mount name space where sh is bash and in a network name space, with commands of its own for auditctl, ausearch,
 # service and killall; nothing on the machine is replaced.
 #
-# TOLLGATE is the program, ENGINE the engine (default: auto).
+# TOLLGATE is the program, ENGINE the engine (default: auto), AUSEARCH the command that reads the log (default:
+# ausearch), TEST_SECONDS the longest time of a test (default: 300).
 set -eu
 umask 077
 
@@ -37,7 +38,7 @@ locale -a | grep -qix 'en_DK\.utf-\{0,1\}8' && [ "$(LC_TIME=en_DK.utf8 date -d 2
 	echo "audit-testsuite: the locale en_DK.utf8 is missing (localedef -i en_DK -f UTF-8 en_DK.UTF-8)" >&2
 	exit 2
 }
-ausearch=$(command -v ausearch)
+ausearch=${AUSEARCH:-$(command -v ausearch)}
 killall=$(command -v killall || echo false)
 
 work=$(mktemp -d /tmp/audit-testsuite.XXXXXX)
@@ -61,7 +62,7 @@ command_of() {
 	chmod 0755 "$work/bin/$1"
 }
 command_of auditctl "exec '$tollgate' auditctl --control '$control' \"\$@\""
-command_of ausearch "exec '$ausearch' --input '$log' \"\$@\""
+command_of ausearch "exec $ausearch --input '$log' \"\$@\""
 # A restarted auditd has the rules of its files: none here.
 command_of service "[ \"\$2\" = stop ] || exec '$tollgate' auditctl --control '$control' -D"
 command_of killall "case \"\$*\" in

@@ -12,6 +12,7 @@ struct wire_test abi_wire_test;
 struct wire_inode_key abi_wire_inode_key;
 struct wire_identity abi_wire_identity;
 struct wire_inode_watch abi_wire_inode_watch;
+struct wire_watch_set abi_wire_watch_set;
 struct wire_name_watch abi_wire_name_watch;
 struct wire_enter_state abi_wire_enter_state;
 struct wire_event abi_wire_event;

@@ -13,7 +13,7 @@
 #include <linux/types.h>
 #endif
 
-#define WIRE_VERSION	     5
+#define WIRE_VERSION	     6
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity of an event's tail; a power of two */
@@ -268,18 +268,33 @@ struct wire_identity {
 };
 _Static_assert(sizeof(struct wire_identity) == 16, "wire_identity layout");
 
+/*
+ * A watch, where a map leads to one or in a list of hits, is its number, or the index of a set of
+ * watches that lead to the same object with this flag.
+ */
+#define WIRE_WATCH_SET	 0x40000
+#define WIRE_WATCH_SETS	 1024 /* sets of one plan */
+#define WIRE_SET_WATCHES 15
+
+/* Value of tlg_watch_sets. */
+struct wire_watch_set {
+	__u32 count;
+	__u32 watch[WIRE_SET_WATCHES]; /* numbers */
+};
+_Static_assert(sizeof(struct wire_watch_set) == 64, "wire_watch_set layout");
+
 /* Value of tlg_watch_inode: the watch of an inode. */
 struct wire_inode_watch {
-	__u32 watch;
+	__u32 watch; /* or a set */
 	__u32 sole_name; /* name_fingerprint() of the last component of the watched path; WIRE_NO_FINGERPRINT if another watch has this inode, or a name with that fingerprint */
 	__u32 generation; /* as in struct wire_identity */
-	__u32 _pad;
+	__u32 also; /* 1 + a watch, or a set, whose name has led here later; 0 if none */
 };
 _Static_assert(sizeof(struct wire_inode_watch) == 16, "wire_inode_watch layout");
 
 /* Value of tlg_watch_path: the watch of a name. */
 struct wire_name_watch {
-	__u32 watch;
+	__u32 watch; /* or a set */
 	__u32 sole_name; /* for inodes that the name leads to later: see learn_inode() */
 	struct wire_identity led_to[2]; /* the inodes that it led to last, newest first */
 };

@@ -2,13 +2,14 @@
 //!
 //! Tests compare the layout with the BTF of the built object, and the constants with the text of `wire.h`.
 
+pub(crate) mod aux_source;
 pub(crate) mod form;
 pub(crate) mod watch;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// The oldest version whose events have the same layout; names of maps and programs differ.
 pub(crate) const OLDEST_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
@@ -75,19 +76,6 @@ pub(crate) const FACT_AUX: u32 = 4096;
 pub(crate) const FACT_TASK_MARK: u32 = 8192;
 pub(crate) const FACT_SADDR: u32 = 16384;
 pub(crate) const FACT_DENY: u32 = 32768;
-
-pub(crate) const AUX_SOURCE_PIPE: u8 = 1;
-pub(crate) const AUX_SOURCE_SOCKETPAIR: u8 = 2;
-pub(crate) const AUX_SOURCE_SOCKETCALL: u8 = 3;
-pub(crate) const AUX_SOURCE_MMAP: u8 = 4;
-pub(crate) const AUX_SOURCE_OLD_MMAP: u8 = 5;
-pub(crate) const AUX_SOURCE_OPENAT2: u8 = 6;
-pub(crate) const AUX_SOURCE_CAPSET: u8 = 7;
-pub(crate) const AUX_SOURCE_TARGET_FIRST: u8 = 8;
-pub(crate) const AUX_SOURCE_TARGET_SECOND: u8 = 9;
-pub(crate) const AUX_SOURCE_TARGET_FIRST_EARLY: u8 = 10;
-pub(crate) const AUX_SOURCE_TARGET_SECOND_EARLY: u8 = 11;
-pub(crate) const AUX_SOURCE_TRACED: u8 = 12;
 
 pub(crate) const ADDRESS_SECOND: u8 = 1;
 pub(crate) const ADDRESS_FIFTH: u8 = 2;
@@ -303,7 +291,7 @@ mod tests {
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize as _};
 
-    use super::watch::{WireIdentity, WireInodeKey, WireInodeWatch, WireNameWatch};
+    use super::watch::{WireIdentity, WireInodeKey, WireInodeWatch, WireNameWatch, WireWatchSet};
     use super::*;
 
     /// Layout of one struct: name in `wire.h`, size, and members with their offsets.
@@ -323,7 +311,8 @@ mod tests {
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
             layout!(WireIdentity as "wire_identity": ino, dev, generation),
-            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name, generation, _pad),
+            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name, generation, also),
+            layout!(WireWatchSet as "wire_watch_set": count, watch),
             layout!(WireNameWatch as "wire_name_watch": watch, sole_name, led_to),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
@@ -497,6 +486,9 @@ mod tests {
             ("WIRE_FACT_SADDR", u64::from(FACT_SADDR)),
             ("WIRE_FACT_DENY", u64::from(FACT_DENY)),
             ("WIRE_ADDRESS_OUTPUT", u64::from(ADDRESS_OUTPUT)),
+            ("WIRE_WATCH_SET", u64::from(watch::WATCH_SET)),
+            ("WIRE_WATCH_SETS", u64::from(watch::WATCH_SETS)),
+            ("WIRE_SET_WATCHES", watch::SET_WATCHES as u64),
             ("WIRE_ADDRESS_EARLY", u64::from(ADDRESS_EARLY)),
         ] {
             assert_eq!(defined(name), value, "{name}");

@@ -17,7 +17,7 @@ use audit::plan::task_list::TaskState;
 use audit::plan::{Facts, Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 use audit::rule::{Action, Field, Op};
 
-use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
+use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, aux_source, word};
 use crate::engine_kind::EngineKind;
 use crate::hooks::hook::Hook;
 use crate::hooks::hook_selection::{HookSelection, task_list_hook};
@@ -346,18 +346,18 @@ fn opens_only_for_write(syscall: &WireSyscall) -> bool {
 fn aux_source(arch: Arch, name: &str, engine: EngineKind) -> u8 {
     let inside = engine == EngineKind::Fentry; // hooks show it
     match name {
-        "pipe" | "pipe2" => abi::AUX_SOURCE_PIPE,
-        "socketpair" => abi::AUX_SOURCE_SOCKETPAIR,
-        "socketcall" => abi::AUX_SOURCE_SOCKETCALL,
-        "mmap" if arch == Arch::I386 => abi::AUX_SOURCE_OLD_MMAP,
-        "mmap" | "mmap2" => abi::AUX_SOURCE_MMAP,
-        "openat2" => abi::AUX_SOURCE_OPENAT2,
-        "capset" => abi::AUX_SOURCE_CAPSET,
-        "kill" | "tkill" if !inside => abi::AUX_SOURCE_TARGET_FIRST,
-        "tgkill" if !inside => abi::AUX_SOURCE_TARGET_SECOND,
-        "rt_sigqueueinfo" if !inside => abi::AUX_SOURCE_TARGET_FIRST_EARLY,
-        "rt_tgsigqueueinfo" if !inside => abi::AUX_SOURCE_TARGET_SECOND_EARLY,
-        "ptrace" if !inside => abi::AUX_SOURCE_TRACED,
+        "pipe" | "pipe2" => aux_source::PIPE,
+        "socketpair" => aux_source::SOCKETPAIR,
+        "socketcall" => aux_source::SOCKETCALL,
+        "mmap" if arch == Arch::I386 => aux_source::OLD_MMAP,
+        "mmap" | "mmap2" => aux_source::MMAP,
+        "openat2" => aux_source::OPENAT2,
+        "capset" => aux_source::CAPSET,
+        "kill" | "tkill" if !inside => aux_source::TARGET_FIRST,
+        "tgkill" if !inside => aux_source::TARGET_SECOND,
+        "rt_sigqueueinfo" if !inside => aux_source::TARGET_FIRST_EARLY,
+        "rt_tgsigqueueinfo" if !inside => aux_source::TARGET_SECOND_EARLY,
+        "ptrace" if !inside => aux_source::TRACED,
         _ => 0,
     }
 }

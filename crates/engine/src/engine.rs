@@ -393,6 +393,9 @@ impl<'s> Engine<'s> {
             compiled,
             watches,
         )?;
+        if !watches.sets.is_empty() {
+            self.globals.use_watch_sets();
+        }
         self.globals.set_watch_prefilter(epoch, &watches.prefilter);
         self.globals
             .set_task_tests(epoch, self.capacity.first_task_test(epoch, compiled));

@@ -31,8 +31,13 @@ pub(crate) const SESSION: Session = Session {
          -w /tmp/names/fs/moved/file -p rwa -k moved\n\
          -w /tmp/names/fs/reused -p rwa -k reused\n\
          -w /tmp/names/fs/all -p rwa -k all\n\
+         -w /tmp/names/fs/linked -p r -k linked\n\
+         -w /tmp/names/fs/later -p w -k later\n\
          -w /tmp/names/private/file -p rwa -k private\n\
          -w /tmp/names/closed -p rwa -k closed\n\
+         -w /tmp/names/fs/twice -p w -k twice_w\n\
+         -w /tmp/names/fs/alias/twice -p r -k twice_r\n\
+         -w /tmp/names/fs/again -p a -k twice_a\n\
          -a always,exit -F arch=b64 -S chdir,mkdir -F uid=1001 -k cwd\n",
     ),
     tests: &[
@@ -64,6 +69,14 @@ pub(crate) const SESSION: Session = Session {
         ),
         ("cwd_is_that_of_the_begin", cwd_is_that_of_the_begin),
         ("refused_link_is_recorded", refused_link_is_recorded),
+        (
+            "watches_of_one_file_all_count",
+            watches_of_one_file_all_count,
+        ),
+        (
+            "link_to_a_watched_file_is_watched",
+            link_to_a_watched_file_is_watched,
+        ),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -91,8 +104,11 @@ truncate -s 8M /tmp/names/disk
 mount -t ext4 -o loop /tmp/names/disk /tmp/names/fs
 cd /tmp/names/fs
 mkdir dir dir/sub moved all own
-for name in marker secret unheard reused own/file dir/sub/file; do echo text > $name; done
+for name in marker secret unheard reused own/file dir/sub/file twice linked; do echo text > $name; done
 cp /bin/busybox own/busybox
+ln -s . alias
+ln twice again
+ln twice another
 chown -R 1001:1001 .
 echo text > dir/rooted
 chmod 600 dir/rooted
@@ -298,4 +314,20 @@ fn cwd_is_that_of_the_begin(daemon: &Daemon) -> anyhow::Result<()> {
 fn refused_link_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     recorded(daemon, "closed", "! ln closed refused", false)?;
     recorded(daemon, "dir", "! ln fs/dir/rooted fs/refused", false)
+}
+
+/// Two spellings of a path and a hard link are three watches of one file.
+fn watches_of_one_file_all_count(daemon: &Daemon) -> anyhow::Result<()> {
+    for name in ["twice", "alias/twice", "again", "another"] {
+        recorded(daemon, "twice_r", &format!("cat fs/{name}"), false)?;
+        recorded(daemon, "twice_w", &format!("echo x >> fs/{name}"), false)?;
+    }
+    recorded(daemon, "twice_a", "chmod 640 fs/again", false)
+}
+
+/// A name that comes to lead to a file of another watch adds its watch to that of the file.
+fn link_to_a_watched_file_is_watched(daemon: &Daemon) -> anyhow::Result<()> {
+    user("ln fs/linked fs/later; cat fs/later; ln fs/linked fs/elsewhere_linked")?;
+    recorded(daemon, "later", "echo x >> fs/elsewhere_linked", false)?;
+    recorded(daemon, "linked", "cat fs/elsewhere_linked", false)
 }

@@ -116,6 +116,12 @@ static __always_inline int is_missing(const struct scratch *s, const struct wire
 	       s->event.exit == (__u64)-ENOENT;
 }
 
+/* is_or_has(). Not inlined: the verifier checks it once. */
+__noinline int has_watch(__u32 half, __u32 of, __u32 watch)
+{
+	return is_or_has(half, of, watch);
+}
+
 /* Whether the inode of an object is that of a watch. */
 static __always_inline int is_watched(struct scratch *s, const struct wire_object *object,
 				      __u32 watch)
@@ -127,8 +133,10 @@ static __always_inline int is_watched(struct scratch *s, const struct wire_objec
 	};
 	struct wire_inode_watch *watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 
-	return object->flags & WIRE_OBJECT_INODE && watched && watched->watch == watch &&
-	       watched->generation == object->inode.generation;
+	return object->flags & WIRE_OBJECT_INODE && watched &&
+	       watched->generation == object->inode.generation &&
+	       (has_watch(s->half, watched->watch, watch) ||
+		(watched->also && has_watch(s->half, watched->also - 1, watch)));
 }
 
 /*
@@ -293,6 +301,8 @@ __noinline int run_rules(struct scratch *s, __u32 first)
 
 	if (!s)
 		return NO_VERDICT;
+	if (tlg_has_sets)
+		replace_sets(s);
 	bpf_loop(1 << 20, rule_step, &walk, 0);
 	return walk.verdict;
 }

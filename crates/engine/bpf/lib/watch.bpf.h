@@ -45,6 +45,65 @@ static __always_inline void add_hit(struct hits *hits, __u32 hit)
 	*hits->count = count + 1;
 }
 
+/* Adds the hits of an inode. */
+static __always_inline void add_inode_hits(struct hits *hits, const struct wire_inode_watch *inode,
+					   __u32 flags)
+{
+	add_hit(hits, inode->watch | flags);
+	if (inode->also)
+		add_hit(hits, (inode->also - 1) | flags);
+}
+
+struct hit_loop {
+	struct hits hits;
+	__u32 half;
+	__u32 count; /* before sets are replaced */
+};
+
+static long replace_set(__u32 index, void *data)
+{
+	struct hit_loop *loop = data;
+	struct wire_watch_set *set;
+	__u32 *hit, flags;
+
+	if (index >= loop->count || index >= HITS_MAX)
+		return 1;
+	hit = &loop->hits.list[index];
+	flags = *hit & (HIT_LEAF | HIT_FOREIGN);
+	set = watch_set(loop->half, *hit & ~flags);
+	if (!set)
+		return 0;
+	*hit = set->watch[0] | flags;
+	for (__u32 i = 1; i < WIRE_SET_WATCHES; i++) {
+		if (i >= set->count)
+			break;
+		add_hit(&loop->hits, set->watch[i] | flags);
+	}
+	return 0;
+}
+
+/* Whether a plan has sets of watches. */
+volatile __u32 tlg_has_sets;
+
+/* Replaces sets in the lists of hits by their watches. Not inlined: the verifier checks it once. */
+__noinline int replace_sets(struct scratch *s)
+{
+	struct hit_loop loop = {};
+
+	if (!s)
+		return 0;
+	loop.half = s->half;
+	loop.hits.count = &s->hits;
+	loop.hits.list = s->hit;
+	loop.count = s->hits;
+	bpf_loop(HITS_MAX, replace_set, &loop, 0);
+	loop.hits.count = &s->exe_hits;
+	loop.hits.list = s->exe_hit;
+	loop.count = s->exe_hits;
+	bpf_loop(HITS_MAX, replace_set, &loop, 0);
+	return 0;
+}
+
 struct watch_walk {
 	struct scratch *s;
 	struct hits hits;
@@ -110,7 +169,7 @@ static long watch_step(__u32 index, void *data)
 	key.half = s->half;
 	watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (watched && watched->generation == (__u32)LOAD(inode, walk->inode, i_generation)) {
-		add_hit(&walk->hits, watched->watch | walk->leaf | walk->flag);
+		add_inode_hits(&walk->hits, watched, walk->leaf | walk->flag);
 		if (walk->leaf)
 			s->leaf_watch = watched->watch + 1;
 	}
@@ -278,12 +337,13 @@ static long name_step(__u32 index, void *data)
 	struct scratch *s = lookup->s;
 	__u64 key = s->prefix[index & PREFIX_MASK] ^ s->half;
 	struct wire_name_watch *watch = bpf_map_lookup_elem(&tlg_watch_path, &key);
-	__u32 hit;
+	__u32 flags;
 
 	if (!watch)
 		return 0;
-	hit = watch->watch | (s->scope == SCOPE_FOREIGN ? HIT_FOREIGN : 0);
-	add_hit(&lookup->hits, hit | (index + lookup->leaves > s->depth ? HIT_LEAF : 0));
+	flags = s->scope == SCOPE_FOREIGN ? HIT_FOREIGN : 0;
+	flags |= index + lookup->leaves > s->depth ? HIT_LEAF : 0;
+	add_hit(&lookup->hits, watch->watch | flags);
 	if (index == s->depth && s->leaf_dentry && s->scope == SCOPE_INITIAL &&
 	    s->leaf_watch != watch->watch + 1)
 		s->learn = key;

@@ -55,6 +55,14 @@ struct {
 	__type(value, struct wire_name_watch);
 } tlg_watch_path SEC(".maps");
 
+/* Sets of watches, those of each plan in its half. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * WIRE_WATCH_SETS);
+	__type(key, __u32);
+	__type(value, struct wire_watch_set);
+} tlg_watch_sets SEC(".maps");
+
 /* Runs of learn_inode() that learned one. */
 __u32 tlg_learned;
 
@@ -100,7 +108,39 @@ static __always_inline int is_unlinked(__u64 dentry)
 	return !LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
 }
 
-/* Deletes an inode of a watch that its name led to before. */
+/* A set of watches of a half; NULL if `set` is a single watch. */
+static __always_inline struct wire_watch_set *watch_set(__u32 half, __u32 set)
+{
+	__u32 index = half * WIRE_WATCH_SETS + (set & ~WIRE_WATCH_SET);
+
+	return set & WIRE_WATCH_SET ? bpf_map_lookup_elem(&tlg_watch_sets, &index) : NULL;
+}
+
+/* Whether a watch is `of`, or in the set `of`. */
+static __always_inline int is_or_has(__u32 half, __u32 of, __u32 watch)
+{
+	struct wire_watch_set *set = watch_set(half, of);
+
+	if (!set)
+		return of == watch;
+	for (__u32 i = 0; i < WIRE_SET_WATCHES; i++) {
+		if (i >= set->count)
+			break;
+		if (set->watch[i] == watch)
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether an inode is that of a watch. */
+static __always_inline int inode_has_watch(__u32 half, const struct wire_inode_watch *inode,
+					   __u32 watch)
+{
+	return is_or_has(half, inode->watch, watch) ||
+	       (inode->also && is_or_has(half, inode->also - 1, watch));
+}
+
+/* Takes a watch, or a set, from an inode that its name led to before. */
 static __always_inline void forget_inode(const struct scratch *s, const struct wire_identity *inode,
 					 __u32 watch)
 {
@@ -110,14 +150,22 @@ static __always_inline void forget_inode(const struct scratch *s, const struct w
 	if (!inode->ino)
 		return;
 	known = bpf_map_lookup_elem(&tlg_watch_inode, &key);
-	if (known && known->watch == watch && known->generation == inode->generation)
+	if (!known || known->generation != inode->generation)
+		return;
+	if (known->also == watch + 1) {
+		known->also = 0;
+	} else if (known->watch == watch && known->also) {
+		known->watch = known->also - 1;
+		known->also = 0;
+	} else if (known->watch == watch) {
 		bpf_map_delete_elem(&tlg_watch_inode, &key);
+	}
 }
 
 /*
  * Makes the inode of `s->leaf_dentry` one of the watch whose name is `s->learn`. An open that ends
  * while another task replaces the file can come here after that task, with the old inode: so the
- * last two inodes of a name stay. An inode that is also another watch's stays that one's.
+ * last two inodes of a name stay. To an inode that has a watch one more can be added.
  */
 __noinline int learn_inode(struct scratch *s)
 {
@@ -148,14 +196,21 @@ __noinline int learn_inode(struct scratch *s)
 	known = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (known && known->generation == watched.generation) {
 		known->sole_name = WIRE_NO_FINGERPRINT;
-		return 0;
-	}
-	if (bpf_map_update_elem(&tlg_watch_inode, &key, &watched, BPF_ANY)) {
+		if (known->watch == watched.watch || inode_has_watch(s->half, known, watched.watch))
+			return 0;
+		if (known->also) {
+			if (known->also != watched.watch + 1)
+				count_truncated(WIRE_TRUNC_WATCHES);
+			return 0;
+		}
+		known->also = watched.watch + 1;
+	} else if (bpf_map_update_elem(&tlg_watch_inode, &key, &watched, BPF_ANY)) {
 		count_truncated(WIRE_TRUNC_WATCHES);
 		return 0;
+	} else {
+		bloom_add(tlg_inode_bloom, s->half,
+			  inode_fingerprint(key.ino, LOAD(super_block, sb, s_dev)));
 	}
-	bloom_add(tlg_inode_bloom, s->half,
-		  inode_fingerprint(key.ino, LOAD(super_block, sb, s_dev)));
 	__sync_fetch_and_add(&tlg_learned, 1);
 	oldest = name->led_to[1];
 	name->led_to[1] = name->led_to[0];

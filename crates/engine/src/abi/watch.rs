@@ -2,6 +2,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub(crate) const WATCH_SET: u32 = 0x40000;
+pub(crate) const WATCH_SETS: u32 = 1024;
+pub(crate) const SET_WATCHES: usize = 15;
+
 #[derive(
     Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq, Hash,
 )]
@@ -30,7 +34,16 @@ pub(crate) struct WireInodeWatch {
     pub(crate) watch: u32,
     pub(crate) sole_name: u32,
     pub(crate) generation: u32,
-    pub(crate) _pad: u32,
+    pub(crate) also: u32,
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
+)]
+#[repr(C)]
+pub(crate) struct WireWatchSet {
+    pub(crate) count: u32,
+    pub(crate) watch: [u32; SET_WATCHES],
 }
 
 #[derive(

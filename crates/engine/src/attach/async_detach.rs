@@ -94,9 +94,13 @@ impl AsyncDetach {
         link
     }
 
-    /// Whether a link waits to be detached.
+    /// Whether a link waits to be detached. Waits for one that is being detached now: until then its program runs.
     pub(crate) fn holds(&self, attach_point: AttachPoint) -> bool {
-        self.shared.lock().waiting.contains_key(&attach_point)
+        let mut queue = self.shared.lock();
+        while queue.current == Some(attach_point) {
+            queue = self.shared.wait(queue);
+        }
+        queue.waiting.contains_key(&attach_point)
     }
 
     /// Lets programs be attached without waiting for more than the link being detached now.
@@ -172,4 +176,33 @@ fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new()
         .name("tlg-detach".to_owned())
         .spawn(move || shared.run())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::hooks::attach_point::AttachTarget;
+    use crate::hooks::program::Program;
+
+    /// Until it is detached, a program still records: the same call must not get another one.
+    #[test]
+    fn link_being_detached_is_awaited() {
+        let attach_point = AttachPoint {
+            program: Program::SysExitTp,
+            target: AttachTarget::Tracepoint(1),
+        };
+        let detacher = AsyncDetach::default();
+        detacher.shared.lock().current = Some(attach_point);
+        let shared = Arc::clone(&detacher.shared);
+        let thread = thread::spawn(move || {
+            thread::park_timeout(Duration::from_millis(20));
+            shared.lock().current = None;
+            shared.changed.notify_all();
+        });
+        assert!(!detacher.holds(attach_point));
+        assert_eq!(detacher.shared.lock().current, None, "it was not awaited");
+        thread.join().unwrap();
+    }
 }

@@ -38,10 +38,12 @@ mod skel {
 }
 
 /// Maps that the filter reads.
-const MAPS: [&str; 4] = [
+const MAPS: [&str; 6] = [
+    "tlg_counts",
     "tlg_rule_tests",
     "tlg_scratch",
     "tlg_watch_inode",
+    "tlg_watch_sets",
     "tlg_filter_test",
 ];
 

@@ -149,7 +149,7 @@ fn saddr_fam_is_tested_only_with_an_address() {
     let compiled = compiled("-a always,exit -F arch=b64 -S connect,recvmsg -F saddr_fam!=2\n");
     let connect = compiled.of(Arch::X86_64, "connect").unwrap();
     let recvmsg = compiled.of(Arch::X86_64, "recvmsg").unwrap();
-    assert_eq!(connect.address, abi::ADDRESS_SECOND);
+    assert_eq!(connect.address, abi::ADDRESS_SECOND | abi::ADDRESS_EARLY);
     assert_eq!(recvmsg.address, abi::ADDRESS_MSGHDR | abi::ADDRESS_OUTPUT);
     assert_ne!(connect.facts & abi::FACT_SADDR, 0);
     let holds = |word| move |test: &WireTest| test.word == word;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice as _};
@@ -9,15 +10,17 @@ use bstr::{BString, ByteSlice as _};
 use super::prefilter::WatchPrefilter;
 use super::watch_hash::HashKey;
 use crate::abi::NO_FINGERPRINT;
-use crate::abi::watch::{WireIdentity, WireInodeKey, WireInodeWatch, WireNameWatch};
+use crate::abi::watch::{self, WireIdentity, WireInodeKey, WireInodeWatch, WireNameWatch};
 
 /// Contents of the watch maps.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    /// Inodes of watched paths that exist.
+    /// Inodes of watched paths that exist; their watches are numbers or sets.
     pub(crate) inodes: Vec<(WireInodeKey, WireInodeWatch)>,
     /// Hashes of watched paths, of their other spellings, and of their names in their directories.
     pub(crate) names: Vec<(u64, WireNameWatch)>,
+    /// Watches that lead to one object: their numbers, in order.
+    pub(crate) sets: Vec<Vec<u32>>,
     /// Fingerprints of both.
     pub(crate) prefilter: WatchPrefilter,
     /// Watches by the fingerprint of their names.
@@ -109,7 +112,7 @@ impl Watches {
                 watch: number,
                 sole_name: hash.name_fingerprint(path),
                 generation: found.generation,
-                _pad: 0,
+                also: 0,
             };
             self.inodes.push((key, watched));
             let fingerprint = hash.inode_fingerprint(&WireInodeKey {
@@ -120,7 +123,27 @@ impl Watches {
         }
         self.clear_shared_names();
         self.set_led_to(paths, hash);
+        self.join_equal_keys();
         Ok(())
+    }
+
+    /// Makes one entry of those with one key: paths that lead to the same object, such as `/sbin` and `/usr/sbin`, or
+    /// hard links.
+    fn join_equal_keys(&mut self) {
+        let mut known = HashMap::new();
+        let sets = &mut self.sets;
+        let mut set = |watches: BTreeSet<u32>| {
+            let watches: Vec<u32> = watches.into_iter().collect();
+            if let [watch] = watches[..] {
+                return watch;
+            }
+            *known.entry(watches).or_insert_with_key(|watches| {
+                sets.push(watches.clone());
+                watch::WATCH_SET | u32::try_from(sets.len() - 1).unwrap_or(0)
+            })
+        };
+        join(&mut self.inodes, |watched| &mut watched.watch, &mut set);
+        join(&mut self.names, |name| &mut name.watch, &mut set);
     }
 
     /// Keeps `sole_name` only for an inode that belongs to one watch, whose last component no other watch has.
@@ -171,6 +194,25 @@ impl Watches {
             }
         }
     }
+}
+
+/// Keeps the first entry of each key, with the watches of all.
+fn join<K: Copy + Eq + Hash, V>(
+    entries: &mut Vec<(K, V)>,
+    watch: impl Fn(&mut V) -> &mut u32,
+    mut set: impl FnMut(BTreeSet<u32>) -> u32,
+) {
+    let mut watches_of: HashMap<K, BTreeSet<u32>> = HashMap::new();
+    for (key, value) in entries.iter_mut() {
+        watches_of.entry(*key).or_default().insert(*watch(value));
+    }
+    entries.retain_mut(|(key, value)| {
+        let Some(watches) = watches_of.remove(key) else {
+            return false;
+        };
+        *watch(value) = set(watches);
+        true
+    });
 }
 
 /// A path as the directory that has it, with symbolic links resolved, and its name there.
@@ -278,5 +320,39 @@ mod tests {
             assert_eq!((entry.watch, entry.led_to[0].ino), (watch, ino));
             assert_eq!(entry.sole_name, hash.name_fingerprint(name.as_bytes()));
         }
+    }
+
+    #[test]
+    fn watches_of_one_object_share_its_entries() {
+        let paths = ["/a/one", "/a/two", "/b/one", "/c/three"].map(BString::from);
+        let hash = HashKey::from_seed(1);
+        let mut watches = Watches::by_name(&paths, hash);
+        let found = |path: &Path| {
+            let ino = match path.to_str() {
+                Some("/a/one" | "/a/two" | "/b/one") => 2,
+                Some("/c/three") => 3,
+                _ => return Ok::<_, ()>(None),
+            };
+            Ok(Some(InodeIdentity {
+                ino,
+                dev: 3,
+                sb_dev: 4,
+                generation: 5,
+            }))
+        };
+        watches.add_inodes(&paths, hash, found).unwrap();
+        assert_eq!(watches.sets, [vec![0, 1, 2]]);
+        let mut inodes: Vec<_> = watches
+            .inodes
+            .iter()
+            .map(|(key, of)| (key.ino, of))
+            .collect();
+        inodes.sort_by_key(|(ino, _)| *ino);
+        let [(2, shared), (3, single)] = inodes[..] else {
+            panic!("{inodes:?}");
+        };
+        assert_eq!((shared.watch, single.watch), (watch::WATCH_SET, 3));
+        assert_eq!(shared.sole_name, NO_FINGERPRINT);
+        assert_eq!(watches.names.len(), 4);
     }
 }

@@ -240,6 +240,7 @@ fn byte(word: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::aux_source;
 
     fn words(values: &[u64]) -> Words {
         let mut words = [0; abi::AUX_WORDS];
@@ -316,18 +317,18 @@ mod tests {
         let aux_record = aux_record.split("};").next().unwrap();
         let names: Vec<&str> = aux_record.split("WIRE_AUX_SOURCE_").skip(1).collect();
         for (name, value) in [
-            ("PIPE", abi::AUX_SOURCE_PIPE),
-            ("SOCKETPAIR", abi::AUX_SOURCE_SOCKETPAIR),
-            ("SOCKETCALL", abi::AUX_SOURCE_SOCKETCALL),
-            ("MMAP", abi::AUX_SOURCE_MMAP),
-            ("OLD_MMAP", abi::AUX_SOURCE_OLD_MMAP),
-            ("OPENAT2", abi::AUX_SOURCE_OPENAT2),
-            ("CAPSET", abi::AUX_SOURCE_CAPSET),
-            ("TARGET_FIRST", abi::AUX_SOURCE_TARGET_FIRST),
-            ("TARGET_SECOND", abi::AUX_SOURCE_TARGET_SECOND),
-            ("TARGET_FIRST_EARLY", abi::AUX_SOURCE_TARGET_FIRST_EARLY),
-            ("TARGET_SECOND_EARLY", abi::AUX_SOURCE_TARGET_SECOND_EARLY),
-            ("TRACED", abi::AUX_SOURCE_TRACED),
+            ("PIPE", aux_source::PIPE),
+            ("SOCKETPAIR", aux_source::SOCKETPAIR),
+            ("SOCKETCALL", aux_source::SOCKETCALL),
+            ("MMAP", aux_source::MMAP),
+            ("OLD_MMAP", aux_source::OLD_MMAP),
+            ("OPENAT2", aux_source::OPENAT2),
+            ("CAPSET", aux_source::CAPSET),
+            ("TARGET_FIRST", aux_source::TARGET_FIRST),
+            ("TARGET_SECOND", aux_source::TARGET_SECOND),
+            ("TARGET_FIRST_EARLY", aux_source::TARGET_FIRST_EARLY),
+            ("TARGET_SECOND_EARLY", aux_source::TARGET_SECOND_EARLY),
+            ("TRACED", aux_source::TRACED),
         ] {
             let at = names
                 .iter()

@@ -13,6 +13,7 @@ use audit::plan::Plan;
 use libbpf_rs::ProgramInput;
 
 use super::Engine;
+use crate::abi::watch;
 use crate::compile::watches::{InodeIdentity, Watches};
 use crate::error::EngineError;
 use crate::hooks::program::Program;
@@ -34,13 +35,32 @@ impl Engine<'_> {
     /// example, must not stop the engine: it is watched by name, and [`Engine::take_name_only_watches`] reports it.
     ///
     /// # Errors
-    /// [`EngineError::Watch`] names the path.
+    /// [`EngineError::Watch`] names the path; [`EngineError::SharedObjects`].
     pub(super) fn learn_inodes(
         &self,
         watches: &mut Watches,
         plan: &Plan,
     ) -> Result<(), EngineError> {
-        watches.add_inodes(&plan.watches, self.hash, |path| self.inode_identity(path))
+        watches.add_inodes(&plan.watches, self.hash, |path| self.inode_identity(path))?;
+        let most = watches.sets.iter().map(Vec::len).max().unwrap_or_default();
+        let sets = usize::try_from(watch::WATCH_SETS).unwrap_or(usize::MAX);
+        for (what, needed, limit) in [
+            ("watches lead to one object", most, watch::SET_WATCHES),
+            (
+                "objects are led to by several watches",
+                watches.sets.len(),
+                sets,
+            ),
+        ] {
+            if needed > limit {
+                return Err(EngineError::SharedObjects {
+                    what,
+                    needed,
+                    limit,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Returns the watched paths that exist or may exist and could not be opened, each with the reason, since the

@@ -158,6 +158,11 @@ impl Globals {
         }
     }
 
+    /// Lets programs look for sets of watches, which some plan has.
+    pub(crate) fn use_watch_sets(self) {
+        write!(self, tlg_has_sets, 1);
+    }
+
     /// Writes the index of the first test of the task list, plus one, into the half of a plan that is not
     /// active.
     pub(crate) fn set_task_tests(self, epoch: Epoch, first: u32) {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
-use crate::abi::watch::WireInodeKey;
+use crate::abi::watch::{self, WireInodeKey, WireWatchSet};
 use crate::abi::{self, WireSyscall, WireTest};
 use crate::compile::CompiledPlan;
 use crate::compile::watches::Watches;
@@ -272,6 +272,9 @@ impl WatchKeys {
             self.names.push(key);
             update("tlg_watch_path", &maps.tlg_watch_path, &key, watch)?;
         }
+        let sets: Vec<WireWatchSet> = watches.sets.iter().map(|set| wire_set(set)).collect();
+        let first_set = u32::from(half) * watch::WATCH_SETS;
+        update_batch("tlg_watch_sets", &maps.tlg_watch_sets, first_set, &sets)?;
         let first = u32::from(half) * capacity.tests;
         let tests = compiled.tests.iter();
         let tests: Vec<WireTest> = tests
@@ -296,6 +299,17 @@ impl WatchKeys {
             &syscalls,
         )
     }
+}
+
+fn wire_set(watches: &[u32]) -> WireWatchSet {
+    let mut set = WireWatchSet {
+        count: count(watches.len()),
+        ..WireWatchSet::default()
+    };
+    for (place, watch) in set.watch.iter_mut().zip(watches) {
+        *place = *watch;
+    }
+    set
 }
 
 /// A test as stored in the half whose first test is at index `first`.

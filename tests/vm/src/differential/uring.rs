@@ -150,10 +150,17 @@ pub(crate) struct Operation {
     data: Vec<Store>,
 }
 
+impl Operation {
+    /// The kernel's name, in lower case.
+    pub(crate) fn name(&self) -> &'static str {
+        let number = u32::try_from(self.code).unwrap_or(u32::MAX);
+        table::uring_op_name(number).unwrap_or("operation")
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = u32::try_from(self.code).unwrap_or(u32::MAX);
-        let name = table::uring_op_name(number).unwrap_or("operation");
+        let name = self.name();
         let bytes: Vec<u8> = self
             .data
             .iter()

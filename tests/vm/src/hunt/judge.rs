@@ -78,6 +78,7 @@ pub(super) fn judge(
         calls: permitted::for_engine(engine)?,
         verdict: Verdict::default(),
         rules: &subject.rules,
+        program: subject.program.calls(),
         theirs,
         ours,
         pids: &pids,
@@ -101,6 +102,8 @@ struct Judge<'a> {
     calls: Permitted<PermittedCall>,
     verdict: Verdict,
     rules: &'a [String],
+    /// Names of the program's calls.
+    program: Vec<&'static str>,
     theirs: &'a [Event],
     ours: &'a [Event],
     /// Of the program and its children.
@@ -150,7 +153,7 @@ impl Judge<'_> {
         for found in recorded_call::differences(&theirs, &ours) {
             if self
                 .calls
-                .permits(|entry| entry.permits(self.rules, &found))
+                .permits(|entry| entry.permits(self.rules, &self.program, &found))
             {
                 self.verdict.permitted += 1;
                 continue;
@@ -213,7 +216,7 @@ impl Judge<'_> {
         };
         Ok(self
             .calls
-            .permits(|entry| entry.permits(self.rules, &difference)))
+            .permits(|entry| entry.permits(self.rules, &self.program, &difference)))
     }
 
     /// The first records of all events of the processes, and of those that have no record of a call.
@@ -258,11 +261,13 @@ fn signature(difference: &Difference) -> String {
     format!("{call} {record} {field}: {side}")
 }
 
-/// Whether the kernel recorded a call only because it wrote a record about a refused link, which tollgate does not write:
-/// all rules have keys.
+/// Whether the kernel recorded a call only because it wrote a record that tollgate does not write: about a refused link,
+/// or a watch that it removes because a directory moves. All rules have keys.
 fn is_anomaly(event: &Event) -> bool {
     let has_no_key = |kind| event.field(kind, "key") == "(null)";
-    event.all("ANOM_LINK").next().is_some() && (has_no_key("SYSCALL") || has_no_key("URINGOP"))
+    let kinds = ["ANOM_LINK", "CONFIG_CHANGE"];
+    let is_joined = kinds.iter().any(|kind| event.all(kind).next().is_some());
+    is_joined && (has_no_key("SYSCALL") || has_no_key("URINGOP"))
 }
 
 /// The record of the call.

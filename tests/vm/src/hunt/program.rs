@@ -80,6 +80,15 @@ impl HuntProgram {
         threads.any(|(_, task)| self.has_steps(task))
     }
 
+    /// The names of its calls and operations.
+    pub(super) fn calls(&self) -> Vec<&'static str> {
+        let steps = self.steps.iter().map(|(_, step)| match step {
+            HuntStep::Call(step) => step.name,
+            HuntStep::Operation(operation, _) => operation.name(),
+        });
+        steps.collect()
+    }
+
     fn has_steps(&self, task: usize) -> bool {
         self.steps.iter().any(|(of, _)| *of == task)
     }

@@ -17,6 +17,7 @@ pub(crate) struct PermittedCall {
     exits: Option<Vec<String>>,
     sides: Option<Vec<Side>>,
     key: Option<String>,
+    beside: Option<Vec<String>>,
     rules: Vec<String>,
     /// The reason.
     pub(crate) reason: String,
@@ -33,9 +34,15 @@ pub(crate) fn for_engine(engine: &str) -> anyhow::Result<Permitted<PermittedCall
 }
 
 impl PermittedCall {
-    /// Whether it permits a difference under these rules.
-    pub(crate) fn permits(&self, rules: &[String], difference: &CallDifference) -> bool {
+    /// Whether it permits a difference under these rules, in a program with these calls.
+    pub(crate) fn permits(
+        &self,
+        rules: &[String],
+        program: &[&str],
+        difference: &CallDifference,
+    ) -> bool {
         let call = &difference.call;
+        let is_in_program = |name: &String| program.contains(&name.as_str());
         names(self.calls.as_deref(), &call.call)
             && self.key.as_ref().is_none_or(|key| *key == difference.key)
             && self
@@ -46,6 +53,10 @@ impl PermittedCall {
                 .exits
                 .as_ref()
                 .is_none_or(|exits| exits.iter().any(|exit| Some(exit) == call.exit.as_ref()))
+            && self
+                .beside
+                .as_ref()
+                .is_none_or(|calls| calls.iter().any(is_in_program))
             && self
                 .rules
                 .iter()
