@@ -288,7 +288,7 @@ struct wire_inode_watch {
 	__u32 watch; /* or a set */
 	__u32 sole_name; /* name_fingerprint() of the last component of the watched path; WIRE_NO_FINGERPRINT if another watch has this inode, or a name with that fingerprint */
 	__u32 generation; /* as in struct wire_identity */
-	__u32 also; /* 1 + a watch, or a set, whose name has led here later; 0 if none */
+	__u32 _pad;
 };
 _Static_assert(sizeof(struct wire_inode_watch) == 16, "wire_inode_watch layout");
 

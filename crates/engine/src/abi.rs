@@ -311,7 +311,7 @@ mod tests {
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
             layout!(WireIdentity as "wire_identity": ino, dev, generation),
-            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name, generation, also),
+            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name, generation, _pad),
             layout!(WireWatchSet as "wire_watch_set": count, watch),
             layout!(WireNameWatch as "wire_name_watch": watch, sole_name, led_to),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,

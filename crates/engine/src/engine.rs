@@ -304,6 +304,8 @@ impl<'s> Engine<'s> {
         text: &[u8],
     ) -> Result<(), EngineError> {
         let finder = AttachPointFinder::new(probe);
+        // What is attached now stays so until it is decided which hooks stay.
+        let paused = self.detacher.pause();
         let selection = self.selection.for_replacement(
             plan,
             |hook| self.is_attached(hook, &finder),
@@ -333,7 +335,9 @@ impl<'s> Engine<'s> {
         let fast_path = FastPath::of(&compiled, self.objects.first().maps.tlg_ring.max_entries());
         self.globals
             .set_fast_path(&self.fast_path.union(&fast_path));
-        match self.attach(&attach_points) {
+        let attached = self.attach(&attach_points);
+        drop(paused);
+        match attached {
             Ok(new) => self.links.extend(new),
             Err(error) => {
                 self.globals.set_fast_path(&self.fast_path);

@@ -62,18 +62,6 @@ pub enum EngineError {
         /// Number that the maps hold.
         capacity: u32,
     },
-    /// Too many watches lead to the same objects.
-    #[error(
-        "{needed} {what}, the limit is {limit}; remove rules that watch one object by several names"
-    )]
-    SharedObjects {
-        /// What exceeds the limit.
-        what: &'static str,
-        /// Number that the plan has.
-        needed: usize,
-        /// Largest number.
-        limit: usize,
-    },
     /// Tracepoint ids cannot be read.
     #[error(
         "cannot read tracepoint ids from tracefs; this needs CAP_SYS_ADMIN and CONFIG_FTRACE_SYSCALLS"

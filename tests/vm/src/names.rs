@@ -24,6 +24,8 @@ pub(crate) const SESSION: Session = Session {
         "-a never,exit -F arch=b64 -S open,openat -F exe=/tmp/names/trusted/busybox\n\
          -a never,exit -F arch=b64 -S open,openat -F dir=/tmp/names/quiet\n\
          -a never,exit -F arch=b64 -S open,openat -F path=/tmp/names/fs/unheard\n\
+         -a never,exit -F arch=b64 -S open,openat -F path=/tmp/names/fs/hush\n\
+         -w /tmp/names/fs/loud -p wa -k loud\n\
          -w /tmp/names/fs/marker -p r -k marker\n\
          -w /tmp/names/fs/secret -p rwa -k secret\n\
          -w /tmp/names/fs/missing -p rwa -k missing\n\
@@ -73,10 +75,8 @@ pub(crate) const SESSION: Session = Session {
             "watches_of_one_file_all_count",
             watches_of_one_file_all_count,
         ),
-        (
-            "link_to_a_watched_file_is_watched",
-            link_to_a_watched_file_is_watched,
-        ),
+        ("link_takes_no_watch_over", link_takes_no_watch_over),
+        ("link_hides_nothing", link_hides_nothing),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -104,11 +104,12 @@ truncate -s 8M /tmp/names/disk
 mount -t ext4 -o loop /tmp/names/disk /tmp/names/fs
 cd /tmp/names/fs
 mkdir dir dir/sub moved all own
-for name in marker secret unheard reused own/file dir/sub/file twice linked; do echo text > $name; done
+for name in marker secret unheard reused own/file dir/sub/file twice linked loud; do echo text > $name; done
 cp /bin/busybox own/busybox
 ln -s . alias
 ln twice again
 ln twice another
+ln loud hush
 chown -R 1001:1001 .
 echo text > dir/rooted
 chmod 600 dir/rooted
@@ -325,9 +326,19 @@ fn watches_of_one_file_all_count(daemon: &Daemon) -> anyhow::Result<()> {
     recorded(daemon, "twice_a", "chmod 640 fs/again", false)
 }
 
-/// A name that comes to lead to a file of another watch adds its watch to that of the file.
-fn link_to_a_watched_file_is_watched(daemon: &Daemon) -> anyhow::Result<()> {
-    user("ln fs/linked fs/later; cat fs/later; ln fs/linked fs/elsewhere_linked")?;
-    recorded(daemon, "later", "echo x >> fs/elsewhere_linked", false)?;
-    recorded(daemon, "linked", "cat fs/elsewhere_linked", false)
+/// A name that comes to lead to a file of another watch does not give its watch to the file.
+fn link_takes_no_watch_over(daemon: &Daemon) -> anyhow::Result<()> {
+    user("ln fs/linked fs/later; ln fs/linked fs/elsewhere_linked")?;
+    recorded(daemon, "later", "echo x >> fs/later", false)?;
+    user("rm fs/later")?;
+    recorded(daemon, "linked", "cat fs/elsewhere_linked", false)?;
+    unrecorded(daemon, "later", "echo x >> fs/elsewhere_linked", false)
+}
+
+/// A hard link with the name of a `never` rule hides nothing of the file.
+fn link_hides_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    unrecorded(daemon, "loud", "echo x >> fs/hush", false)?;
+    recorded(daemon, "loud", "echo x >> fs/loud", false)?;
+    user("rm fs/hush")?;
+    recorded(daemon, "loud", "echo x >> fs/loud", false)
 }

@@ -42,6 +42,7 @@ int task_fork(__u64 *ctx)
 	}
 	s->event.pid = parent->tgid;
 	s->event.objects = 0;
+	s->hits = s->exe_hits = 0;
 	fill_task(&s->event, child);
 	fill_creds(&s->event, child);
 	verdict = run_rules(s, first - 1);

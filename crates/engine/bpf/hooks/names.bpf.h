@@ -99,7 +99,7 @@ int names_link(__u64 *ctx)
 		start_items((struct filename *)ctx[3], (struct filename *)ctx[1]);
 
 	if (state)
-		state->links = state->items == 2;
+		state->links = state->items == 2 ? LINK_NAMED : LINK_NONE;
 	return 0;
 }
 
@@ -107,7 +107,7 @@ int names_link(__u64 *ctx)
  * fentry on inode_owner_or_capable(idmap, inode), v5.12 form: the old object of a hard link that
  * protected_hardlinks may refuse: may_linkat(). A refused link passes no other hook. The names of
  * the inode are those that the kernel has in memory, among them the one that was looked up; more
- * than one cannot be told apart.
+ * than one cannot be told apart. An overlay calls this for inodes of its upper file system.
  */
 SEC("fentry/inode_owner_or_capable")
 int names_linked(__u64 *ctx)
@@ -119,11 +119,14 @@ int names_linked(__u64 *ctx)
 	struct wire_object *item;
 	__u64 alias, dentry;
 
-	if (!state || !s || !state->links)
+	if (!state || !s || state->links != LINK_NAMED)
 		return 0;
 	item = &state->item[1];
-	if (item->effect != WIRE_NAMETYPE_UNKNOWN)
+	if (item->effect != WIRE_NAMETYPE_UNKNOWN ||
+	    (__u64)inode->i_sb != LOAD(vfsmount, state->mnt, mnt_sb))
 		return 0;
+	state->links = LINK_FOUND;
+	state->hits_before_link = state->hits;
 	item->effect = WIRE_NAMETYPE_NORMAL;
 	item_set_inode(item, inode);
 	alias = LOAD(inode, (__u64)inode, i_dentry.first);
@@ -141,6 +144,8 @@ int names_linked(__u64 *ctx)
 		state_save_hits(state, s);
 		alias = LOAD(hlist_node, alias, next);
 	}
+	if (alias)
+		count_truncated(WIRE_TRUNC_WATCHES);
 	return 0;
 }
 
@@ -344,6 +349,11 @@ int created_link(__u64 *ctx)
 
 	if (!state || !s)
 		return 0;
+	if (state->links == LINK_FOUND) {
+		state->links = LINK_NAMED;
+		state->hits = state->hits_before_link;
+		state->item[1].effect = WIRE_NAMETYPE_UNKNOWN;
+	}
 	item = state_add_child(state, WIRE_NAMETYPE_CREATE, ctx[2], (struct dentry *)ctx[3]);
 	if (!item)
 		return 0;

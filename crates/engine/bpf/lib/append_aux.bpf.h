@@ -132,8 +132,9 @@ static __always_inline void append_capset(struct scratch *s, const struct task_s
 
 /*
  * Appends the task that the syscall names, if the kernel has looked it up: kill_pid_info(),
- * ptrace_attach(). `refused` is an error that can come before that. A number below 1 names a group
- * of processes, which are not appended. The task can be gone.
+ * ptrace_attach(). Errors that come before that are ESRCH, EINVAL and `refused`; those of a siginfo
+ * in user memory too. A number below 1 names a group of processes, which are not appended. The task
+ * can be gone.
  */
 static __always_inline void append_target(struct scratch *s, const struct task_struct *task,
 					  __s32 number, __s64 refused)
@@ -141,7 +142,8 @@ static __always_inline void append_target(struct scratch *s, const struct task_s
 	__s64 ret = s->event.exit;
 	__u64 target;
 
-	if (number < 1 || ret == -ESRCH || ret == -EINVAL || ret == refused)
+	if (number < 1 || ret == -ESRCH || ret == -EINVAL || ret == -EFAULT || ret == -E2BIG ||
+	    ret == refused)
 		return;
 	target = find_task(task, number);
 	if (target)

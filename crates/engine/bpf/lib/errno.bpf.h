@@ -13,6 +13,7 @@
 #define E2BIG		      7
 #define EBADF		      9
 #define EAGAIN		      11
+#define EFAULT		      14
 #define EINVAL		      22
 #define ENOSYS		      38
 #define ENOTSOCK	      88

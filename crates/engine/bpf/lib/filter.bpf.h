@@ -116,10 +116,21 @@ static __always_inline int is_missing(const struct scratch *s, const struct wire
 	       s->event.exit == (__u64)-ENOENT;
 }
 
-/* is_or_has(). Not inlined: the verifier checks it once. */
+/* Whether a watch is `of`, or in the set `of`. Not inlined: the verifier checks it once. */
 __noinline int has_watch(__u32 half, __u32 of, __u32 watch)
 {
-	return is_or_has(half, of, watch);
+	__u32 at;
+	struct wire_watch_set *set = watch_set(&at, half, of);
+
+	if (!set)
+		return of == watch;
+	for (__u32 i = 0; i < WIRE_SET_WATCHES; i++) {
+		if (i >= set->count)
+			break;
+		if (set->watch[i] == watch)
+			return 1;
+	}
+	return 0;
 }
 
 /* Whether the inode of an object is that of a watch. */
@@ -135,8 +146,7 @@ static __always_inline int is_watched(struct scratch *s, const struct wire_objec
 
 	return object->flags & WIRE_OBJECT_INODE && watched &&
 	       watched->generation == object->inode.generation &&
-	       (has_watch(s->half, watched->watch, watch) ||
-		(watched->also && has_watch(s->half, watched->also - 1, watch)));
+	       has_watch(s->half, watched->watch, watch);
 }
 
 /*

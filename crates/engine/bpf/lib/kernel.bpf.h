@@ -137,6 +137,7 @@ struct dentry {
 
 struct vfsmount {
 	struct dentry *mnt_root;
+	struct super_block *mnt_sb;
 };
 
 struct mount {

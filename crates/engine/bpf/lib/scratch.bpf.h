@@ -114,6 +114,7 @@ struct scratch {
 	__u64 learn; /* key of a watched name that leads to another inode than its watch has, or 0 */
 	__u32 leaf_watch; /* 1 + watch, or set, of the inode of that object, or 0 */
 	__u32 scope; /* enum name_scope of its mount */
+	__u32 shared; /* HIT_FOREIGN for objects, 0 for programs, which are compared by inode */
 	struct object object[WIRE_ITEMS];
 	__u64 component[DEPTH_MAX]; /* hashes, leaf first; a deeper path goes on at the start */
 	__u64 prefix

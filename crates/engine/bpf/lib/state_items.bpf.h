@@ -257,11 +257,8 @@ static __always_inline void state_match_inode(struct syscall_state *state,
 	};
 	struct wire_inode_watch *watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 
-	if (watched && watched->generation == inode->i_generation && !is_fs_excluded(inode->i_sb)) {
-		struct hits hits = { .count = &state->hits, .list = state->hit };
-
-		add_inode_hits(&hits, watched, HIT_LEAF);
-	}
+	if (watched && watched->generation == inode->i_generation && !is_fs_excluded(inode->i_sb))
+		state_add_hit(state, watched->watch | shared_flag(watched->watch) | HIT_LEAF);
 }
 
 #endif /* TOLLGATE_LIB_STATE_ITEMS_BPF_H */

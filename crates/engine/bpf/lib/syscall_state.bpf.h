@@ -30,6 +30,13 @@
 #define HOOKED_FACTS	 (WIRE_FACT_HOOKED | WIRE_FACT_AUX)
 #define SETTLE_TICKS	 10000 /* jiffies after which no syscall is left from before a new plan */
 
+/* What is known of the old name of a hard link, the second item. */
+enum link_state {
+	LINK_NONE, /* there is no such name */
+	LINK_NAMED,
+	LINK_FOUND, /* by names_linked(); for a link that is not refused, vfs_link() knows better */
+};
+
 struct syscall_state {
 	__u32 index; /* of the slot */
 	__u32 syscall; /* index in the syscall table */
@@ -60,7 +67,8 @@ struct syscall_state {
 	__u32 address_len;
 	__u8 address[SOCKADDR_BYTES]; /* of a socket */
 	__u32 deletes_allowed; /* successful may_delete() checks of this syscall */
-	__u32 links; /* the second item is the old name of a hard link */
+	__u32 links; /* enum link_state */
+	__u32 hits_before_link; /* hits before those of LINK_FOUND */
 	__u32 refused; /* the last item is an object that may_open() refused; its name follows */
 	__u32 aux_count;
 	struct wire_aux aux[WIRE_AUX_RECORDS];

@@ -45,34 +45,41 @@ static __always_inline void add_hit(struct hits *hits, __u32 hit)
 	*hits->count = count + 1;
 }
 
-/* Adds the hits of an inode. */
-static __always_inline void add_inode_hits(struct hits *hits, const struct wire_inode_watch *inode,
-					   __u32 flags)
+/*
+ * The flag of a hit by an inode that is that of several watches. Any user can make a hard link
+ * before the rules are loaded and remove it later: a rule that suppresses events counts the name.
+ */
+static __always_inline __u32 shared_flag(__u32 watch)
 {
-	add_hit(hits, inode->watch | flags);
-	if (inode->also)
-		add_hit(hits, (inode->also - 1) | flags);
+	_Static_assert(WIRE_WATCH_SET >> 1 == HIT_FOREIGN, "a shift makes one flag the other");
+	return (watch & WIRE_WATCH_SET) >> 1;
 }
 
 struct hit_loop {
 	struct hits hits;
 	__u32 half;
 	__u32 count; /* before sets are replaced */
+	__u32 last; /* the last set that was replaced, with its flags */
 };
 
 static long replace_set(__u32 index, void *data)
 {
 	struct hit_loop *loop = data;
 	struct wire_watch_set *set;
-	__u32 *hit, flags;
+	__u32 *hit, flags, at;
 
 	if (index >= loop->count || index >= HITS_MAX)
 		return 1;
 	hit = &loop->hits.list[index];
 	flags = *hit & (HIT_LEAF | HIT_FOREIGN);
-	set = watch_set(loop->half, *hit & ~flags);
+	set = watch_set(&at, loop->half, *hit & ~flags);
 	if (!set)
 		return 0;
+	if (*hit == loop->last) {
+		*hit = set->watch[0] | flags; /* the others are in the list */
+		return 0;
+	}
+	loop->last = *hit;
 	*hit = set->watch[0] | flags;
 	for (__u32 i = 1; i < WIRE_SET_WATCHES; i++) {
 		if (i >= set->count)
@@ -100,6 +107,7 @@ __noinline int replace_sets(struct scratch *s)
 	loop.hits.count = &s->exe_hits;
 	loop.hits.list = s->exe_hit;
 	loop.count = s->exe_hits;
+	loop.last = 0;
 	bpf_loop(HITS_MAX, replace_set, &loop, 0);
 	return 0;
 }
@@ -169,7 +177,8 @@ static long watch_step(__u32 index, void *data)
 	key.half = s->half;
 	watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (watched && watched->generation == (__u32)LOAD(inode, walk->inode, i_generation)) {
-		add_inode_hits(&walk->hits, watched, walk->leaf | walk->flag);
+		add_hit(&walk->hits, watched->watch | (shared_flag(watched->watch) & s->shared) |
+					     walk->leaf | walk->flag);
 		if (walk->leaf)
 			s->leaf_watch = watched->watch + 1;
 	}
@@ -264,6 +273,7 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 	walk.s = fold.s = s;
 	walk.hits.count = exe ? &s->exe_hits : &s->hits;
 	walk.hits.list = exe ? s->exe_hit : s->hit;
+	s->shared = exe ? 0 : HIT_FOREIGN;
 	s->depth = s->leaf_watch = 0;
 	s->learn = 0;
 	s->leaf_dentry = leaf ? dentry : 0;

@@ -108,64 +108,41 @@ static __always_inline int is_unlinked(__u64 dentry)
 	return !LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
 }
 
-/* A set of watches of a half; NULL if `set` is a single watch. */
-static __always_inline struct wire_watch_set *watch_set(__u32 half, __u32 set)
+/* A set of watches of a half; NULL if `set` is a single watch. `at` is room for its index. */
+static __always_inline struct wire_watch_set *watch_set(__u32 *at, __u32 half, __u32 set)
 {
-	__u32 index = half * WIRE_WATCH_SETS + (set & ~WIRE_WATCH_SET);
-
-	return set & WIRE_WATCH_SET ? bpf_map_lookup_elem(&tlg_watch_sets, &index) : NULL;
-}
-
-/* Whether a watch is `of`, or in the set `of`. */
-static __always_inline int is_or_has(__u32 half, __u32 of, __u32 watch)
-{
-	struct wire_watch_set *set = watch_set(half, of);
-
-	if (!set)
-		return of == watch;
-	for (__u32 i = 0; i < WIRE_SET_WATCHES; i++) {
-		if (i >= set->count)
-			break;
-		if (set->watch[i] == watch)
-			return 1;
-	}
-	return 0;
-}
-
-/* Whether an inode is that of a watch. */
-static __always_inline int inode_has_watch(__u32 half, const struct wire_inode_watch *inode,
-					   __u32 watch)
-{
-	return is_or_has(half, inode->watch, watch) ||
-	       (inode->also && is_or_has(half, inode->also - 1, watch));
+	*at = half * WIRE_WATCH_SETS + (set & ~WIRE_WATCH_SET);
+	return set & WIRE_WATCH_SET ? bpf_map_lookup_elem(&tlg_watch_sets, at) : NULL;
 }
 
 /* Takes a watch, or a set, from an inode that its name led to before. */
-static __always_inline void forget_inode(const struct scratch *s, const struct wire_identity *inode,
+static __always_inline void forget_inode(struct scratch *s, const struct wire_identity *inode,
 					 __u32 watch)
 {
 	struct wire_inode_key key = { .ino = inode->ino, .dev = inode->dev, .half = s->half };
 	struct wire_inode_watch *known;
+	struct wire_watch_set *pair;
 
 	if (!inode->ino)
 		return;
 	known = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (!known || known->generation != inode->generation)
 		return;
-	if (known->also == watch + 1) {
-		known->also = 0;
-	} else if (known->watch == watch && known->also) {
-		known->watch = known->also - 1;
-		known->also = 0;
-	} else if (known->watch == watch) {
+	if (known->watch == watch) {
 		bpf_map_delete_elem(&tlg_watch_inode, &key);
+		return;
 	}
+	/* Of a pair the other one stays; a larger set stays whole. */
+	pair = watch_set(&key.half, s->half, known->watch); /* the key is not needed any more */
+	if (pair && pair->count == 2 && (pair->watch[0] == watch || pair->watch[1] == watch))
+		known->watch = pair->watch[pair->watch[0] == watch];
 }
 
 /*
  * Makes the inode of `s->leaf_dentry` one of the watch whose name is `s->learn`. An open that ends
  * while another task replaces the file can come here after that task, with the old inode: so the
- * last two inodes of a name stay. To an inode that has a watch one more can be added.
+ * last two inodes of a name stay. An inode that is also another watch's stays that one's: a user
+ * could give a file another watch by a hard link, and with it another key.
  */
 __noinline int learn_inode(struct scratch *s)
 {
@@ -196,21 +173,14 @@ __noinline int learn_inode(struct scratch *s)
 	known = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (known && known->generation == watched.generation) {
 		known->sole_name = WIRE_NO_FINGERPRINT;
-		if (known->watch == watched.watch || inode_has_watch(s->half, known, watched.watch))
-			return 0;
-		if (known->also) {
-			if (known->also != watched.watch + 1)
-				count_truncated(WIRE_TRUNC_WATCHES);
-			return 0;
-		}
-		known->also = watched.watch + 1;
-	} else if (bpf_map_update_elem(&tlg_watch_inode, &key, &watched, BPF_ANY)) {
+		return 0;
+	}
+	if (bpf_map_update_elem(&tlg_watch_inode, &key, &watched, BPF_ANY)) {
 		count_truncated(WIRE_TRUNC_WATCHES);
 		return 0;
-	} else {
-		bloom_add(tlg_inode_bloom, s->half,
-			  inode_fingerprint(key.ino, LOAD(super_block, sb, s_dev)));
 	}
+	bloom_add(tlg_inode_bloom, s->half,
+		  inode_fingerprint(key.ino, LOAD(super_block, sb, s_dev)));
 	__sync_fetch_and_add(&tlg_learned, 1);
 	oldest = name->led_to[1];
 	name->led_to[1] = name->led_to[0];

@@ -114,11 +114,10 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 			key.ino = ino;
 			watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 			if (watched && watched->generation == inode->i_generation) {
-				if (watched->also)
-					goto whole;
 				hits = s->hits;
 				s->hit[hits & (HITS_MAX - 1)] =
-					watched->watch | (leaf_steps >> i & HIT_LEAF);
+					watched->watch | shared_flag(watched->watch) |
+					(leaf_steps >> i & HIT_LEAF);
 				s->hits = hits + 1;
 				known = watched->sole_name;
 			}

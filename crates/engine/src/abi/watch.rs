@@ -34,7 +34,7 @@ pub(crate) struct WireInodeWatch {
     pub(crate) watch: u32,
     pub(crate) sole_name: u32,
     pub(crate) generation: u32,
-    pub(crate) also: u32,
+    pub(crate) _pad: u32,
 }
 
 #[derive(

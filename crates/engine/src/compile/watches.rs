@@ -21,6 +21,8 @@ pub(crate) struct Watches {
     pub(crate) names: Vec<(u64, WireNameWatch)>,
     /// Watches that lead to one object: their numbers, in order.
     pub(crate) sets: Vec<Vec<u32>>,
+    /// Watches that have no place in a set.
+    pub(crate) left_out: BTreeSet<u32>,
     /// Fingerprints of both.
     pub(crate) prefilter: WatchPrefilter,
     /// Watches by the fingerprint of their names.
@@ -112,7 +114,7 @@ impl Watches {
                 watch: number,
                 sole_name: hash.name_fingerprint(path),
                 generation: found.generation,
-                also: 0,
+                _pad: 0,
             };
             self.inodes.push((key, watched));
             let fingerprint = hash.inode_fingerprint(&WireInodeKey {
@@ -131,15 +133,22 @@ impl Watches {
     /// hard links.
     fn join_equal_keys(&mut self) {
         let mut known = HashMap::new();
-        let sets = &mut self.sets;
+        let (sets, left_out) = (&mut self.sets, &mut self.left_out);
         let mut set = |watches: BTreeSet<u32>| {
-            let watches: Vec<u32> = watches.into_iter().collect();
+            let mut watches: Vec<u32> = watches.into_iter().collect();
+            left_out.extend(watches.iter().skip(watch::SET_WATCHES));
+            watches.truncate(watch::SET_WATCHES);
             if let [watch] = watches[..] {
                 return watch;
             }
+            let number = u32::try_from(sets.len()).unwrap_or(u32::MAX);
+            if number >= watch::WATCH_SETS && !known.contains_key(&watches) {
+                left_out.extend(watches.iter().skip(1));
+                return watches.first().copied().unwrap_or_default();
+            }
             *known.entry(watches).or_insert_with_key(|watches| {
                 sets.push(watches.clone());
-                watch::WATCH_SET | u32::try_from(sets.len() - 1).unwrap_or(0)
+                watch::WATCH_SET | number
             })
         };
         join(&mut self.inodes, |watched| &mut watched.watch, &mut set);
@@ -354,5 +363,28 @@ mod tests {
         assert_eq!((shared.watch, single.watch), (watch::WATCH_SET, 3));
         assert_eq!(shared.sole_name, NO_FINGERPRINT);
         assert_eq!(watches.names.len(), 4);
+        assert!(watches.left_out.is_empty());
+    }
+
+    /// Any user can make hard links of a file: they must not keep the rules from being loaded.
+    #[test]
+    fn watches_beyond_a_set_are_reported() {
+        let paths: Vec<BString> = (0..20).map(|n| BString::from(format!("/a/{n}"))).collect();
+        let hash = HashKey::from_seed(1);
+        let mut watches = Watches::by_name(&paths, hash);
+        let found = |path: &Path| {
+            let is_file = path.to_str() != Some("/a");
+            let identity = InodeIdentity {
+                ino: 2,
+                dev: 3,
+                sb_dev: 4,
+                generation: 5,
+            };
+            Ok::<_, ()>(is_file.then_some(identity))
+        };
+        watches.add_inodes(&paths, hash, found).unwrap();
+        assert_eq!(watches.sets, [(0..15).collect::<Vec<u32>>()]);
+        assert_eq!(watches.left_out, (15..20).collect());
+        assert_eq!(watches.names.len(), 20, "they are compared by name");
     }
 }

@@ -35,31 +35,21 @@ impl Engine<'_> {
     /// example, must not stop the engine: it is watched by name, and [`Engine::take_name_only_watches`] reports it.
     ///
     /// # Errors
-    /// [`EngineError::Watch`] names the path; [`EngineError::SharedObjects`].
+    /// [`EngineError::Watch`] names the path.
     pub(super) fn learn_inodes(
         &self,
         watches: &mut Watches,
         plan: &Plan,
     ) -> Result<(), EngineError> {
         watches.add_inodes(&plan.watches, self.hash, |path| self.inode_identity(path))?;
-        let most = watches.sets.iter().map(Vec::len).max().unwrap_or_default();
-        let sets = usize::try_from(watch::WATCH_SETS).unwrap_or(usize::MAX);
-        for (what, needed, limit) in [
-            ("watches lead to one object", most, watch::SET_WATCHES),
-            (
-                "objects are led to by several watches",
-                watches.sets.len(),
-                sets,
-            ),
-        ] {
-            if needed > limit {
-                return Err(EngineError::SharedObjects {
-                    what,
-                    needed,
-                    limit,
-                });
-            }
-        }
+        let left_out = watches.left_out.iter().filter_map(|&watch| {
+            let path = plan.watches.get(usize::try_from(watch).ok()?)?;
+            Some(format!(
+                "{path}: more than {} watches lead to its object",
+                watch::SET_WATCHES
+            ))
+        });
+        self.name_only_watches.borrow_mut().extend(left_out);
         Ok(())
     }
 

@@ -169,6 +169,8 @@ impl Writer<'_> {
             "full",
             "theirs/file",
             "sub/below",
+            "twin",
+            "way/below",
         ]);
         let perm = self.random.pick(&["wa", "rwxa", "r", "w", "a", "wa"]);
         let (arch, gid) = (self.arch(), self.workload.egid());
