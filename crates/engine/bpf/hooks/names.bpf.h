@@ -22,7 +22,7 @@
 
 #define RENAME_EXCHANGE 2 /* include/uapi/linux/fs.h */
 
-#define ALIASES_MAX 4 /* names of an inode that are compared with watched directories */
+#define ALIASES_MAX	4 /* names of an inode that are compared with watched directories */
 
 /*
  * Starts the list of items with the names of the syscall, in the order of the kernel's getname().

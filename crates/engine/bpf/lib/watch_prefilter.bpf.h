@@ -115,9 +115,9 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 			watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 			if (watched && watched->generation == inode->i_generation) {
 				hits = s->hits;
-				s->hit[hits & (HITS_MAX - 1)] =
-					watched->watch | shared_flag(watched->watch) |
-					(leaf_steps >> i & HIT_LEAF);
+				s->hit[hits & (HITS_MAX - 1)] = watched->watch |
+								shared_flag(watched->watch) |
+								(leaf_steps >> i & HIT_LEAF);
 				s->hits = hits + 1;
 				known = watched->sole_name;
 			}
