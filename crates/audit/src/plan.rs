@@ -237,6 +237,8 @@ pub enum Operand {
     AuidSet,
     /// State that the task list set when the task was created: a [`task_list::TaskState`]. Only compared with `=`.
     TaskState,
+    /// The operation of `io_uring` runs in an `io_uring_enter` of this ABI, an [`Arch`]. Only compared with `=`.
+    UringEnter,
     /// Access mode of an open, as perm bits: `READ`, `WRITE` or both. Compared as a number, with `&` or `=`; only for
     /// open, openat and openat2. See [`perm::access_mode`].
     OpenPerm,

@@ -13,7 +13,7 @@
 #include <linux/types.h>
 #endif
 
-#define WIRE_VERSION	     6
+#define WIRE_VERSION	     7
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity of an event's tail; a power of two */
@@ -91,8 +91,9 @@ enum wire_lookup {
 	WIRE_LOOKUP_EXEC_AT, /* as AT; the syscall executes it */
 	WIRE_LOOKUP_TEXT, /* string in `arg` that is stored but not resolved (symlink target) */
 	WIRE_LOOKUP_HOOKED, /* a PATH item recorded by a hook inside the kernel; `effect` is its nametype */
-	WIRE_LOOKUP_AT_NAMED, /* as AT; with an empty string the kernel looks nothing up */
+	WIRE_LOOKUP_AT_NAMED, /* as AT; an empty string is looked up only in the working directory */
 	WIRE_LOOKUP_RETURNED, /* the descriptor that the syscall returns; its name is empty */
+	WIRE_LOOKUP_CWD, /* as PATH; becomes the working directory */
 };
 
 struct wire_shape {
@@ -162,6 +163,7 @@ enum wire_aux_source {
 	WIRE_AUX_SOURCE_TARGET_FIRST_EARLY,
 	WIRE_AUX_SOURCE_TARGET_SECOND_EARLY,
 	WIRE_AUX_SOURCE_TRACED, /* the second argument, if the first requests to trace it */
+	WIRE_AUX_SOURCE_LOADED_PROGRAM, /* a BPF program behind the returned descriptor */
 };
 
 /* Which argument has the socket address. */
@@ -324,6 +326,7 @@ _Static_assert(sizeof(struct wire_enter_state) == 48, "wire_enter_state layout")
 #define WIRE_EVENT_EXE_LONG    4096 /* the path of the executable is too long */
 #define WIRE_EVENT_CWD_LONG    8192 /* the working directory is too long */
 #define WIRE_EVENT_URING_ENTER 16384 /* operation in io_uring_enter, whose args and abi these are */
+#define WIRE_EVENT_LOADED      32768 /* loaded a BPF program, whose id is the first wire_aux */
 
 /*
  * One audited syscall. After it follow, without gaps: `objects` times a wire_object, its name and
@@ -423,6 +426,7 @@ enum wire_aux_kind {
 	WIRE_AUX_KERN_MODULE = 1330, /* name, NUL-padded */
 	WIRE_AUX_TIME_INJOFFSET = 1332, /* seconds, nanoseconds */
 	WIRE_AUX_TIME_ADJNTPVAL = 1333, /* six times: old, new */
+	WIRE_AUX_BPF = 1334, /* id of a program: the record is that of the kernel's audit */
 	WIRE_AUX_OPENAT2 = 1337, /* flags, mode, resolve */
 };
 

@@ -9,7 +9,7 @@ pub(crate) mod watch;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
-pub(crate) const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 7;
 /// The oldest version whose events have the same layout; names of maps and programs differ.
 pub(crate) const OLDEST_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
@@ -31,7 +31,6 @@ pub(crate) const URING_FIRST: u32 = 2048;
 pub(crate) const PLAN_ENTRIES: u32 = 2176;
 pub(crate) const LOST: usize = 4;
 pub(crate) const TRUNC: usize = 9;
-
 pub(crate) const COMM_LEN: usize = 16;
 
 pub(crate) const EVENT_RETURNED: u16 = 1;
@@ -49,6 +48,7 @@ pub(crate) const EVENT_JOINED: u16 = 2048;
 pub(crate) const EVENT_EXE_LONG: u16 = 4096;
 pub(crate) const EVENT_CWD_LONG: u16 = 8192;
 pub(crate) const EVENT_URING_ENTER: u16 = 16384;
+pub(crate) const EVENT_LOADED: u16 = 32768;
 
 pub(crate) const OBJECT_INODE: u8 = 1;
 pub(crate) const OBJECT_PARENT: u8 = 2;
@@ -113,6 +113,7 @@ pub(crate) const LOOKUP_TEXT: u8 = 8;
 pub(crate) const LOOKUP_HOOKED: u8 = 9;
 pub(crate) const LOOKUP_AT_NAMED: u8 = 10;
 pub(crate) const LOOKUP_RETURNED: u8 = 11;
+pub(crate) const LOOKUP_CWD: u8 = 12;
 
 pub(crate) const NAMETYPE_NORMAL: u8 = 1;
 pub(crate) const NAMETYPE_PARENT: u8 = 2;
@@ -379,6 +380,7 @@ mod tests {
             ("TEXT", LOOKUP_TEXT),
             ("AT_NAMED", LOOKUP_AT_NAMED),
             ("RETURNED", LOOKUP_RETURNED),
+            ("CWD", LOOKUP_CWD),
         ] {
             assert_eq!(at(&lookup, &format!("WIRE_LOOKUP_{name}")), value, "{name}");
         }
@@ -464,6 +466,7 @@ mod tests {
             ("WIRE_EVENT_EXE_LONG", u64::from(EVENT_EXE_LONG)),
             ("WIRE_EVENT_CWD_LONG", u64::from(EVENT_CWD_LONG)),
             ("WIRE_EVENT_URING_ENTER", u64::from(EVENT_URING_ENTER)),
+            ("WIRE_EVENT_LOADED", u64::from(EVENT_LOADED)),
             ("WIRE_OBJECT_INODE", u64::from(OBJECT_INODE)),
             ("WIRE_OBJECT_PARENT", u64::from(OBJECT_PARENT)),
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),

@@ -1,6 +1,7 @@
 //! Compiles a plan to map contents and a set of hooks. No I/O.
 
 mod attribute;
+mod aux_records;
 mod denial;
 pub(crate) mod fast_path;
 pub(crate) mod objects;
@@ -17,8 +18,7 @@ use audit::plan::task_list::TaskState;
 use audit::plan::{Facts, Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 use audit::rule::{Action, Field, Op};
 
-use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, aux_source, word};
-use crate::engine_kind::EngineKind;
+use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
 use crate::hooks::hook::Hook;
 use crate::hooks::hook_selection::{HookSelection, task_list_hook};
 use crate::hooks::internal_hook::InternalHook;
@@ -80,11 +80,7 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         denies: plan.denying() != 0,
     };
     for (syscall_id, rules) in &plan.syscalls {
-        let abi = if syscall_id.arch == Arch::I386 {
-            abi::B32
-        } else {
-            abi::B64
-        };
+        let abi = wire_abi(syscall_id.arch);
         let Syscall(number) = syscall_id.syscall;
         if number >= abi::SYSCALLS {
             continue; // no kernel has this syscall
@@ -211,7 +207,7 @@ impl CompiledPlan {
             open_arg,
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
-            aux_source: aux_source(syscall_id.arch, name, selection.engine()),
+            aux_source: aux_records::source(syscall_id.arch, name, selection.engine()),
             address: socket_address::sockaddr_source(syscall_id),
             attribute: attribute::wire_attribute(syscall_id),
             _pad: [0; 5],
@@ -282,6 +278,9 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
             if test.operand == Operand::Field(Field::SaddrFam) {
                 all.push(socket_address::has_sockaddr_test());
             }
+            if test.operand == Operand::UringEnter {
+                all.push(in_uring_enter_test());
+            }
             all.push(wire_test(test));
         }
         let next = u32::try_from(all.len() + 1).unwrap_or(u32::MAX);
@@ -308,6 +307,26 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
         ..WireTest::default()
     });
     all
+}
+
+/// Whether an operation runs in `io_uring_enter`, whose ABI the event has then.
+fn in_uring_enter_test() -> WireTest {
+    WireTest {
+        // `flags` are the upper half of the word that begins with `version`.
+        value: u32::from(abi::EVENT_URING_ENTER) << 16,
+        word: word!(WireEvent.version),
+        op: abi::OP_ANY,
+        kind: abi::TEST_WORD,
+        ..WireTest::default()
+    }
+}
+
+fn wire_abi(arch: Arch) -> u32 {
+    if arch == Arch::I386 {
+        abi::B32
+    } else {
+        abi::B64
+    }
 }
 
 fn tests_object(test: &Test) -> bool {
@@ -340,26 +359,6 @@ fn opens_only_for_write(syscall: &WireSyscall) -> bool {
     syscall.facts & opens != 0
         && syscall.facts & abi::FACT_WATCH_ONLY != 0
         && syscall.watch_perm & READ == 0
-}
-
-/// Auxiliary record that a syscall gets from its arguments and memory at exit: `enum wire_aux_source`.
-fn aux_source(arch: Arch, name: &str, engine: EngineKind) -> u8 {
-    let inside = engine == EngineKind::Fentry; // hooks show it
-    match name {
-        "pipe" | "pipe2" => aux_source::PIPE,
-        "socketpair" => aux_source::SOCKETPAIR,
-        "socketcall" => aux_source::SOCKETCALL,
-        "mmap" if arch == Arch::I386 => aux_source::OLD_MMAP,
-        "mmap" | "mmap2" => aux_source::MMAP,
-        "openat2" => aux_source::OPENAT2,
-        "capset" => aux_source::CAPSET,
-        "kill" | "tkill" if !inside => aux_source::TARGET_FIRST,
-        "tgkill" if !inside => aux_source::TARGET_SECOND,
-        "rt_sigqueueinfo" if !inside => aux_source::TARGET_FIRST_EARLY,
-        "rt_tgsigqueueinfo" if !inside => aux_source::TARGET_SECOND_EARLY,
-        "ptrace" if !inside => aux_source::TRACED,
-        _ => 0,
-    }
 }
 
 /// Access modes for which some rule tests a watch. An open with another mode needs no path walk.
@@ -433,6 +432,11 @@ fn wire_test(test: &Test) -> WireTest {
         ),
         Operand::AuidSet => wire(abi::TEST_WORD, word!(WireEvent.auid_set), test.value),
         Operand::TaskState => wire(abi::TEST_WORD, word!(WireEvent.rule), test.value),
+        Operand::UringEnter => wire(
+            abi::TEST_WORD,
+            word!(WireEvent.abi),
+            wire_abi(Arch(test.value)),
+        ),
         Operand::OpenPerm => wire(abi::TEST_WORD, word!(WireEvent.open_perm), test.value),
         Operand::Path => wire(abi::TEST_PATH, 0, test.value),
         Operand::Dir => wire(abi::TEST_DIR, 0, test.value),

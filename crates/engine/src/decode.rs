@@ -97,6 +97,25 @@ pub fn has_kernel_record(sample: &[u8]) -> Result<bool, DecodeError> {
     Ok(header(sample)?.0.flags & abi::EVENT_JOINED != 0)
 }
 
+/// The id of the BPF program that a syscall has loaded. The kernel's audit has written a record about it, to which the
+/// event belongs; its stamp is not known here.
+///
+/// # Errors
+/// [`DecodeError::Short`] when the sample has no header, or lacks the id.
+pub fn loaded_program(sample: &[u8]) -> Result<Option<u32>, DecodeError> {
+    let (head, rest) = header(sample)?;
+    if head.flags & abi::EVENT_LOADED == 0 {
+        return Ok(None);
+    }
+    let short = DecodeError::Short {
+        have: sample.len(),
+        part: "loaded program",
+    };
+    let (aux, _) = WireAux::ref_from_prefix(rest).map_err(|_not_whole| short)?;
+    let [id, ..] = aux.word;
+    Ok(u32::try_from(id).ok().filter(|_| head.objects == 0))
+}
+
 fn header(sample: &[u8]) -> Result<(&WireEvent, &[u8]), DecodeError> {
     WireEvent::ref_from_prefix(sample).map_err(|_not_whole| DecodeError::Short {
         have: sample.len(),

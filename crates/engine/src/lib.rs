@@ -41,8 +41,8 @@ mod sys;
 
 pub use decode::rule_keys::RuleKeys;
 pub use decode::{
-    DecodeError, Decoder, EventContext, has_kernel_record, has_kernel_stamp, sample_jiffies,
-    sample_rule,
+    DecodeError, Decoder, EventContext, has_kernel_record, has_kernel_stamp, loaded_program,
+    sample_jiffies, sample_rule,
 };
 pub use engine::check::CheckedPrograms;
 pub use engine::{Engine, PendingDetach};

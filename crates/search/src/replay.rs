@@ -302,6 +302,7 @@ fn decide(rules: &[Rule], syscall: &Event<'_>, event: &EventRecords) -> Option<u
             Some(u16::from_le_bytes(*family).into())
         }),
         task_state: None,
+        uring_enter: None,
         objects: &objects,
     };
     first_match(rules, &facts)

@@ -256,6 +256,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             label: None,
             socket_family: known.pending.address.as_deref().and_then(sockaddr::family),
             task_state: None,
+            uring_enter: None,
             objects: &observed_objects,
         };
         let verdict = self.plan.evaluate(&observed);

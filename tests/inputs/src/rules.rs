@@ -310,6 +310,7 @@ impl RandomEvent {
             label: None,
             socket_family: self.socket_family,
             task_state: None,
+            uring_enter: None,
             objects: &self.objects,
         }
     }

@@ -137,6 +137,17 @@ fn is_same_call(their: &Event, our: &Event) -> bool {
         .all(|name| field(their, name) == field(our, name))
 }
 
+/// Whether the command line of an event names another program than the task has.
+fn has_title_of_another_program(event: &Event) -> bool {
+    let of = |kind: &str, name: &str| event.all(kind).next()?.text(name);
+    let (Some(exe), Some(title)) = (of("SYSCALL", "exe"), of("PROCTITLE", "proctitle")) else {
+        return false;
+    };
+    let argument = title.split(|&byte| byte == 0).next().unwrap_or_default();
+    let last = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
+    last(&exe) != last(argument)
+}
+
 fn label(record: &Record) -> String {
     match record.kind.as_str() {
         "PATH" => format!("PATH/{}", record.value("nametype")),
@@ -152,7 +163,9 @@ impl Comparison {
         let mut started = false;
         for their in theirs {
             // The call that started a program may have no event.
-            started |= their.all("EXECVE").next().is_some() || program != Some(field(their, "exe"));
+            started |= their.all("EXECVE").next().is_some()
+                || program != Some(field(their, "exe"))
+                || has_title_of_another_program(their);
             let at = rest.iter().position(|our| is_same_call(their, our));
             let (before, from) = rest.split_at(at.unwrap_or(0));
             for our in before {

@@ -22,8 +22,8 @@ use audit::ids::Arch;
 /// Address of the program, as in `program.ld`.
 const BASE: u64 = 0x40_0000;
 
-/// Size of [`Arg::Buffer`]; a `struct stat` has 144 bytes.
-const BUFFER_BYTES: usize = 256;
+/// Size of [`Arg::Buffer`]; a `struct new_utsname` has 390 bytes.
+const BUFFER_BYTES: usize = 512;
 
 const HEADER_WORDS: usize = 5;
 const STEP_WORDS: usize = 16;

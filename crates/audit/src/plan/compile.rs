@@ -302,13 +302,14 @@ const fn is_one_number(operand: Operand) -> bool {
         Operand::Field(_)
         | Operand::AuidSet
         | Operand::TaskState
+        | Operand::UringEnter
         | Operand::OpenPerm
         | Operand::Exe => true,
         Operand::Fields(..) | Operand::Path | Operand::Dir => false,
     }
 }
 
-fn facts(slots: &[Slot]) -> Facts {
+pub(super) fn facts(slots: &[Slot]) -> Facts {
     let tests = slots.iter().flat_map(|slot| &slot.tests);
     tests.fold(Facts::empty(), |facts, test| facts | facts_of(test))
 }
@@ -324,7 +325,7 @@ fn facts_of(test: &Test) -> Facts {
         Operand::Fields(left, right) => facts_of_field(left) | facts_of_field(right),
         Operand::AuidSet => Facts::TASK,
         Operand::TaskState => Facts::TASK_STATE,
-        Operand::OpenPerm => Facts::empty(),
+        Operand::UringEnter | Operand::OpenPerm => Facts::empty(),
         Operand::Path | Operand::Dir => Facts::OBJECTS,
         Operand::Exe => Facts::EXE,
     }

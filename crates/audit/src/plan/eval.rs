@@ -43,6 +43,8 @@ pub struct EventFacts<'a> {
     pub socket_family: Option<u32>,
     /// State of the task, set by the task list.
     pub task_state: Option<TaskState>,
+    /// ABI of the `io_uring_enter` in which the operation of `io_uring` runs; `None` in a worker, and for syscalls.
+    pub uring_enter: Option<Arch>,
     /// Objects with a PATH record, including parents.
     pub objects: &'a [ObjectFacts<'a>],
 }
@@ -196,6 +198,7 @@ impl<'a> EventFacts<'a> {
             label: None,
             socket_family: None,
             task_state: None,
+            uring_enter: None,
             objects: &[],
         }
     }

@@ -2,13 +2,14 @@
 //!
 //! Rules of the `io_uring` list are evaluated first. If none matches, exit rules for the equivalent syscall
 //! decide, on engines that observe operations, unless the user disabled it. The kernel evaluates exit rules for
-//! `io_uring_enter` only.
+//! `io_uring_enter` only, before the list; so do engines that see completions.
 
 use crate::ids::{Arch, Syscall};
-use crate::rule::SyscallMask;
+use crate::rule::{Op, SyscallMask};
 use crate::table;
 
-use super::{Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
+use super::compile::facts;
+use super::{Facts, Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 
 /// An operation of `io_uring`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,8 @@ pub const URING_OPS: [UringOp; 58] = [
 /// Which parts of operations an engine observes, and which rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UringCoverage {
-    /// Completions only: rules of the `io_uring` list.
+    /// Completions only: exit rules about the `io_uring_enter` in which the operation ran, then rules of the `io_uring`
+    /// list, as in the kernel.
     Completions,
     /// Operations: rules of the `io_uring` list.
     OwnRules,
@@ -168,11 +170,61 @@ impl Plan {
         &self,
         coverage: UringCoverage,
     ) -> impl Iterator<Item = (&'static UringOp, SyscallPlan)> + use<'_> {
-        let with_syscalls = coverage == UringCoverage::SyscallRules;
         URING_OPS.iter().filter_map(move |operation| {
-            let planned = self.operation(operation, with_syscalls)?;
-            Some((operation, planned))
+            let planned = match coverage {
+                UringCoverage::Completions => self.completion(operation),
+                UringCoverage::OwnRules => self.operation(operation, false),
+                UringCoverage::SyscallRules => self.operation(operation, true),
+            };
+            Some((operation, planned?))
         })
+    }
+
+    /// Slots of an operation of which the completion is seen: exit rules about the `io_uring_enter` in which it ran,
+    /// then rules of the `io_uring` list. `None` if nothing can be recorded.
+    ///
+    /// # Source
+    /// `__audit_uring_exit` in `kernel/auditsc.c`, Linux 6.12.
+    fn completion(&self, operation: &UringOp) -> Option<SyscallPlan> {
+        let own = self.uring_ops.get(&operation.op);
+        let own = own.map_or(&[][..], |own| &own.slots);
+        let is_enter = |syscall_id: &SyscallId| syscall_id.name() == Some("io_uring_enter");
+        let enters = self
+            .syscalls
+            .iter()
+            .filter(|&(syscall_id, _)| is_enter(syscall_id) && operation.is_audited());
+        let mut of_task: Vec<Slot> = Vec::new();
+        let mut slots = Vec::new();
+        for (syscall_id, planned) in enters {
+            let in_enter = Test {
+                operand: Operand::UringEnter,
+                op: Op::Equal,
+                value: syscall_id.arch.0,
+            };
+            for slot in planned.slots.iter().filter(|slot| !tests_objects(slot)) {
+                if tests_task_state(slot) {
+                    of_task.push(slot.clone());
+                    continue;
+                }
+                let mut slot = slot.clone();
+                slot.tests.insert(0, in_enter);
+                slots.push(slot);
+            }
+        }
+        let (own_of_task, own): (Vec<&Slot>, Vec<&Slot>) =
+            own.iter().partition(|slot| tests_task_state(slot));
+        of_task.extend(own_of_task.into_iter().cloned());
+        let mut all: Vec<Slot> = Vec::new();
+        for slot in of_task
+            .into_iter()
+            .chain(slots)
+            .chain(own.into_iter().cloned())
+        {
+            if !all.contains(&slot) {
+                all.push(slot);
+            }
+        }
+        SyscallPlan::of(all)
     }
 
     /// Slots of an operation: rules of the `io_uring` list, then, with `with_syscalls`, exit rules for the equivalent
@@ -196,6 +248,11 @@ impl Plan {
         }
         SyscallPlan::of(slots)
     }
+}
+
+/// Whether a slot tests objects, which completions do not show.
+fn tests_objects(slot: &Slot) -> bool {
+    facts(std::slice::from_ref(slot)).contains(Facts::OBJECTS)
 }
 
 /// Whether a slot tests the state of the task.
@@ -236,6 +293,62 @@ mod tests {
             2,
             "syscalls do not evaluate rules of operations"
         );
+    }
+
+    #[test]
+    fn completions_evaluate_rules_about_their_call_first() {
+        let plan = planned(&[
+            "-a always,io_uring -S openat -F uid=0",
+            "-a always,exit -S io_uring_enter -F uid=1000 -F success=1",
+            "-a always,exit -F arch=b64 -S openat",
+            "-a always,exit -F arch=b64 -S io_uring_enter -F path=/tmp/x",
+        ]);
+        let completions: Vec<_> = plan.operations(UringCoverage::Completions).collect();
+        let of = |name: &str| {
+            let found = completions
+                .iter()
+                .find(|(operation, _)| operation.name == name);
+            found.map(|(_, planned)| &planned.slots)
+        };
+        let enters = |slot: &Slot| {
+            slot.tests
+                .iter()
+                .find(|test| test.operand == Operand::UringEnter)
+                .map(|test| Arch(test.value))
+        };
+        let rules = |slots: &Vec<Slot>| -> Vec<(u16, Option<Arch>)> {
+            slots
+                .iter()
+                .map(|slot| (slot.rule.0, enters(slot)))
+                .collect()
+        };
+        let enter = (1, Some(Arch::X86_64));
+        assert_eq!(rules(of("openat").unwrap()), [enter, (0, None)]);
+        assert_eq!(rules(of("close").unwrap()), [enter]);
+        assert!(of("nop").is_none(), "the kernel's audit skips it");
+        let plan = planned(&["-a always,exit -F path=/tmp/x"]);
+        let mut operations = plan.operations(UringCoverage::Completions);
+        assert!(operations.next().is_none(), "objects are not seen");
+    }
+
+    #[test]
+    fn state_of_the_task_comes_before_rules_about_the_call() {
+        let plan = planned(&[
+            "-a always,task -F uid=0",
+            "-a always,exit -F arch=b64 -S io_uring_enter",
+            "-a always,io_uring -S close",
+        ]);
+        let completions = plan.operations(UringCoverage::Completions);
+        for (operation, planned) in completions {
+            let rules: Vec<u16> = planned.slots.iter().map(|slot| slot.rule.0).collect();
+            let with_own = operation.name == "close";
+            assert_eq!(
+                rules,
+                if with_own { &[0, 1, 2][..] } else { &[0, 1] },
+                "{}",
+                operation.name
+            );
+        }
     }
 
     #[test]

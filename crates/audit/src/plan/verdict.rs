@@ -2,7 +2,7 @@
 //!
 //! [`eval::first_match`]: super::eval::first_match
 
-use crate::ids::Auid;
+use crate::ids::{Arch, Auid};
 use crate::rule::{Action, Field, Op};
 
 use super::eval::{EventFacts, ObjectFacts, compare, is_at_or_below};
@@ -111,6 +111,7 @@ impl Plan {
             Operand::TaskState => {
                 observed.task_state.map(|task_state| task_state.0) == Some(test.value)
             }
+            Operand::UringEnter => observed.uring_enter.map(|Arch(arch)| arch) == Some(test.value),
             Operand::OpenPerm => compare(test.op, observed.open_perm(), test.value),
             Operand::Path => one.is_some_and(|object| object.is(self.watch(test))),
             Operand::Dir => {

@@ -250,6 +250,7 @@ fn uring_enter_record(enter: &UringEnter, event: &Event<'_>, stamp: Stamp, out: 
     let mut line = LineWriter::begin(b"type=SYSCALL msg=", stamp, out);
     line.hex(b"arch=", enter.arch.0.into());
     line.decimal(b" syscall=", IO_URING_ENTER);
+    personality(event, &mut line);
     args_and_items(enter.args, event, &mut line);
     task(event, &mut line);
     line.end();
@@ -257,6 +258,12 @@ fn uring_enter_record(enter: &UringEnter, event: &Event<'_>, stamp: Stamp, out: 
 
 /// Number of `io_uring_enter` in every ABI.
 const IO_URING_ENTER: u32 = 426;
+
+fn personality(event: &Event<'_>, line: &mut LineWriter<'_>) {
+    if event.personality != 0 {
+        line.hex(b" per=", event.personality.into());
+    }
+}
 
 fn args_and_items([a0, a1, a2, a3]: [u64; 4], event: &Event<'_>, line: &mut LineWriter<'_>) {
     line.hex(b" a0=", a0);
@@ -273,9 +280,7 @@ fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     let mut line = LineWriter { out, start };
     line.hex(b"arch=", event.arch.0.into());
     line.decimal(b" syscall=", event.syscall.0.cast_signed());
-    if event.personality != 0 {
-        line.hex(b" per=", event.personality.into());
-    }
+    personality(event, &mut line);
     success_and_exit(event, &mut line);
     args_and_items(event.args, event, &mut line);
     task(event, &mut line);

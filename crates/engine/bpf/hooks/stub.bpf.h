@@ -117,6 +117,12 @@ static __always_inline int fn_exit(void *ctx, __s64 ret, __u32 flags)
 
 	if (numbers)
 		nr = (abi == WIRE_B64 ? numbers & 0xffff : numbers >> 16) - 1;
+	/*
+	 * Syscalls of the 32-bit table share functions: this one may be hooked for another syscall
+	 * only, and sys_exit_raw handles this one.
+	 */
+	if (raw_selects(tlg_raw_exit, abi, nr))
+		return 0;
 	syscall_end(task, abi, nr, ret, flags);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
+#include "lib/loaded_program.bpf.h"
 #include "lib/plan.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
@@ -158,6 +159,19 @@ static __always_inline void append_traced(struct scratch *s, const struct task_s
 		append_target(s, task, syscall_arg(&s->event, 1), -EIO);
 }
 
+/* Appends the id of the program that the syscall has loaded. */
+static __always_inline void append_loaded_program(struct scratch *s, const struct task_struct *task)
+{
+	__u32 id = 0;
+
+	if (s->event.success && (__u32)syscall_arg(&s->event, 0) == BPF_PROG_LOAD)
+		id = program_id(task, s->event.exit);
+	if (!id)
+		return;
+	append_aux(s, WIRE_AUX_BPF)->word[0] = id;
+	s->event.flags |= WIRE_EVENT_LOADED;
+}
+
 /* Auxiliary records follow the objects directly, where the tail is aligned. */
 __noinline int append_aux_records(struct scratch *s, const struct wire_syscall *syscall,
 				  const struct syscall_state *state)
@@ -210,6 +224,9 @@ __noinline int append_aux_records(struct scratch *s, const struct wire_syscall *
 		break;
 	case WIRE_AUX_SOURCE_TRACED:
 		append_traced(s, task);
+		break;
+	case WIRE_AUX_SOURCE_LOADED_PROGRAM:
+		append_loaded_program(s, task);
 		break;
 	}
 	for (__u32 i = 0; state && i < WIRE_AUX_RECORDS; i++) {

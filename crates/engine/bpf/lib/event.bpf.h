@@ -43,7 +43,9 @@ static __always_inline __u32 open_perm(const struct wire_event *event,
 {
 	__u64 flags = syscall_arg(event, syscall->open_arg);
 
-	if (state && (syscall->facts & WIRE_FACT_OPEN_HOW || event->flags & WIRE_EVENT_URING)) {
+	if (event->flags & WIRE_EVENT_URING) {
+		flags = state ? state->open_flags : 0;
+	} else if (state && syscall->facts & WIRE_FACT_OPEN_HOW) {
 		flags = state->open_flags;
 	} else if (syscall->facts & WIRE_FACT_OPEN_HOW) {
 		__u64 how = 0;
@@ -184,7 +186,7 @@ static __always_inline void append_strings(struct scratch *s, const struct task_
 	event->exe_len = event->cwd_len = event->proctitle_len = 0;
 	event->argv_len = event->argc = 0;
 	append_exe(s);
-	if (event->objects)
+	if (event->objects && !s->cwd_changed)
 		append_cwd(s, state);
 	if (mm)
 		append_proctitle(s, task, (__u64)mm);
@@ -324,7 +326,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	s->no_state = ended.missing;
 	event = &s->event;
 	select_watches(s, syscall);
-	s->used = s->hits = s->exe_hits = 0;
+	s->used = s->hits = s->exe_hits = s->cwd_changed = 0;
 	s->tree_version = 0;
 	event->version = WIRE_VERSION;
 	event->flags = flags;
@@ -340,6 +342,12 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 		event->uring_op = op;
 		for (int i = 0; i < 4; i++)
 			event->args[i] = 0;
+		/*
+		 * Where completions are seen, rules are about io_uring_enter; with hooks they are about
+		 * the syscall that does the same, and an operation has none of its arguments.
+		 */
+		if (!tlg_hooked && in_uring_enter(task))
+			fill_uring_enter(event, task);
 	} else {
 		fill_args(event->args, task_regs(task), abi);
 		if (syscall->facts & WIRE_FACT_ENTER_STATE)
@@ -367,7 +375,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 		event->flags |= WIRE_EVENT_JOINED;
 	}
 
-	if (flags & WIRE_EVENT_URING && in_uring_enter(task))
+	if (flags & WIRE_EVENT_URING && tlg_hooked && in_uring_enter(task))
 		fill_uring_enter(event, task);
 	if (s->no_state)
 		count_truncated(WIRE_TRUNC_SYSCALL_STATE);

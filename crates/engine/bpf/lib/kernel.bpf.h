@@ -168,6 +168,15 @@ struct file {
 	__u32 f_flags;
 	struct inode *f_inode;
 	struct path f_path;
+	void *private_data;
+};
+
+struct bpf_prog_aux {
+	__u32 id;
+};
+
+struct bpf_prog {
+	struct bpf_prog_aux *aux;
 };
 
 struct filename {

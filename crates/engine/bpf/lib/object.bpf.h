@@ -136,16 +136,15 @@ static __always_inline void find_base(const struct task_struct *task, struct scr
 		return;
 	if (!has_slash(s, object->at + sizeof(*to), to->name_len)) {
 		fill_inode(&to->parent, LOAD(dentry, object->base_dentry, d_inode));
-		to->flags |= WIRE_OBJECT_PARENT;
+		if ((to->parent.mode & FILE_TYPE) == IS_DIR_TYPE)
+			to->flags |= WIRE_OBJECT_PARENT;
 	}
 }
 
-/* Fills an object from an open file. */
-static __always_inline void fill_from_file(struct object *object, struct wire_object *to,
-					   __u64 file)
+/* Fills an object from a path and the inode there. */
+static __always_inline void fill_from_path(struct object *object, struct wire_object *to,
+					   __u64 path, __u64 inode)
 {
-	__u64 path = AT(file, file, f_path);
-
 	object->dentry = LOAD(path, path, dentry);
 	object->mnt = LOAD(path, path, mnt);
 	if (tlg_fs_filter) {
@@ -156,8 +155,26 @@ static __always_inline void fill_from_file(struct object *object, struct wire_ob
 			return;
 		}
 	}
-	fill_inode(&to->inode, LOAD(file, file, f_inode));
+	fill_inode(&to->inode, inode);
 	to->flags |= WIRE_OBJECT_INODE;
+}
+
+/* Fills an object from an open file. */
+static __always_inline void fill_from_file(struct object *object, struct wire_object *to,
+					   __u64 file)
+{
+	fill_from_path(object, to, AT(file, file, f_path), LOAD(file, file, f_inode));
+}
+
+/* Fills an object from the working directory. */
+static __always_inline void fill_from_cwd(const struct task_struct *task, struct object *object,
+					  struct wire_object *to)
+{
+	__u64 fs = (__u64)FOLLOW(task_struct, task, fs);
+	__u64 path = AT(fs_struct, fs, pwd);
+	__u64 dentry = LOAD(path, path, dentry);
+
+	fill_from_path(object, to, path, LOAD(dentry, dentry, d_inode));
 }
 
 /* Sets the length of the path of an object, which starts at `at` in the tail. */
@@ -231,7 +248,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			object->text = 1;
 		}
 	} else {
-		__u32 by_name, refused;
+		__u32 by_name, refused, at_dir;
 		__u32 opened = event->success &&
 			       (lookup == WIRE_LOOKUP_OPENED || lookup == WIRE_LOOKUP_OPENED_AT);
 
@@ -243,14 +260,21 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 		refused = event->exit == (__u64)-ENOENT ||
 			  (!event->success &&
 			   (lookup == WIRE_LOOKUP_PATH || lookup == WIRE_LOOKUP_OPENED));
-		if (to->flags & WIRE_OBJECT_NAMED && !to->name_len &&
-		    (lookup == WIRE_LOOKUP_AT_NAMED || refused))
+		at_dir = to->flags & WIRE_OBJECT_NAMED && !to->name_len; /* AT_EMPTY_PATH */
+		if (at_dir &&
+		    ((lookup == WIRE_LOOKUP_AT_NAMED && (int)dirfd != AT_FDCWD) || refused))
 			return 0;
 		if (opened)
 			file = task_file(task, event->exit);
-		else if (lookup == WIRE_LOOKUP_AT && to->flags & WIRE_OBJECT_NAMED &&
-			 !to->name_len && (int)dirfd >= 0)
-			file = task_file(task, dirfd); /* AT_EMPTY_PATH */
+		else if (lookup == WIRE_LOOKUP_AT && at_dir && (int)dirfd >= 0)
+			file = task_file(task, dirfd);
+		else if ((lookup == WIRE_LOOKUP_AT || lookup == WIRE_LOOKUP_AT_NAMED) && at_dir &&
+			 (int)dirfd == AT_FDCWD)
+			fill_from_cwd(task, object, to);
+		if (lookup == WIRE_LOOKUP_CWD && event->success) {
+			fill_from_cwd(task, object, to);
+			s->cwd_changed = 1;
+		}
 		if (file) {
 			fill_from_file(object, to, file);
 			/* Another thread can have given the descriptor to another file. */
@@ -266,7 +290,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 				to->flags |= WIRE_OBJECT_CREATED | WIRE_OBJECT_PARENT;
 			}
 		} else {
-			by_name = lookup != WIRE_LOOKUP_TEXT && to->name_len;
+			by_name = lookup != WIRE_LOOKUP_TEXT && to->name_len && !object->dentry;
 		}
 		if (by_name) {
 			find_base(task, s, object, to, lookup, dirfd, first);

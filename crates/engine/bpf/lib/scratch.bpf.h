@@ -108,6 +108,7 @@ struct scratch {
 	__u32 exe_hit[HITS_MAX];
 	__u32 depth; /* components of the path of the last walk */
 	__u32 no_state; /* the state of the syscall is missing: its objects are not known */
+	__u32 cwd_changed; /* by the syscall: what the working directory was is not known */
 	__u32 index; /* a number stored to make the verifier forget its value */
 	__u64 name; /* struct qstr to hash */
 	__u64 leaf_dentry; /* object of the last walk, or 0 */

@@ -12,3 +12,4 @@ pub(crate) const TARGET_SECOND: u8 = 9;
 pub(crate) const TARGET_FIRST_EARLY: u8 = 10;
 pub(crate) const TARGET_SECOND_EARLY: u8 = 11;
 pub(crate) const TRACED: u8 = 12;
+pub(crate) const LOADED_PROGRAM: u8 = 13;

@@ -23,6 +23,7 @@ pub(crate) fn wire_shapes(
         let (lookup, dir, arg) = match object.place {
             ObjectRef::Path(arg) if exec => (abi::LOOKUP_EXEC, 0, arg),
             ObjectRef::At(dir, arg) if exec => (abi::LOOKUP_EXEC_AT, dir, arg),
+            ObjectRef::Path(arg) if syscall_id.name() == Some("chdir") => (abi::LOOKUP_CWD, 0, arg),
             ObjectRef::Path(arg) => (abi::LOOKUP_PATH, 0, arg),
             ObjectRef::At(dir, arg) if needs_name => (abi::LOOKUP_AT_NAMED, dir, arg),
             ObjectRef::At(dir, arg) => (abi::LOOKUP_AT, dir, arg),

@@ -276,3 +276,22 @@ fn uring_operations_follow_syscalls_in_plan_map() {
     assert_eq!(compiled.verdict(openat.tests, |_| false), None);
     assert_eq!(compiled.hooks, BTreeSet::from([Hook::UringComplete]));
 }
+
+#[test]
+fn completions_test_the_call_that_they_ran_in() {
+    let compiled = compiled("-a always,exit -S io_uring_enter -F uid=0\n");
+    let close = compiled.syscalls[&(abi::URING_FIRST + 19)];
+    let in_call = |entered: bool, abi: u32| {
+        compiled.verdict(close.tests, |test| match test.word {
+            word if word == word!(WireEvent.version) => {
+                entered && test.value == u32::from(abi::EVENT_URING_ENTER) << 16
+            }
+            word if word == word!(WireEvent.abi) => test.value == abi,
+            _ => true,
+        })
+    };
+    assert_eq!(in_call(true, abi::B64), Some(abi::RECORD));
+    assert_eq!(in_call(true, abi::B32), Some(abi::RECORD));
+    assert_eq!(in_call(false, abi::B64), None);
+    assert!(compiled.hooks.contains(&Hook::UringComplete));
+}

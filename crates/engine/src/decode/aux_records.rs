@@ -329,6 +329,7 @@ mod tests {
             ("TARGET_FIRST_EARLY", aux_source::TARGET_FIRST_EARLY),
             ("TARGET_SECOND_EARLY", aux_source::TARGET_SECOND_EARLY),
             ("TRACED", aux_source::TRACED),
+            ("LOADED_PROGRAM", aux_source::LOADED_PROGRAM),
         ] {
             let at = names
                 .iter()

@@ -281,6 +281,24 @@ fn operation_has_the_io_uring_enter_in_which_it_ran() {
 }
 
 #[test]
+fn loaded_program_is_the_first_aux_record() {
+    let mut sample = Sample::new();
+    let bytes = |sample: &Sample| [sample.head.as_bytes(), &sample.tail].concat();
+    assert_eq!(loaded_program(&bytes(&sample)), Ok(None));
+    sample.head.flags |= abi::EVENT_LOADED;
+    assert!(loaded_program(&bytes(&sample)).is_err());
+    let mut aux_record = WireAux {
+        kind: 1334,
+        ..WireAux::default()
+    };
+    aux_record.word[0] = 42;
+    sample.tail.extend_from_slice(aux_record.as_bytes());
+    sample.head.aux_count = 1;
+    assert_eq!(loaded_program(&bytes(&sample)), Ok(Some(42)));
+    sample.decoded(|event| assert!(event.aux_records.is_empty(), "the kernel writes it"));
+}
+
+#[test]
 fn event_of_a_rule_can_have_the_stamp_of_a_record() {
     let mut sample = Sample::new();
     sample.head.flags |= abi::EVENT_JOINED;

@@ -337,7 +337,7 @@ fn notes_on_scope(
         fields.any(|test| test.field == field)
     };
     let sees_completions_only = selection.uring_coverage() == UringCoverage::Completions;
-    if planned.rule.list == List::IoUring && !scope.is_empty() && sees_completions_only {
+    if !scope.operations.is_empty() && sees_completions_only {
         notes.push(RuleNote::EveryOperation);
     }
     if scope.syscalls.keys().any(|&arch| arch != Arch::X86_64) {

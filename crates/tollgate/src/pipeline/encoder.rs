@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::plan::exclude_list::ExcludeList;
 use audit::plan::{Plan, user_list};
@@ -35,8 +34,6 @@ const HELD_LIMIT: usize = 256;
 /// An event that waits for its kernel record.
 #[derive(Debug)]
 pub(crate) struct HeldEvent {
-    time: Timestamp,
-    serial: Serial,
     words: Vec<u64>,
     since: Instant,
 }
@@ -46,6 +43,15 @@ pub(crate) struct HeldEvent {
 enum Waits {
     Yes,
     No,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoded {
+    /// It is encoded, or left out.
+    Done,
+    /// Its kernel record has not arrived.
+    Waits,
 }
 
 /// Encoder state.
@@ -102,9 +108,8 @@ impl Encoder {
             let Some(held) = self.held.pop_front() else {
                 return;
             };
-            if is_due(&held) || self.pass_record_of(held.time, held.serial) {
-                self.encode(held.words.as_bytes(), Waits::No);
-            } else {
+            let waits = if is_due(&held) { Waits::No } else { Waits::Yes };
+            if self.encode(held.words.as_bytes(), waits) == Encoded::Waits {
                 self.held.push_back(held);
             }
         }
@@ -113,14 +118,6 @@ impl Encoder {
     /// Takes all events that wait for their kernel records.
     pub(crate) fn take_all_held(&mut self) {
         self.take_held(|_| true);
-    }
-
-    /// Passes on the kernel records with this stamp. Returns whether they have arrived.
-    fn pass_record_of(&mut self, time: Timestamp, serial: Serial) -> bool {
-        match &mut self.kernel_records {
-            Some(kernel_records) => kernel_records.pass_through(time, serial, &mut self.batch),
-            None => true,
-        }
     }
 
     /// Records of the kernel about these BPF programs are left out.
@@ -218,47 +215,61 @@ impl Encoder {
 
     /// Takes a sample of the ring.
     pub(crate) fn take(&mut self, sample: &[u8]) {
-        self.encode(sample, Waits::Yes);
+        let waits = if self.held.len() < HELD_LIMIT {
+            Waits::Yes
+        } else {
+            Waits::No
+        };
+        if self.encode(sample, waits) == Encoded::Waits {
+            self.held.push_back(HeldEvent {
+                words: words(sample),
+                since: Instant::now(),
+            });
+        }
     }
 
-    fn encode(&mut self, sample: &[u8], waits: Waits) {
-        let (Ok(jiffies), Ok(rule)) = (engine::sample_jiffies(sample), engine::sample_rule(sample))
-        else {
+    fn encode(&mut self, sample: &[u8], waits: Waits) -> Encoded {
+        let (Ok(jiffies), Ok(rule), Ok(program)) = (
+            engine::sample_jiffies(sample),
+            engine::sample_rule(sample),
+            engine::loaded_program(sample),
+        ) else {
             self.stats.undecodable += 1;
-            return;
+            return Encoded::Done;
         };
-        let time = self.clock.time_at(jiffies);
+        let ended = self.clock.time_at(jiffies);
+        let (mut time, mut serial) = (ended, self.serial);
+        if let (Some(program), Some(kernel_records)) = (program, &mut self.kernel_records) {
+            match kernel_records.pass_load(program, ended, &mut self.batch) {
+                Some(stamp) => (time, serial) = stamp,
+                None if waits == Waits::Yes => return Encoded::Waits,
+                None => {}
+            }
+        }
         let context = EventContext {
             keys: &self.keys,
             time,
-            serial: self.serial,
+            serial,
         };
         let Ok(event) = self.decoder.event(sample, context) else {
             self.stats.undecodable += 1;
-            return;
+            return Encoded::Done;
         };
         if engine::has_kernel_stamp(sample) == Ok(true) {
             // Without kernel records there is nothing to join.
             if let Some(kernel_records) = &mut self.kernel_records {
                 kernel_records.add_syscall(&event, &self.exclude);
             }
-            return;
+            return Encoded::Done;
         }
         let joins = engine::has_kernel_record(sample) == Ok(true);
         if let Some(kernel_records) = &mut self.kernel_records {
             if !joins {
-                kernel_records.pass_until(time, &mut self.batch);
+                kernel_records.pass_until(ended, &mut self.batch);
             } else if !kernel_records.pass_through(event.time, event.serial, &mut self.batch)
                 && waits == Waits::Yes
-                && self.held.len() < HELD_LIMIT
             {
-                self.held.push_back(HeldEvent {
-                    time: event.time,
-                    serial: event.serial,
-                    words: words(sample),
-                    since: Instant::now(),
-                });
-                return;
+                return Encoded::Waits;
             }
         }
         let start = self.batch.text.len();
@@ -272,7 +283,7 @@ impl Encoder {
             self.batch.text.truncate(start);
             self.stats.limited += 1;
             count.limited += 1;
-            return;
+            return Encoded::Done;
         }
         self.batch.serve_viewers(&self.viewers);
         self.batch.event(&event, rule, start);
@@ -282,13 +293,14 @@ impl Encoder {
                 words,
                 keys: Arc::clone(&self.keys),
                 time,
-                serial: self.serial,
+                serial,
             }) {
                 Ok(()) | Err(TrySendError::Disconnected(_)) => {}
                 Err(TrySendError::Full(_)) => self.stats.not_printed += 1,
             }
         }
         self.serial = self.serial.next();
+        Encoded::Done
     }
 }
 

@@ -5,6 +5,7 @@
 //! module is joined with its syscall, which arrives through the ring.
 
 pub(crate) mod own_programs;
+mod program_record;
 mod reorder_buffer;
 
 use std::borrow::Cow;
@@ -121,6 +122,17 @@ impl KernelRecords {
         batch: &mut Batch,
     ) -> bool {
         self.reorder_buffer.pass_through((time, serial), batch)
+    }
+
+    /// As [`Self::pass_through`], for an event at `time` that has loaded a BPF program: the stamp of its record, once that
+    /// has arrived.
+    pub(crate) fn pass_load(
+        &mut self,
+        program: u32,
+        time: Timestamp,
+        batch: &mut Batch,
+    ) -> Option<(Timestamp, Serial)> {
+        self.reorder_buffer.pass_load(program, time, batch)
     }
 
     /// Passes on records that are not newer than an event.

@@ -202,7 +202,7 @@ proptest! {
         };
         let observed = EventFacts {
             arch: B64, syscall: Syscall(number), exit: Some(0), args, open_how_flags: 0, task,
-            groups: &[], personality: 0, label: None, socket_family: None, task_state: None, objects: &[],
+            groups: &[], personality: 0, label: None, socket_family: None, task_state: None, uring_enter: None, objects: &[],
         };
         let recorded = matches!(plan.evaluate(&observed), Verdict::Record(_));
         prop_assert!(stopped || !recorded, "{text}");

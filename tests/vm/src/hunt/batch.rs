@@ -1,6 +1,7 @@
 //! Programs that run under the rules of all of them.
 
-use std::fs;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -136,10 +137,14 @@ impl Batch {
             if setup.may_be_root {
                 fs::write(LAST_NUMBER, FIRST_NUMBER).context("cannot set the process number")?;
             }
+            let above = Above::read()?;
             let mut pids = Vec::new();
             for (workload, _) in &self.cases {
                 pids.push(start(workload)?);
                 audit.drain()?;
+            }
+            if setup.may_be_root {
+                above.restore()?;
             }
             LastEvent::run()?;
             Ok(pids)
@@ -168,6 +173,30 @@ impl Batch {
                 judge::judge(&theirs, &ours, subject, engine, &setup.line)
             })
             .collect()
+    }
+}
+
+/// Owner and mode of the directories above those of the programs: a program with the rights of root can change them.
+struct Above([(&'static str, Metadata); 3]);
+
+impl Above {
+    fn read() -> anyhow::Result<Self> {
+        let of = |path| {
+            anyhow::Ok((
+                path,
+                fs::metadata(path).with_context(|| format!("cannot look at {path}"))?,
+            ))
+        };
+        Ok(Self([of("/")?, of("/tmp")?, of(list_workload::PLACES)?]))
+    }
+
+    fn restore(&self) -> anyhow::Result<()> {
+        for (path, was) in &self.0 {
+            chown(path, Some(was.uid()), Some(was.gid()))
+                .and_then(|()| fs::set_permissions(path, was.permissions()))
+                .with_context(|| format!("cannot restore {path}"))?;
+        }
+        Ok(())
     }
 }
 

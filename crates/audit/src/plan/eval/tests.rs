@@ -70,6 +70,7 @@ fn openat() -> EventFacts<'static> {
         label: SelinuxLabel::parse(b"staff_u:staff_r:staff_t:s0"),
         socket_family: None,
         task_state: None,
+        uring_enter: None,
         objects: &[PASSWD],
     }
 }

@@ -3,12 +3,9 @@
 
 use std::collections::HashSet;
 
-use audit::ids::MsgType;
-use bstr::ByteSlice as _;
 use netlink::KernelRecord;
 
-/// `AUDIT_BPF` of `include/uapi/linux/audit.h`.
-const BPF: MsgType = MsgType(1334);
+use super::program_record::ProgramRecord;
 
 /// Ids of the programs. An id stays here until its unload is recorded: the kernel gives it to no other program before.
 #[derive(Debug, Default)]
@@ -21,29 +18,22 @@ impl OwnPrograms {
     }
 
     /// Whether a record is about one of the programs.
-    ///
-    /// # Source
-    /// `bpf_audit_prog()` in `kernel/bpf/syscall.c`, Linux 6.12: `prog-id=7 op=LOAD`.
     pub(super) fn has_record(&mut self, record: KernelRecord<'_>) -> bool {
-        if record.kind != BPF {
-            return false;
-        }
-        let words = || record.text.split_str(" ");
-        let id = words().find_map(|word| word.strip_prefix(b"prog-id="));
-        let Some(id) = id.and_then(|id| id.to_str().ok()?.parse().ok()) else {
-            return false;
-        };
-        if words().any(|word| word == b"op=UNLOAD") {
-            self.0.remove(&id)
-        } else {
-            self.0.contains(&id)
+        match ProgramRecord::of(record) {
+            Some(ProgramRecord::Load(id)) => self.0.contains(&id),
+            Some(ProgramRecord::Unload(id)) => self.0.remove(&id),
+            None => false,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use audit::ids::MsgType;
+
     use super::*;
+
+    const BPF: MsgType = MsgType(1334);
 
     #[test]
     fn only_records_of_own_programs_are_recognized() {

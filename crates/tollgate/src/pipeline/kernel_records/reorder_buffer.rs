@@ -4,6 +4,9 @@
 //! the ring with the stamp of that record. It is put into the ring before the record is sent, so it is nearly always
 //! here first. A syscall without a record is written alone after a timeout, unless the record was excluded.
 //!
+//! Of a syscall that loads a BPF program the engine may only know the program. The event gets the stamp of the record
+//! about that program.
+//!
 //! The event of a rule for that syscall has the stamp too, and arrives when the syscall has ended: it is written after
 //! the record, which the caller awaits for a limited time.
 
@@ -19,6 +22,7 @@ use audit::record::{decode, encode};
 use bstr::ByteSlice as _;
 use netlink::KernelRecord;
 
+use super::program_record::ProgramRecord;
 use super::{KernelRecordCounts, SenderTask};
 use crate::pipeline::batch::Batch;
 
@@ -46,6 +50,11 @@ const RECORD_WAIT: Duration = Duration::from_secs(5);
 /// Limit of waiting syscall text.
 const SYSCALLS_LIMIT_BYTES: usize = 1 << 20;
 
+/// A program's record and the end of the syscall that loaded it are less than this apart, in milliseconds: the task may
+/// lose its CPU between the two.
+const LOAD_APART_MS: u64 = 1000;
+/// Loaded programs whose syscalls may end later.
+const LAST_LOADS: usize = 64;
 /// Stamps that are remembered after their record was passed on: its syscall may end later.
 const LAST_JOINED: usize = 64;
 
@@ -63,6 +72,8 @@ pub(super) struct ReorderBuffer {
     joins_syscalls: bool,
     /// Stamps of the last records passed on to which a syscall belongs.
     last_joined: VecDeque<Stamp>,
+    /// Stamps of the last records of loaded programs, by program, that no event has.
+    last_loads: VecDeque<(u32, Stamp)>,
     syscalls: PendingSyscalls,
 }
 
@@ -116,6 +127,12 @@ impl ReorderBuffer {
         };
         counts.received += 1;
         let stamp = (record.time, record.serial);
+        if let Some(ProgramRecord::Load(program)) = ProgramRecord::of(message) {
+            if self.last_loads.len() == LAST_LOADS {
+                self.last_loads.pop_front();
+            }
+            self.last_loads.push_back((program, stamp));
+        }
         let of_syscall = |types: &RangeInclusive<u16>| types.contains(&message.kind.0);
         let has_syscall = self.joins_syscalls && OF_SYSCALL.iter().any(of_syscall);
         let asked = user.applies_to(message.kind);
@@ -176,6 +193,23 @@ impl ReorderBuffer {
         }
         self.forget();
         true
+    }
+
+    /// Passes on the record of a program that a syscall has loaded, which ended at `time`, and all that arrived before it.
+    /// Returns its stamp; `None` if it has not arrived. A record belongs to one syscall.
+    pub(super) fn pass_load(
+        &mut self,
+        program: u32,
+        time: Timestamp,
+        batch: &mut Batch,
+    ) -> Option<Stamp> {
+        let is_of = |&(loaded, (at, _)): &(u32, Stamp)| {
+            loaded == program && millis(at).abs_diff(millis(time)) < LOAD_APART_MS
+        };
+        let at = self.last_loads.iter().rposition(is_of)?;
+        let (_, stamp) = self.last_loads.remove(at)?;
+        self.pass_through(stamp, batch);
+        Some(stamp)
     }
 
     /// Passes on the first record.

@@ -252,6 +252,52 @@ fn record_precedes_the_event_of_its_syscall() {
 }
 
 #[test]
+fn record_of_a_loaded_program_gives_its_stamp_once() {
+    let bpf = |text| (MsgType(1334), text);
+    let (mut sent, _) = reorder_buffer(
+        "",
+        &[
+            bpf("audit(5.100:7): prog-id=3 op=LOAD"),
+            bpf("audit(5.100:8): prog-id=4 op=LOAD"),
+            bpf("audit(5.100:9): prog-id=5 op=UNLOAD"),
+        ],
+    );
+    let mut batch = Batch::default();
+    let late = Timestamp { sec: 6, milli: 100 };
+    assert_eq!(sent.pass_load(4, late, &mut batch), None);
+    for none in [2, 5] {
+        assert_eq!(sent.pass_load(none, time(104), &mut batch), None);
+    }
+    assert!(batch.text.is_empty());
+    let stamp = (time(100), Serial(8));
+    assert_eq!(sent.pass_load(4, time(104), &mut batch), Some(stamp));
+    assert_eq!(
+        passed(&batch),
+        [7, 8].map(|serial| ("BPF".to_owned(), serial))
+    );
+    assert_eq!(
+        sent.pass_load(4, time(104), &mut batch),
+        None,
+        "it is that of the first event"
+    );
+    sent.pass(&mut batch, None);
+    assert_eq!(
+        sent.pass_load(3, time(99), &mut batch),
+        Some((time(100), Serial(7))),
+        "it was passed on before"
+    );
+    let (mut excluded, _) = reorder_buffer(
+        "-a always,exclude -F msgtype=BPF\n",
+        &[bpf("audit(5.100:7): prog-id=3 op=LOAD")],
+    );
+    let stamp = (time(100), Serial(7));
+    assert_eq!(
+        excluded.pass_load(3, time(100), &mut Batch::default()),
+        Some(stamp)
+    );
+}
+
+#[test]
 fn record_waits_a_limited_time_for_its_syscall() {
     let mut reorder_buffer = ReorderBuffer::default();
     reorder_buffer.expect_syscalls();
