@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, ensure};
-use nix::mount::{MsFlags, mount};
 use nix::poll::{PollTimeout, poll};
 use support::event;
 
 use crate::daemon::Daemon;
 use crate::locked;
-use crate::machine::{USER, make_file};
+use crate::machine::{USER, make_file, mount_bpf_file_system};
 use crate::reload;
 use crate::suite::{Rules, Session};
 
@@ -86,15 +85,7 @@ fn bpftool(arguments: &str) -> anyhow::Result<String> {
 
 fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 20;
-    fs::create_dir_all(BPF).context("cannot create a directory")?;
-    mount(
-        Some("bpf"),
-        BPF,
-        Some("bpf"),
-        MsFlags::empty(),
-        None::<&str>,
-    )
-    .context("cannot mount a bpf file system")?;
+    mount_bpf_file_system(BPF)?;
     let path = reload::program("handover", ROUNDS)?;
     let start = |round: usize| {
         let rules = LISTS.get(round / 2 % 2).copied().unwrap_or_default();

@@ -25,7 +25,7 @@ use support::event;
 use crate::daemon::{Daemon, TOLLGATE};
 use crate::deny::set_xattr;
 use crate::differential::watched::{ACL, ACL_BYTES, acl};
-use crate::machine::PROGRAMS;
+use crate::machine::{PROGRAMS, mount_bpf_file_system};
 use crate::program::{Arg, Entry, Program, args};
 use crate::reload;
 use crate::run;
@@ -138,9 +138,7 @@ const FREE: &str = "echo x > /tmp/kept.txt && chmod 600 /tmp/kept.txt && mv /tmp
 const OVERWRITE: &str = ": >> /tmp/locked-tollgate";
 
 fn prepare() -> anyhow::Result<()> {
-    for directory in [BPF, "/tmp/rules.d"] {
-        fs::create_dir_all(directory).context("cannot create a directory")?;
-    }
+    fs::create_dir_all("/tmp/rules.d").context("cannot create a directory")?;
     fs::write("/tmp/rules.d/a.rules", OTHER_RULES).context("cannot write rules")?;
     fs::copy(TOLLGATE, LOCKING).context("cannot copy the program")?;
     // An old log that has another name already.
@@ -149,8 +147,7 @@ fn prepare() -> anyhow::Result<()> {
     let none: Option<&str> = None;
     // With all capabilities, as PID 1 has on most machines.
     mount(none, "/tmp", none, MsFlags::MS_SHARED, none).context("cannot share a mount")?;
-    mount(Some("bpf"), BPF, Some("bpf"), MsFlags::empty(), none)
-        .context("cannot mount a bpf file system")
+    mount_bpf_file_system(BPF)
 }
 
 fn start(daemon: &Daemon, name: &str, rules: &str) -> anyhow::Result<Daemon> {

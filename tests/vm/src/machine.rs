@@ -103,6 +103,17 @@ impl Filter {
     }
 }
 
+/// Mounts a bpf file system, whose directory is created.
+///
+/// # Errors
+/// If it cannot be mounted.
+pub(crate) fn mount_bpf_file_system(place: &str) -> anyhow::Result<()> {
+    fs::create_dir_all(place).with_context(|| format!("cannot create {place}"))?;
+    let flags = MsFlags::empty();
+    mount(Some("bpf"), place, Some("bpf"), flags, None::<&str>)
+        .context("cannot mount a bpf file system")
+}
+
 /// Mounts the usual file systems, but neither tracefs nor bpffs, without which the daemon must work. Makes the tests'
 /// port standard output.
 ///

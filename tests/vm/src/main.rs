@@ -30,6 +30,7 @@ mod locked;
 mod machine;
 mod names;
 mod panic;
+mod pinned;
 mod program;
 mod raw;
 mod reload;
@@ -85,6 +86,7 @@ const GENERAL: [&[Session]; 3] = [
         },
         contention::SESSION,
         stopping::SESSION,
+        pinned::SESSION,
     ],
     &[
         differential::SESSION,

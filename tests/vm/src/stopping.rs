@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
-use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use support::wait::wait_within;
 
 use crate::daemon::{Daemon, TOLLGATE};
 use crate::locked;
+use crate::machine::mount_bpf_file_system;
 use crate::suite::{Rules, Session};
 
 /// The test.
@@ -49,10 +49,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 fn pinned_daemon_does_not_wait_for_hooks(daemon: &Daemon) -> anyhow::Result<()> {
     /// Fewer would be detached within the limit.
     const MANY: usize = 100;
-    fs::create_dir_all(BPF).context("cannot create a directory")?;
-    let flags = MsFlags::empty();
-    mount(Some("bpf"), BPF, Some("bpf"), flags, None::<&str>)
-        .context("cannot mount a bpf file system")?;
+    mount_bpf_file_system(BPF)?;
     let pinned = Daemon::start_pinned("stopping_pinned", daemon.engine(), RULES, PINS)?;
     let links = locked::pinned(PINS)?;
     let links = links
