@@ -91,9 +91,10 @@ enum wire_lookup {
 	WIRE_LOOKUP_EXEC_AT, /* as AT; the syscall executes it */
 	WIRE_LOOKUP_TEXT, /* string in `arg` that is stored but not resolved (symlink target) */
 	WIRE_LOOKUP_HOOKED, /* a PATH item recorded by a hook inside the kernel; `effect` is its nametype */
-	WIRE_LOOKUP_AT_NAMED, /* as AT; an empty string is looked up only in the working directory */
+	WIRE_LOOKUP_AT_NAMED, /* as AT; with an empty string and a descriptor the kernel looks nothing up */
 	WIRE_LOOKUP_RETURNED, /* the descriptor that the syscall returns; its name is empty */
 	WIRE_LOOKUP_CWD, /* as PATH; becomes the working directory */
+	WIRE_LOOKUP_AT_OR_CWD, /* as AT; an empty string is the working directory, or nothing */
 };
 
 struct wire_shape {

@@ -4,6 +4,7 @@
 
 pub(crate) mod aux_source;
 pub(crate) mod form;
+pub(crate) mod lookup;
 pub(crate) mod watch;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -101,19 +102,6 @@ pub(crate) const AUX_KERN_MODULE: u32 = 1330;
 pub(crate) const AUX_TIME_INJOFFSET: u32 = 1332;
 pub(crate) const AUX_TIME_ADJNTPVAL: u32 = 1333;
 pub(crate) const AUX_OPENAT2: u32 = 1337;
-
-pub(crate) const LOOKUP_PATH: u8 = 1;
-pub(crate) const LOOKUP_AT: u8 = 2;
-pub(crate) const LOOKUP_FD: u8 = 3;
-pub(crate) const LOOKUP_OPENED: u8 = 4;
-pub(crate) const LOOKUP_OPENED_AT: u8 = 5;
-pub(crate) const LOOKUP_EXEC: u8 = 6;
-pub(crate) const LOOKUP_EXEC_AT: u8 = 7;
-pub(crate) const LOOKUP_TEXT: u8 = 8;
-pub(crate) const LOOKUP_HOOKED: u8 = 9;
-pub(crate) const LOOKUP_AT_NAMED: u8 = 10;
-pub(crate) const LOOKUP_RETURNED: u8 = 11;
-pub(crate) const LOOKUP_CWD: u8 = 12;
 
 pub(crate) const NAMETYPE_NORMAL: u8 = 1;
 pub(crate) const NAMETYPE_PARENT: u8 = 2;
@@ -370,17 +358,18 @@ mod tests {
         let lookup = enumerators("wire_lookup");
         for (name, value) in [
             ("NONE", WireShape::default().lookup),
-            ("PATH", LOOKUP_PATH),
-            ("AT", LOOKUP_AT),
-            ("FD", LOOKUP_FD),
-            ("OPENED", LOOKUP_OPENED),
-            ("OPENED_AT", LOOKUP_OPENED_AT),
-            ("EXEC", LOOKUP_EXEC),
-            ("EXEC_AT", LOOKUP_EXEC_AT),
-            ("TEXT", LOOKUP_TEXT),
-            ("AT_NAMED", LOOKUP_AT_NAMED),
-            ("RETURNED", LOOKUP_RETURNED),
-            ("CWD", LOOKUP_CWD),
+            ("PATH", lookup::PATH),
+            ("AT", lookup::AT),
+            ("FD", lookup::FD),
+            ("OPENED", lookup::OPENED),
+            ("OPENED_AT", lookup::OPENED_AT),
+            ("EXEC", lookup::EXEC),
+            ("EXEC_AT", lookup::EXEC_AT),
+            ("TEXT", lookup::TEXT),
+            ("AT_NAMED", lookup::AT_NAMED),
+            ("RETURNED", lookup::RETURNED),
+            ("CWD", lookup::CWD),
+            ("AT_OR_CWD", lookup::AT_OR_CWD),
         ] {
             assert_eq!(at(&lookup, &format!("WIRE_LOOKUP_{name}")), value, "{name}");
         }

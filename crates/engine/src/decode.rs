@@ -98,7 +98,7 @@ pub fn has_kernel_record(sample: &[u8]) -> Result<bool, DecodeError> {
 }
 
 /// The id of the BPF program that a syscall has loaded. The kernel's audit has written a record about it, to which the
-/// event belongs; its stamp is not known here.
+/// event belongs. `None` if the event has the stamp of a record already.
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header, or lacks the id.
@@ -113,7 +113,8 @@ pub fn loaded_program(sample: &[u8]) -> Result<Option<u32>, DecodeError> {
     };
     let (aux, _) = WireAux::ref_from_prefix(rest).map_err(|_not_whole| short)?;
     let [id, ..] = aux.word;
-    Ok(u32::try_from(id).ok().filter(|_| head.objects == 0))
+    let is_program = head.objects == 0 && head.flags & abi::EVENT_JOINED == 0;
+    Ok(u32::try_from(id).ok().filter(|_| is_program))
 }
 
 fn header(sample: &[u8]) -> Result<(&WireEvent, &[u8]), DecodeError> {

@@ -137,15 +137,19 @@ fn is_same_call(their: &Event, our: &Event) -> bool {
         .all(|name| field(their, name) == field(our, name))
 }
 
-/// Whether the command line of an event names another program than the task has.
-fn has_title_of_another_program(event: &Event) -> bool {
-    let of = |kind: &str, name: &str| event.all(kind).next()?.text(name);
-    let (Some(exe), Some(title)) = (of("SYSCALL", "exe"), of("PROCTITLE", "proctitle")) else {
-        return false;
-    };
-    let argument = title.split(|&byte| byte == 0).next().unwrap_or_default();
+/// Whether the kernel has the command line of another program than the task's, and tollgate has its own.
+fn is_title_of_earlier_program(their: &Event, our: &Event) -> bool {
     let last = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().map(<[u8]>::to_vec);
-    last(&exe) != last(argument)
+    let program = |event: &Event| {
+        let title = event.all("PROCTITLE").next()?.text("proctitle")?;
+        last(title.split(|&byte| byte == 0).next()?)
+    };
+    let exe = our
+        .all("SYSCALL")
+        .next()
+        .and_then(|record| record.text("exe"));
+    let exe = exe.and_then(|exe| last(&exe));
+    exe.is_some() && program(our) == exe && program(their).is_some_and(|other| Some(other) != exe)
 }
 
 fn label(record: &Record) -> String {
@@ -163,9 +167,7 @@ impl Comparison {
         let mut started = false;
         for their in theirs {
             // The call that started a program may have no event.
-            started |= their.all("EXECVE").next().is_some()
-                || program != Some(field(their, "exe"))
-                || has_title_of_another_program(their);
+            started |= their.all("EXECVE").next().is_some() || program != Some(field(their, "exe"));
             let at = rest.iter().position(|our| is_same_call(their, our));
             let (before, from) = rest.split_at(at.unwrap_or(0));
             for our in before {
@@ -261,7 +263,8 @@ impl Comparison {
                 };
                 let (their_value, our_value) = (value(&theirs), value(&ours));
                 if their_value != our_value {
-                    let is_late = started && name == "proctitle";
+                    let is_late =
+                        name == "proctitle" && (started || is_title_of_earlier_program(their, our));
                     let name = if is_late { AFTER_EXEC } else { name };
                     differ(&label(record), name, their_value, our_value);
                 }

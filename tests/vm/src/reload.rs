@@ -39,8 +39,8 @@ pub(crate) const SESSION: Session = Session {
             rules_about_all_calls_need_no_other_engine,
         ),
         (
-            "call_of_a_shared_function_is_recorded_once",
-            call_of_a_shared_function_is_recorded_once,
+            "syscall_of_a_shared_function_is_recorded_once",
+            syscall_of_a_shared_function_is_recorded_once,
         ),
         // Last: its log takes long to search.
         (
@@ -358,7 +358,7 @@ fn rules_about_all_calls_need_no_other_engine(daemon: &Daemon) -> anyhow::Result
 
 /// `chown` and `chown32` of the 32-bit table both have hooks on the function of `chown32`. Here `chown32` stays at the raw
 /// tracepoint, because the rules before were about nearly all calls, and `chown` gets its hooks.
-fn call_of_a_shared_function_is_recorded_once(daemon: &Daemon) -> anyhow::Result<()> {
+fn syscall_of_a_shared_function_is_recorded_once(daemon: &Daemon) -> anyhow::Result<()> {
     const CHOWN: u32 = 182;
     const CHOWN32: u32 = 212;
     let numbers = (0..400).filter(|&number| number != CHOWN);
@@ -382,16 +382,16 @@ fn call_of_a_shared_function_is_recorded_once(daemon: &Daemon) -> anyhow::Result
     // `chown` is the last call: the others are in the log before it.
     wait_for("the last call", || {
         let events = daemon.logged(pid)?;
-        Ok((!calls_of(&events, CHOWN).is_empty()).then_some(()))
+        Ok((!syscalls_of(&events, CHOWN).is_empty()).then_some(()))
     })?;
     let events = daemon.logged(pid)?;
     let shown = event::show(&events);
-    ensure!(calls_of(&events, CHOWN32).len() == 1, "{shown}");
-    ensure!(calls_of(&events, CHOWN).len() == 1, "{shown}");
+    ensure!(syscalls_of(&events, CHOWN32).len() == 1, "{shown}");
+    ensure!(syscalls_of(&events, CHOWN).len() == 1, "{shown}");
     replace(daemon, PLAIN)
 }
 
-fn calls_of(events: &[Event], number: u32) -> Vec<&Event> {
+fn syscalls_of(events: &[Event], number: u32) -> Vec<&Event> {
     calls(events, &number.to_string())
 }
 

@@ -19,7 +19,7 @@ pub struct RuleEntry {
 
 /// Rules of all lists in evaluation order.
 ///
-/// Order matters only within a filter list, so one sequence holds all lists.
+/// One sequence holds all lists: their order among each other matters for `io_uring` operations only.
 #[derive(Clone, Debug, Default)]
 pub struct RuleList {
     rules: Vec<RuleEntry>,

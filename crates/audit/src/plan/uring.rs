@@ -5,7 +5,7 @@
 //! `io_uring_enter` only, before the list; so do engines that see completions.
 
 use crate::ids::{Arch, Syscall};
-use crate::rule::{Op, SyscallMask};
+use crate::rule::{Action, Op, SyscallMask};
 use crate::table;
 
 use super::compile::facts;
@@ -180,21 +180,23 @@ impl Plan {
         })
     }
 
-    /// Slots of an operation of which the completion is seen: exit rules about the `io_uring_enter` in which it ran,
-    /// then rules of the `io_uring` list. `None` if nothing can be recorded.
+    /// Slots for the completion of an operation: exit rules about the `io_uring_enter` in which it ran, then rules of the
+    /// `io_uring` list. `None` if nothing can be recorded.
+    ///
+    /// An exit rule that suppresses leaves the decision to those rules of the list that were loaded before it.
     ///
     /// # Source
-    /// `__audit_uring_exit` in `kernel/auditsc.c`, Linux 6.12.
+    /// `__audit_uring_exit` and `audit_filter_rules` (`rule->prio`) in `kernel/auditsc.c`, Linux 6.12.
     fn completion(&self, operation: &UringOp) -> Option<SyscallPlan> {
         let own = self.uring_ops.get(&operation.op);
         let own = own.map_or(&[][..], |own| &own.slots);
-        let is_enter = |syscall_id: &SyscallId| syscall_id.name() == Some("io_uring_enter");
-        let enters = self
-            .syscalls
-            .iter()
-            .filter(|&(syscall_id, _)| is_enter(syscall_id) && operation.is_audited());
-        let mut of_task: Vec<Slot> = Vec::new();
-        let mut slots = Vec::new();
+        let (own_of_task, own): (Vec<&Slot>, Vec<&Slot>) =
+            own.iter().partition(|slot| tests_task_state(slot));
+        let mut of_task: Vec<Slot> = own_of_task.into_iter().cloned().collect();
+        let mut of_enter = Vec::new();
+        let enters = self.syscalls.iter().filter(|&(syscall_id, _)| {
+            syscall_id.name() == Some("io_uring_enter") && operation.is_audited()
+        });
         for (syscall_id, planned) in enters {
             let in_enter = Test {
                 operand: Operand::UringEnter,
@@ -202,29 +204,27 @@ impl Plan {
                 value: syscall_id.arch.0,
             };
             for slot in planned.slots.iter().filter(|slot| !tests_objects(slot)) {
+                let mut tests = vec![in_enter];
+                tests.extend(&slot.tests);
+                let in_call = |rule: &Slot, more: &[Test]| Slot {
+                    rule: rule.rule,
+                    action: rule.action,
+                    tests: tests.iter().chain(more).copied().collect(),
+                };
                 if tests_task_state(slot) {
-                    of_task.push(slot.clone());
+                    of_task.push(in_call(slot, &[]));
                     continue;
                 }
-                let mut slot = slot.clone();
-                slot.tests.insert(0, in_enter);
-                slots.push(slot);
+                if slot.action == Action::Never {
+                    let before = own.iter().filter(|own| own.rule.0 < slot.rule.0);
+                    of_enter.extend(before.map(|own| in_call(own, &own.tests)));
+                }
+                of_enter.push(in_call(slot, &[]));
             }
         }
-        let (own_of_task, own): (Vec<&Slot>, Vec<&Slot>) =
-            own.iter().partition(|slot| tests_task_state(slot));
-        of_task.extend(own_of_task.into_iter().cloned());
-        let mut all: Vec<Slot> = Vec::new();
-        for slot in of_task
-            .into_iter()
-            .chain(slots)
-            .chain(own.into_iter().cloned())
-        {
-            if !all.contains(&slot) {
-                all.push(slot);
-            }
-        }
-        SyscallPlan::of(all)
+        of_task.extend(of_enter);
+        of_task.extend(own.into_iter().cloned());
+        SyscallPlan::of(of_task)
     }
 
     /// Slots of an operation: rules of the `io_uring` list, then, with `with_syscalls`, exit rules for the equivalent
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_evaluate_rules_about_their_call_first() {
+    fn completions_evaluate_rules_about_their_syscall_first() {
         let plan = planned(&[
             "-a always,io_uring -S openat -F uid=0",
             "-a always,exit -S io_uring_enter -F uid=1000 -F success=1",
@@ -332,6 +332,34 @@ mod tests {
     }
 
     #[test]
+    fn exit_rule_that_suppresses_leaves_earlier_list_rules() {
+        let plan = planned(&[
+            "-a always,io_uring -S openat -F pid=1",
+            "-a never,exit -F arch=b64 -S io_uring_enter -F uid=1000",
+            "-a always,exit -F arch=b64 -S io_uring_enter",
+            "-a always,io_uring -S openat -F pid=2",
+        ]);
+        let mut completions = plan.operations(UringCoverage::Completions);
+        let (_, openat) = completions
+            .find(|(operation, _)| operation.name == "openat")
+            .unwrap();
+        let slots = openat.slots.iter();
+        let slots: Vec<_> = slots
+            .map(|slot| (slot.rule.0, slot.action, slot.tests.len()))
+            .collect();
+        let (always, never) = (Action::Always, Action::Never);
+        // A test for the syscall, one for each condition.
+        let expected = [
+            (0, always, 3),
+            (1, never, 2),
+            (2, always, 1),
+            (0, always, 1),
+            (3, always, 1),
+        ];
+        assert_eq!(slots, expected);
+    }
+
+    #[test]
     fn state_of_the_task_comes_before_rules_about_the_call() {
         let plan = planned(&[
             "-a always,task -F uid=0",
@@ -344,7 +372,7 @@ mod tests {
             let with_own = operation.name == "close";
             assert_eq!(
                 rules,
-                if with_own { &[0, 1, 2][..] } else { &[0, 1] },
+                if with_own { &[0, 0, 1, 2][..] } else { &[0, 1] },
                 "{}",
                 operation.name
             );

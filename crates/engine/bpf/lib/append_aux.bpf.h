@@ -28,6 +28,7 @@
 #define SOCKETCALL_BITS	 7
 #define PTRACE_ATTACH	 16 /* include/uapi/linux/ptrace.h */
 #define PTRACE_SEIZE	 0x4206
+#define SI_CODE		 8 /* offset of siginfo_t.si_code, in both ABIs */
 
 /*
  * Number of arguments of each socketcall operation, three bits each: nas[] in net/compat.c, v5.5.
@@ -151,6 +152,18 @@ static __always_inline void append_target(struct scratch *s, const struct task_s
 		fill_target(append_aux(s, WIRE_AUX_OBJ_PID), target);
 }
 
+/*
+ * Whether a siginfo in user memory is that of a user. A task can send itself others, and the kernel
+ * does not look at the target then: check_kill_permission().
+ */
+static __always_inline int is_from_user(__u64 siginfo)
+{
+	__s32 code = 0;
+
+	bpf_probe_read_user(&code, sizeof(code), (void *)(siginfo + SI_CODE));
+	return code <= 0;
+}
+
 static __always_inline void append_traced(struct scratch *s, const struct task_struct *task)
 {
 	__s64 request = syscall_arg(&s->event, 0);
@@ -217,10 +230,12 @@ __noinline int append_aux_records(struct scratch *s, const struct wire_syscall *
 		append_target(s, task, syscall_arg(event, 1), -ESRCH);
 		break;
 	case WIRE_AUX_SOURCE_TARGET_FIRST_EARLY:
-		append_target(s, task, syscall_arg(event, 0), -EPERM);
+		if (is_from_user(syscall_arg(event, 2)))
+			append_target(s, task, syscall_arg(event, 0), -EPERM);
 		break;
 	case WIRE_AUX_SOURCE_TARGET_SECOND_EARLY:
-		append_target(s, task, syscall_arg(event, 1), -EPERM);
+		if (is_from_user(syscall_arg(event, 3)))
+			append_target(s, task, syscall_arg(event, 1), -EPERM);
 		break;
 	case WIRE_AUX_SOURCE_TRACED:
 		append_traced(s, task);

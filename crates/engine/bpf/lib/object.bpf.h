@@ -107,6 +107,20 @@ static __always_inline __u32 has_slash(struct scratch *s, __u32 at, __u32 len)
 	return search.found;
 }
 
+/* Whether a name starts from a descriptor that is not the result of the syscall. */
+static __always_inline __u32 starts_at(__u32 lookup)
+{
+	return lookup == WIRE_LOOKUP_AT || lookup == WIRE_LOOKUP_AT_NAMED ||
+	       lookup == WIRE_LOOKUP_AT_OR_CWD;
+}
+
+/* Whether the kernel looks up nothing if the name is empty. */
+static __always_inline __u32 looks_nothing_up(__u32 lookup, __u32 dirfd)
+{
+	return (lookup == WIRE_LOOKUP_AT_NAMED && (int)dirfd >= 0) ||
+	       (lookup == WIRE_LOOKUP_AT_OR_CWD && (int)dirfd != AT_FDCWD);
+}
+
 /*
  * Finds the directory that a name starts from; if it is also the parent of the object, fills
  * `to->parent`.
@@ -117,8 +131,8 @@ static __always_inline void find_base(const struct task_struct *task, struct scr
 {
 	__u64 fs = (__u64)FOLLOW(task_struct, task, fs);
 	__u64 path = AT(fs_struct, fs, pwd);
-	__u32 relative_to_fd = (lookup == WIRE_LOOKUP_AT || lookup == WIRE_LOOKUP_AT_NAMED ||
-				lookup == WIRE_LOOKUP_OPENED_AT || lookup == WIRE_LOOKUP_EXEC_AT) &&
+	__u32 relative_to_fd = (starts_at(lookup) || lookup == WIRE_LOOKUP_OPENED_AT ||
+				lookup == WIRE_LOOKUP_EXEC_AT) &&
 			       (int)dirfd != AT_FDCWD;
 
 	if (first == '/') {
@@ -261,17 +275,19 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			  (!event->success &&
 			   (lookup == WIRE_LOOKUP_PATH || lookup == WIRE_LOOKUP_OPENED));
 		at_dir = to->flags & WIRE_OBJECT_NAMED && !to->name_len; /* AT_EMPTY_PATH */
-		if (at_dir &&
-		    ((lookup == WIRE_LOOKUP_AT_NAMED && (int)dirfd != AT_FDCWD) || refused))
+		if (at_dir && (refused || looks_nothing_up(lookup, dirfd)))
 			return 0;
 		if (opened)
 			file = task_file(task, event->exit);
-		else if (lookup == WIRE_LOOKUP_AT && at_dir && (int)dirfd >= 0)
+		else if (at_dir && starts_at(lookup) && (int)dirfd >= 0)
 			file = task_file(task, dirfd);
-		else if ((lookup == WIRE_LOOKUP_AT || lookup == WIRE_LOOKUP_AT_NAMED) && at_dir &&
-			 (int)dirfd == AT_FDCWD)
+		else if (at_dir && starts_at(lookup) && (int)dirfd == AT_FDCWD)
 			fill_from_cwd(task, object, to);
-		if (lookup == WIRE_LOOKUP_CWD && event->success) {
+		if (at_dir && lookup == WIRE_LOOKUP_AT_OR_CWD)
+			to->flags &= ~WIRE_OBJECT_NAMED;
+		/* Not if another thread, or nobody, can have changed the directory. */
+		if (lookup == WIRE_LOOKUP_CWD && event->success && !shares_cwd(task) &&
+		    !(event->flags & WIRE_EVENT_UNPROVEN)) {
 			fill_from_cwd(task, object, to);
 			s->cwd_changed = 1;
 		}

@@ -18,7 +18,9 @@
 #define HITS_MAX    16
 #define HIT_LEAF \
 	0x10000 /* flag of a hit: the object itself, not a directory above it; the low bits are the watch */
-#define HIT_FOREIGN 0x20000 /* flag of a hit: by names that any user can make; see SCOPE_FOREIGN */
+#define HIT_FOREIGN \
+	0x20000 /* flag of a hit: by names that any user can make (SCOPE_FOREIGN), or by an inode \
+		   of several watches: shared_flag() */
 
 /* Whose names a mount namespace has. */
 enum name_scope {

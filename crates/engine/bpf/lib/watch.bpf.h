@@ -62,6 +62,20 @@ struct hit_loop {
 	__u32 last; /* the last set that was replaced, with its flags */
 };
 
+/* Whether the list has a hit without HIT_FOREIGN too, which counts for more rules. */
+static __always_inline int has_plain_hit(const struct hit_loop *loop, __u32 hit)
+{
+	if (!(hit & HIT_FOREIGN))
+		return 0;
+	for (__u32 i = 0; i < HITS_MAX; i++) {
+		if (i >= loop->count)
+			break;
+		if (loop->hits.list[i] == (hit & ~HIT_FOREIGN))
+			return 1;
+	}
+	return 0;
+}
+
 static long replace_set(__u32 index, void *data)
 {
 	struct hit_loop *loop = data;
@@ -75,8 +89,9 @@ static long replace_set(__u32 index, void *data)
 	set = watch_set(&at, loop->half, *hit & ~flags);
 	if (!set)
 		return 0;
-	if (*hit == loop->last) {
-		*hit = set->watch[0] | flags; /* the others are in the list */
+	if (*hit == loop->last || has_plain_hit(loop, *hit)) {
+		/* The others are in the list, or will be. */
+		*hit = set->watch[0] | (flags & ~(*hit == loop->last ? 0 : HIT_FOREIGN));
 		return 0;
 	}
 	loop->last = *hit;

@@ -135,7 +135,7 @@ impl FilterTestCase {
 }
 
 fn wire_object(inode: Option<Inode>) -> WireObject {
-    let lookup = abi::LOOKUP_HOOKED;
+    let lookup = abi::lookup::HOOKED;
     let Some(inode) = inode else {
         return WireObject {
             lookup,

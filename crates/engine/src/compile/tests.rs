@@ -208,21 +208,21 @@ fn object_shapes_match_syscall_arguments() {
     assert_eq!(
         shape("renameat2"),
         [
-            (abi::LOOKUP_AT, 0, 1, abi::EFFECT_DELETE),
-            (abi::LOOKUP_AT, 2, 3, abi::EFFECT_CREATE)
+            (abi::lookup::AT, 0, 1, abi::EFFECT_DELETE),
+            (abi::lookup::AT, 2, 3, abi::EFFECT_CREATE)
         ]
     );
     assert_eq!(
         shape("execve"),
-        [(abi::LOOKUP_EXEC, 0, 0, abi::EFFECT_USE), none]
+        [(abi::lookup::EXEC, 0, 0, abi::EFFECT_USE), none]
     );
     assert_eq!(
         shape("openat2"),
-        [(abi::LOOKUP_OPENED_AT, 0, 1, abi::EFFECT_USE), none]
+        [(abi::lookup::OPENED_AT, 0, 1, abi::EFFECT_USE), none]
     );
     assert_eq!(
         shape("fchmod"),
-        [(abi::LOOKUP_FD, 0, 0, abi::EFFECT_USE), none]
+        [(abi::lookup::FD, 0, 0, abi::EFFECT_USE), none]
     );
     assert_eq!(shape("getpid"), [none, none]);
 }
@@ -278,7 +278,7 @@ fn uring_operations_follow_syscalls_in_plan_map() {
 }
 
 #[test]
-fn completions_test_the_call_that_they_ran_in() {
+fn completions_test_the_syscall_that_they_ran_in() {
     let compiled = compiled("-a always,exit -S io_uring_enter -F uid=0\n");
     let close = compiled.syscalls[&(abi::URING_FIRST + 19)];
     let in_call = |entered: bool, abi: u32| {

@@ -129,17 +129,19 @@ impl<'a> ItemContext<'a> {
         let known =
             wire.flags & abi::OBJECT_INODE != 0 && self.head.flags & abi::EVENT_DESCRIPTOR == 0;
         let facts = known.then(|| inode(&wire.inode));
+        let nameless = |facts| PathItem {
+            name: None,
+            source: NameSource::Kernel,
+            inode: Some(facts),
+            nametype: NameType::Normal,
+            path: object.path,
+        };
         let succeeded = self.head.success != 0;
         match wire.lookup {
-            abi::LOOKUP_FD => items.extend(facts.map(|facts| PathItem {
-                name: None,
-                source: NameSource::Kernel,
-                inode: Some(facts),
-                nametype: NameType::Normal,
-                path: object.path,
-            })),
-            abi::LOOKUP_TEXT => items.extend(item(object, NameType::Unknown, None)),
-            abi::LOOKUP_EXEC | abi::LOOKUP_EXEC_AT if succeeded => {
+            abi::lookup::FD => items.extend(facts.map(nameless)),
+            abi::lookup::AT_OR_CWD if object.name.is_none() => items.extend(facts.map(nameless)),
+            abi::lookup::TEXT => items.extend(item(object, NameType::Unknown, None)),
+            abi::lookup::EXEC | abi::lookup::EXEC_AT if succeeded => {
                 let named = DecodedObject {
                     name: object.name.map(|name| self.exec_name(name)),
                     ..*object
@@ -197,7 +199,7 @@ fn excluded_item<'a>(object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
 }
 
 fn is_from_internal_hook(object: &DecodedObject<'_>) -> bool {
-    object.wire.lookup == abi::LOOKUP_HOOKED
+    object.wire.lookup == abi::lookup::HOOKED
 }
 
 fn makes_or_removes(object: &DecodedObject<'_>) -> bool {

@@ -113,7 +113,7 @@ fn named(name: &str, nametype: NameType) -> (Option<Vec<u8>>, NameType) {
 #[test]
 fn creating_open_lists_directory_first() {
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
-    let sample = Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
+    let sample = Sample::new().object(abi::lookup::OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
     assert_eq!(
         sample.items(),
         [
@@ -126,7 +126,7 @@ fn creating_open_lists_directory_first() {
 #[test]
 fn object_of_a_doubtful_descriptor_is_not_claimed() {
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE;
-    let sample = || Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
+    let sample = || Sample::new().object(abi::lookup::OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
     assert!(sample().decoded(|event| event.items[0].inode.is_some() && !event.unproven));
     let mut doubtful = sample();
     doubtful.head.flags |= abi::EVENT_DESCRIPTOR | abi::EVENT_UNPROVEN;
@@ -137,7 +137,7 @@ fn object_of_a_doubtful_descriptor_is_not_claimed() {
 #[test]
 fn objects_have_paths_from_the_kernel() {
     let seen = |part, flags, path: &'static [u8]| {
-        move |sample: Sample| sample.object_at(abi::LOOKUP_HOOKED, part, flags, b"", path)
+        move |sample: Sample| sample.object_at(abi::lookup::HOOKED, part, flags, b"", path)
     };
     let sample = Sample::new();
     let sample = seen(abi::NAMETYPE_PARENT, 0, b"\0")(sample);
@@ -151,7 +151,7 @@ fn objects_have_paths_from_the_kernel() {
     // With the engine `tracepoint`, an open that created its file has an item for the directory.
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
     let made =
-        |path| Sample::new().object_at(abi::LOOKUP_OPENED, abi::EFFECT_USE, flags, b"a", path);
+        |path| Sample::new().object_at(abi::lookup::OPENED, abi::EFFECT_USE, flags, b"a", path);
     let paths = |parent: &str, path: &str| [Some(parent.to_owned()), Some(path.to_owned())];
     assert_eq!(made(b"a\0tmp\0").paths(), paths("/tmp", "/tmp/a"));
     assert_eq!(made(b"a\0").paths(), paths("/", "/a"));
@@ -180,13 +180,13 @@ fn objects_on_excluded_file_systems_have_only_names() {
     let named_out = out | abi::OBJECT_NAMED;
     let sample = Sample::new()
         .object(
-            abi::LOOKUP_HOOKED,
+            abi::lookup::HOOKED,
             abi::NAMETYPE_PARENT,
             named_out,
             b"/sys/new",
         )
-        .object(abi::LOOKUP_HOOKED, abi::NAMETYPE_CREATE, out, b"")
-        .object(abi::LOOKUP_HOOKED, abi::NAMETYPE_NORMAL, named_out, b"x");
+        .object(abi::lookup::HOOKED, abi::NAMETYPE_CREATE, out, b"")
+        .object(abi::lookup::HOOKED, abi::NAMETYPE_NORMAL, named_out, b"x");
     assert_eq!(
         sample.items(),
         [
@@ -194,9 +194,14 @@ fn objects_on_excluded_file_systems_have_only_names() {
             named("x", NameType::Unknown)
         ]
     );
-    let opened = Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, named_out, b"/sys/a");
+    let opened = Sample::new().object(
+        abi::lookup::OPENED_AT,
+        abi::EFFECT_USE,
+        named_out,
+        b"/sys/a",
+    );
     assert_eq!(opened.items(), [named("/sys/a", NameType::Unknown)]);
-    let by_descriptor = Sample::new().object(abi::LOOKUP_FD, abi::EFFECT_USE, out, b"");
+    let by_descriptor = Sample::new().object(abi::lookup::FD, abi::EFFECT_USE, out, b"");
     assert_eq!(by_descriptor.items(), []);
 }
 
@@ -204,13 +209,13 @@ fn objects_on_excluded_file_systems_have_only_names() {
 fn rename_lists_directories_then_old_then_new() {
     let sample = Sample::new()
         .object(
-            abi::LOOKUP_AT,
+            abi::lookup::AT,
             abi::EFFECT_DELETE,
             abi::OBJECT_NAMED,
             b"old",
         )
         .object(
-            abi::LOOKUP_AT,
+            abi::lookup::AT,
             abi::EFFECT_CREATE,
             abi::OBJECT_NAMED,
             b"/n/new",
@@ -232,7 +237,7 @@ fn failed_unlink_lists_object_unless_enoent() {
     let unlink = |errno| {
         Sample::new()
             .object(
-                abi::LOOKUP_AT,
+                abi::lookup::AT,
                 abi::EFFECT_DELETE,
                 abi::OBJECT_NAMED,
                 b"/d/f",
@@ -253,7 +258,7 @@ fn failed_unlink_lists_object_unless_enoent() {
 #[test]
 fn paths_that_are_too_long_are_marked() {
     let mut sample = Sample::new()
-        .object(abi::LOOKUP_PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, b"/f")
+        .object(abi::lookup::PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, b"/f")
         .cwd(b"");
     sample.head.flags |= abi::EVENT_CWD_LONG | abi::EVENT_EXE | abi::EVENT_EXE_LONG;
     sample.decoded(|event| {
@@ -296,6 +301,12 @@ fn loaded_program_is_the_first_aux_record() {
     sample.head.aux_count = 1;
     assert_eq!(loaded_program(&bytes(&sample)), Ok(Some(42)));
     sample.decoded(|event| assert!(event.aux_records.is_empty(), "the kernel writes it"));
+    sample.head.flags |= abi::EVENT_JOINED;
+    assert_eq!(
+        loaded_program(&bytes(&sample)),
+        Ok(None),
+        "a stamp is the first"
+    );
 }
 
 #[test]
@@ -324,7 +335,7 @@ fn event_of_a_rule_can_have_the_stamp_of_a_record() {
 #[test]
 fn avc_syscall_has_stamp_of_its_record() {
     let mut sample = Sample::new().object(
-        abi::LOOKUP_PATH,
+        abi::lookup::PATH,
         abi::EFFECT_DELETE,
         abi::OBJECT_NAMED,
         b"/d/f",
@@ -370,7 +381,7 @@ fn avc_syscall_has_stamp_of_its_record() {
 #[test]
 fn unreadable_name_gives_no_path_item() {
     let sample = Sample::new()
-        .object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, 0, b"")
+        .object(abi::lookup::OPENED_AT, abi::EFFECT_USE, 0, b"")
         .failed(14);
     assert_eq!(sample.items(), []);
 }
@@ -390,7 +401,7 @@ fn leaf_first_components_become_a_path() {
 fn execveat_name_loses_dev_fd_prefix() {
     let started = |name: &[u8]| {
         let flags = abi::OBJECT_NAMED | abi::OBJECT_KERNEL;
-        let mut sample = Sample::new().object(abi::LOOKUP_EXEC_AT, abi::EFFECT_USE, flags, name);
+        let mut sample = Sample::new().object(abi::lookup::EXEC_AT, abi::EFFECT_USE, flags, name);
         sample.head.flags |= abi::EVENT_STARTED;
         sample.head.args[0] = 7;
         sample.items()
@@ -433,7 +444,7 @@ proptest! {
             components.push(0);
         }
         let sample = Sample::new()
-            .object(abi::LOOKUP_PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, &name)
+            .object(abi::lookup::PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, &name)
             .cwd(&components);
         prop_assert_eq!(sample.items(), [(Some(name), NameType::Normal)]);
     }

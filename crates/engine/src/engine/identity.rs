@@ -45,8 +45,9 @@ impl Engine<'_> {
         let left_out = watches.left_out.iter().filter_map(|&watch| {
             let path = plan.watches.get(usize::try_from(watch).ok()?)?;
             Some(format!(
-                "{path}: more than {} watches lead to its object",
-                watch::SET_WATCHES
+                "{path}: more than {} watches lead to its object, or more than {} objects have several",
+                watch::SET_WATCHES,
+                watch::WATCH_SETS
             ))
         });
         self.name_only_watches.borrow_mut().extend(left_out);

@@ -66,11 +66,22 @@ pub struct KernelFeatures {
     pub internal_hooks: InternalHookSet,
     /// What the engine `lsm` needs, as far as BTF shows it.
     pub task_work: bool,
-    /// `newfstatat` and `statx` of a descriptor look up no name: v6.6 and v6.11.
-    pub stat_by_descriptor: bool,
+    /// What `newfstatat` and `statx` do with an empty name.
+    pub empty_stat_name: EmptyStatName,
     /// Whether operations of `io_uring` evaluate the rules of the syscalls that they replace, on an engine
     /// that sees operations.
     pub uring: bool,
+}
+
+/// What `newfstatat` and `statx` do with an empty name and `AT_EMPTY_PATH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyStatName {
+    /// They look it up, as other calls do.
+    LookedUp,
+    /// They look it up unless they use a descriptor: `newfstatat` since v6.6, `statx` since v6.11.
+    LookedUpWithoutDescriptor,
+    /// They look it up in the working directory only, and it is no name then: v6.13.
+    LookedUpNameless,
 }
 
 impl KernelFeatures {
@@ -80,7 +91,7 @@ impl KernelFeatures {
         early_task_exit: true,
         internal_hooks: InternalHookSet::ALL,
         task_work: true,
-        stat_by_descriptor: true,
+        empty_stat_name: EmptyStatName::LookedUpNameless,
         uring: true,
     };
     /// What v5.15 offers.
@@ -89,7 +100,7 @@ impl KernelFeatures {
         early_task_exit: false,
         internal_hooks: InternalHookSet::ALL,
         task_work: false,
-        stat_by_descriptor: false,
+        empty_stat_name: EmptyStatName::LookedUp,
         uring: true,
     };
 }

@@ -140,10 +140,11 @@ impl HookSelection {
             let Some(hook) = self.own_exit(syscall) else {
                 continue;
             };
-            if is_attached(hook)? {
-                own += 1;
-            } else if raw_now.contains(syscall) {
+            // First: its function can be hooked for another syscall.
+            if raw_now.contains(syscall) {
                 selection.raw_exits.insert(syscall);
+            } else if is_attached(hook)? {
+                own += 1;
             } else {
                 new.push(syscall);
             }

@@ -16,7 +16,7 @@ use crate::sys::kprobes::Kprobes;
 use crate::sys::security_modules;
 use crate::sys::tracefs::Tracefs;
 
-use super::hook::KernelFeatures;
+use super::hook::{EmptyStatName, KernelFeatures};
 use super::internal_hook::{InternalHook, InternalHookSet};
 use super::kernel_functions::Functions;
 use super::program::Program;
@@ -26,6 +26,8 @@ use super::uring_functions::uring_function;
 /// Function of `fs/stat.c` that came when `statx` of a descriptor stopped to look up a name, v6.11; `newfstatat` had
 /// done so since v6.6.
 const STAT_BY_DESCRIPTOR: &str = "do_statx_fd";
+/// Function of `fs/namei.c` that came when both lost an empty name, v6.13.
+const NAMELESS_STAT: &str = "__getname_maybe_null";
 
 /// The function that requests task work, and its number of parameters since v7.0.
 const TASK_WORK: &str = "bpf_task_work_schedule_resume";
@@ -78,7 +80,7 @@ impl KernelProbe {
         let mut prototypes: HashMap<&str, Option<String>> = forms
             .map(|form| form.function)
             .chain(guards)
-            .chain([STAT_BY_DESCRIPTOR])
+            .chain([STAT_BY_DESCRIPTOR, NAMELESS_STAT])
             .map(|name| (name, None))
             .collect();
         let functions = Functions::read(btf, |name, function| {
@@ -98,7 +100,11 @@ impl KernelProbe {
             early_task_exit: arguments(btf, "btf_trace_sched_process_exit") == Some(2),
             internal_hooks,
             task_work: parameters(btf, TASK_WORK) == Some(TASK_WORK_PARAMETERS),
-            stat_by_descriptor: prototype(STAT_BY_DESCRIPTOR).is_some(),
+            empty_stat_name: match (prototype(NAMELESS_STAT), prototype(STAT_BY_DESCRIPTOR)) {
+                (Some(_), _) => EmptyStatName::LookedUpNameless,
+                (None, Some(_)) => EmptyStatName::LookedUpWithoutDescriptor,
+                (None, None) => EmptyStatName::LookedUp,
+            },
             uring: true,
         };
         let unseen_operations = unseen_operations(btf, functions.as_ref());

@@ -238,10 +238,10 @@ impl Encoder {
             return Encoded::Done;
         };
         let ended = self.clock.time_at(jiffies);
-        let (mut time, mut serial) = (ended, self.serial);
+        let (mut time, mut serial, mut is_joined) = (ended, self.serial, false);
         if let (Some(program), Some(kernel_records)) = (program, &mut self.kernel_records) {
             match kernel_records.pass_load(program, ended, &mut self.batch) {
-                Some(stamp) => (time, serial) = stamp,
+                Some(stamp) => ((time, serial), is_joined) = (stamp, true),
                 None if waits == Waits::Yes => return Encoded::Waits,
                 None => {}
             }
@@ -263,7 +263,9 @@ impl Encoder {
             return Encoded::Done;
         }
         let joins = engine::has_kernel_record(sample) == Ok(true);
-        if let Some(kernel_records) = &mut self.kernel_records {
+        if let Some(kernel_records) = &mut self.kernel_records
+            && !is_joined
+        {
             if !joins {
                 kernel_records.pass_until(ended, &mut self.batch);
             } else if !kernel_records.pass_through(event.time, event.serial, &mut self.batch)

@@ -366,7 +366,10 @@ impl RingThread {
             self.drain(engine, state)?;
             // An event that is being written delays those after it.
             if engine.ring().position() >= now {
-                state.borrow_mut().take_all_held();
+                let mut state = state.borrow_mut();
+                // The records of held events may have arrived since.
+                state.receive_kernel_records()?;
+                state.take_all_held();
                 return Ok(());
             }
         }

@@ -137,14 +137,14 @@ impl Batch {
             if setup.may_be_root {
                 fs::write(LAST_NUMBER, FIRST_NUMBER).context("cannot set the process number")?;
             }
-            let above = Above::read()?;
+            let parents = ParentDirectories::read()?;
             let mut pids = Vec::new();
             for (workload, _) in &self.cases {
                 pids.push(start(workload)?);
                 audit.drain()?;
             }
             if setup.may_be_root {
-                above.restore()?;
+                parents.restore()?;
             }
             LastEvent::run()?;
             Ok(pids)
@@ -177,9 +177,9 @@ impl Batch {
 }
 
 /// Owner and mode of the directories above those of the programs: a program with the rights of root can change them.
-struct Above([(&'static str, Metadata); 3]);
+struct ParentDirectories([(&'static str, Metadata); 3]);
 
-impl Above {
+impl ParentDirectories {
     fn read() -> anyhow::Result<Self> {
         let of = |path| {
             anyhow::Ok((

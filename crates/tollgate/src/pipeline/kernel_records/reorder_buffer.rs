@@ -53,8 +53,8 @@ const SYSCALLS_LIMIT_BYTES: usize = 1 << 20;
 /// A program's record and the end of the syscall that loaded it are less than this apart, in milliseconds: the task may
 /// lose its CPU between the two.
 const LOAD_APART_MS: u64 = 1000;
-/// Loaded programs whose syscalls may end later.
-const LAST_LOADS: usize = 64;
+/// Limit of loaded programs whose syscalls may end later.
+const LAST_LOADS: usize = 4096;
 /// Stamps that are remembered after their record was passed on: its syscall may end later.
 const LAST_JOINED: usize = 64;
 
@@ -128,10 +128,7 @@ impl ReorderBuffer {
         counts.received += 1;
         let stamp = (record.time, record.serial);
         if let Some(ProgramRecord::Load(program)) = ProgramRecord::of(message) {
-            if self.last_loads.len() == LAST_LOADS {
-                self.last_loads.pop_front();
-            }
-            self.last_loads.push_back((program, stamp));
+            add_load(&mut self.last_loads, program, stamp);
         }
         let of_syscall = |types: &RangeInclusive<u16>| types.contains(&message.kind.0);
         let has_syscall = self.joins_syscalls && OF_SYSCALL.iter().any(of_syscall);
@@ -314,6 +311,16 @@ impl PendingSyscalls {
             self.text.clear();
         }
     }
+}
+
+/// Remembers the record of a loaded program, and forgets those that no event can have any more.
+fn add_load(loads: &mut VecDeque<(u32, Stamp)>, program: u32, stamp: Stamp) {
+    let (time, _) = stamp;
+    let is_old = |&(_, (then, _)): &(u32, Stamp)| millis(then) + LOAD_APART_MS < millis(time);
+    while loads.front().is_some_and(is_old) || loads.len() == LAST_LOADS {
+        loads.pop_front();
+    }
+    loads.push_back((program, stamp));
 }
 
 /// # Units
