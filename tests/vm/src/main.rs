@@ -36,6 +36,7 @@ mod raw;
 mod reload;
 mod rulesets;
 mod run;
+mod shared_functions;
 mod slots;
 mod stopping;
 mod suite;
@@ -87,6 +88,7 @@ const GENERAL: [&[Session]; 3] = [
         contention::SESSION,
         stopping::SESSION,
         pinned::SESSION,
+        shared_functions::SESSION,
     ],
     &[
         differential::SESSION,

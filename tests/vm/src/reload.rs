@@ -38,10 +38,6 @@ pub(crate) const SESSION: Session = Session {
             "rules_about_all_calls_need_no_other_engine",
             rules_about_all_calls_need_no_other_engine,
         ),
-        (
-            "syscall_of_a_shared_function_is_recorded_once",
-            syscall_of_a_shared_function_is_recorded_once,
-        ),
         // Last: its log takes long to search.
         (
             "no_event_is_lost_or_duplicated",
@@ -354,45 +350,6 @@ fn rules_about_all_calls_need_no_other_engine(daemon: &Daemon) -> anyhow::Result
         replace(daemon, PLAIN)?;
     }
     Ok(())
-}
-
-/// `chown` and `chown32` of the 32-bit table both have hooks on the function of `chown32`. Here `chown32` stays at the raw
-/// tracepoint, because the rules before were about nearly all calls, and `chown` gets its hooks.
-fn syscall_of_a_shared_function_is_recorded_once(daemon: &Daemon) -> anyhow::Result<()> {
-    const CHOWN: u32 = 182;
-    const CHOWN32: u32 = 212;
-    let numbers = (0..400).filter(|&number| number != CHOWN);
-    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
-    let most = format!(
-        "-a always,exit -F arch=b32 -S {} -F uid=1001 -k most\n",
-        numbers.join(",")
-    );
-    let path = Path::new(PROGRAMS).join("chowns");
-    let calls = Program::new(Entry::I386)
-        .call(CHOWN32, args!["/tmp/work/file", -1, -1])
-        .call(CHOWN, args!["/tmp/work/missing", -1, -1]);
-    calls.write(&path).context("cannot write a program")?;
-    replace(daemon, PLAIN)?;
-    replace(daemon, &most)?;
-    replace(
-        daemon,
-        "-a always,exit -F arch=b32 -S chown,chown32 -F uid=1001 -k owner\n",
-    )?;
-    let pid = daemon.run_user(&path, &[])?;
-    // `chown` is the last call: the others are in the log before it.
-    wait_for("the last call", || {
-        let events = daemon.logged(pid)?;
-        Ok((!syscalls_of(&events, CHOWN).is_empty()).then_some(()))
-    })?;
-    let events = daemon.logged(pid)?;
-    let shown = event::show(&events);
-    ensure!(syscalls_of(&events, CHOWN32).len() == 1, "{shown}");
-    ensure!(syscalls_of(&events, CHOWN).len() == 1, "{shown}");
-    replace(daemon, PLAIN)
-}
-
-fn syscalls_of(events: &[Event], number: u32) -> Vec<&Event> {
-    calls(events, &number.to_string())
 }
 
 fn invalid_rules_keep_the_old_ones(daemon: &Daemon) -> anyhow::Result<()> {

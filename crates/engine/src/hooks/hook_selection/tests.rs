@@ -4,6 +4,7 @@ use audit::ids::{Arch, Syscall};
 use audit::table;
 
 use super::*;
+use crate::hooks::syscall_functions::function_candidates;
 
 #[track_caller]
 fn hooks_of(kernel: KernelFeatures, calls: &[(Arch, &str)]) -> Vec<String> {
@@ -212,5 +213,27 @@ fn a_replacement_moves_no_syscall_between_its_own_hook_and_the_raw_tracepoint() 
         assert_eq!(exits(selection, &less), (10, 19), "{engine:?}");
         let Ok(selection) = selection.for_replacement(&less, own, &SyscallSet::default());
         assert_eq!(exits(selection, &less), (29, 0), "{engine:?}");
+    }
+}
+
+/// A program that is attached to a function, or detached, makes the kernel skip the programs at its end for the tasks that
+/// sleep inside: syscalls with one function have the same programs there.
+#[test]
+fn syscalls_of_a_shared_function_all_wait() {
+    let numbered = (0..1024).map(|number| SyscallId {
+        arch: Arch::I386,
+        syscall: Syscall(number),
+    });
+    let named: Vec<SyscallId> = numbered
+        .filter(|syscall| syscall.name().is_some())
+        .collect();
+    let (waiting, others): (Vec<_>, Vec<_>) = named.into_iter().partition(|&call| waits(call));
+    for wait in waiting {
+        let functions = function_candidates(wait);
+        for &other in &others {
+            let shared = function_candidates(other);
+            let shared = shared.iter().find(|name| functions.contains(name));
+            assert_eq!(shared, None, "{:?} and {:?}", wait.name(), other.name());
+        }
     }
 }

@@ -1,0 +1,116 @@
+//! Syscalls of the 32-bit table share functions: `chown` and `chown32` both have hooks on the function of `chown32`, as
+//! `clock_nanosleep` and `clock_nanosleep_time64` have. Here one of each pair stays at the raw tracepoint, because the rules
+//! before were about nearly all syscalls, and the other gets hooks.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use support::event::{self, Event};
+use support::wait::wait_for;
+
+use crate::daemon::Daemon;
+use crate::machine::{PROGRAMS, USER, make_file};
+use crate::program::{Arg, Entry, Program, args};
+use crate::reload::{calls, replace};
+use crate::suite::{Rules, Session};
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "shared_functions",
+    engine: "fentry",
+    prepare: || make_file(Path::new("/tmp/work/file"), USER),
+    rules: Rules::Text(OTHER),
+    tests: &[
+        ("syscalls_are_recorded_once", syscalls_are_recorded_once),
+        ("sleeping_syscall_is_recorded", sleeping_syscall_is_recorded),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+    stays: false,
+};
+
+const OTHER: &str = "-a always,exit -F arch=b64 -S acct -F uid=1001 -k other\n";
+
+const CHOWN: u32 = 182;
+const CHOWN32: u32 = 212;
+const CLOCK_NANOSLEEP: u32 = 267;
+const CLOCK_NANOSLEEP_TIME64: u32 = 407;
+
+/// Rules about more syscalls than get hooks of their own, without one of each pair.
+fn most() -> String {
+    let numbers = (0..420).filter(|number| ![CHOWN, CLOCK_NANOSLEEP].contains(number));
+    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    let numbers = numbers.join(",");
+    format!("-a always,exit -F arch=b32 -S {numbers} -F uid=1001 -k most\n")
+}
+
+/// Rules about both of each pair.
+fn both(key: &str) -> String {
+    format!(
+        "-a always,exit -F arch=b32 -S chown,chown32,clock_nanosleep,clock_nanosleep_time64 -F uid=1001 -k {key}\n"
+    )
+}
+
+fn program(name: &str, calls: &Program) -> anyhow::Result<PathBuf> {
+    let path = Path::new(PROGRAMS).join(name);
+    calls.write(&path).context("cannot write a program")?;
+    Ok(path)
+}
+
+/// The events of a process, once this syscall is among them.
+fn events_until(daemon: &Daemon, pid: u32, last: u32) -> anyhow::Result<Vec<Event>> {
+    wait_for("the last syscall", || {
+        let events = daemon.logged(pid)?;
+        Ok((count(&events, last) != 0).then_some(events))
+    })
+}
+
+fn count(events: &[Event], number: u32) -> usize {
+    calls(events, &number.to_string()).len()
+}
+
+fn syscalls_are_recorded_once(daemon: &Daemon) -> anyhow::Result<()> {
+    let path = program(
+        "chowns",
+        &Program::new(Entry::I386)
+            .call(CHOWN32, args!["/tmp/work/file", -1, -1])
+            .call(CHOWN, args!["/tmp/work/missing", -1, -1]),
+    )?;
+    replace(daemon, &most())?;
+    for key in ["first", "second"] {
+        replace(daemon, &both(key))?;
+        let pid = daemon.run_user(&path, &[])?;
+        let events = events_until(daemon, pid, CHOWN)?;
+        let counts = [CHOWN, CHOWN32].map(|number| count(&events, number));
+        ensure!(counts == [1, 1], "{}", event::show(&events));
+    }
+    replace(daemon, OTHER)
+}
+
+/// It sleeps in the function since before that is hooked.
+fn sleeping_syscall_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
+    const CLOCK_MONOTONIC: i64 = 1;
+    /// In 32-bit words. Longer than three replacements take.
+    const TIME: [i64; 4] = [20, 0, 0, 0];
+    let time = Arg::Words(TIME.map(Arg::from).into());
+    let path = program(
+        "sleeper",
+        &Program::new(Entry::I386).call(CLOCK_NANOSLEEP_TIME64, args![CLOCK_MONOTONIC, 0, time, 0]),
+    )?;
+    replace(daemon, &most())?;
+    let pid = thread::scope(|scope| {
+        let sleeper = scope.spawn(|| daemon.run_user(&path, &[]));
+        thread::sleep(Duration::from_secs(1));
+        for key in ["third", "fourth"] {
+            replace(daemon, &both(key))?;
+        }
+        ensure!(!sleeper.is_finished(), "it sleeps too short");
+        sleeper.join().ok().context("the sleeper has panicked")?
+    })?;
+    let events = events_until(daemon, pid, CLOCK_NANOSLEEP_TIME64)?;
+    let count = count(&events, CLOCK_NANOSLEEP_TIME64);
+    ensure!(count == 1, "{}", event::show(&events));
+    Ok(())
+}
