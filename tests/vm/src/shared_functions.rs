@@ -102,7 +102,8 @@ fn sleeping_syscall_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     replace(daemon, &most())?;
     let pid = thread::scope(|scope| {
         let sleeper = scope.spawn(|| daemon.run_user(&path, &[]));
-        thread::sleep(Duration::from_secs(1));
+        // Until it sleeps.
+        thread::park_timeout(Duration::from_secs(1));
         for key in ["third", "fourth"] {
             replace(daemon, &both(key))?;
         }
