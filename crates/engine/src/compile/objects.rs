@@ -19,8 +19,8 @@ pub(crate) fn wire_shapes(
         Some("newfstatat" | "fstatat64" | "statx")
     );
     let at = match kernel.empty_stat_name {
-        EmptyStatName::LookedUpWithoutDescriptor if is_stat => abi::lookup::AT_NAMED,
-        EmptyStatName::LookedUpNameless if is_stat => abi::lookup::AT_OR_CWD,
+        EmptyStatName::NotOfDescriptor if is_stat => abi::lookup::AT_NAMED,
+        EmptyStatName::Nameless if is_stat => abi::lookup::AT_OR_CWD,
         _ => abi::lookup::AT,
     };
     for (shape, object) in shapes.iter_mut().zip(objects) {

@@ -77,11 +77,11 @@ pub struct KernelFeatures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmptyStatName {
     /// They look it up, as other calls do.
-    LookedUp,
+    Name,
     /// They look it up unless they use a descriptor: `newfstatat` since v6.6, `statx` since v6.11.
-    LookedUpWithoutDescriptor,
+    NotOfDescriptor,
     /// They look it up in the working directory only, and it is no name then: v6.13.
-    LookedUpNameless,
+    Nameless,
 }
 
 impl KernelFeatures {
@@ -91,7 +91,7 @@ impl KernelFeatures {
         early_task_exit: true,
         internal_hooks: InternalHookSet::ALL,
         task_work: true,
-        empty_stat_name: EmptyStatName::LookedUpNameless,
+        empty_stat_name: EmptyStatName::Nameless,
         uring: true,
     };
     /// What v5.15 offers.
@@ -100,7 +100,7 @@ impl KernelFeatures {
         early_task_exit: false,
         internal_hooks: InternalHookSet::ALL,
         task_work: false,
-        empty_stat_name: EmptyStatName::LookedUp,
+        empty_stat_name: EmptyStatName::Name,
         uring: true,
     };
 }

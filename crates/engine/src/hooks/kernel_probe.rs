@@ -101,9 +101,9 @@ impl KernelProbe {
             internal_hooks,
             task_work: parameters(btf, TASK_WORK) == Some(TASK_WORK_PARAMETERS),
             empty_stat_name: match (prototype(NAMELESS_STAT), prototype(STAT_BY_DESCRIPTOR)) {
-                (Some(_), _) => EmptyStatName::LookedUpNameless,
-                (None, Some(_)) => EmptyStatName::LookedUpWithoutDescriptor,
-                (None, None) => EmptyStatName::LookedUp,
+                (Some(_), _) => EmptyStatName::Nameless,
+                (None, Some(_)) => EmptyStatName::NotOfDescriptor,
+                (None, None) => EmptyStatName::Name,
             },
             uring: true,
         };
