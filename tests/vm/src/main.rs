@@ -37,6 +37,7 @@ mod reload;
 mod rulesets;
 mod run;
 mod shared_functions;
+mod signals;
 mod slots;
 mod stopping;
 mod suite;
@@ -89,6 +90,7 @@ const GENERAL: [&[Session]; 3] = [
         stopping::SESSION,
         pinned::SESSION,
         shared_functions::SESSION,
+        signals::SESSION,
     ],
     &[
         differential::SESSION,
