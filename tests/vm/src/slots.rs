@@ -8,12 +8,13 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use nix::sys::signal::Signal;
 use support::event::Event;
-use support::wait::wait_for;
+use support::wait::{wait_for, wait_within};
 
 use crate::daemon::{Daemon, LONGEST_END, LOST};
 use crate::machine::{
@@ -59,6 +60,9 @@ const SOCKET: &str = "/tmp/slots/socket";
 const WATCHED: &str = "/tmp/slots/watched";
 /// An executable that the kernel refuses after it has ended the other threads.
 const BROKEN: &str = "/tmp/slots/broken";
+
+/// The full number of threads starts slowly under emulation.
+const LONGEST_FILL: Duration = Duration::from_secs(600);
 
 /// How much is tried.
 struct Scale {
@@ -187,7 +191,7 @@ impl Blocked {
             .spawn()
             .context("cannot start the threads")?;
         let blocked = Self(child);
-        wait_for("all threads to sleep in connect", || {
+        wait_within(LONGEST_FILL, "all threads to sleep in connect", || {
             Ok((blocked.in_connect()? + 3 >= threads).then_some(()))
         })?;
         Ok(blocked)
