@@ -4,11 +4,11 @@
 //! the ring with the stamp of that record. It is put into the ring before the record is sent, so it is nearly always
 //! here first. A syscall without a record is written alone after a timeout, unless the record was excluded.
 //!
-//! Of a syscall that loads a BPF program the engine may only know the program. The event gets the stamp of the record
-//! about that program.
-//!
 //! The event of a rule for that syscall has the stamp too, and arrives when the syscall has ended: it is written after
 //! the record, which the caller awaits for a limited time.
+//!
+//! Without programs on functions, the event of a syscall that has loaded a BPF program has no stamp, but the id of the
+//! program: it gets the stamp of the record about that program.
 
 use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
