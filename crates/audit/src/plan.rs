@@ -110,6 +110,9 @@ pub struct Plan {
     /// Slots of `io_uring` operations from rules of the `io_uring` list, by number. [`Plan::operation`] adds those of the
     /// exit list.
     pub uring_ops: BTreeMap<u8, SyscallPlan>,
+    /// All slots of `io_uring_enter` in each ABI, for the operations in it: rules that suppress count there even if none
+    /// records the call.
+    pub uring_enters: BTreeMap<Arch, Vec<Slot>>,
     /// Paths of `path`, `dir` and `exe` tests, without duplicates. A directory does not end in a slash, except the
     /// root.
     pub watches: Vec<BString>,

@@ -80,7 +80,7 @@ const OPERATIONS: [u32; 7] = [0, 9, 18, 19, 28, 36, 46];
 
 /// Syscalls of each kind that the plan distinguishes: perm classes, objects, no return, no name.
 fn numbers() -> Vec<u32> {
-    let b64: [&[u8]; 17] = [
+    let b64: [&[u8]; 18] = [
         b"read",
         b"open",
         b"openat",
@@ -98,6 +98,7 @@ fn numbers() -> Vec<u32> {
         b"quotactl",
         b"bind",
         b"getpid",
+        b"io_uring_enter",
     ];
     let b32: [&[u8]; 5] = [b"socketcall", b"truncate64", b"lchown32", b"exit", b"open"];
     let number = |arch, name: &&[u8]| table::syscall_number(arch, name).unwrap().0;
@@ -328,6 +329,16 @@ impl RandomEvent {
                 .filter(|_| sockaddr::of(arch, syscall).is_some()),
             objects: if names { &self.objects } else { &[] },
             ..self.event_facts()
+        }
+    }
+
+    /// The event of a completion, in an `io_uring_enter` or not: objects and addresses are not seen.
+    pub fn as_completion(&self, operation: &UringOp, uring_enter: Option<Arch>) -> EventFacts<'_> {
+        EventFacts {
+            uring_enter,
+            socket_family: None,
+            objects: &[],
+            ..self.as_uring_op(operation)
         }
     }
 }

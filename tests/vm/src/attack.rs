@@ -17,7 +17,7 @@ use support::event::Event;
 use support::wait::{wait_for, wait_within};
 
 use crate::daemon::Daemon;
-use crate::machine::{PROGRAMS, USER, WORK, make_file};
+use crate::machine::{USER, WORK, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -135,18 +135,16 @@ struct Attacker(Child);
 impl Attacker {
     fn start(words: [&str; 2]) -> anyhow::Result<Self> {
         let [first, second] = words;
-        let path = Path::new(PROGRAMS).join("attacker");
         // The victim may run first, and the word of an earlier attack names nothing here.
         let shared = File::options().write(true).open(SHARED);
         shared
             .and_then(|file| file.write_all_at(first.as_bytes(), WORD - AT))
             .context("cannot write the memory")?;
-        with_memory(1)
+        let path = with_memory(1)
             .then_rounds(u32::MAX)
             .store(None, WORD, word(first)?)
             .store(None, WORD, word(second)?)
-            .write(&path)
-            .context("cannot write a program")?;
+            .install("attacker")?;
         let child = Command::new(&path).stdin(memory()?).spawn();
         Ok(Self(child.context("cannot start the attacker")?))
     }
@@ -189,8 +187,7 @@ fn attack(
 
 /// Runs a program under attack; returns how often its word changed during a syscall, and its process id.
 fn attack_once(name: &str, words: [&str; 2], program: &Program) -> anyhow::Result<(u64, u32)> {
-    let path = Path::new(PROGRAMS).join(name);
-    program.write(&path).context("cannot write a program")?;
+    let path = program.install(name)?;
     let attacker = Attacker::start(words)?;
     let mut victim = Command::new(&path)
         .current_dir(WORK)
@@ -342,14 +339,12 @@ fn connect_record_has_the_used_address(daemon: &Daemon) -> anyhow::Result<()> {
 
 /// A program that executes itself repeatedly and prints its argument each time.
 fn execve_record_has_the_used_arguments(daemon: &Daemon) -> anyhow::Result<()> {
-    let path = Path::new(PROGRAMS).join("chain");
     let words = Arg::Words(vec!["chain".into(), at(WORD), 0.into()]);
     let itself = vec!["/tmp/programs/chain".into(), words, 0.into()];
-    with_memory(0)
+    let path = with_memory(0)
         .call(nr::WRITE, args![1, Arg::Argument(1), 7])
         .call(nr::EXECVE, itself)
-        .write(&path)
-        .context("cannot write a program")?;
+        .install("chain")?;
     let printed = "/tmp/arguments";
     let file = File::create(printed).context("cannot make a file")?;
     let attacker = Attacker::start(["aaaaaaa\0", "bbbbbbb\0"])?;

@@ -285,9 +285,7 @@ struct Count {
 
 impl Count {
     fn of(program: Program) -> anyhow::Result<Self> {
-        let path = Path::new(PROGRAMS).join("count");
-        let written = program.rounds(SAMPLES).counting().write(&path);
-        written.context("cannot write a program")?;
+        let path = program.rounds(SAMPLES).counting().install("count")?;
         let zeros = OpenOptions::new().read(true).write(true).open("/dev/zero");
         let zeros = zeros.context("cannot open /dev/zero")?;
         let output = Command::new(&path)

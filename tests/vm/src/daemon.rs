@@ -28,6 +28,15 @@ pub(crate) const LOST: i32 = 3;
 /// Kernel option: daemons start although the kernel can skip their programs.
 const ALLOW_LOSS: &str = "vm.allow_loss";
 
+/// Events of a syscall of the user.
+pub(crate) fn calls(events: &[Event], number: u32) -> Vec<&Event> {
+    let is_call = |event: &&Event| {
+        event.field("SYSCALL", "syscall") == number.to_string()
+            && event.field("SYSCALL", "uid") == USER.to_string()
+    };
+    events.iter().filter(is_call).collect()
+}
+
 fn allows_loss() -> anyhow::Result<bool> {
     let line = command_line()?;
     Ok(line.split_whitespace().any(|word| word == ALLOW_LOSS))
@@ -216,6 +225,17 @@ impl Daemon {
             event::show(&logged)
         );
         Ok(found)
+    }
+
+    /// Events of a process, once this syscall of the user is among them.
+    ///
+    /// # Errors
+    /// It does not come, or the log cannot be read.
+    pub(crate) fn events_until(&self, pid: u32, last: u32) -> anyhow::Result<Vec<Event>> {
+        wait_for(&format!("syscall {last} of process {pid}"), || {
+            let events = self.logged(pid)?;
+            Ok((!calls(&events, last).is_empty()).then_some(events))
+        })
     }
 
     /// Events of a process that are in the log now.

@@ -169,8 +169,7 @@ fn sets_xattr(file: &Path, operation: Operation, by_worker: bool) -> anyhow::Res
     steps.push(step!("openat", steps::CWD, name, 0));
     steps.push(queue.give(operation, by_worker));
     steps.push(step!("exit_group", 0));
-    let program = Path::new(PROGRAMS).join("xattr_operations");
-    steps::program(Entry::Syscall, &steps)?.write(&program)?;
+    let program = steps::program(Entry::Syscall, &steps)?.install("xattr_operations")?;
     let status = Command::new(program).status()?;
     ensure!(status.success(), "the program ended with {status}");
     let mut value = [0; 8];

@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use support::event::expect;
 
 use crate::daemon::Daemon;
-use crate::machine::{PROGRAMS, USER, make_file};
+use crate::machine::{USER, make_file};
 use crate::program::{Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -51,10 +51,8 @@ fn while_disabled<T>(action: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Resu
 
 /// A program that opens a file once.
 fn opens() -> anyhow::Result<PathBuf> {
-    let path = Path::new(PROGRAMS).join("opens_once");
     let calls = Program::new(Entry::Syscall).call(2, args!["file", 0, 0]);
-    calls.write(&path).context("cannot write a program")?;
-    Ok(path)
+    calls.install("opens_once")
 }
 
 fn reports_disabled_hooks_and_recovers(daemon: &Daemon) -> anyhow::Result<()> {

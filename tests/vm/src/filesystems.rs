@@ -268,8 +268,7 @@ fn open_by_operation(file: &Path, by_worker: bool) -> anyhow::Result<()> {
     let name = file.to_str().context("no text")?;
     steps.push(queue.give(openat2(name, 0), by_worker));
     steps.push(step!("exit_group", 0));
-    let program = Path::new(PROGRAMS).join("open_by_operation");
-    steps::program(Entry::Syscall, &steps)?.write(&program)?;
+    let program = steps::program(Entry::Syscall, &steps)?.install("open_by_operation")?;
     let status = Command::new(program).status()?;
     ensure!(status.success(), "the program ended with {status}");
     Ok(())

@@ -26,8 +26,8 @@ pub(crate) const SESSION: Session = Session {
         Program::new(Entry::Syscall)
             .call(RMDIR, args![MISSING])
             .rounds(ROUNDS)
-            .write(&Path::new(PROGRAMS).join("fill"))
-            .context("cannot write a program")
+            .install("fill")
+            .map(|_path| ())
     },
     rules: Rules::Text("-a always,exit -F arch=b64 -S acct -F uid=1001 -k unused\n"),
     tests: &[

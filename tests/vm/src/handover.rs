@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use nix::poll::{PollTimeout, poll};
 use support::event;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, calls};
 use crate::locked;
 use crate::machine::{USER, make_file, mount_bpf_file_system};
 use crate::reload;
@@ -160,9 +160,9 @@ fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result
     let events = event::parse(&log)?;
     event::expect_dense(&events)?;
     let rounds = usize::try_from(ROUNDS)?;
-    for number in ["257", "84"] {
+    for number in [257, 84] {
         let mut by_process: BTreeMap<String, usize> = BTreeMap::new();
-        for event in reload::calls(&events, number) {
+        for event in calls(&events, number) {
             *by_process.entry(event.field("SYSCALL", "pid")).or_default() += 1;
         }
         for process in &processes {

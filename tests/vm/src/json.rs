@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use support::wait::wait_for;
 
 use crate::daemon::Daemon;
-use crate::machine::{PROGRAMS, USER, make_file};
+use crate::machine::{USER, make_file};
 use crate::program::{Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -63,8 +63,7 @@ fn events(pid: u32, count: usize) -> anyhow::Result<Vec<Value>> {
 }
 
 fn objects_have_full_paths(daemon: &Daemon) -> anyhow::Result<()> {
-    let path = Path::new(PROGRAMS).join("json");
-    Program::new(Entry::Syscall)
+    let path = Program::new(Entry::Syscall)
         .call(2, args!["json.link/file", 0, 0])
         .call(90, args!["json.link/file", 0o640])
         .call(83, args!["json.link/made", 0o700])
@@ -73,8 +72,7 @@ fn objects_have_full_paths(daemon: &Daemon) -> anyhow::Result<()> {
         .call(2, args!["json.link/new", 0o101, 0o600])
         .call(91, args![crate::program::Arg::Result, 0o600])
         .call(2, args!["json.link/none", 0, 0])
-        .write(&path)
-        .context("cannot write a program")?;
+        .install("json")?;
     let pid = daemon.run_user(&path, &[])?;
     let found: Vec<Value> = events(pid, 8)?
         .iter()
@@ -106,11 +104,9 @@ fn objects_have_full_paths(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 fn event_names_parent_cgroup_and_syscall(daemon: &Daemon) -> anyhow::Result<()> {
-    let path = Path::new(PROGRAMS).join("json_one");
-    Program::new(Entry::Syscall)
+    let path = Program::new(Entry::Syscall)
         .call(2, args!["json.link/file", 0, 0])
-        .write(&path)
-        .context("cannot write a program")?;
+        .install("json_one")?;
     let pid = daemon.run_user(&path, &[])?;
     let event = events(pid, 1)?.remove(0);
     let comm = fs::read_to_string("/proc/self/comm").context("cannot read the own name")?;

@@ -22,10 +22,10 @@ use rustix::fs::{
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 use support::event;
 
-use crate::daemon::{Daemon, TOLLGATE};
+use crate::daemon::{Daemon, TOLLGATE, calls};
 use crate::deny::set_xattr;
 use crate::differential::watched::{ACL, ACL_BYTES, acl};
-use crate::machine::{PROGRAMS, mount_bpf_file_system};
+use crate::machine::mount_bpf_file_system;
 use crate::program::{Arg, Entry, Program, args};
 use crate::reload;
 use crate::run;
@@ -254,7 +254,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     for process in processes {
         let of_process =
             |event: &&event::Event| event.field("SYSCALL", "pid") == process.to_string();
-        let calls = reload::calls(&events, "84").into_iter();
+        let calls = calls(&events, 84).into_iter();
         let seen = calls.filter(of_process).count();
         ensure!(
             seen == usize::try_from(ROUNDS)?,
@@ -422,13 +422,11 @@ fn set_immutable(path: &'static str) -> anyhow::Result<bool> {
     const OPEN: u32 = 5;
     const IOCTL: u32 = 54;
     const FS_IOC32_SETFLAGS: i64 = 0x4004_6602;
-    let program = Path::new(PROGRAMS).join("immutable");
     let flags = Arg::Bytes(IFlags::IMMUTABLE.bits().to_ne_bytes().to_vec());
-    Program::new(Entry::Int80)
+    let program = Program::new(Entry::Int80)
         .call(OPEN, args![path, 0])
         .call(IOCTL, vec![Arg::Result, FS_IOC32_SETFLAGS.into(), flags])
-        .write(&program)
-        .context("cannot write a program")?;
+        .install("immutable")?;
     let ran = Command::new(&program).status();
     ensure!(
         ran.context("cannot start a program")?.success(),
@@ -463,13 +461,11 @@ fn run_program(daemon: &Daemon, name: &str) -> anyhow::Result<()> {
     // The program, the size of its context, and its context: one argument.
     let argument = Arg::Bytes(DIRECTORY.to_ne_bytes().to_vec());
     let run = Arg::Words(args![PROGRAM, 0, 0, 0, 0, 8, argument, 0, 0, 0]);
-    let path = Path::new(PROGRAMS).join("runner");
-    Program::new(Entry::Syscall)
+    let path = Program::new(Entry::Syscall)
         .call(OPEN, args![PINS, 0])
         .call(BPF_CALL, find)
         .call(BPF_CALL, args![BPF_PROG_TEST_RUN, run, 80])
-        .write(&path)
-        .context("cannot write a program")?;
+        .install("runner")?;
     daemon.run(0, &path, &[]).map(|_pid| ())
 }
 

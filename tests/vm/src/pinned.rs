@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use support::event;
-use support::wait::wait_for;
 
-use crate::daemon::Daemon;
-use crate::machine::{self, PROGRAMS, USER, make_file};
+use crate::daemon::{Daemon, calls};
+use crate::machine::{self, USER, make_file};
 use crate::program::{Entry, Program, args};
 use crate::reload;
 use crate::suite::{Rules, Session};
@@ -41,26 +40,22 @@ const PINS: &str = "/tmp/pinned-bpf/tollgate";
 /// Rules that lose their hooks and get them back while the kernel is still detaching.
 fn hooks_that_come_back_record_once(daemon: &Daemon) -> anyhow::Result<()> {
     /// The last call: the others are in the log before it.
-    const RMDIR: &str = "84";
-    const CHMOD: &str = "90";
+    const RMDIR: u32 = 84;
+    const CHMOD: u32 = 90;
     machine::mount_bpf_file_system(BPF)?;
-    let path = Path::new(PROGRAMS).join("pinned");
-    let calls = Program::new(Entry::Syscall)
-        .call(90, args!["/tmp/work/file", 0o644])
-        .call(84, args!["/tmp/work/missing"]);
-    calls.write(&path).context("cannot write a program")?;
+    let path = Program::new(Entry::Syscall)
+        .call(CHMOD, args!["/tmp/work/file", 0o644])
+        .call(RMDIR, args!["/tmp/work/missing"])
+        .install("pinned")?;
     let pinned = Daemon::start_pinned("pinned_second", daemon.engine(), MANY, PINS)?;
     for _ in 0..3 {
         reload::replace(&pinned, MANY)?;
         reload::replace(&pinned, OTHER)?;
         reload::replace(&pinned, SOME)?;
         let pid = pinned.run_user(&path, &[])?;
-        let events = wait_for("the last call", || {
-            let events = pinned.logged(pid)?;
-            Ok((!reload::calls(&events, RMDIR).is_empty()).then_some(events))
-        })?;
+        let events = pinned.events_until(pid, RMDIR)?;
         for call in [CHMOD, RMDIR] {
-            let count = reload::calls(&events, call).len();
+            let count = calls(&events, call).len();
             ensure!(count == 1, "{}", event::show(&events));
         }
     }

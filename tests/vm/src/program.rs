@@ -15,9 +15,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use audit::ids::Arch;
+
+use crate::machine::PROGRAMS;
 
 /// Address of the program, as in `program.ld`.
 const BASE: u64 = 0x40_0000;
@@ -249,6 +252,16 @@ impl Program {
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.elf())?;
         fs::set_permissions(path, Permissions::from_mode(0o755))
+    }
+
+    /// Writes the program to [`PROGRAMS`] under this name; returns its path.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn install(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = Path::new(PROGRAMS).join(name);
+        self.write(&path).context("cannot write a program")?;
+        Ok(path)
     }
 
     /// The ELF file.

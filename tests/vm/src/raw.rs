@@ -7,7 +7,7 @@ use audit::ids::Arch;
 use support::event::expect;
 
 use crate::daemon::Daemon;
-use crate::machine::{PROGRAMS, USER, WORK, make_file};
+use crate::machine::{USER, WORK, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -46,8 +46,7 @@ fn run(
     calls: &Program,
     expected: &[(&str, &str)],
 ) -> anyhow::Result<()> {
-    let path = Path::new(PROGRAMS).join(name);
-    calls.write(&path).context("cannot write a program")?;
+    let path = calls.install(name)?;
     let pid = daemon.run_user(&path, &[])?;
     let events = support::wait::wait_for("all events", || {
         let events = daemon.logged(pid)?;
@@ -87,10 +86,9 @@ fn int80_calls_are_32_bit_calls(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 fn i386_program_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
-    let again = Program::new(Entry::I386).call(nr::OPEN, args!["file", 0, 0]);
-    again
-        .write(&Path::new(PROGRAMS).join("again"))
-        .context("cannot write a program")?;
+    Program::new(Entry::I386)
+        .call(nr::OPEN, args!["file", 0, 0])
+        .install("again")?;
     let words = Arg::Texts(&["again", "word"]);
     let calls = Program::new(Entry::I386)
         .call(nr::EXECVE, vec!["missing".into(), words.clone(), 0.into()])

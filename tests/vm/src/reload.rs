@@ -17,8 +17,8 @@ use bstr::ByteSlice as _;
 use support::event::{self, Event};
 use support::wait::wait_for;
 
-use crate::daemon::Daemon;
-use crate::machine::{PROGRAMS, USER, WORK, make_file};
+use crate::daemon::{Daemon, calls};
+use crate::machine::{USER, WORK, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -92,15 +92,13 @@ const REPLACED: usize = 60;
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn program(name: &str, rounds: u32) -> anyhow::Result<PathBuf> {
-    let path = Path::new(PROGRAMS).join(name);
     let calls = Program::new(Entry::Syscall)
         .call(257, args![-100, "file", 2])
         .save("file")
         .call(3, args![Arg::Saved("file")])
         .call(84, args!["missing"])
         .rounds(rounds);
-    calls.write(&path).context("cannot write a program")?;
-    Ok(path)
+    calls.install(name)
 }
 
 fn no_event_is_lost_or_duplicated(daemon: &Daemon) -> anyhow::Result<()> {
@@ -140,15 +138,15 @@ fn no_event_is_lost_or_duplicated(daemon: &Daemon) -> anyhow::Result<()> {
 
     let rounds = usize::try_from(ROUNDS)?;
     let wanted = processes.len() * rounds;
-    let opens = |events: &[Event]| calls(events, "257").len();
+    let opens = |events: &[Event]| calls(events, 257).len();
     daemon.run_user(&path, &[])?; // its events follow the last expected event
     let events = wait_for("all events", || {
         let events = all(daemon)?;
-        let all = opens(&events) >= wanted && calls(&events, "84").len() >= wanted;
+        let all = opens(&events) >= wanted && calls(&events, 84).len() >= wanted;
         Ok(all.then_some(events))
     })
     .with_context(|| format!("{} of {wanted}", all(daemon).map_or(0, |all| opens(&all))))?;
-    for number in ["257", "84"] {
+    for number in [257, 84] {
         let mut by_process: BTreeMap<String, usize> = BTreeMap::new();
         for event in calls(&events, number) {
             *by_process.entry(event.field("SYSCALL", "pid")).or_default() += 1;
@@ -161,7 +159,7 @@ fn no_event_is_lost_or_duplicated(daemon: &Daemon) -> anyhow::Result<()> {
             );
         }
     }
-    for event in calls(&events, "257") {
+    for event in calls(&events, 257) {
         let shown = event.summary();
         ensure!(shown == "openat=3 NORMAL:file", "{shown}");
     }
@@ -264,15 +262,6 @@ fn all(daemon: &Daemon) -> anyhow::Result<Vec<Event>> {
     event::parse(log.get(..whole).unwrap_or_default())
 }
 
-/// Events of a syscall of the user.
-pub(crate) fn calls<'a>(events: &'a [Event], number: &str) -> Vec<&'a Event> {
-    let is_call = |event: &&Event| {
-        event.field("SYSCALL", "syscall") == number
-            && event.field("SYSCALL", "uid") == USER.to_string()
-    };
-    events.iter().filter(is_call).collect()
-}
-
 /// Links of the first rules, counted by the first test, before any are detached in the background.
 fn first_links(daemon: &Daemon) -> anyhow::Result<usize> {
     static LINKS: OnceLock<usize> = OnceLock::new();
@@ -285,9 +274,8 @@ fn first_links(daemon: &Daemon) -> anyhow::Result<usize> {
 
 fn hooks_follow_the_rules(daemon: &Daemon) -> anyhow::Result<()> {
     first_links(daemon)?;
-    let chmods = Path::new(PROGRAMS).join("chmods");
     let calls = Program::new(Entry::Syscall).call(90, args!["file", 0o644]);
-    calls.write(&chmods).context("cannot write a program")?;
+    let chmods = calls.install("chmods")?;
     let opens = program("opens", 1)?;
     replace(
         daemon,
@@ -318,12 +306,11 @@ fn rules_about_all_calls_need_no_other_engine(daemon: &Daemon) -> anyhow::Result
     /// Functions inside the kernel, and those of the syscalls that wait or do not return.
     const MOST_LINKS: usize = 150;
     let every = format!("{PLAIN}-a always,exit -F arch=b64 -S all -F uid=1001 -k every\n");
-    let path = Path::new(PROGRAMS).join("every");
-    let calls = Program::new(Entry::Syscall)
+    let path = Program::new(Entry::Syscall)
         .call(90, args!["/tmp/work/file", 0o644])
         .call(110, args![])
-        .call(84, args!["/tmp/work/missing"]);
-    calls.write(&path).context("cannot write a program")?;
+        .call(84, args!["/tmp/work/missing"])
+        .install("every")?;
     for _ in 0..2 {
         replace(daemon, &every)?;
         let links = held(daemon, &["link_id"])?;

@@ -56,8 +56,7 @@ fn programs() -> anyhow::Result<()> {
             .call(open, args!["file", 0, 0])
             .call(unlink, args!["missing"])
             .call(exit, args![7])
-            .write(&Path::new(PROGRAMS).join(name))
-            .context("cannot write a program")?;
+            .install(name)?;
     }
     Ok(())
 }

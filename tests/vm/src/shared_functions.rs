@@ -2,18 +2,17 @@
 //! `clock_nanosleep` and `clock_nanosleep_time64` have. Here one of each pair stays at the raw tracepoint, because the rules
 //! before were about nearly all syscalls, and the other gets hooks.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use support::event::{self, Event};
-use support::wait::wait_for;
+use support::event;
 
-use crate::daemon::Daemon;
-use crate::machine::{PROGRAMS, USER, make_file};
+use crate::daemon::{Daemon, calls};
+use crate::machine::{USER, make_file};
 use crate::program::{Arg, Entry, Program, args};
-use crate::reload::{calls, replace};
+use crate::reload::replace;
 use crate::suite::{Rules, Session};
 
 /// The tests.
@@ -53,37 +52,17 @@ fn both(key: &str) -> String {
     )
 }
 
-fn program(name: &str, calls: &Program) -> anyhow::Result<PathBuf> {
-    let path = Path::new(PROGRAMS).join(name);
-    calls.write(&path).context("cannot write a program")?;
-    Ok(path)
-}
-
-/// The events of a process, once this syscall is among them.
-fn events_until(daemon: &Daemon, pid: u32, last: u32) -> anyhow::Result<Vec<Event>> {
-    wait_for("the last syscall", || {
-        let events = daemon.logged(pid)?;
-        Ok((count(&events, last) != 0).then_some(events))
-    })
-}
-
-fn count(events: &[Event], number: u32) -> usize {
-    calls(events, &number.to_string()).len()
-}
-
 fn syscalls_are_recorded_once(daemon: &Daemon) -> anyhow::Result<()> {
-    let path = program(
-        "chowns",
-        &Program::new(Entry::I386)
-            .call(CHOWN32, args!["/tmp/work/file", -1, -1])
-            .call(CHOWN, args!["/tmp/work/missing", -1, -1]),
-    )?;
+    let path = Program::new(Entry::I386)
+        .call(CHOWN32, args!["/tmp/work/file", -1, -1])
+        .call(CHOWN, args!["/tmp/work/missing", -1, -1])
+        .install("chowns")?;
     replace(daemon, &most())?;
     for key in ["first", "second"] {
         replace(daemon, &both(key))?;
         let pid = daemon.run_user(&path, &[])?;
-        let events = events_until(daemon, pid, CHOWN)?;
-        let counts = [CHOWN, CHOWN32].map(|number| count(&events, number));
+        let events = daemon.events_until(pid, CHOWN)?;
+        let counts = [CHOWN, CHOWN32].map(|number| calls(&events, number).len());
         ensure!(counts == [1, 1], "{}", event::show(&events));
     }
     replace(daemon, OTHER)
@@ -95,10 +74,9 @@ fn sleeping_syscall_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     /// In 32-bit words. Longer than three replacements take.
     const TIME: [i64; 4] = [20, 0, 0, 0];
     let time = Arg::Words(TIME.map(Arg::from).into());
-    let path = program(
-        "sleeper",
-        &Program::new(Entry::I386).call(CLOCK_NANOSLEEP_TIME64, args![CLOCK_MONOTONIC, 0, time, 0]),
-    )?;
+    let path = Program::new(Entry::I386)
+        .call(CLOCK_NANOSLEEP_TIME64, args![CLOCK_MONOTONIC, 0, time, 0])
+        .install("sleeper")?;
     replace(daemon, &most())?;
     let pid = thread::scope(|scope| {
         let sleeper = scope.spawn(|| daemon.run_user(&path, &[]));
@@ -110,8 +88,8 @@ fn sleeping_syscall_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
         ensure!(!sleeper.is_finished(), "it sleeps too short");
         sleeper.join().ok().context("the sleeper has panicked")?
     })?;
-    let events = events_until(daemon, pid, CLOCK_NANOSLEEP_TIME64)?;
-    let count = count(&events, CLOCK_NANOSLEEP_TIME64);
+    let events = daemon.events_until(pid, CLOCK_NANOSLEEP_TIME64)?;
+    let count = calls(&events, CLOCK_NANOSLEEP_TIME64).len();
     ensure!(count == 1, "{}", event::show(&events));
     Ok(())
 }

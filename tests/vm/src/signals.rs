@@ -6,8 +6,7 @@ use anyhow::ensure;
 use support::event;
 use support::wait::wait_for;
 
-use crate::daemon::Daemon;
-use crate::reload::calls;
+use crate::daemon::{Daemon, calls};
 use crate::suite::{Rules, Session};
 
 /// The test.
@@ -23,7 +22,7 @@ pub(crate) const SESSION: Session = Session {
 };
 
 fn sigreturn_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
-    const RT_SIGRETURN: &str = "15";
+    const RT_SIGRETURN: u32 = 15;
     let script = "trap : USR1; kill -USR1 $$; :";
     let pid = daemon.run_user(Path::new("/bin/busybox"), &["sh", "-c", script])?;
     let events = wait_for("the end of the handler", || {

@@ -17,9 +17,7 @@ use support::event::Event;
 use support::wait::{wait_for, wait_within};
 
 use crate::daemon::{Daemon, LONGEST_END, LOST};
-use crate::machine::{
-    PROGRAMS, STRANGER, THIS_PROGRAM, USER, WORK, command_line, make_directory, make_file,
-};
+use crate::machine::{STRANGER, THIS_PROGRAM, USER, WORK, command_line, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -62,7 +60,10 @@ const WATCHED: &str = "/tmp/slots/watched";
 const BROKEN: &str = "/tmp/slots/broken";
 
 /// The full number of threads starts slowly under emulation.
-const LONGEST_FILL: Duration = Duration::from_secs(600);
+const LONGEST_FILL: Duration = Duration::from_secs(240);
+
+/// More than the full number of threads.
+const MOST_FILES: u64 = 8_192;
 
 /// How much is tried.
 struct Scale {
@@ -118,6 +119,11 @@ fn prepare() -> anyhow::Result<()> {
     fs::write("/proc/sys/net/core/somaxconn", "1").context("cannot set the backlog")?;
     fs::write("/proc/sys/kernel/core_pattern", "/tmp/slots/core")
         .context("cannot set core files")?;
+    // The full scale needs more threads and sockets than a process may have.
+    setrlimit(Resource::RLIMIT_NPROC, RLIM_INFINITY, RLIM_INFINITY)
+        .context("cannot lift the limit of threads")?;
+    setrlimit(Resource::RLIMIT_NOFILE, MOST_FILES, MOST_FILES)
+        .context("cannot lift the limit of files")?;
     fs::write(BROKEN, broken_program())?;
     fs::set_permissions(BROKEN, fs::Permissions::from_mode(0o755))?;
     Ok(())
@@ -190,10 +196,15 @@ impl Blocked {
             .gid(USER)
             .spawn()
             .context("cannot start the threads")?;
-        let blocked = Self(child);
-        wait_within(LONGEST_FILL, "all threads to sleep in connect", || {
-            Ok((blocked.in_connect()? + 3 >= threads).then_some(()))
-        })?;
+        let mut blocked = Self(child);
+        let mut sleeping = 0;
+        let wait = wait_within(LONGEST_FILL, "all threads to sleep in connect", || {
+            let ended = blocked.0.try_wait()?;
+            ensure!(ended.is_none(), "the threads ended: {ended:?}");
+            sleeping = blocked.in_connect()?;
+            Ok((sleeping + 3 >= threads).then_some(()))
+        });
+        wait.with_context(|| format!("{sleeping} threads of {threads} sleep"))?;
         Ok(blocked)
     }
 
@@ -261,9 +272,8 @@ fn report(number: usize, what: &str) {
 
 /// A hook that runs while a core is written still sees the registers of the syscall before.
 fn dumped_cores_take_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
-    let path = Path::new(PROGRAMS).join("dumped");
     let abort = 6;
-    Program::new(Entry::Syscall)
+    let path = Program::new(Entry::Syscall)
         .call(nr::GETPID, args![])
         .save("pid")
         .call(
@@ -271,7 +281,7 @@ fn dumped_cores_take_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
             args![Arg::Saved("pid"), Arg::Saved("pid"), abort],
         )
         .call(nr::EXIT_GROUP, args![0])
-        .write(&path)?;
+        .install("dumped")?;
     setrlimit(Resource::RLIMIT_CORE, RLIM_INFINITY, RLIM_INFINITY)?;
     let mut last = 0;
     for number in 1..=Scale::of_machine()?.cores {

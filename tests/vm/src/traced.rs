@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
@@ -14,7 +13,7 @@ use nix::unistd::Pid;
 use support::wait::wait_for;
 
 use crate::daemon::Daemon;
-use crate::machine::{PROGRAMS, USER, WORK};
+use crate::machine::{USER, WORK};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -59,8 +58,7 @@ fn waiting(entry: Entry, number: u32, args: Vec<Arg>) -> Program {
 /// Runs a program as the user; at each stop inside a syscall, its number becomes `number`. Returns its process id and
 /// the number of stops.
 fn trace(name: &str, program: &Program, number: u64) -> anyhow::Result<(u32, u32)> {
-    let path = Path::new(PROGRAMS).join(name);
-    program.write(&path)?;
+    let path = program.install(name)?;
     let mut traced = Command::new(&path)
         .current_dir(WORK)
         .uid(USER)
@@ -157,10 +155,9 @@ fn fork_by_int80(daemon: &Daemon) -> anyhow::Result<()> {
 
 /// After the exec the number is that of `rmdir`, and the result 0.
 fn exec(daemon: &Daemon) -> anyhow::Result<()> {
-    let next = Path::new(PROGRAMS).join("next");
     Program::new(Entry::Syscall)
         .call(231, args![0])
-        .write(&next)?;
+        .install("next")?;
     let argv = Arg::Texts(&["next"]);
     let program = waiting(
         Entry::Syscall,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use audit::ids::Arch;
@@ -117,15 +117,6 @@ fn clear(directories: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a program.
-fn program(name: &str, program: &Program) -> anyhow::Result<PathBuf> {
-    let path = Path::new(PROGRAMS).join(name);
-    program
-        .write(&path)
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
-}
-
 /// Runs a program and expects these events under a key.
 fn run(
     daemon: &Daemon,
@@ -134,7 +125,7 @@ fn run(
     key: &str,
     expected: &[&str],
 ) -> anyhow::Result<Vec<Event>> {
-    let path = program(name, calls)?;
+    let path = calls.install(name)?;
     let pid = daemon.run_user(&path, &[])?;
     let events = daemon.events(key, pid, expected.len())?;
     expect(&events, expected)?;
@@ -262,7 +253,7 @@ fn mode_changes_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
 
 fn execs_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall).call(nr::EXIT_GROUP, args![0]);
-    let path = program("starts", &calls)?;
+    let path = calls.install("starts")?;
     let pid = daemon.run_user(&path, &["one", "two words", "\"\n\u{fc}"])?;
     let events = daemon.events("tasks", pid, 2)?;
     expect(
@@ -313,7 +304,7 @@ fn failed_execs_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     let calls = Program::new(Entry::Syscall)
         .call(nr::EXECVE, vec!["missing".into(), words(), 0.into()])
         .call(nr::EXECVE, vec!["/tmp/work/file".into(), words(), 0.into()]);
-    let path = program("starter", &calls)?;
+    let path = calls.install("starter")?;
     let pid = daemon.run_user(&path, &[])?;
     let events = daemon.events("tasks", pid, 4)?;
     expect(
@@ -332,10 +323,9 @@ fn failed_execs_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 fn other_users_are_not_recorded(daemon: &Daemon) -> anyhow::Result<()> {
-    let path = program(
-        "both",
-        &Program::new(Entry::Syscall).call(nr::OPEN, args!["file", 0, 0]),
-    )?;
+    let path = Program::new(Entry::Syscall)
+        .call(nr::OPEN, args!["file", 0, 0])
+        .install("both")?;
     let stranger = daemon.run(STRANGER, &path, &[])?;
     let user = daemon.run_user(&path, &[])?;
     // Events are written in order: once the user's events are there, no event of the other user can follow.
@@ -354,7 +344,7 @@ fn watched_directory_behind_a_link_is_recorded(daemon: &Daemon) -> anyhow::Resul
         )
         .call(nr::CHMOD, args!["/tmp/watched/below", 0o755])
         .call(nr::UNLINK, args!["/tmp/watched/new"]);
-    let path = program("watched", &calls)?;
+    let path = calls.install("watched")?;
     // No other rule names this user.
     let pid = daemon.run(0, &path, &[])?;
     let events = daemon.events("watched", pid, 4)?;
@@ -388,7 +378,7 @@ fn watch_of_a_missing_name_records_its_creation(daemon: &Daemon) -> anyhow::Resu
     ] {
         calls = open(open(calls, name), name);
     }
-    let path = program("awaited", &calls)?;
+    let path = calls.install("awaited")?;
     let pid = daemon.run(0, &path, &[])?;
     let events = daemon.events("awaited", pid, 4)?;
     expect(
@@ -407,7 +397,7 @@ fn many_calls_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
         .call(nr::OPEN, args!["burst", 0, 0])
         .call(nr::CLOSE, vec![Arg::Result])
         .rounds(5000);
-    let path = program("burst", &calls)?;
+    let path = calls.install("burst")?;
     let pid = daemon.run_user(&path, &[])?;
     let events = support::wait::wait_for("the events of all calls", || {
         let events = daemon.logged(pid)?;

@@ -95,6 +95,7 @@ impl Plan {
         let state_slots = task_state_slots(&plan.task_slots, &plan.rules);
         plan.syscalls = plan_syscalls(&plan.rules, &prepared, &state_slots, arches);
         plan.uring_ops = operations(&plan.rules, &prepared, &state_slots);
+        plan.uring_enters = uring_enters(&plan.rules, &prepared, &state_slots, arches);
         plan
     }
 }
@@ -216,6 +217,22 @@ fn operations(
         operations.insert(operation.op, SyscallPlan { slots, facts });
     }
     operations
+}
+
+/// Rules about `io_uring_enter` in each ABI.
+fn uring_enters(
+    rules: &[PlannedRule],
+    prepared: &[Prepared],
+    state_slots: &[Slot],
+    arches: &[Arch],
+) -> BTreeMap<Arch, Vec<Slot>> {
+    let of_arch = |&arch: &Arch| {
+        let syscall = table::syscall_number(arch, b"io_uring_enter")?;
+        let traits = SyscallTraits::of(SyscallId { arch, syscall });
+        let is_about = |rule: &Rule| rule.list == List::Exit && rule.syscalls.contains(syscall.0);
+        Some((arch, slots(rules, prepared, state_slots, &traits, is_about)))
+    };
+    arches.iter().filter_map(of_arch).collect()
 }
 
 impl SyscallPlan {

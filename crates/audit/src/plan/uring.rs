@@ -187,23 +187,21 @@ impl Plan {
     ///
     /// # Source
     /// `__audit_uring_exit` and `audit_filter_rules` (`rule->prio`) in `kernel/auditsc.c`, Linux 6.12.
-    fn completion(&self, operation: &UringOp) -> Option<SyscallPlan> {
+    pub(super) fn completion(&self, operation: &UringOp) -> Option<SyscallPlan> {
         let own = self.uring_ops.get(&operation.op);
         let own = own.map_or(&[][..], |own| &own.slots);
         let (own_of_task, own): (Vec<&Slot>, Vec<&Slot>) =
             own.iter().partition(|slot| tests_task_state(slot));
         let mut of_task: Vec<Slot> = own_of_task.into_iter().cloned().collect();
         let mut of_enter = Vec::new();
-        let enters = self.syscalls.iter().filter(|&(syscall_id, _)| {
-            syscall_id.name() == Some("io_uring_enter") && operation.is_audited()
-        });
-        for (syscall_id, planned) in enters {
+        let enters = self.uring_enters.iter();
+        for (&Arch(arch), slots) in enters.filter(|_| operation.is_audited()) {
             let in_enter = Test {
                 operand: Operand::UringEnter,
                 op: Op::Equal,
-                value: syscall_id.arch.0,
+                value: arch,
             };
-            for slot in planned.slots.iter().filter(|slot| !tests_objects(slot)) {
+            for slot in slots.iter().filter(|slot| !tests_objects(slot)) {
                 let mut tests = vec![in_enter];
                 tests.extend(&slot.tests);
                 let in_call = |rule: &Slot, more: &[Test]| Slot {

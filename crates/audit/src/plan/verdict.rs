@@ -45,6 +45,13 @@ impl Plan {
         self.verdict(planned.as_ref(), observed)
     }
 
+    /// As [`Plan::evaluate`], for an `io_uring` operation of which only the completion is seen.
+    #[must_use]
+    pub fn evaluate_completion(&self, operation: &UringOp, observed: &EventFacts<'_>) -> Verdict {
+        let planned = self.completion(operation);
+        self.verdict(planned.as_ref(), observed)
+    }
+
     fn verdict(&self, planned: Option<&SyscallPlan>, observed: &EventFacts<'_>) -> Verdict {
         planned
             .and_then(|planned| {
@@ -74,6 +81,7 @@ impl Plan {
     pub fn retain_exit_list(&mut self) {
         self.task_slots.clear();
         self.uring_ops.clear();
+        self.uring_enters.clear();
         self.syscalls.retain(|_, planned| {
             let tests_task_state = |slot: &Slot| {
                 slot.tests

@@ -4,14 +4,13 @@ use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use audit::table;
 
 use super::GROUP;
-use crate::machine::{PROGRAMS, USER};
+use crate::machine::USER;
 use crate::program::{Arg, Entry, Program};
 
 /// The directory of workloads. Many syscalls have its absolute name.
@@ -136,10 +135,7 @@ pub(crate) fn run(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
 fn run_in_directory(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
     let mut pids = Vec::new();
     for (number, run) in runs.iter().enumerate() {
-        let path = Path::new(PROGRAMS).join(format!("{test}{number}"));
-        program(run.entry, &run.steps)?
-            .write(&path)
-            .context("cannot write a program")?;
+        let path = program(run.entry, &run.steps)?.install(&format!("{test}{number}"))?;
         let uid = if run.user == RunAs::Root { 0 } else { USER };
         let mut child = Command::new(&path)
             .args(["word", "two words"])

@@ -8,8 +8,11 @@ use crate::ids::{Auid, MsgType};
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Value};
 
 use super::label::SelinuxLabel;
-use super::{EventFacts, compare, conditions_hold, equals, first_match, holds, task_state_match};
+use super::{
+    EventFacts, compare, conditions_hold, equals, first_match, holds, matches, task_state_match,
+};
 use crate::plan::uring::UringOp;
+use crate::table;
 
 /// The cause of a record: the current task for the exclude list, the sender for the user list.
 #[derive(Clone, Copy, Debug)]
@@ -222,6 +225,52 @@ pub fn first_operation_match(
     task_state_match(rules, observed)
         .or_else(|| first_uring_match(rules, operation, observed))
         .or_else(of_call)
+}
+
+/// Returns the index of the rule that decides about an operation of which only the completion is seen, as in the kernel:
+/// the state of the task, then the first rule of the exit list that matches the `io_uring_enter` in which the operation
+/// ran, then the first matching rule of the `io_uring` list. Of the latter, those loaded before a rule of the exit list
+/// that suppresses come before it. A completion shows no objects and no addresses.
+///
+/// # Source
+/// `__audit_uring_exit` and `audit_filter_rules` (`rule->prio`) in `kernel/auditsc.c`, Linux 6.12.
+#[must_use]
+pub fn first_completion_match(
+    rules: &[Rule],
+    operation: &UringOp,
+    observed: &EventFacts<'_>,
+) -> Option<usize> {
+    let enter = observed.uring_enter.filter(|_| operation.is_audited());
+    let enter = enter.and_then(|arch| {
+        let syscall = table::syscall_number(arch, b"io_uring_enter")?;
+        Some(EventFacts {
+            arch,
+            syscall,
+            objects: &[],
+            ..observed.clone()
+        })
+    });
+    let is_named = |rule: &Rule| rule.list == List::IoUring && operation.is_in(&rule.syscalls);
+    if enter.is_none() && !rules.iter().any(is_named) {
+        return None;
+    }
+    let of_task = task_state_match(rules, observed);
+    if of_task.is_some() {
+        return of_task;
+    }
+    let of_enter = enter.and_then(|enter| rules.iter().position(|rule| matches(rule, &enter)));
+    let own = first_uring_match(rules, operation, observed);
+    let suppresses = |index: &usize| {
+        rules
+            .get(*index)
+            .is_some_and(|rule| rule.action == Action::Never)
+    };
+    let before = own.filter(|own| {
+        of_enter
+            .filter(suppresses)
+            .is_some_and(|enter| *own < enter)
+    });
+    before.or(of_enter).or(own)
 }
 
 #[cfg(test)]

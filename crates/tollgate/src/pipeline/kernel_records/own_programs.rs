@@ -31,9 +31,8 @@ impl OwnPrograms {
 mod tests {
     use audit::ids::MsgType;
 
+    use super::super::program_record::BPF;
     use super::*;
-
-    const BPF: MsgType = MsgType(1334);
 
     #[test]
     fn only_records_of_own_programs_are_recognized() {

@@ -5,7 +5,7 @@ use bstr::ByteSlice as _;
 use netlink::KernelRecord;
 
 /// `AUDIT_BPF` of `include/uapi/linux/audit.h`.
-const BPF: MsgType = MsgType(1334);
+pub(super) const BPF: MsgType = MsgType(1334);
 
 /// What happened to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
 use audit::rule::parse_file;
 
+use super::super::program_record::BPF;
 use super::*;
 use crate::host::ThisMachine;
 
@@ -235,7 +236,7 @@ fn record_precedes_the_event_of_its_syscall() {
     for serial in [7, 8, 9] {
         let text = format!("audit(5.100:{serial}): prog-id=3 op=LOAD");
         let bpf = KernelRecord {
-            kind: MsgType(1334),
+            kind: BPF,
             text: text.as_bytes(),
         };
         let (exclude, user) = (ExcludeList::default(), user_list::UserList::default());
@@ -253,7 +254,7 @@ fn record_precedes_the_event_of_its_syscall() {
 
 #[test]
 fn record_of_a_loaded_program_gives_its_stamp_once() {
-    let bpf = |text| (MsgType(1334), text);
+    let bpf = |text| (BPF, text);
     let (mut sent, _) = reorder_buffer(
         "",
         &[
