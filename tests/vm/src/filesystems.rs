@@ -24,6 +24,8 @@ use crate::machine::PROGRAMS;
 use crate::program::Entry;
 use crate::suite::{Rules, Session};
 
+mod nfs;
+
 /// Below a root that is no btrfs.
 pub(crate) const SESSION: Session = Session {
     name: "filesystems",
@@ -31,6 +33,7 @@ pub(crate) const SESSION: Session = Session {
     prepare: || {
         shell(LOAD_MODULES)?;
         shell(MOUNT)?;
+        nfs::mount_loopback()?;
         for place in [
             "tmpfs",
             "ext4",
@@ -41,6 +44,7 @@ pub(crate) const SESSION: Session = Session {
             "btrfs/sub",
             "btrfs/twin",
             "overlay",
+            "nfs",
         ] {
             make(&Path::new(PLACE).join(place))?;
         }
@@ -63,6 +67,8 @@ pub(crate) const SESSION: Session = Session {
          -w /tmp/fs/btrfs/sub/dir -p rwa -k dir\n\
          -w /tmp/fs/overlay/file -p rwa -k file\n\
          -w /tmp/fs/overlay/dir -p rwa -k dir\n\
+         -w /tmp/fs/nfs/file -p rwa -k file\n\
+         -w /tmp/fs/nfs/dir -p rwa -k dir\n\
          -a always,exit -F arch=b64 -S chmod -F a1=0711 -k mode\n\
          -a always,exit -F arch=b64 -S getxattr -F a0=1 -k xattr\n",
     ),
@@ -79,6 +85,7 @@ pub(crate) const SESSION: Session = Session {
         ("overlayfs", |daemon| {
             objects(daemon, "/tmp/fs/overlay", &ALL)
         }),
+        ("nfs", |daemon| objects(daemon, "/tmp/fs/nfs", &NFS)),
         ("overlayfs_lookup", overlayfs_lookup),
         ("subvolumes_differ", subvolumes_differ),
     ],
@@ -233,6 +240,13 @@ const VFAT: Ways = Ways {
 };
 
 const FUSE: Ways = Ways { acls: false, ..ALL };
+
+/// The server keeps no attributes in the name space of root, and no ACLs of POSIX.
+const NFS: Ways = Ways {
+    attributes: false,
+    acls: false,
+    ..ALL
+};
 
 /// A process in another root directory can make no user namespace.
 const IN_ROOT: Ways = Ways {

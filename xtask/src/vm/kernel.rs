@@ -30,7 +30,7 @@ const RT: &str = "-rt";
 const IMAGE: &str = "linux-image-";
 
 /// Modules that a machine can load, in the order in which they need each other; not all kernels have all.
-const MODULES: [&str; 19] = [
+const MODULES: [&str; 30] = [
     "xor",
     "raid6_pq",
     "zstd_compress",
@@ -50,6 +50,17 @@ const MODULES: [&str; 19] = [
     "fat",
     "vfat",
     "fuse",
+    "sunrpc",
+    "auth_rpcgss",
+    "grace",
+    "lockd",
+    "nfs_acl",
+    "dns_resolver",
+    "netfs",
+    "fscache",
+    "nfs",
+    "nfsv4",
+    "nfsd",
 ];
 
 /// A line of kernels that Debian keeps up to date.
