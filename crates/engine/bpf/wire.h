@@ -13,7 +13,7 @@
 #include <linux/types.h>
 #endif
 
-#define WIRE_VERSION	     7
+#define WIRE_VERSION	     8
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity of an event's tail; a power of two */
@@ -95,6 +95,7 @@ enum wire_lookup {
 	WIRE_LOOKUP_RETURNED, /* the descriptor that the syscall returns; its name is empty */
 	WIRE_LOOKUP_CWD, /* as PATH; becomes the working directory */
 	WIRE_LOOKUP_AT_OR_CWD, /* as AT; an empty string is the working directory, or nothing */
+	WIRE_LOOKUP_AT_OR_NULL, /* as AT; a null pointer is an empty string, and both are no name */
 };
 
 struct wire_shape {
@@ -197,6 +198,14 @@ enum wire_attribute {
 };
 
 /*
+ * Hooks that serve a syscall. Others can run during it, for an io_uring operation that no rule
+ * names: between a stop of its tracer and its start, with its registers.
+ */
+#define WIRE_HOOKS_OPEN	   1 /* opens by name */
+#define WIRE_HOOKS_NAMES   2 /* directories of names that are created or removed */
+#define WIRE_HOOKS_ADDRESS 4 /* socket addresses */
+
+/*
  * Rules and facts of one syscall. Index: abi * WIRE_SYSCALLS + number, or WIRE_URING_FIRST +
  * io_uring operation. The table has two halves, one for each plan; see lib/plan.bpf.h.
  */
@@ -210,7 +219,8 @@ struct wire_syscall {
 	__u8 aux_source; /* enum wire_aux_source */
 	__u8 address; /* enum wire_address, optionally with WIRE_ADDRESS_OUTPUT */
 	__u8 attribute; /* enum wire_attribute */
-	__u8 _pad[5];
+	__u8 hooks; /* WIRE_HOOKS_* */
+	__u8 _pad[4];
 	struct wire_shape objects[WIRE_OBJECTS];
 };
 _Static_assert(sizeof(struct wire_syscall) == 32, "wire_syscall layout");

@@ -10,7 +10,7 @@ pub(crate) mod watch;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
-pub(crate) const VERSION: u16 = 7;
+pub(crate) const VERSION: u16 = 8;
 /// The oldest version whose events have the same layout; names of maps and programs differ.
 pub(crate) const OLDEST_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
@@ -50,6 +50,10 @@ pub(crate) const EVENT_EXE_LONG: u16 = 4096;
 pub(crate) const EVENT_CWD_LONG: u16 = 8192;
 pub(crate) const EVENT_URING_ENTER: u16 = 16384;
 pub(crate) const EVENT_LOADED: u16 = 32768;
+
+pub(crate) const HOOKS_OPEN: u8 = 1;
+pub(crate) const HOOKS_NAMES: u8 = 2;
+pub(crate) const HOOKS_ADDRESS: u8 = 4;
 
 pub(crate) const OBJECT_INODE: u8 = 1;
 pub(crate) const OBJECT_PARENT: u8 = 2;
@@ -171,7 +175,8 @@ pub(crate) struct WireSyscall {
     pub(crate) aux_source: u8,
     pub(crate) address: u8,
     pub(crate) attribute: u8,
-    pub(crate) _pad: [u8; 5],
+    pub(crate) hooks: u8,
+    pub(crate) _pad: [u8; 4],
     pub(crate) objects: [WireShape; OBJECTS],
 }
 
@@ -296,7 +301,7 @@ mod tests {
         vec![
             layout!(WireCounts as "wire_counts": matched, delivered, lost, truncated, _pad),
             layout!(WireShape as "wire_shape": lookup, dir, arg, effect),
-            layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, attribute, _pad, objects),
+            layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, attribute, hooks, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
             layout!(WireIdentity as "wire_identity": ino, dev, generation),
@@ -370,6 +375,7 @@ mod tests {
             ("RETURNED", lookup::RETURNED),
             ("CWD", lookup::CWD),
             ("AT_OR_CWD", lookup::AT_OR_CWD),
+            ("AT_OR_NULL", lookup::AT_OR_NULL),
         ] {
             assert_eq!(at(&lookup, &format!("WIRE_LOOKUP_{name}")), value, "{name}");
         }
@@ -456,6 +462,9 @@ mod tests {
             ("WIRE_EVENT_CWD_LONG", u64::from(EVENT_CWD_LONG)),
             ("WIRE_EVENT_URING_ENTER", u64::from(EVENT_URING_ENTER)),
             ("WIRE_EVENT_LOADED", u64::from(EVENT_LOADED)),
+            ("WIRE_HOOKS_OPEN", u64::from(HOOKS_OPEN)),
+            ("WIRE_HOOKS_NAMES", u64::from(HOOKS_NAMES)),
+            ("WIRE_HOOKS_ADDRESS", u64::from(HOOKS_ADDRESS)),
             ("WIRE_OBJECT_INODE", u64::from(OBJECT_INODE)),
             ("WIRE_OBJECT_PARENT", u64::from(OBJECT_PARENT)),
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),

@@ -6,6 +6,7 @@ mod denial;
 pub(crate) mod fast_path;
 pub(crate) mod objects;
 pub(crate) mod prefilter;
+mod served_by;
 mod socket_address;
 pub(crate) mod watch_hash;
 pub(crate) mod watches;
@@ -210,7 +211,8 @@ impl CompiledPlan {
             aux_source: aux_records::source(syscall_id.arch, name, selection.engine()),
             address: socket_address::sockaddr_source(syscall_id),
             attribute: attribute::wire_attribute(syscall_id),
-            _pad: [0; 5],
+            hooks: served_by::wire_hooks(syscall_id),
+            _pad: [0; 4],
             objects: objects::wire_shapes(syscall_id, selection.kernel()),
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod descriptor;
 pub(crate) mod fd_passing;
+pub(crate) mod kernel_hold;
 pub(crate) mod kprobes;
 pub(crate) mod lease;
 pub(crate) mod mapped_memory;

@@ -22,6 +22,7 @@ mod disabled_hooks;
 mod doctor;
 mod filesystems;
 mod full_disk;
+mod half_seen;
 mod handover;
 mod hunt;
 mod json;
@@ -29,11 +30,14 @@ mod lists;
 mod locked;
 mod machine;
 mod names;
+mod operation_at_entry;
+mod other_mounts;
 mod panic;
 mod pinned;
 mod program;
 mod raw;
 mod reload;
+mod retried;
 mod rulesets;
 mod run;
 mod shared_functions;
@@ -91,6 +95,8 @@ const GENERAL: [&[Session]; 3] = [
         pinned::SESSION,
         shared_functions::SESSION,
         signals::SESSION,
+        half_seen::SESSION,
+        half_seen::SESSION_TRACEPOINT,
     ],
     &[
         differential::SESSION,
@@ -112,8 +118,15 @@ const GENERAL: [&[Session]; 3] = [
         full_disk::SESSION,
         names::SESSION,
         names::SESSION_TRACEPOINT,
+        other_mounts::SESSION,
+        other_mounts::SESSION_TRACEPOINT,
         slots::SESSION,
+        slots::mapped_users::SESSION,
+        retried::SESSION,
+        retried::SESSION_NEVER,
         traced::SESSION,
+        operation_at_entry::SESSION,
+        traced::SESSION_TRACEPOINT,
         hunt::SESSION,
         locked::SESSION,
     ],

@@ -25,6 +25,9 @@ pub(crate) const SESSION: Session = Session {
          -a never,exit -F arch=b64 -S open,openat -F dir=/tmp/names/quiet\n\
          -a never,exit -F arch=b64 -S open,openat -F path=/tmp/names/fs/unheard\n\
          -a never,exit -F arch=b64 -S open,openat -F path=/tmp/names/fs/hush\n\
+         -a never,exit -F arch=b64 -S open,openat,rename -F path=/tmp/names/fs/own/log\n\
+         -w /tmp/names/fs/heard -p wa -k heard\n\
+         -w /tmp/names/covered -p wa -k covered\n\
          -w /tmp/names/fs/loud -p wa -k loud\n\
          -w /tmp/names/fs/marker -p r -k marker\n\
          -w /tmp/names/fs/secret -p rwa -k secret\n\
@@ -77,6 +80,8 @@ pub(crate) const SESSION: Session = Session {
         ),
         ("link_takes_no_watch_over", link_takes_no_watch_over),
         ("link_hides_nothing", link_hides_nothing),
+        ("renamed_file_hides_nothing", renamed_file_hides_nothing),
+        ("mounts_hide_nothing_later", mounts_hide_nothing_later),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -93,10 +98,12 @@ pub(crate) const SESSION_TRACEPOINT: Session = Session {
 /// Files of the user on a file system that uses the lowest free inode number.
 const PREPARE: &str = "
 umount /tmp/names/fs 2>/dev/null || true
-mkdir -p /tmp/names/fs /tmp/names/trusted /tmp/names/quiet /tmp/names/private /tmp/names/bound
+mkdir -p /tmp/names/fs /tmp/names/covered /tmp/names/source /tmp/names/trusted /tmp/names/quiet /tmp/names/private /tmp/names/bound
 cp /bin/busybox /tmp/names/trusted/busybox
 echo text > /tmp/names/quiet/file
 echo text > /tmp/names/closed
+echo text > /tmp/names/covered/file
+chmod 666 /tmp/names/covered/file
 chmod 600 /tmp/names/closed
 rm -f /tmp/names/disk
 truncate -s 8M /tmp/names/disk
@@ -104,7 +111,7 @@ truncate -s 8M /tmp/names/disk
 mount -t ext4 -o loop /tmp/names/disk /tmp/names/fs
 cd /tmp/names/fs
 mkdir dir dir/sub moved all own
-for name in marker secret unheard reused own/file dir/sub/file twice linked loud; do echo text > $name; done
+for name in marker secret unheard reused own/file own/log dir/sub/file twice linked loud heard; do echo text > $name; done
 cp /bin/busybox own/busybox
 ln -s . alias
 ln twice again
@@ -341,4 +348,29 @@ fn link_hides_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     recorded(daemon, "loud", "echo x >> fs/loud", false)?;
     user("rm fs/hush")?;
     recorded(daemon, "loud", "echo x >> fs/loud", false)
+}
+
+/// A user renames the file of a `never` rule over a watched file, which has the inode of the former then.
+fn renamed_file_hides_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    unrecorded(daemon, "heard", "echo x >> fs/own/log", false)?;
+    user("mv fs/own/log fs/heard")?;
+    for in_namespace in [false, true] {
+        recorded(daemon, "heard", "echo x >> fs/heard", in_namespace)?;
+    }
+    user("echo text > fs/own/log")?;
+    recorded(daemon, "heard", "echo x >> fs/heard", false)?;
+    unrecorded(daemon, "heard", "echo x >> fs/own/log", false)
+}
+
+/// What is mounted over a watched directory for a while takes the watch from it for that while only.
+fn mounts_hide_nothing_later(daemon: &Daemon) -> anyhow::Result<()> {
+    let bound = "mount -o bind covered bound; echo x >> bound/file";
+    recorded(daemon, "covered", bound, true)?;
+    for mounted in ["-t tmpfs none", "-o bind source", "-t tmpfs none"] {
+        shell(&format!(
+            "cd /tmp/names; mount {mounted} covered; echo x > covered/made; umount covered"
+        ))?;
+    }
+    recorded(daemon, "covered", "echo x >> covered/file", false)?;
+    recorded(daemon, "covered", bound, true)
 }

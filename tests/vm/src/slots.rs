@@ -1,6 +1,8 @@
 //! The state of syscalls in progress: what one user's processes do takes no event from others, and no event has what
 //! another syscall left. `crates/engine/bpf/lib/state_slots.bpf.h` has the design.
 
+pub(crate) mod mapped_users;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -148,13 +150,14 @@ fn broken_program() -> Vec<u8> {
     file
 }
 
-/// Runs a task of this program that tests start as a user: `blocked N` or `exec PATH`.
+/// Runs a task of this program that tests start as a user: `blocked N`, `mapped N:UID` or `exec PATH`.
 ///
 /// # Errors
 /// The task is unknown, or fails.
 pub(crate) fn run_task(task: &str, argument: &str) -> anyhow::Result<()> {
     match task {
-        "blocked" => blocked(argument.parse()?),
+        "blocked" => block(argument.parse()?, SOCKET),
+        "mapped" => mapped_users::run_task(argument),
         "exec" => {
             let path = argument.to_owned();
             let thread = thread::spawn(move || Command::new(path).exec());
@@ -168,12 +171,13 @@ pub(crate) fn run_task(task: &str, argument: &str) -> anyhow::Result<()> {
 }
 
 /// Blocks threads in `connect` until the process is killed.
-fn blocked(threads: usize) -> anyhow::Result<()> {
-    let _listener = UnixListener::bind(SOCKET)?;
+fn block(threads: usize, socket: &str) -> anyhow::Result<()> {
+    let _listener = UnixListener::bind(socket)?;
     let connected: Vec<_> = (0..threads)
         .map(|_| {
             let small = thread::Builder::new().stack_size(16 << 10);
-            small.spawn(|| UnixStream::connect(SOCKET).map(|_connected| thread::park()))
+            let socket = socket.to_owned();
+            small.spawn(move || UnixStream::connect(socket).map(|_connected| thread::park()))
         })
         .collect::<Result<_, _>>()?;
     for thread in connected {
@@ -197,15 +201,20 @@ impl Blocked {
             .spawn()
             .context("cannot start the threads")?;
         let mut blocked = Self(child);
+        blocked.wait(threads)?;
+        Ok(blocked)
+    }
+
+    /// Waits until its threads sleep, but for those whose connection the backlog takes.
+    fn wait(&mut self, threads: usize) -> anyhow::Result<()> {
         let mut sleeping = 0;
         let wait = wait_within(LONGEST_FILL, "all threads to sleep in connect", || {
-            let ended = blocked.0.try_wait()?;
+            let ended = self.0.try_wait()?;
             ensure!(ended.is_none(), "the threads ended: {ended:?}");
-            sleeping = blocked.in_connect()?;
+            sleeping = self.in_connect()?;
             Ok((sleeping + 3 >= threads).then_some(()))
         });
-        wait.with_context(|| format!("{sleeping} threads of {threads} sleep"))?;
-        Ok(blocked)
+        wait.with_context(|| format!("{sleeping} threads of {threads} sleep"))
     }
 
     /// The number of its threads in `connect`, which is syscall 42.

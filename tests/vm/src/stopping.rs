@@ -12,6 +12,7 @@ use support::wait::wait_within;
 use crate::daemon::{Daemon, TOLLGATE};
 use crate::locked;
 use crate::machine::mount_bpf_file_system;
+use crate::reload;
 use crate::suite::{Rules, Session};
 
 /// The test.
@@ -19,7 +20,7 @@ pub(crate) const SESSION: Session = Session {
     name: "stopping",
     engine: "fentry",
     prepare: || Ok(()),
-    rules: Rules::Text(RULES),
+    rules: Rules::Text(OTHER),
     tests: &[
         (
             "pinned_daemon_does_not_wait_for_hooks",
@@ -35,6 +36,8 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
+/// Rules without the hooks of [`RULES`], which would not be detached while another daemon has them.
+const OTHER: &str = "-a always,exit -F arch=b64 -S acct -F uid=12345 -k other\n";
 const RULES: &str = "-a always,exit -F arch=b64 -S all -F uid=12345 -k all\n\
                      -a always,exit -F arch=b32 -S all -F uid=12345 -k all\n";
 
@@ -69,6 +72,7 @@ fn pinned_daemon_does_not_wait_for_hooks(daemon: &Daemon) -> anyhow::Result<()> 
 
 /// A request while the hooks are detached is refused at once.
 fn requests_do_not_wait_for_hooks(daemon: &Daemon) -> anyhow::Result<()> {
+    reload::replace(daemon, RULES)?;
     kill(daemon.pid(), Signal::SIGTERM).context("cannot stop the daemon")?;
     let began = Instant::now();
     // The first requests can come before the signal.

@@ -1,19 +1,23 @@
-//! A debugger replaces the syscall number of a task that it has stopped inside a syscall. The syscall that the kernel
-//! runs must be recorded, and no other.
+//! A debugger replaces the syscall number, or the result, of a task that it has stopped inside a syscall. The syscall
+//! that the kernel runs must be recorded, and no other.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use support::event::{self, Event};
 use support::wait::wait_for;
 
 use crate::daemon::Daemon;
-use crate::machine::{USER, WORK};
+use crate::differential::steps::{self, step};
+use crate::differential::uring::{Layout, Queue, openat2};
+use crate::machine::{PROGRAMS, USER, WORK};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -39,9 +43,21 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
+/// The engine that reads from registers whether a task is inside a syscall.
+pub(crate) const SESSION_TRACEPOINT: Session = Session {
+    name: "traced_tracepoint",
+    engine: "tracepoint",
+    rules: Rules::Text("-a always,exit -F arch=b64 -S io_uring_enter -F uid=1001 -k traced\n"),
+    tests: &[("uring_operation_is_recorded", uring_operation)],
+    ..SESSION
+};
+
 /// The numbers that the debugger sets: a syscall that no rule names, and one of the rules.
 const GETPID: u64 = 39;
 const RMDIR: u64 = 84;
+
+/// The syscall that starts operations.
+const IO_URING_ENTER: u32 = 426;
 
 /// A program that waits for a byte, makes a syscall and exits.
 fn waiting(entry: Entry, number: u32, args: Vec<Arg>) -> Program {
@@ -116,7 +132,7 @@ fn expect_one(daemon: &Daemon, pid: u32, call: &str) -> anyhow::Result<()> {
         Ok((!events.is_empty()).then_some(events))
     });
     let events = events.with_context(|| format!("{call} is not recorded"))?;
-    let summaries: Vec<String> = events.iter().map(support::event::Event::summary).collect();
+    let summaries: Vec<String> = events.iter().map(Event::summary).collect();
     ensure!(
         events.len() == 1 && summaries.iter().all(|summary| summary.starts_with(call)),
         "{summaries:?} for {call}"
@@ -167,4 +183,58 @@ fn exec(daemon: &Daemon) -> anyhow::Result<()> {
     let (pid, stops) = trace("execs", &program, RMDIR)?;
     ensure!(stops > 0, "the debugger saw no execve");
     expect_one(daemon, pid, "execve")
+}
+
+/// A debugger that changes the register of the result when `io_uring_enter` begins hides no operation.
+fn uring_operation(daemon: &Daemon) -> anyhow::Result<()> {
+    for result in [None, Some(0)] {
+        let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
+        let mut all = vec![step!("read", 0, Arg::Buffer, 1)];
+        all.extend(queue.made());
+        all.push(queue.give(openat2("/tmp/work", 0), false));
+        let path = steps::program(Entry::Syscall, &all)?.install("operates")?;
+        let pid = trace_begins(&path, IO_URING_ENTER, result)?;
+        let events = daemon.events_until(pid, IO_URING_ENTER)?;
+        let has_operation = |event: &&Event| event.all("URINGOP").count() == 1;
+        let count = events.iter().filter(has_operation).count();
+        ensure!(
+            count == 1,
+            "{count} operations with result {result:?}: {}",
+            event::show(&events)
+        );
+    }
+    Ok(())
+}
+
+/// Runs a program as the user, until its end; when a syscall of this number begins, the register of its result becomes
+/// `result`. Returns its process id.
+fn trace_begins(path: &Path, number: u32, result: Option<u64>) -> anyhow::Result<u32> {
+    /// The register when a syscall begins: `-ENOSYS`.
+    const BEGUN: u64 = (-38_i64).cast_unsigned();
+    let mut traced = Command::new(path)
+        .current_dir(WORK)
+        .uid(USER)
+        .gid(USER)
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let pid = Pid::from_raw(traced.id().try_into()?);
+    ptrace::seize(pid, Options::PTRACE_O_TRACESYSGOOD).context("cannot trace")?;
+    ptrace::interrupt(pid)?;
+    let mut input = traced.stdin.take().context("no input")?;
+    input.write_all(b"x")?;
+    loop {
+        match waitpid(pid, Some(WaitPidFlag::__WALL)).context("cannot wait")? {
+            WaitStatus::PtraceSyscall(_) => {
+                let mut registers = ptrace::getregs(pid)?;
+                if registers.orig_rax == u64::from(number) && registers.rax == BEGUN {
+                    registers.rax = result.unwrap_or(BEGUN);
+                    ptrace::setregs(pid, registers)?;
+                }
+                ptrace::syscall(pid, None)?;
+            }
+            WaitStatus::Stopped(_, signal) => ptrace::syscall(pid, signal)?,
+            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Ok(traced.id()),
+            _ => ptrace::syscall(pid, None)?,
+        }
+    }
 }

@@ -27,24 +27,93 @@
 #include "lib/watch.bpf.h"
 #include "lib/watch_prefilter.bpf.h"
 
-/* The mount for hooks without one: the task's own mount of the file system, or its first mount. */
-static __always_inline __u64 find_mount(const struct task_struct *task, const struct dentry *dentry)
-{
-	const struct super_block *of = FOLLOW(dentry, dentry, d_sb);
-	const struct fs_struct *fs = FOLLOW(task_struct, task, fs);
-	__u64 sb = (__u64)of;
-	__u64 mount;
+/* s_magic of file systems that call functions for an object of another: include/uapi/linux/magic.h. */
+#define OVERLAYFS_MAGIC 0x794c7630
+#define ECRYPTFS_MAGIC	0xf15f
 
-	if (fs->pwd.dentry->d_sb == of)
-		return (__u64)fs->pwd.mnt;
-	if (fs->root.dentry->d_sb == of)
-		return (__u64)fs->root.mnt;
-	if (bpf_core_field_exists(struct mount, mnt_instance))
-		mount = LOAD(list_head, AT(super_block, sb, s_mounts), next) -
-			bpf_core_field_offset(struct mount, mnt_instance);
-	else
-		mount = LOAD(super_block___v6_18, sb, s_mounts);
-	return AT(mount, mount, mnt);
+/* What is found is in the scratch area: the verifier tracks stack words. */
+struct mount_search {
+	struct scratch *s;
+	__u64 dentry;
+};
+
+static long mount_step(__u32 index, void *data)
+{
+	struct mount_search *search = data;
+	struct scratch *s = search->s;
+	__u64 parent = LOAD(dentry, search->dentry, d_parent);
+
+	for (__u32 i = 0; i < MOUNTS_MAX; i++)
+		if (s->mount_root[i] == search->dentry)
+			s->mounts |= 1U << i;
+	if (parent == search->dentry)
+		return 1;
+	search->dentry = parent;
+	return 0;
+}
+
+/* The mount after `mount` of the same file system; with 0, its first one. */
+static __always_inline __u64 next_mount(__u64 sb, __u64 mount)
+{
+	if (!bpf_core_field_exists(struct mount, mnt_instance))
+		return mount ? 0 : LOAD(super_block___v6_18, sb, s_mounts);
+	mount = mount ? LOAD(mount, mount, mnt_instance.next)
+		      : LOAD(list_head, AT(super_block, sb, s_mounts), next);
+	return mount == AT(super_block, sb, s_mounts)
+		       ? 0
+		       : mount - bpf_core_field_offset(struct mount, mnt_instance);
+}
+
+/*
+ * Sets the mount of `s->object[0]` for hooks without one: of the first mounts of the file system
+ * and the task's own, one that shows the object. A name that does not begin with a slash starts in
+ * the working directory. Not inlined: the verifier checks it once per hook.
+ */
+__noinline int find_mount(struct scratch *s, __u32 from_cwd)
+{
+	const struct fs_struct *fs = FOLLOW(task_struct, current(), fs);
+	struct mount_search search = { .s = s };
+	__u64 *mount;
+	__u64 sb, listed;
+
+	if (!s)
+		return 0;
+	s->mounts = 0;
+	mount = s->mount;
+	for (__u32 i = 0; i < MOUNTS_MAX; i++)
+		mount[i] = 0;
+	search.dentry = s->object[0].dentry;
+	sb = LOAD(dentry, search.dentry, d_sb);
+	if ((__u64)fs->pwd.dentry->d_sb == sb)
+		mount[from_cwd ? 0 : MOUNTS_MAX - 1] = (__u64)fs->pwd.mnt;
+	if ((__u64)fs->root.dentry->d_sb == sb)
+		mount[1] = (__u64)fs->root.mnt;
+	listed = next_mount(sb, 0);
+	if (listed)
+		mount[2] = AT(mount, listed, mnt);
+	listed = listed ? next_mount(sb, listed) : 0;
+	if (listed)
+		mount[3] = AT(mount, listed, mnt);
+	for (__u32 i = 0; i < MOUNTS_MAX; i++)
+		s->mount_root[i] = mount[i] ? LOAD(vfsmount, mount[i], mnt_root) : 0;
+	bpf_loop(LEVELS_MAX, mount_step, &search, 0);
+	s->object[0].mnt = mount[2];
+	for (__u32 i = 0; i < MOUNTS_MAX; i++) {
+		if (s->mounts & 1U << i) {
+			s->object[0].mnt = mount[i];
+			break;
+		}
+	}
+	return 0;
+}
+
+/* Whether a name in user memory does not begin with a slash. */
+static __always_inline __u32 is_relative(__u64 name)
+{
+	__u8 first = 0;
+
+	bpf_probe_read_user(&first, sizeof(first), (void *)name);
+	return first != '/';
 }
 
 /* Whether the name is the empty string, which a string read does not tell from a fault. */
@@ -99,6 +168,28 @@ __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 }
 
 /*
+ * Sets the mount of `s->object[0]` to that of find_mount() in which the name leads to it, if there
+ * is one. Not inlined: the verifier checks it once per hook.
+ */
+__noinline int choose_mount(struct scratch *s, const struct wire_shape *shape)
+{
+	__u64 first;
+
+	if (!s || !shape || !(s->mounts & (s->mounts - 1)))
+		return 0; /* there is one */
+	first = s->object[0].mnt;
+	for (__u32 i = 0; i < MOUNTS_MAX; i++) {
+		if (!(s->mounts & 1U << i))
+			continue;
+		s->object[0].mnt = s->mount[i];
+		if (verify_name(s, shape))
+			return 0;
+	}
+	s->object[0].mnt = first;
+	return 0;
+}
+
+/*
  * Sets the name of the last item to that of `s->object[0]`. Not inlined: the verifier checks it
  * once per hook.
  */
@@ -138,13 +229,33 @@ __noinline int state_name_object(struct scratch *s, struct syscall_state *state,
 }
 
 /*
- * Adds the object as one item. An overlay calls the function again for its lower file system: only
- * the first counts. It also reads extended attributes while another syscall looks up a name: a
- * function of another attribute than that of the syscall does not count. An io_uring operation has its slot since uring_enter(), and its name is the
- * kernel's copy: its registers are those of another syscall.
+ * Whether the function was called by itself: an overlay calls those of extended attributes again
+ * for its lower file system. `frame` is the address of the arguments of this call on the stack.
  */
-static __always_inline int attr_object(enum wire_attribute attribute, const struct dentry *dentry,
-				       const struct vfsmount *mnt)
+static __always_inline int is_nested(const struct syscall_state *state, __u64 frame)
+{
+	return state->items && state->attr_nests && frame < state->attr_frame;
+}
+
+static __always_inline int stacks(enum wire_attribute attribute, const struct dentry *dentry)
+{
+	__u64 magic;
+
+	if (attribute < WIRE_ATTRIBUTE_SET_XATTR || attribute > WIRE_ATTRIBUTE_LIST_XATTR)
+		return 0;
+	magic = FOLLOW(dentry, dentry, d_sb)->s_magic;
+	return magic == OVERLAYFS_MAGIC || magic == ECRYPTFS_MAGIC;
+}
+
+/*
+ * Adds the object as one item. The last call of the function counts: after ESTALE the kernel looks
+ * the name up once more, and it may lead to another object. Nested calls do not count. An overlay
+ * also reads extended attributes while another syscall looks up a name: a function of another
+ * attribute than that of the syscall does not count. An io_uring operation has its slot since
+ * uring_enter(), and its name is the kernel's copy: its registers are those of another syscall.
+ */
+static __always_inline int attr_object(const void *ctx, enum wire_attribute attribute,
+				       const struct dentry *dentry, const struct vfsmount *mnt)
 {
 	struct task_struct *task = current();
 	struct wire_object *item;
@@ -152,18 +263,19 @@ static __always_inline int attr_object(enum wire_attribute attribute, const stru
 	struct wire_syscall *syscall;
 	struct scratch *s;
 	struct syscall_state *state;
-	__u64 filename = 0;
-	__u32 key, is_op;
+	__u64 filename = 0, shown_by = (__u64)mnt;
+	__u32 key, is_op, from_cwd = 1;
 
 	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL || syscall->attribute != attribute)
 		return 0;
 	is_op = key >= WIRE_URING_FIRST;
-	state = state_find(task, key, &syscall);
-	if (state && (!is_op || state->items))
-		return 0;
 	s = scratch();
 	if (!s)
+		return 0;
+	s->frame = (__u64)ctx;
+	state = state_find(task, key, &syscall);
+	if (state && is_nested(state, s->frame))
 		return 0;
 	shape = &syscall->objects[0];
 	if (!is_op) {
@@ -171,10 +283,19 @@ static __always_inline int attr_object(enum wire_attribute attribute, const stru
 		fill_args(s->event.args, task_regs(task), s->event.abi);
 		if (shape->lookup != WIRE_LOOKUP_FD && !syscall_arg(&s->event, shape->arg))
 			return 0; /* utimensat of a descriptor: the kernel lists no item */
+		if (!mnt && shape->lookup != WIRE_LOOKUP_FD)
+			from_cwd = is_relative(syscall_arg(&s->event, shape->arg));
+	}
+	s->object[0].dentry = (__u64)dentry;
+	if (!mnt) {
+		find_mount(s, from_cwd);
+		if (!is_op && shape->lookup != WIRE_LOOKUP_FD)
+			choose_mount(s, shape);
+		shown_by = s->object[0].mnt;
 	}
 	select_watches(s, syscall);
 	s->hits = 0;
-	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
+	s->object[0].mnt = shown_by;
 	s->object[0].dentry = (__u64)dentry;
 	s->object[0].last = 0;
 	if (!uses_watches(syscall))
@@ -183,14 +304,23 @@ static __always_inline int attr_object(enum wire_attribute attribute, const stru
 		watch_prefilter(s, dentry, mnt, 0, 1);
 	else if (!is_fs_excluded(FOLLOW(dentry, dentry, d_sb)))
 		match_watches(s, 1);
-	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits) {
+		if (state && is_op)
+			state->items = state->hits = 0;
+		else if (state)
+			state_drop(task, SLOT_SYSCALL);
 		return 0;
+	}
 	if (!is_op)
 		state = state_claim(task, key, syscall);
 	if (!state)
 		return 0;
-	if (is_op)
+	if (is_op) {
 		filename = state->filename[0];
+		state->items = state->hits = state->text_used = 0;
+	}
+	state->attr_frame = s->frame;
+	state->attr_nests = stacks(attribute, dentry);
 	state_save_hits(state, s);
 	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
 	if (!item)
@@ -200,7 +330,7 @@ static __always_inline int attr_object(enum wire_attribute attribute, const stru
 	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
 	if (shape->lookup == WIRE_LOOKUP_FD && !tlg_context)
 		return 0;
-	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
+	s->object[0].mnt = shown_by;
 	s->object[0].dentry = (__u64)dentry;
 	if (tlg_context)
 		state_save_path(s, state, state->items - 1);
@@ -214,116 +344,116 @@ static __always_inline int attr_object(enum wire_attribute attribute, const stru
 }
 
 /* Adds the object of a struct path. */
-static __always_inline int attr_path(enum wire_attribute attribute, __u64 addr)
+static __always_inline int attr_path(const void *ctx, enum wire_attribute attribute, __u64 addr)
 {
 	const struct path *path = (struct path *)addr;
 
-	return attr_object(attribute, FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
+	return attr_object(ctx, attribute, FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
 }
 
 /* fentry on chmod_common(path, mode), v5.5. */
 SEC("fentry/chmod_common")
 int attr_chmod(__u64 *ctx)
 {
-	return attr_path(WIRE_ATTRIBUTE_MODE, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_MODE, ctx[0]);
 }
 
 /* fentry on chown_common(path, user, group), v5.5. */
 SEC("fentry/chown_common")
 int attr_chown(__u64 *ctx)
 {
-	return attr_path(WIRE_ATTRIBUTE_OWNER, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_OWNER, ctx[0]);
 }
 
 /* fentry on vfs_truncate(path, length), v5.5. */
 SEC("fentry/vfs_truncate")
 int attr_truncate(__u64 *ctx)
 {
-	return attr_path(WIRE_ATTRIBUTE_LENGTH, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_LENGTH, ctx[0]);
 }
 
 /* fentry on vfs_utimes(path, times), v5.12. */
 SEC("fentry/vfs_utimes")
 int attr_utimes(__u64 *ctx)
 {
-	return attr_path(WIRE_ATTRIBUTE_TIMES, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_TIMES, ctx[0]);
 }
 
 /* fentry on vfs_setxattr(idmap, dentry, ...), v5.12 form. */
 SEC("fentry/vfs_setxattr")
 int attr_setxattr(__u64 *ctx)
 {
-	return attr_object(WIRE_ATTRIBUTE_SET_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_object(ctx, WIRE_ATTRIBUTE_SET_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_removexattr(idmap, dentry, name), v5.12 form. */
 SEC("fentry/vfs_removexattr")
 int attr_rmxattr(__u64 *ctx)
 {
-	return attr_object(WIRE_ATTRIBUTE_REMOVE_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_object(ctx, WIRE_ATTRIBUTE_REMOVE_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_getxattr(idmap, dentry, ...), v5.12 form. */
 SEC("fentry/vfs_getxattr")
 int attr_getxattr(__u64 *ctx)
 {
-	return attr_object(WIRE_ATTRIBUTE_GET_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_object(ctx, WIRE_ATTRIBUTE_GET_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_listxattr(dentry, list, size), v5.5. */
 SEC("fentry/vfs_listxattr")
 int attr_listxattr(__u64 *ctx)
 {
-	return attr_object(WIRE_ATTRIBUTE_LIST_XATTR, (struct dentry *)ctx[0], NULL);
+	return attr_object(ctx, WIRE_ATTRIBUTE_LIST_XATTR, (struct dentry *)ctx[0], NULL);
 }
 
 /* fentry on vfs_set_acl(idmap, dentry, acl_name, kacl), v6.2. */
 SEC("fentry/vfs_set_acl")
 int attr_set_acl(__u64 *ctx)
 {
-	return attr_object(WIRE_ATTRIBUTE_SET_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_object(ctx, WIRE_ATTRIBUTE_SET_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_remove_acl(idmap, dentry, acl_name), v6.2. */
 SEC("fentry/vfs_remove_acl")
 int attr_remove_acl(__u64 *ctx)
 {
-	return attr_object(WIRE_ATTRIBUTE_REMOVE_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_object(ctx, WIRE_ATTRIBUTE_REMOVE_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_get_acl(idmap, dentry, acl_name), v6.2. */
 SEC("fentry/vfs_get_acl")
 int attr_get_acl(__u64 *ctx)
 {
-	return attr_object(WIRE_ATTRIBUTE_GET_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_object(ctx, WIRE_ATTRIBUTE_GET_XATTR, (struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on set_fs_pwd(fs, path), v5.5: a successful chdir. */
 SEC("fentry/set_fs_pwd")
 int attr_chdir(__u64 *ctx)
 {
-	return attr_path(WIRE_ATTRIBUTE_CWD, ctx[1]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_CWD, ctx[1]);
 }
 
 /* fentry on set_fs_root(fs, path), v5.5: a successful chroot. */
 SEC("fentry/set_fs_root")
 int attr_chroot(__u64 *ctx)
 {
-	return attr_path(WIRE_ATTRIBUTE_ROOT, ctx[1]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_ROOT, ctx[1]);
 }
 
 /* fentry on path_mount(dev_name, path, ...), v5.9: the mount point. */
 SEC("fentry/path_mount")
 int attr_mount(__u64 *ctx)
 {
-	return attr_path(WIRE_ATTRIBUTE_MOUNT, ctx[1]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_MOUNT, ctx[1]);
 }
 
 /* fentry on path_umount(path, flags), v5.9. */
 SEC("fentry/path_umount")
 int attr_umount(__u64 *ctx)
 {
-	return attr_path(WIRE_ATTRIBUTE_UMOUNT, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_UMOUNT, ctx[0]);
 }
 
 #endif /* TOLLGATE_HOOKS_ATTRIBUTE_BPF_H */

@@ -14,6 +14,13 @@
 #include "lib/task.bpf.h"
 #include "lib/task_state.bpf.h"
 
+#define NR_EXECVE_64	  59
+#define NR_EXECVEAT_64	  322
+#define NR_EXECVE_32	  11
+#define NR_EXECVEAT_32	  358
+#define NR_REBOOT_64	  169
+#define NR_REBOOT_32	  88
+
 #define PF_SIGNALED	  0x400 /* include/linux/sched.h: killed by a signal */
 #define PF_USER_WORKER	  0x4000
 #define SIGNAL_GROUP_EXIT 4 /* include/linux/sched/signal.h */
@@ -30,6 +37,13 @@ int exec_prepare(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* Whether the syscall is execve or execveat. */
+static __always_inline int is_exec(__u32 abi, __u32 nr)
+{
+	return abi == WIRE_B64 ? nr == NR_EXECVE_64 || nr == NR_EXECVEAT_64
+			       : nr == NR_EXECVE_32 || nr == NR_EXECVEAT_32;
+}
+
 /*
  * raw_tp sched_process_exec(task, old_pid, bprm), v3.4: the new program is loaded, its arguments
  * are on its stack and it has not run. The end of every successful exec of both ABIs. The thread
@@ -42,7 +56,7 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 	__u64 bprm = ctx->args[2];
 	struct task_struct *task = current();
 	struct task_state *of = task_state(task);
-	__u32 entered = of && of->entered;
+	__u32 entered = of && is_entered(of) && is_exec(of->enter.abi, of->enter.nr);
 	__u32 nr = entered ? of->enter.nr : task_regs(task)->orig_ax;
 	__u32 abi = entered ? of->enter.abi : task_abi(task);
 	__u32 flags = WIRE_EVENT_RETURNED | WIRE_EVENT_STARTED;
@@ -75,7 +89,11 @@ int task_exit(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	if (task->exit_code & SIGNAL_BITS || !FOLLOW(task_struct, task, mm))
 		return 0;
-	if (!never_returns(abi, nr))
+	/* reboot() ends its caller in a namespace of process numbers: reboot_pid_ns(). */
+	if (nr == (abi == WIRE_B64 ? NR_REBOOT_64 : NR_REBOOT_32) && !task->ptrace &&
+	    (__u32)LOAD(pid, (__u64)FOLLOW(task_struct, task, thread_pid), level))
+		;
+	else if (!never_returns(abi, nr))
 		nr = abi == WIRE_B64 ? (group ? NR_EXIT_GROUP_64 : NR_EXIT_64)
 				     : (group ? NR_EXIT_GROUP_32 : NR_EXIT_32);
 	syscall_end(task, abi, nr, 0, 0);

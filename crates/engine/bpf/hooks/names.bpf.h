@@ -36,7 +36,7 @@ static __always_inline struct syscall_state *start_items(const struct filename *
 	__u32 key = hooked_syscall(task, &syscall);
 	struct syscall_state *state;
 
-	if (key == WIRE_NO_SYSCALL)
+	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_NAMES))
 		return NULL;
 	state = state_find(task, key, &syscall);
 	if (!state || key < WIRE_URING_FIRST)
@@ -157,6 +157,25 @@ int names_rename(__u64 *ctx)
 }
 
 /*
+ * Forgets what the names of a syscall led to. After ESTALE the kernel looks all of them up once
+ * more: retry_estale() in include/linux/namei.h.
+ */
+static __always_inline void forget_lookups(struct syscall_state *state)
+{
+	__u32 names = state->items > 1 && state->filename[1] ? 2 : 1;
+
+	for (__u32 i = 0; i < 2; i++) {
+		state->dir[i] = state->last[i] = 0;
+		state->item[i].effect = WIRE_NAMETYPE_UNKNOWN;
+		state->item[i].flags &= WIRE_OBJECT_NAMED | WIRE_OBJECT_KERNEL;
+	}
+	state->items = names;
+	state->hits = state->deletes_allowed = 0;
+	if (state->links)
+		state->links = LINK_NAMED;
+}
+
+/*
  * fexit on path_parentat(nd, flags, parent), v5.5: the directory of a name that is created or
  * removed. bind() of a socket to a path also comes here, without an earlier name. Since v6.17
  * the compiler inlines it: __filename_parentat(dfd, name, flags, parent, last, type, root).
@@ -182,7 +201,7 @@ int names_parent(__u64 *ctx)
 		return 0;
 	task = current();
 	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL)
+	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_NAMES))
 		return 0;
 	if (has_form(WIRE_FORM_PARENT_BY_NAME)) {
 		name = (struct filename *)ctx[1];
@@ -208,6 +227,8 @@ int names_parent(__u64 *ctx)
 		return 0;
 	/* Through memory: the verifier forgets the value and checks the rest once. */
 	s->index = at;
+	if (state->dir[at & (WIRE_ITEMS - 1)])
+		forget_lookups(state);
 	at = s->index & (WIRE_ITEMS - 1);
 	item = &state->item[at];
 	item->effect = WIRE_NAMETYPE_PARENT;

@@ -151,7 +151,7 @@ int open_filp(__u64 *ctx)
 		return 0;
 	task = current();
 	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL || syscall->facts & WIRE_FACT_EXEC)
+	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_OPEN))
 		return 0;
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !(ACC_MODE(flags) & syscall->watch_perm))
 		return 0;
@@ -206,7 +206,8 @@ int open_may_open(__u64 *ctx)
 		return 0;
 	task = current();
 	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL)
+	if (key == WIRE_NO_SYSCALL ||
+	    !(syscall->hooks & WIRE_HOOKS_OPEN || syscall->facts & WIRE_FACT_EXEC))
 		return 0;
 	if (key < WIRE_URING_FIRST && !(syscall->facts & WIRE_FACT_EXEC) &&
 	    !open_can_match(syscall, ctx[3]))

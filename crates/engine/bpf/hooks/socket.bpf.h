@@ -15,7 +15,7 @@ static __always_inline int save_sockaddr(__u32 len, __u64 address)
 	__u32 key = hooked_syscall(task, &syscall);
 	struct syscall_state *state;
 
-	if (key == WIRE_NO_SYSCALL || !len)
+	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_ADDRESS) || !len)
 		return 0;
 	state = state_find_or_claim(task, key, &syscall);
 	if (!state)

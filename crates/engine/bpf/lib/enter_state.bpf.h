@@ -24,7 +24,18 @@ static __always_inline void save_enter_state(struct task_struct *task)
 	of->enter.nr = regs->orig_ax;
 	of->enter.abi = task_abi(task);
 	fill_args(of->enter.args, regs, of->enter.abi);
-	of->entered = 1;
+	of->entered = 1 + tlg_epoch;
+}
+
+/*
+ * Whether state is saved, by this plan or the one before: a syscall that no rule names when it ends
+ * leaves what it has saved.
+ */
+static __always_inline int is_entered(const struct task_state *of)
+{
+	__u32 epoch = of->entered - 1;
+
+	return of->entered && (epoch == tlg_epoch || epoch == tlg_epoch_prev);
 }
 
 /* Loads the state saved at entry. An exec that fails early has saved none and loses nothing. */
@@ -32,7 +43,7 @@ static __always_inline void load_enter_state(struct wire_event *event, struct ta
 {
 	struct task_state *of = task_state(task);
 
-	if (!of || !of->entered || of->enter.nr != event->nr || of->enter.abi != event->abi) {
+	if (!of || !is_entered(of) || of->enter.nr != event->nr || of->enter.abi != event->abi) {
 		if (event->flags & WIRE_EVENT_STARTED)
 			count_truncated(WIRE_TRUNC_ENTER_STATE);
 		return;

@@ -285,15 +285,16 @@ static __always_inline __u32 finish_event(struct scratch *s, const struct task_s
 
 /*
  * Whether the current task runs an io_uring operation inside io_uring_enter. On the way out, when
- * the register has the result, the kernel's audit has closed the syscall. A completion inside can
- * be that of a worker's operation, which the task was waiting for.
+ * the register has the result, the kernel's audit has closed the syscall; a tracer can have changed
+ * the register before. A completion inside can be that of a worker's operation, which the task was
+ * waiting for.
  */
 static __always_inline int in_uring_enter(struct task_struct *task)
 {
 	const struct pt_regs *regs = task_regs(task);
 
 	return regs->orig_ax == NR_IO_URING_ENTER && !(task->flags & PF_IO_WORKER) &&
-	       regs->ax == (unsigned long)-ENOSYS;
+	       (regs->ax == (unsigned long)-ENOSYS || task->ptrace);
 }
 
 /* Adds the syscall in which an operation ran. */

@@ -242,10 +242,38 @@ static __always_inline int test_group(struct scratch *s, const struct wire_test 
 	return holds;
 }
 
-/* Flags of a hit that a test of PATH or DIR does not look at. */
-static __always_inline __u32 ignored_flags(const struct wire_test *test)
+/*
+ * A test of PATH or DIR in a rule that suppresses events. A file that its owner renames over a
+ * watched one keeps its inode: the inode counts if no other watch is hit, the name always.
+ */
+static __always_inline int test_trusted_hits(const __u32 *list, __u32 count, __u32 ignore,
+					     __u32 wanted)
 {
-	return test->word ? 0 : HIT_FOREIGN;
+	__u32 by_inode = 0, others = 0;
+
+	for (__u32 i = 0; i < HITS_MAX; i++) {
+		__u32 hit;
+
+		if (i >= count)
+			break;
+		hit = list[i] & ~ignore;
+		if (hit == (wanted | HIT_NAMED))
+			return 1;
+		if (hit == wanted)
+			by_inode = 1;
+		else if ((hit ^ wanted) & ~(HIT_LEAF | HIT_FOREIGN | HIT_NAMED))
+			others = 1;
+	}
+	return by_inode && !others;
+}
+
+/* A test of PATH or DIR. */
+static __always_inline int test_watch(const struct scratch *s, const struct wire_test *test,
+				      __u32 ignore, __u32 wanted)
+{
+	if (test->word)
+		return test_trusted_hits(s->hit, s->hits, ignore, wanted);
+	return test_hits(s->hit, s->hits, ignore | HIT_FOREIGN | HIT_NAMED, wanted);
 }
 
 struct rule_walk {
@@ -280,13 +308,13 @@ static long rule_step(__u32 index, void *data)
 		holds = test_group(s, test);
 		break;
 	case WIRE_TEST_PATH:
-		holds = test_hits(s->hit, s->hits, ignored_flags(test), test->value | HIT_LEAF);
+		holds = test_watch(s, test, 0, test->value | HIT_LEAF);
 		break;
 	case WIRE_TEST_DIR:
-		holds = test_hits(s->hit, s->hits, HIT_LEAF | ignored_flags(test), test->value);
+		holds = test_watch(s, test, HIT_LEAF, test->value);
 		break;
 	case WIRE_TEST_EXE:
-		holds = test_hits(s->exe_hit, s->exe_hits, 0, test->value | HIT_LEAF) ==
+		holds = test_hits(s->exe_hit, s->exe_hits, HIT_NAMED, test->value | HIT_LEAF) ==
 			(test->op == WIRE_OP_EQ);
 		break;
 	case WIRE_TEST_TYPE:

@@ -235,11 +235,16 @@ struct uid_gid_map {
 	struct uid_gid_extent extent[5];
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
 struct user_namespace {
 	struct uid_gid_map uid_map;
 	struct user_namespace *parent;
 	int level;
 	kuid_t owner;
+	struct ns_common ns;
 };
 
 struct mnt_namespace {

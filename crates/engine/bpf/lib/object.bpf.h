@@ -111,7 +111,7 @@ static __always_inline __u32 has_slash(struct scratch *s, __u32 at, __u32 len)
 static __always_inline __u32 starts_at(__u32 lookup)
 {
 	return lookup == WIRE_LOOKUP_AT || lookup == WIRE_LOOKUP_AT_NAMED ||
-	       lookup == WIRE_LOOKUP_AT_OR_CWD;
+	       lookup == WIRE_LOOKUP_AT_OR_CWD || lookup == WIRE_LOOKUP_AT_OR_NULL;
 }
 
 /* Whether the kernel looks up nothing if the name is empty. */
@@ -274,7 +274,9 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 		refused = event->exit == (__u64)-ENOENT ||
 			  (!event->success &&
 			   (lookup == WIRE_LOOKUP_PATH || lookup == WIRE_LOOKUP_OPENED));
-		at_dir = to->flags & WIRE_OBJECT_NAMED && !to->name_len; /* AT_EMPTY_PATH */
+		at_dir = to->flags & WIRE_OBJECT_NAMED
+				 ? !to->name_len /* AT_EMPTY_PATH */
+				 : !name && event->success && lookup == WIRE_LOOKUP_AT_OR_NULL;
 		if (at_dir && (refused || looks_nothing_up(lookup, dirfd)))
 			return 0;
 		if (opened)
@@ -283,7 +285,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			file = task_file(task, dirfd);
 		else if (at_dir && starts_at(lookup) && (int)dirfd == AT_FDCWD)
 			fill_from_cwd(task, object, to);
-		if (at_dir && lookup == WIRE_LOOKUP_AT_OR_CWD)
+		if (at_dir && (lookup == WIRE_LOOKUP_AT_OR_CWD || lookup == WIRE_LOOKUP_AT_OR_NULL))
 			to->flags &= ~WIRE_OBJECT_NAMED;
 		/* Not if another thread, or nobody, can have changed the directory. */
 		if (lookup == WIRE_LOOKUP_CWD && event->success && !shares_cwd(task) &&
@@ -307,6 +309,8 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			}
 		} else {
 			by_name = lookup != WIRE_LOOKUP_TEXT && to->name_len && !object->dentry;
+			if (opened) /* another thread has closed the descriptor, and can have changed the name */
+				event->flags |= WIRE_EVENT_DESCRIPTOR;
 		}
 		if (by_name) {
 			find_base(task, s, object, to, lookup, dirfd, first);

@@ -16,11 +16,14 @@
 #define DEPTH_MASK  (DEPTH_MAX - 1)
 #define PREFIX_MASK (2 * DEPTH_MAX - 1)
 #define HITS_MAX    16
+#define MOUNTS_MAX  5
 #define HIT_LEAF \
 	0x10000 /* flag of a hit: the object itself, not a directory above it; the low bits are the watch */
 #define HIT_FOREIGN \
 	0x20000 /* flag of a hit: by names that any user can make (SCOPE_FOREIGN), or by an inode \
 		   of several watches: shared_flag() */
+
+#define HIT_NAMED 0x80000 /* flag of a hit: by the path, not by an inode */
 
 /* Whose names a mount namespace has. */
 enum name_scope {
@@ -114,9 +117,14 @@ struct scratch {
 	__u32 index; /* a number stored to make the verifier forget its value */
 	__u64 name; /* struct qstr to hash */
 	__u64 leaf_dentry; /* object of the last walk, or 0 */
+	__u64 leaf_mnt; /* its mount */
 	__u64 learn; /* key of a watched name that leads to another inode than its watch has, or 0 */
 	__u32 leaf_watch; /* 1 + watch, or set, of the inode of that object, or 0 */
 	__u32 scope; /* enum name_scope of its mount */
+	__u64 mount[MOUNTS_MAX]; /* some mounts of a file system */
+	__u64 mount_root[MOUNTS_MAX]; /* their roots */
+	__u32 mounts; /* bits of those that show the object */
+	__u64 frame; /* address of a hook's arguments on the stack */
 	__u32 shared; /* HIT_FOREIGN for objects, 0 for programs, which are compared by inode */
 	struct object object[WIRE_ITEMS];
 	__u64 component[DEPTH_MAX]; /* hashes, leaf first; a deeper path goes on at the start */

@@ -20,7 +20,8 @@
 #include "lib/task_state.bpf.h"
 
 #define SLOTS_MAX 8192 /* a power of two */
-#define USERS_MAX 65536 /* users with a share of their own; a power of two */
+#define USERS_MAX \
+	131072 /* shares: one half for low user numbers, one for all others; a power of two */
 #define USER_ROOT (USERS_MAX + 1)
 #define NS_LEVELS 33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
 
@@ -37,39 +38,44 @@ __u32 tlg_user_slots[USERS_MAX];
 /* Raised by the loader when it has emptied both: slots taken before are not valid. */
 volatile __u32 tlg_slot_generation;
 
+/* The share of a user of the initial namespace. */
+static __always_inline __u32 share_of(__u32 uid)
+{
+	if (uid < USERS_MAX / 2)
+		return 1 + uid;
+	return 1 + USERS_MAX / 2 + (uid * 0x9e3779b1U >> 16 & (USERS_MAX / 2 - 1));
+}
+
 /*
- * Owner of the user namespace below the initial one that the current task is in, or 0 in the
- * initial one. The users inside are numbers that the owner can choose.
+ * The share of the user namespace below the initial one that the current task is in. The users
+ * inside are numbers that its owner can choose: they share that of the owner, or one for the
+ * namespace if root made it.
  */
-__noinline int namespace_owner(void)
+__noinline int namespace_share(void)
 {
 	struct task_struct *task = current();
 	const struct cred *cred = FOLLOW(task_struct, task, cred);
 	__u64 ns = (__u64)cred->user_ns;
-	__u32 owner = 0;
+	__u32 owner = 0, number = 0;
 
 	for (int i = 0; i < NS_LEVELS; i++) {
 		if (!(__u32)LOAD(user_namespace, ns, level))
 			break;
 		owner = LOAD(user_namespace, ns, owner.val);
+		number = LOAD(user_namespace, ns, ns.inum); /* from 0xf0000000 on */
 		ns = LOAD(user_namespace, ns, parent);
 	}
-	return owner;
+	return share_of(owner ? owner : number);
 }
 
 /* The user whose share the slots of the current task are taken from; not 0. */
 static __always_inline __u32 slot_user(struct task_struct *task)
 {
 	const struct cred *cred = FOLLOW(task_struct, task, cred);
-	__u32 uid = cred->uid.val;
 
-	if (FOLLOW(cred, cred, user_ns)->level) {
-		__u32 owner = namespace_owner();
-
-		if (owner)
-			uid = owner;
-	}
-	return uid ? 1 + (uid & (USERS_MAX - 1)) : USER_ROOT;
+	if (FOLLOW(cred, cred, user_ns)->level)
+		return namespace_share();
+	return cred->uid.val ? share_of(cred->uid.val) : USER_ROOT;
 }
 
 /* Takes the slot at a place that follows from `hash` if it is free: 1 + its index, or 0. */

@@ -27,6 +27,7 @@
 
 #define STATE_TEXT_BYTES 8192 /* names of one syscall; a power of two */
 #define SOCKADDR_BYTES	 128 /* struct sockaddr_storage */
+#define CALL_WORDS	 7
 #define HOOKED_FACTS	 (WIRE_FACT_HOOKED | WIRE_FACT_AUX)
 #define SETTLE_TICKS	 10000 /* jiffies after which no syscall is left from before a new plan */
 
@@ -42,6 +43,7 @@ struct syscall_state {
 	__u32 syscall; /* index in the syscall table */
 	__u32 epoch; /* epoch of the plan that decides about the syscall */
 	__u64 ax; /* the register while the syscall runs: afterwards it has the result */
+	__u64 call[CALL_WORDS]; /* see save_call() */
 	__u64 ip; /* where the syscall returns to */
 	__u32 script; /* the program that an exec starts is the interpreter of a script */
 	__u32 judged; /* an LSM program has compared the file of an open with the watches */
@@ -69,6 +71,8 @@ struct syscall_state {
 	__u32 deletes_allowed; /* successful may_delete() checks of this syscall */
 	__u32 links; /* enum link_state */
 	__u32 hits_before_link; /* hits before those of LINK_FOUND */
+	__u64 attr_frame; /* stack frame of the function that has the item's object */
+	__u32 attr_nests; /* that function can call itself for an object of another file system */
 	__u32 refused; /* the last item is an object that may_open() refused; its name follows */
 	__u32 aux_count;
 	struct wire_aux aux[WIRE_AUX_RECORDS];
@@ -110,8 +114,30 @@ static __always_inline struct syscall_state *state_held(const struct task_state 
 	return bpf_map_lookup_elem(&tlg_sys_state, &index);
 }
 
+/* Saves what tells a call from the next one of the same syscall, if its hook at the end did not run. */
+static __always_inline void save_call(struct syscall_state *state, const struct pt_regs *regs)
+{
+	state->call[0] = regs->ip;
+	state->call[1] = regs->sp;
+	state->call[2] = regs->bx;
+	state->call[3] = regs->dx;
+	state->call[4] = regs->si;
+	state->call[5] = regs->di;
+	state->call[6] = regs->r10;
+}
+
+static __always_inline int is_same_call(const struct syscall_state *state,
+					const struct pt_regs *regs)
+{
+	return state->call[0] == regs->ip && state->call[1] == regs->sp &&
+	       state->call[2] == regs->bx && state->call[3] == regs->dx &&
+	       state->call[4] == regs->si && state->call[5] == regs->di &&
+	       state->call[6] == regs->r10;
+}
+
 /*
- * Whether a slot is of the syscall that the task is in now. An io_uring operation that no rule
+ * Whether a slot is of the syscall that the task is in now. A call that began before its hooks were
+ * attached leaves its slot: the hook at its end does not run. An io_uring operation that no rule
  * names can run on the way out of a syscall and pass its hooks: the register has the result then.
  * An exec replaces the registers. After a syscall the register that it had is known only if no
  * tracer has changed it.
@@ -120,10 +146,12 @@ static __always_inline int state_is_of(const struct syscall_state *state, struct
 				       __u32 key, const struct wire_syscall *syscall,
 				       enum seen_at at)
 {
-	__u64 ax = at == SEEN_AFTER ? -ENOSYS : task_regs(task)->ax;
+	const struct pt_regs *regs = task_regs(task);
+	__u64 ax = at == SEEN_AFTER ? -ENOSYS : regs->ax;
 
 	return state->syscall == key &&
-	       (key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC || state->ax == ax);
+	       (key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC ||
+		(state->ax == ax && is_same_call(state, regs)));
 }
 
 /*
@@ -182,9 +210,11 @@ state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *s
 	state->syscall = key;
 	state->epoch = syscall->epoch;
 	state->ax = task_regs(task)->ax;
+	save_call(state, task_regs(task));
 	state->items = state->text_used = state->open_flags = state->hits = 0;
 	state->deletes_allowed = state->links = state->refused = 0;
 	state->aux_count = state->opened = 0;
+	state->attr_frame = state->attr_nests = 0;
 	state->reserved = 0;
 	state->mnt = 0;
 	state->address_len = state->cwd_saved = 0;

@@ -31,7 +31,7 @@ struct record_stamp {
 
 struct task_state {
 	struct wire_enter_state enter;
-	__u32 entered; /* `enter` is that of the syscall in progress */
+	__u32 entered; /* 1 + epoch of the plan that saved `enter`, or 0 */
 	__u32 generation; /* tlg_slot_generation when a slot was last taken */
 	__u32 slot[SLOT_KINDS]; /* 1 + index of the slot, or 0 */
 	__u32 missing[SLOT_KINDS]; /* 1 + index in the syscall table of what got no slot, or 0 */

@@ -70,7 +70,7 @@ static __always_inline int has_plain_hit(const struct hit_loop *loop, __u32 hit)
 	for (__u32 i = 0; i < HITS_MAX; i++) {
 		if (i >= loop->count)
 			break;
-		if (loop->hits.list[i] == (hit & ~HIT_FOREIGN))
+		if ((loop->hits.list[i] & ~HIT_NAMED) == (hit & ~(HIT_FOREIGN | HIT_NAMED)))
 			return 1;
 	}
 	return 0;
@@ -85,7 +85,7 @@ static long replace_set(__u32 index, void *data)
 	if (index >= loop->count || index >= HITS_MAX)
 		return 1;
 	hit = &loop->hits.list[index];
-	flags = *hit & (HIT_LEAF | HIT_FOREIGN);
+	flags = *hit & (HIT_LEAF | HIT_FOREIGN | HIT_NAMED);
 	set = watch_set(&at, loop->half, *hit & ~flags);
 	if (!set)
 		return 0;
@@ -215,8 +215,12 @@ static long watch_step(__u32 index, void *data)
 		__u64 dentry = walk->dentry;
 		int step = step_up(&walk->dentry, &walk->mnt);
 
-		if (!step)
+		if (!step) {
+			/* A tree that is mounted nowhere: open_tree(), or umount with MNT_DETACH. */
+			if (!walk->bound && parent != dentry)
+				walk->bound = dentry;
 			return 1;
+		}
 		if (step == 2) {
 			/* The root of a mount has no name: continue with its mount point. */
 			if (!walk->bound && parent != dentry)
@@ -292,6 +296,7 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 	s->depth = s->leaf_watch = 0;
 	s->learn = 0;
 	s->leaf_dentry = leaf ? dentry : 0;
+	s->leaf_mnt = mnt;
 	s->scope = name_scope(mnt);
 	walk.cross = !leaf || s->scope != SCOPE_FOREIGN;
 	bpf_loop(LEVELS_MAX * 2, watch_step, &walk, 0);
@@ -366,7 +371,7 @@ static long name_step(__u32 index, void *data)
 
 	if (!watch)
 		return 0;
-	flags = s->scope == SCOPE_FOREIGN ? HIT_FOREIGN : 0;
+	flags = HIT_NAMED | (s->scope == SCOPE_FOREIGN ? HIT_FOREIGN : 0);
 	flags |= index + lookup->leaves > s->depth ? HIT_LEAF : 0;
 	add_hit(&lookup->hits, watch->watch | flags);
 	if (index == s->depth && s->leaf_dentry && s->scope == SCOPE_INITIAL &&

@@ -152,6 +152,7 @@ __noinline int learn_inode(struct scratch *s)
 	struct wire_name_watch *name;
 	struct wire_identity oldest;
 	__u64 learn, inode, sb;
+	__u32 at;
 
 	if (!s)
 		return 0;
@@ -183,10 +184,14 @@ __noinline int learn_inode(struct scratch *s)
 		  inode_fingerprint(key.ino, LOAD(super_block, sb, s_dev)));
 	__sync_fetch_and_add(&tlg_learned, 1);
 	oldest = name->led_to[1];
-	name->led_to[1] = name->led_to[0];
-	name->led_to[0].ino = key.ino;
-	name->led_to[0].dev = key.dev;
-	name->led_to[0].generation = watched.generation;
+	/* What is mounted there hides the other one, and goes again. */
+	at = LOAD(vfsmount, s->leaf_mnt, mnt_root) == s->leaf_dentry;
+	at &= 1; /* for the verifier */
+	if (!at)
+		name->led_to[1] = name->led_to[0];
+	name->led_to[at].ino = key.ino;
+	name->led_to[at].dev = key.dev;
+	name->led_to[at].generation = watched.generation;
 	forget_inode(s, &oldest, watched.watch);
 	return 0;
 }

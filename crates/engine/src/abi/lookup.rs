@@ -13,3 +13,4 @@ pub(crate) const AT_NAMED: u8 = 10;
 pub(crate) const RETURNED: u8 = 11;
 pub(crate) const CWD: u8 = 12;
 pub(crate) const AT_OR_CWD: u8 = 13;
+pub(crate) const AT_OR_NULL: u8 = 14;

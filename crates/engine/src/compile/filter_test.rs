@@ -52,6 +52,7 @@ const MAX_TESTS: u32 = 1 << 18;
 
 const HITS: usize = 16;
 const HIT_LEAF: u32 = 0x10000;
+const HIT_NAMED: u32 = 0x80000;
 const NO_VERDICT: u32 = u32::MAX;
 
 /// `struct filter_test_case` of `bpf/filter_test.bpf.c`.
@@ -114,10 +115,10 @@ impl FilterTestCase {
             let is = |object: &ObjectFacts<'_>| object.is(path);
             let below = |object: &ObjectFacts<'_>| is_at_or_below(object.path, path);
             if observed.objects.iter().any(is) {
-                case.hit(watch | HIT_LEAF);
+                case.hit(watch | HIT_LEAF | HIT_NAMED);
             }
             if observed.objects.iter().any(below) {
-                case.hit(watch);
+                case.hit(watch | HIT_NAMED);
             }
             if task.exe == Some(path.as_slice()) {
                 case.exe_hit[0] = watch | HIT_LEAF;

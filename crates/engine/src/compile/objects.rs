@@ -18,7 +18,20 @@ pub(crate) fn wire_shapes(
         syscall_id.name(),
         Some("newfstatat" | "fstatat64" | "statx")
     );
+    // Since Linux 6.13: `getname_maybe_null()` in `fs/namei.c`.
+    let may_be_null = matches!(
+        syscall_id.name(),
+        Some(
+            "setxattrat"
+                | "getxattrat"
+                | "listxattrat"
+                | "removexattrat"
+                | "file_getattr"
+                | "file_setattr"
+        )
+    );
     let at = match kernel.empty_stat_name {
+        _ if may_be_null => abi::lookup::AT_OR_NULL,
         EmptyStatName::NotOfDescriptor if is_stat => abi::lookup::AT_NAMED,
         EmptyStatName::Nameless if is_stat => abi::lookup::AT_OR_CWD,
         _ => abi::lookup::AT,

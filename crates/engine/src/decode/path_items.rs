@@ -139,7 +139,9 @@ impl<'a> ItemContext<'a> {
         let succeeded = self.head.success != 0;
         match wire.lookup {
             abi::lookup::FD => items.extend(facts.map(nameless)),
-            abi::lookup::AT_OR_CWD if object.name.is_none() => items.extend(facts.map(nameless)),
+            abi::lookup::AT_OR_CWD | abi::lookup::AT_OR_NULL if object.name.is_none() => {
+                items.extend(facts.map(nameless));
+            }
             abi::lookup::TEXT => items.extend(item(object, NameType::Unknown, None)),
             abi::lookup::EXEC | abi::lookup::EXEC_AT if succeeded => {
                 let named = DecodedObject {

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::os::fd::AsFd as _;
 
 use audit::plan::Plan;
 
@@ -16,6 +17,7 @@ use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::pins::{PinDirectory, PinError};
 use crate::hooks::syscall_set::SyscallSet;
+use crate::sys::kernel_hold::KernelHold;
 
 impl Engine<'_> {
     /// Stops recording and starts to detach everything. Events stay in the ring.
@@ -106,17 +108,22 @@ impl PendingDetach {
     /// Waits until everything that is not pinned is detached, then removes all pins. Until then another daemon
     /// can adopt the ring with its events.
     ///
-    /// The last reference to a pinned link is its pin: the kernel releases it in a worker (`bpf_link_put()` in
-    /// `kernel/bpf/syscall.c`), because a process that exits could not be ended while it detaches hundreds.
+    /// The kernel releases pinned links in a worker, because a process that exits could not be ended while it detaches
+    /// hundreds. Where it refuses `io_uring`, that works since Linux 6.10 (`bpf_link_put()` in `kernel/bpf/syscall.c`).
     ///
     /// # Errors
     /// [`PinError`] when a pin cannot be removed.
     pub fn wait(mut self) -> Result<(), PinError> {
         self.detacher.wait_all();
+        let links: Vec<_> = self.pinned.values().map(|it| it.link.as_fd()).collect();
+        let held = KernelHold::of(&links);
+        drop(links);
         drop(std::mem::take(&mut self.pinned));
-        match self.pins.take() {
+        let cleared = match self.pins.take() {
             Some(pins) => pins.clear(),
             None => Ok(()),
-        }
+        };
+        drop(held);
+        cleared
     }
 }

@@ -340,7 +340,8 @@ fn notes_on_scope(
     if !scope.operations.is_empty() && sees_completions_only {
         notes.push(RuleNote::EveryOperation);
     }
-    if scope.syscalls.keys().any(|&arch| arch != Arch::X86_64) {
+    let is_wide = |&arch: &Arch| arch == Arch::X86_64;
+    if selection.engine() != EngineKind::Fentry && !scope.syscalls.keys().all(is_wide) {
         notes.push(if has_field(Field::Arch) {
             RuleNote::Compat
         } else if is_watch(planned) {

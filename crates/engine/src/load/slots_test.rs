@@ -32,7 +32,7 @@ const PER_USER: usize = 16;
 const FOR_ALL: usize = SLOTS - SLOTS / 8;
 const TASKS: u32 = 120;
 /// `USER_ROOT` of `bpf/lib/state_slots.bpf.h`.
-const ROOT: u32 = 65_537;
+const ROOT: u32 = 131_073;
 
 /// `enum slots_test_step` of `bpf/slots_test.bpf.c`.
 mod step {

@@ -178,7 +178,10 @@ impl Wait {
             let pid = self.pid;
             return Err(io::Error::new(
                 ErrorKind::TimedOut,
-                format!("the daemon (process {pid}) is stopped; `kill -CONT {pid}` continues it"),
+                format!(
+                    "the daemon (process {pid}) is stopped; `kill -CONT {pid}` continues it, and then it does what was \
+                     asked"
+                ),
             ));
         }
         self.was_stopped = is_stopped;
@@ -186,7 +189,7 @@ impl Wait {
             let seconds = ANSWER_TIMEOUT.as_secs();
             return Err(io::Error::new(
                 ErrorKind::TimedOut,
-                format!("it has been busy for {seconds} seconds"),
+                format!("it has been busy for {seconds} seconds, and may still do what was asked"),
             ));
         }
         Ok(())

@@ -172,8 +172,9 @@ pub(crate) fn stopped_daemon_is_reported_soon() {
     drop(queue);
     daemon.signal(Signal::SIGCONT);
     let pid = daemon.pid();
-    let expected =
-        format!("the daemon (process {pid}) is stopped; `kill -CONT {pid}` continues it");
+    let expected = format!(
+        "the daemon (process {pid}) is stopped; `kill -CONT {pid}` continues it, and then it does what was asked"
+    );
     assert!(output.stderr.contains(&expected), "{}", output.stderr);
     assert_ne!(output.code, Some(0));
     let output = daemon.auditctl(&["-s"]);

@@ -365,7 +365,7 @@ impl Queue {
     }
 
     /// Steps that set up chains of two.
-    fn chains(&self) -> Vec<ProgramStep> {
+    pub(crate) fn chains(&self) -> Vec<ProgramStep> {
         let pairs = words(RINGS, self.layout.list, [1 << 32; 4]);
         vec![
             step!("eventfd2", 0, 0),
@@ -375,7 +375,12 @@ impl Queue {
     }
 
     /// Submits an operation that runs when a syscall has made a descriptor readable, and waits for it.
-    fn give_chain(&mut self, operation: Operation, fd: u64, call: ProgramStep) -> [ProgramStep; 3] {
+    pub(crate) fn give_chain(
+        &mut self,
+        operation: Operation,
+        fd: u64,
+        call: ProgramStep,
+    ) -> [ProgramStep; 3] {
         let mut wait = of_descriptor(op::POLL_ADD, fd, 0, 0);
         wait.words[2] = POLLIN << 32;
         let mut data = entry(0, wait, LINKED);
@@ -386,11 +391,8 @@ impl Queue {
             let ring = Arg::Saved("ring");
             step!("io_uring_enter", ring, submit, complete, flags, 0, 0)
         };
-        [
-            enter(2, 0, 0).storing(data),
-            call,
-            enter(0, 2, ENTER_GETEVENTS),
-        ]
+        let submit = enter(2, 0, 0).storing(data);
+        [submit, call, enter(0, 2, ENTER_GETEVENTS)]
     }
 }
 
