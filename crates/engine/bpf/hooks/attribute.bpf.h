@@ -257,6 +257,8 @@ static __always_inline int stacks(enum wire_attribute attribute, const struct de
 static __always_inline int attr_object(const void *ctx, enum wire_attribute attribute,
 				       const struct dentry *dentry, const struct vfsmount *mnt)
 {
+	const int has_mount =
+		attribute < WIRE_ATTRIBUTE_SET_XATTR || attribute > WIRE_ATTRIBUTE_LIST_XATTR;
 	struct task_struct *task = current();
 	struct wire_object *item;
 	struct wire_shape *shape;
@@ -283,11 +285,11 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 		fill_args(s->event.args, task_regs(task), s->event.abi);
 		if (shape->lookup != WIRE_LOOKUP_FD && !syscall_arg(&s->event, shape->arg))
 			return 0; /* utimensat of a descriptor: the kernel lists no item */
-		if (!mnt && shape->lookup != WIRE_LOOKUP_FD)
+		if (!has_mount && shape->lookup != WIRE_LOOKUP_FD)
 			from_cwd = is_relative(syscall_arg(&s->event, shape->arg));
 	}
 	s->object[0].dentry = (__u64)dentry;
-	if (!mnt) {
+	if (!has_mount) {
 		find_mount(s, from_cwd);
 		if (!is_op && shape->lookup != WIRE_LOOKUP_FD)
 			choose_mount(s, shape);
@@ -300,7 +302,7 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 	s->object[0].last = 0;
 	if (!uses_watches(syscall))
 		;
-	else if (mnt)
+	else if (has_mount)
 		watch_prefilter(s, dentry, mnt, 0, 1);
 	else if (!is_fs_excluded(FOLLOW(dentry, dentry, d_sb)))
 		match_watches(s, 1);

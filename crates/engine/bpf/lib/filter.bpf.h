@@ -244,19 +244,21 @@ static __always_inline int test_group(struct scratch *s, const struct wire_test 
 
 /*
  * A test of PATH or DIR in a rule that suppresses events. A file that its owner renames over a
- * watched one keeps its inode: the inode counts if no other watch is hit, the name always.
+ * watched one keeps its inode: the inode counts if no other watch is hit, the name always. Not
+ * inlined: the verifier checks it once.
  */
-static __always_inline int test_trusted_hits(const __u32 *list, __u32 count, __u32 ignore,
-					     __u32 wanted)
+__noinline int test_trusted_hits(struct scratch *s, __u32 ignore, __u32 wanted)
 {
 	__u32 by_inode = 0, others = 0;
 
+	if (!s)
+		return 0;
 	for (__u32 i = 0; i < HITS_MAX; i++) {
 		__u32 hit;
 
-		if (i >= count)
+		if (i >= s->hits)
 			break;
-		hit = list[i] & ~ignore;
+		hit = s->hit[i] & ~ignore;
 		if (hit == (wanted | HIT_NAMED))
 			return 1;
 		if (hit == wanted)
@@ -268,11 +270,11 @@ static __always_inline int test_trusted_hits(const __u32 *list, __u32 count, __u
 }
 
 /* A test of PATH or DIR. */
-static __always_inline int test_watch(const struct scratch *s, const struct wire_test *test,
-				      __u32 ignore, __u32 wanted)
+static __always_inline int test_watch(struct scratch *s, const struct wire_test *test, __u32 ignore,
+				      __u32 wanted)
 {
 	if (test->word)
-		return test_trusted_hits(s->hit, s->hits, ignore, wanted);
+		return test_trusted_hits(s, ignore, wanted);
 	return test_hits(s->hit, s->hits, ignore | HIT_FOREIGN | HIT_NAMED, wanted);
 }
 

@@ -133,7 +133,6 @@ struct watch_walk {
 	__u64 dentry;
 	__u64 mnt;
 	__u64 inode; /* inode of the last dentry */
-	__u64 bound; /* root of the first mount, if that is not the root of its file system */
 	__u32 leaf; /* HIT_LEAF at the object itself, else 0 */
 	__u32 flag; /* HIT_FOREIGN above a mount that any user can make, else 0 */
 	__u32 cross; /* continue above the root of a mount with its mount point */
@@ -217,14 +216,14 @@ static long watch_step(__u32 index, void *data)
 
 		if (!step) {
 			/* A tree that is mounted nowhere: open_tree(), or umount with MNT_DETACH. */
-			if (!walk->bound && parent != dentry)
-				walk->bound = dentry;
+			if (!s->bound && parent != dentry)
+				s->bound = dentry;
 			return 1;
 		}
 		if (step == 2) {
 			/* The root of a mount has no name: continue with its mount point. */
-			if (!walk->bound && parent != dentry)
-				walk->bound = dentry;
+			if (!s->bound && parent != dentry)
+				s->bound = dentry;
 			if (s->scope == SCOPE_FOREIGN)
 				walk->flag = HIT_FOREIGN;
 			walk->leaf = 0;
@@ -297,6 +296,7 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 	s->learn = 0;
 	s->leaf_dentry = leaf ? dentry : 0;
 	s->leaf_mnt = mnt;
+	s->bound = 0;
 	s->scope = name_scope(mnt);
 	walk.cross = !leaf || s->scope != SCOPE_FOREIGN;
 	bpf_loop(LEVELS_MAX * 2, watch_step, &walk, 0);
@@ -304,9 +304,9 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 	fold.count = depth = s->depth;
 	bpf_loop(compared_depth(depth), prefix_step, &fold, 0);
 	is_root = walk.inode == tlg_root_inode;
-	if (walk.bound) {
+	if (s->bound) {
 		/* Directories above a bind mount, which the path does not show. */
-		walk.dentry = LOAD(dentry, walk.bound, d_parent);
+		walk.dentry = LOAD(dentry, s->bound, d_parent);
 		walk.leaf = walk.flag = walk.cross = walk.is_dir = 0;
 		s->depth = 0;
 		bpf_loop(LEVELS_MAX, watch_step, &walk, 0);
