@@ -3,7 +3,6 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -15,7 +14,7 @@ use support::wait::wait_for;
 
 use crate::daemon::{Daemon, calls};
 use crate::filesystems::{LOAD_MODULES, shell};
-use crate::machine::{USER, WORK};
+use crate::machine::{USER, start_waiting};
 use crate::program::{Arg, Entry, Program, args};
 use crate::reload::replace;
 use crate::suite::{Rules, Session};
@@ -106,12 +105,9 @@ fn arguments(events: &[Event], number: u32, name: &str) -> Vec<String> {
     events.map(|event| event.field("SYSCALL", name)).collect()
 }
 
-/// Starts a program as the user, with a pipe as its standard input.
+/// Starts a program as the user.
 fn start(program: &Program, name: &str) -> anyhow::Result<Child> {
-    let mut command = Command::new(program.install(name)?);
-    command.current_dir(WORK).uid(USER).gid(USER);
-    let child = command.stdin(Stdio::piped()).spawn();
-    child.context("cannot start a program")
+    start_waiting(&program.install(name)?, USER)
 }
 
 /// Waits until a process sleeps in the syscall of this number that has this argument at this position.

@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
 use nix::mount::{MsFlags, mount};
@@ -179,6 +180,17 @@ pub(crate) fn make_directory(path: &Path, owner: u32) -> anyhow::Result<()> {
 pub(crate) fn make_file(path: &Path, owner: u32) -> anyhow::Result<()> {
     let made = fs::write(path, "x\n").and_then(|()| chown(path, Some(owner), Some(owner)));
     made.with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Starts a program of a user with a pipe as its standard input, from which it reads a byte before it acts.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn start_waiting(program: &Path, uid: u32) -> anyhow::Result<Child> {
+    let mut command = Command::new(program);
+    command.current_dir(WORK).uid(uid).gid(uid);
+    let child = command.stdin(Stdio::piped()).spawn();
+    child.with_context(|| format!("cannot start {}", program.display()))
 }
 
 /// Returns when all lines are written: the machine ends.

@@ -5,12 +5,10 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use anyhow::{Context as _, ensure};
-use nix::errno::Errno;
 use nix::sys::ptrace::{self, Event, Options};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -19,9 +17,10 @@ use support::event::show;
 use crate::daemon::Daemon;
 use crate::differential::steps::{self, ProgramStep, numbers, step};
 use crate::differential::uring::{Layout, Queue, openat2};
-use crate::machine::{PROGRAMS, STRANGER, USER, WORK, make_directory, make_file};
+use crate::machine::{PROGRAMS, STRANGER, USER, make_directory, make_file, start_waiting};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
+use crate::traced::BEGUN;
 
 /// No rule names the operation, and rules name the syscalls: by their object, and by a user.
 pub(crate) const SESSION: Session = Session {
@@ -156,8 +155,7 @@ fn trace(traced: &mut Child, number: u32) -> anyhow::Result<()> {
         match waitpid(pid, Some(WaitPidFlag::__WALL)).context("cannot wait")? {
             WaitStatus::PtraceSyscall(_) => {
                 let registers = ptrace::getregs(pid)?;
-                let unset = i64::from(-(Errno::ENOSYS as i32)).cast_unsigned();
-                let is_entry = registers.orig_rax == u64::from(number) && registers.rax == unset;
+                let is_entry = registers.orig_rax == u64::from(number) && registers.rax == BEGUN;
                 if is_entry && !is_ready {
                     input.write_all(b"x")?;
                     is_ready = true;
@@ -195,13 +193,7 @@ fn run(daemon: &Daemon, case: &Case, uid: u32, key: &str) -> anyhow::Result<()> 
     reset(uid)?;
     let call = case.call;
     let path = program(case, uid)?.install(call)?;
-    let mut traced = Command::new(&path)
-        .current_dir(WORK)
-        .uid(uid)
-        .gid(uid)
-        .stdin(Stdio::piped())
-        .spawn()
-        .context("cannot start a program")?;
+    let mut traced = start_waiting(&path, uid)?;
     let ended = trace(&mut traced, case.number);
     if ended.is_err() {
         let _gone = traced.kill();

@@ -67,13 +67,13 @@ pub(crate) const SESSION_NEVER: Session = Session {
     ),
     tests: &[
         ("unlink_is_not_suppressed", |daemon| {
-            unsuppressed(daemon, &UNLINK)
+            watched(daemon, &UNLINK)
         }),
         ("rename_is_not_suppressed", |daemon| {
-            unsuppressed(daemon, &RENAME)
+            watched(daemon, &RENAME)
         }),
         ("chmod_is_not_suppressed", |daemon| {
-            unsuppressed(daemon, &CHMOD_QUIET)
+            watched(daemon, &CHMOD_QUIET)
         }),
     ],
     ..SESSION
@@ -268,11 +268,6 @@ fn watched(daemon: &Daemon, case: &Case) -> anyhow::Result<()> {
 fn truthful(daemon: &Daemon, case: &Case) -> anyhow::Result<()> {
     let (events, inode) = run(daemon, case, STRANGER, "other")?;
     expect(&events, case.call, "other", &inode)
-}
-
-/// A `never` rule with the directory that the kernel finds first does not suppress the event of the watched object.
-fn unsuppressed(daemon: &Daemon, case: &Case) -> anyhow::Result<()> {
-    watched(daemon, case)
 }
 
 /// The kernel reads attributes of the overlay's own directories first, and the event has the watched file.

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use nix::sys::ptrace::{self, Options};
@@ -17,7 +15,7 @@ use support::wait::wait_for;
 use crate::daemon::Daemon;
 use crate::differential::steps::{self, step};
 use crate::differential::uring::{Layout, Queue, openat2};
-use crate::machine::{PROGRAMS, USER, WORK};
+use crate::machine::{PROGRAMS, USER, start_waiting};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -75,12 +73,7 @@ fn waiting(entry: Entry, number: u32, args: Vec<Arg>) -> Program {
 /// the number of stops.
 fn trace(name: &str, program: &Program, number: u64) -> anyhow::Result<(u32, u32)> {
     let path = program.install(name)?;
-    let mut traced = Command::new(&path)
-        .current_dir(WORK)
-        .uid(USER)
-        .gid(USER)
-        .stdin(Stdio::piped())
-        .spawn()?;
+    let mut traced = start_waiting(&path, USER)?;
     let pid = Pid::from_raw(traced.id().try_into()?);
     ptrace::seize(
         pid,
@@ -206,17 +199,13 @@ fn uring_operation(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The register of the result when a syscall begins: `-ENOSYS`.
+pub(crate) const BEGUN: u64 = (-38_i64).cast_unsigned();
+
 /// Runs a program as the user, until its end; when a syscall of this number begins, the register of its result becomes
 /// `result`. Returns its process id.
 fn trace_begins(path: &Path, number: u32, result: Option<u64>) -> anyhow::Result<u32> {
-    /// The register when a syscall begins: `-ENOSYS`.
-    const BEGUN: u64 = (-38_i64).cast_unsigned();
-    let mut traced = Command::new(path)
-        .current_dir(WORK)
-        .uid(USER)
-        .gid(USER)
-        .stdin(Stdio::piped())
-        .spawn()?;
+    let mut traced = start_waiting(path, USER)?;
     let pid = Pid::from_raw(traced.id().try_into()?);
     ptrace::seize(pid, Options::PTRACE_O_TRACESYSGOOD).context("cannot trace")?;
     ptrace::interrupt(pid)?;

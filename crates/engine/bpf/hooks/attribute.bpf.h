@@ -237,11 +237,17 @@ static __always_inline int is_nested(const struct syscall_state *state, __u64 fr
 	return state->items && state->attr_nests && frame < state->attr_frame;
 }
 
+/* Whether the attribute is an extended one: its functions have a dentry and no mount. */
+static __always_inline int is_xattr(enum wire_attribute attribute)
+{
+	return attribute >= WIRE_ATTRIBUTE_SET_XATTR && attribute <= WIRE_ATTRIBUTE_LIST_XATTR;
+}
+
 static __always_inline int stacks(enum wire_attribute attribute, const struct dentry *dentry)
 {
 	__u64 magic;
 
-	if (attribute < WIRE_ATTRIBUTE_SET_XATTR || attribute > WIRE_ATTRIBUTE_LIST_XATTR)
+	if (!is_xattr(attribute))
 		return 0;
 	magic = FOLLOW(dentry, dentry, d_sb)->s_magic;
 	return magic == OVERLAYFS_MAGIC || magic == ECRYPTFS_MAGIC;
@@ -257,8 +263,7 @@ static __always_inline int stacks(enum wire_attribute attribute, const struct de
 static __always_inline int attr_object(const void *ctx, enum wire_attribute attribute,
 				       const struct dentry *dentry, const struct vfsmount *mnt)
 {
-	const int has_mount =
-		attribute < WIRE_ATTRIBUTE_SET_XATTR || attribute > WIRE_ATTRIBUTE_LIST_XATTR;
+	const int has_mount = !is_xattr(attribute);
 	struct task_struct *task = current();
 	struct wire_object *item;
 	struct wire_shape *shape;
@@ -289,6 +294,7 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 			from_cwd = is_relative(syscall_arg(&s->event, shape->arg));
 	}
 	s->object[0].dentry = (__u64)dentry;
+	s->object[0].mnt = shown_by;
 	if (!has_mount) {
 		find_mount(s, from_cwd);
 		if (!is_op && shape->lookup != WIRE_LOOKUP_FD)
@@ -297,8 +303,6 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 	}
 	select_watches(s, syscall);
 	s->hits = 0;
-	s->object[0].mnt = shown_by;
-	s->object[0].dentry = (__u64)dentry;
 	s->object[0].last = 0;
 	if (!uses_watches(syscall))
 		;

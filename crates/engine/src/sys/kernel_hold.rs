@@ -56,8 +56,10 @@ impl KernelHold {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, pipe};
+    use std::io::{PipeReader, Read as _, pipe};
     use std::os::fd::AsFd as _;
+
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
     use super::*;
 
@@ -70,19 +72,12 @@ mod tests {
             return;
         };
         drop(writer);
-        nix::fcntl::fcntl(
-            &reader,
-            nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK),
-        )
-        .unwrap();
+        let set = |reader: &PipeReader, flags| fcntl(reader, FcntlArg::F_SETFL(flags)).unwrap();
+        set(&reader, OFlag::O_NONBLOCK);
         let waiting = reader.read(&mut [0]).unwrap_err();
         assert_eq!(waiting.kind(), io::ErrorKind::WouldBlock, "it is open");
         drop(held);
-        nix::fcntl::fcntl(
-            &reader,
-            nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::empty()),
-        )
-        .unwrap();
+        set(&reader, OFlag::empty());
         assert_eq!(reader.read(&mut [0]).unwrap(), 0, "it is closed");
     }
 }

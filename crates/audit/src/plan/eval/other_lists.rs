@@ -204,6 +204,13 @@ pub fn first_uring_match(
     })
 }
 
+/// Whether a rule of the `io_uring` list covers an operation.
+fn is_named(rules: &[Rule], operation: &UringOp) -> bool {
+    rules
+        .iter()
+        .any(|rule| rule.list == List::IoUring && operation.is_in(&rule.syscalls))
+}
+
 /// Returns the index of the rule that decides about an operation: the state of the task, then the first matching rule
 /// of the `io_uring` list, then, with `with_syscalls`, the first rule of the exit list that matches the equivalent
 /// syscall. Operations that no such rule can cover are not evaluated, regardless of the state of the task.
@@ -214,11 +221,8 @@ pub fn first_operation_match(
     observed: &EventFacts<'_>,
     with_syscalls: bool,
 ) -> Option<usize> {
-    let is_named = rules
-        .iter()
-        .any(|rule| rule.list == List::IoUring && operation.is_in(&rule.syscalls));
     let is_asked = with_syscalls && operation.is_audited() && operation.syscall.is_some();
-    if !is_named && !is_asked {
+    if !is_named(rules, operation) && !is_asked {
         return None;
     }
     let of_call = || first_match(rules, observed).filter(|_| is_asked);
@@ -250,8 +254,7 @@ pub fn first_completion_match(
             ..observed.clone()
         })
     });
-    let is_named = |rule: &Rule| rule.list == List::IoUring && operation.is_in(&rule.syscalls);
-    if enter.is_none() && !rules.iter().any(is_named) {
+    if enter.is_none() && !is_named(rules, operation) {
         return None;
     }
     let of_task = task_state_match(rules, observed);
