@@ -51,10 +51,11 @@ const CHECKPOLICY: &str = "checkpolicy";
 const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
 
 /// C programs of the tests in `tests/differential`, and their linker options.
-const C_PROGRAMS: [(&str, &[&str]); 3] = [
+const C_PROGRAMS: [(&str, &[&str]); 4] = [
     ("auparse_dump", &["-lauparse"]),
     ("contend", &[]),
     ("send_login", &[]),
+    ("uring_ops", &[]),
 ];
 
 /// Machines with a special purpose, and the prefix of their tests' names. A filter for these tests must

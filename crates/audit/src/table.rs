@@ -49,7 +49,7 @@ static FS_TYPES: LazyLock<NameTable> = LazyLock::new(|| {
 /// The operations that the kernel audits: those without `audit_skip` in `io_uring/opdef.c`.
 ///
 /// # Source
-/// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.12; 64 is newer.
+/// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.19.
 static URING_OPS: LazyLock<NameTable> = LazyLock::new(|| {
     NameTable::new(&[
         (9, "sendmsg"),

@@ -69,9 +69,9 @@ pub(crate) struct BootOptions {
 pub(crate) enum Filter {
     /// `=NAME`: the test of this name.
     Test(String),
-    /// `^SESSION`: the tests of this session.
+    /// `^SESSION|...`: the tests of these sessions.
     Session(String),
-    /// Any other text: tests whose name contains it.
+    /// `TEXT|...`: tests whose name contains one of these texts.
     Part(String),
 }
 
@@ -91,8 +91,10 @@ impl Filter {
     pub(crate) fn matches(&self, test: &str) -> bool {
         match self {
             Self::Test(name) => test == name,
-            Self::Session(name) => test.split_once("::").is_some_and(|(it, _)| it == name),
-            Self::Part(text) => test.contains(text.as_str()),
+            Self::Session(names) => test
+                .split_once("::")
+                .is_some_and(|(session, _)| names.split('|').any(|name| name == session)),
+            Self::Part(texts) => texts.split('|').any(|text| test.contains(text)),
         }
     }
 

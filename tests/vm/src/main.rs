@@ -28,6 +28,7 @@ mod hunt;
 mod json;
 mod lists;
 mod locked;
+mod lookups;
 mod machine;
 mod names;
 mod operation_at_entry;
@@ -47,6 +48,7 @@ mod stopping;
 mod suite;
 mod traced;
 mod tracepoint;
+mod uring_ops;
 
 use std::process::ExitCode;
 
@@ -122,10 +124,16 @@ const GENERAL: [&[Session]; 3] = [
         other_mounts::SESSION_TRACEPOINT,
         slots::SESSION,
         slots::mapped_users::SESSION,
+        slots::operations::SESSION,
+        slots::subordinate_users::SESSION,
+        uring_ops::SESSION,
         retried::SESSION,
         retried::SESSION_NEVER,
+        retried::opens::SESSION,
+        lookups::SESSION,
         traced::SESSION,
         operation_at_entry::SESSION,
+        operation_at_entry::unreadable_name::SESSION,
         traced::SESSION_TRACEPOINT,
         hunt::SESSION,
         locked::SESSION,

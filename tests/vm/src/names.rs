@@ -40,6 +40,9 @@ pub(crate) const SESSION: Session = Session {
          -w /tmp/names/fs/later -p w -k later\n\
          -w /tmp/names/private/file -p rwa -k private\n\
          -w /tmp/names/closed -p rwa -k closed\n\
+         -w /tmp/names/sealed -p r -k sealed\n\
+         -w /tmp/names/program -p x -k program\n\
+         -w /tmp/names/fs/outer/inner/file -p rwa -k inner\n\
          -w /tmp/names/fs/twice -p w -k twice_w\n\
          -w /tmp/names/fs/alias/twice -p r -k twice_r\n\
          -w /tmp/names/fs/again -p a -k twice_a\n\
@@ -82,6 +85,12 @@ pub(crate) const SESSION: Session = Session {
         ("link_hides_nothing", link_hides_nothing),
         ("renamed_file_hides_nothing", renamed_file_hides_nothing),
         ("mounts_hide_nothing_later", mounts_hide_nothing_later),
+        ("refused_open_is_recorded", refused_open_is_recorded),
+        ("refused_exec_is_recorded", refused_exec_is_recorded),
+        (
+            "name_below_a_renamed_directory",
+            name_below_a_renamed_directory,
+        ),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -104,14 +113,20 @@ echo text > /tmp/names/quiet/file
 echo text > /tmp/names/closed
 echo text > /tmp/names/covered/file
 chmod 666 /tmp/names/covered/file
-chmod 600 /tmp/names/closed
+echo text > /tmp/names/sealed
+cp /bin/busybox /tmp/names/program
+chmod 600 /tmp/names/closed /tmp/names/sealed
+chmod 700 /tmp/names/program
+ln -s closed /tmp/names/to_closed
+ln -s sealed /tmp/names/to_sealed
+ln -s program /tmp/names/to_program
 rm -f /tmp/names/disk
 truncate -s 8M /tmp/names/disk
 /usr/sbin/mke2fs -q -F -t ext4 /tmp/names/disk
 mount -t ext4 -o loop /tmp/names/disk /tmp/names/fs
 cd /tmp/names/fs
-mkdir dir dir/sub moved all own
-for name in marker secret unheard reused own/file own/log dir/sub/file twice linked loud heard; do echo text > $name; done
+mkdir dir dir/sub moved all own outer outer/inner
+for name in outer/inner/file marker secret unheard reused own/file own/log dir/sub/file twice linked loud heard; do echo text > $name; done
 cp /bin/busybox own/busybox
 ln -s . alias
 ln twice again
@@ -373,4 +388,57 @@ fn mounts_hide_nothing_later(daemon: &Daemon) -> anyhow::Result<()> {
     }
     recorded(daemon, "covered", "echo x >> covered/file", false)?;
     recorded(daemon, "covered", bound, true)
+}
+
+/// A watch hits a file that its mode closes to the user, whatever name leads there.
+fn refused_open_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
+    recorded(daemon, "closed", "! cat closed", false)?;
+    if !daemon.sees_inside() {
+        return Ok(()); // docs/limits.md
+    }
+    let bound = "mount -o rbind /tmp/names bound; ! cat bound/closed";
+    let root = "! cat /proc/self/root/tmp/names/closed";
+    for (script, in_namespace) in [
+        ("! cat to_closed", false),
+        ("! echo x > to_closed", false),
+        (root, false),
+        (bound, true),
+    ] {
+        recorded(daemon, "closed", script, in_namespace)?;
+        let last = events(daemon, "closed")?.pop().context("no event")?;
+        let found = (
+            last.fields("PATH", "nametype"),
+            last.field("SYSCALL", "exit"),
+        );
+        ensure!(
+            found == (vec!["NORMAL".to_owned()], "-13".to_owned()),
+            "{}",
+            last.summary()
+        );
+    }
+    recorded(daemon, "sealed", "! cat to_sealed", false)?;
+    unrecorded(daemon, "sealed", "! echo x > to_sealed", false)
+}
+
+fn refused_exec_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
+    recorded(daemon, "program", "! ./program true", false)?;
+    if daemon.sees_inside() {
+        recorded(daemon, "program", "! ./to_program true", false)?;
+    }
+    Ok(())
+}
+
+/// A directory above that of a watched file is renamed: the name in its directory is still that of the watch.
+fn name_below_a_renamed_directory(daemon: &Daemon) -> anyhow::Result<()> {
+    user("mv fs/outer fs/beyond; echo new > fs/new")?;
+    let replace = "mv -f fs/new fs/beyond/inner/file";
+    if daemon.sees_inside() {
+        recorded(daemon, "inner", replace, false)?;
+    } else {
+        user(replace)?;
+    }
+    recorded(daemon, "inner", "echo x >> fs/beyond/inner/file", false)?;
+    user("mv fs/beyond fs/outer")?;
+    recorded(daemon, "inner", "rm fs/outer/inner/file", false)?;
+    recorded(daemon, "inner", "echo x > fs/outer/inner/file", false)
 }

@@ -2,6 +2,8 @@
 //! debugger lets the operation become ready while the task is stopped at the syscall's entry, and a filter of
 //! seccomp stops the task once more, where the kernel runs it. What the operation finds is no part of the syscall.
 
+pub(crate) mod unreadable_name;
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};

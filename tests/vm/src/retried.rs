@@ -2,6 +2,7 @@
 //! `ESTALE`, and asks an overlay's directories for attributes on the way to a file. Records and rules must go by the
 //! object that the kernel acted on last.
 
+pub(crate) mod opens;
 mod stale_server;
 
 use std::fs;
@@ -95,6 +96,7 @@ const MOUNT: &str = "/tmp/retried/own/mount";
 const QUIET: &str = "/tmp/retried/quiet/mount";
 
 mod nr {
+    pub(super) const EXECVE: u32 = 59;
     pub(super) const TRUNCATE: u32 = 76;
     pub(super) const RENAME: u32 = 82;
     pub(super) const UNLINK: u32 = 87;

@@ -2,6 +2,8 @@
 //! another syscall left. `crates/engine/bpf/lib/state_slots.bpf.h` has the design.
 
 pub(crate) mod mapped_users;
+pub(crate) mod operations;
+pub(crate) mod subordinate_users;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -150,7 +152,8 @@ fn broken_program() -> Vec<u8> {
     file
 }
 
-/// Runs a task of this program that tests start as a user: `blocked N`, `mapped N:UID` or `exec PATH`.
+/// Runs a task of this program that tests start as a user: `blocked N`, `mapped N:UID`, `subordinate N:UID` or
+/// `exec PATH`.
 ///
 /// # Errors
 /// The task is unknown, or fails.
@@ -158,6 +161,7 @@ pub(crate) fn run_task(task: &str, argument: &str) -> anyhow::Result<()> {
     match task {
         "blocked" => block(argument.parse()?, SOCKET),
         "mapped" => mapped_users::run_task(argument),
+        "subordinate" => subordinate_users::run_task(argument),
         "exec" => {
             let path = argument.to_owned();
             let thread = thread::spawn(move || Command::new(path).exec());

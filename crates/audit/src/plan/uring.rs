@@ -25,8 +25,8 @@ pub struct UringOp {
 /// All operations that rules can name. Those that kernel audit skips have only a number in rules.
 ///
 /// # Source
-/// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.12; 64 is newer.
-pub const URING_OPS: [UringOp; 58] = [
+/// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.19.
+pub const URING_OPS: [UringOp; 64] = [
     plain(0, "nop"),
     equivalent_op(1, "readv"),
     equivalent_op(2, "writev"),
@@ -84,6 +84,12 @@ pub const URING_OPS: [UringOp; 58] = [
     equivalent_op(55, "ftruncate"),
     equivalent_op(56, "bind"),
     equivalent_op(57, "listen"),
+    equivalent_op(58, "recv_zc").does("recvfrom"),
+    equivalent_op(59, "epoll_wait"),
+    equivalent_op(60, "readv_fixed").does("readv"),
+    equivalent_op(61, "writev_fixed").does("writev"),
+    equivalent_op(62, "pipe").does("pipe2"),
+    plain(63, "nop128"),
     plain(64, "uring_cmd128"),
 ];
 
@@ -144,10 +150,10 @@ impl UringOp {
         }
     }
 
-    /// Whether kernel audit records it.
+    /// Whether kernel audit records it: those that the stock tools can name, and `pipe`.
     #[must_use]
     pub fn is_audited(&self) -> bool {
-        table::uring_op_name(self.op.into()).is_some()
+        table::uring_op_name(self.op.into()).is_some() || self.name == "pipe"
     }
 
     /// Whether rules for a syscall also cover the operation. Operations have no 32-bit variant.

@@ -237,27 +237,40 @@ static __always_inline int is_nested(const struct syscall_state *state, __u64 fr
 	return state->items && state->attr_nests && frame < state->attr_frame;
 }
 
+/*
+ * Whether a file system reads or writes an extended attribute for itself: while a name is looked
+ * up, or as its owner (ovl_override_creds()). An operation can have other credentials too.
+ */
+static __always_inline int is_inside(struct task_struct *task, __u32 is_op)
+{
+	return FOLLOW(task_struct, task, nameidata) ||
+	       (!is_op && FOLLOW(task_struct, task, cred) != FOLLOW(task_struct, task, real_cred));
+}
+
 /* Whether the attribute is an extended one: its functions have a dentry and no mount. */
 static __always_inline int is_xattr(enum wire_attribute attribute)
 {
 	return attribute >= WIRE_ATTRIBUTE_SET_XATTR && attribute <= WIRE_ATTRIBUTE_LIST_XATTR;
 }
 
-static __always_inline int stacks(enum wire_attribute attribute, const struct dentry *dentry)
+/* Whether a call can be nested in a way that is_inside() does not tell. */
+static __always_inline int stacks(enum wire_attribute attribute, const struct dentry *dentry,
+				  __u32 is_op)
 {
 	__u64 magic;
 
 	if (!is_xattr(attribute))
 		return 0;
 	magic = FOLLOW(dentry, dentry, d_sb)->s_magic;
-	return magic == OVERLAYFS_MAGIC || magic == ECRYPTFS_MAGIC;
+	return (is_op && magic == OVERLAYFS_MAGIC) || magic == ECRYPTFS_MAGIC;
 }
 
 /*
  * Adds the object as one item. The last call of the function counts: after ESTALE the kernel looks
  * the name up once more, and it may lead to another object. Nested calls do not count. An overlay
  * also reads extended attributes while another syscall looks up a name: a function of another
- * attribute than that of the syscall does not count. An io_uring operation has its slot since
+ * attribute than that of the syscall, or one inside a lookup, does not count; neither does one with
+ * the credentials of the overlay's owner. An io_uring operation has its slot since
  * uring_enter(), and its name is the kernel's copy: its registers are those of another syscall.
  */
 static __always_inline int attr_object(const void *ctx, enum wire_attribute attribute,
@@ -277,6 +290,8 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 	if (key == WIRE_NO_SYSCALL || syscall->attribute != attribute)
 		return 0;
 	is_op = key >= WIRE_URING_FIRST;
+	if (!has_mount && is_inside(task, is_op))
+		return 0;
 	s = scratch();
 	if (!s)
 		return 0;
@@ -326,7 +341,7 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 		state->items = state->hits = state->text_used = 0;
 	}
 	state->attr_frame = s->frame;
-	state->attr_nests = stacks(attribute, dentry);
+	state->attr_nests = stacks(attribute, dentry, is_op);
 	state_save_hits(state, s);
 	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
 	if (!item)

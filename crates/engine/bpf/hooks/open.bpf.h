@@ -8,6 +8,7 @@
 
 #include "wire.h"
 #include "lib/errno.bpf.h"
+#include "lib/fs_filter.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/object.bpf.h"
@@ -21,7 +22,8 @@
 #include "lib/watch.bpf.h"
 #include "lib/watch_prefilter.bpf.h"
 
-#define O_TMPFILE_BIT 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
+#define CAP_DAC_OVERRIDE 1 /* include/uapi/linux/capability.h */
+#define O_TMPFILE_BIT	 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
 
 /* An open matches no rule unless it has one of these flags; 0 for no condition. */
 volatile __u32 tlg_open_gate;
@@ -34,7 +36,32 @@ static __always_inline int open_can_match(const struct wire_syscall *syscall, __
 	return !(syscall->facts & WIRE_FACT_WATCH_ONLY) || ACC_MODE(flags) & syscall->watch_perm;
 }
 
-/* Matches a name that does not exist against watches, as text. */
+/*
+ * Whether an open is that of an io_uring operation that no rule names, which runs at the begin of
+ * the syscall: its name is not at the syscall's address.
+ */
+static __always_inline int is_of_operation(struct task_struct *task,
+					   const struct wire_syscall *syscall, __u32 key,
+					   const struct filename *filename)
+{
+	struct scratch *s;
+
+	if (key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC || !may_run_uring(task) ||
+	    !bpf_core_field_exists(filename->uptr))
+		return 0;
+	s = scratch();
+	if (!s)
+		return 0;
+	s->event.abi = key / WIRE_SYSCALLS;
+	fill_args(s->event.args, task_regs(task), s->event.abi);
+	return (__u64)FOLLOW(filename, filename, uptr) !=
+	       syscall_arg(&s->event, syscall->objects[0].arg);
+}
+
+/*
+ * Matches a name that led to no object against watches, as text. A link in it can lead anywhere:
+ * its hits do not count for rules that suppress events.
+ */
 static __always_inline void watch_missing_name(struct scratch *s, struct task_struct *task,
 					       __u32 dirfd, __u64 filename)
 {
@@ -57,6 +84,8 @@ static __always_inline void watch_missing_name(struct scratch *s, struct task_st
 	to->name_len = len - 1;
 	find_base(task, s, object, to, WIRE_LOOKUP_AT, dirfd, name[0]);
 	watch_object(s, 0);
+	for (__u32 i = 0; i < HITS_MAX; i++)
+		s->hit[i] |= HIT_FOREIGN;
 }
 
 static __always_inline void add_opened(struct syscall_state *state, const struct filename *filename,
@@ -85,6 +114,14 @@ static __always_inline void add_opened(struct syscall_state *state, const struct
 		state_save_last_path(state, dentry, (__u64)FOLLOW(file, file, f_path.mnt));
 }
 
+/* Forgets an object that was refused: the kernel has looked the name up once more. */
+static __always_inline void forget_refused(struct syscall_state *state)
+{
+	state->items--;
+	state->hits = state->refused - 1;
+	state->refused = 0;
+}
+
 /* Handles the end of an open by name; `file` is a file or an error. */
 static __always_inline int open_done(struct task_struct *task, struct wire_syscall *syscall,
 				     __u32 key, __u32 dirfd, const struct filename *filename,
@@ -99,7 +136,9 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	epoch = syscall->epoch;
 	if (IS_ERR(file) || syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST)
 		state = state_find(task, key, &syscall);
-	refused = IS_ERR(file) && state && state->refused;
+	if (state && state->refused && !IS_ERR(file))
+		forget_refused(state);
+	refused = state && state->refused;
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (!IS_ERR(file)) {
@@ -116,7 +155,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	}
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits && !refused)
 		return 0;
-	if (!state || state->reserved ||
+	if (!state || (state->reserved && !refused) ||
 	    !(syscall->facts & WIRE_FACT_EXEC || refused || key >= WIRE_URING_FIRST))
 		state = state_claim(task, key, syscall);
 	if (!state)
@@ -131,7 +170,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 			       filename);
 	else
 		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
-	state->refused = 0;
+	state->refused = state->reserved = 0;
 	return 0;
 }
 
@@ -154,6 +193,8 @@ int open_filp(__u64 *ctx)
 	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_OPEN))
 		return 0;
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !(ACC_MODE(flags) & syscall->watch_perm))
+		return 0;
+	if (is_of_operation(task, syscall, key, (struct filename *)ctx[1]))
 		return 0;
 	open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], flags,
 		  (struct file *)ctx[3]);
@@ -186,6 +227,46 @@ int open_execat(__u64 *ctx)
 			 (struct file *)ctx[3]);
 }
 
+/* Saves the object that an open was refused. Its name follows in open_done(). */
+static __always_inline void open_refused(struct task_struct *task, struct wire_syscall *syscall,
+					 __u32 key, const struct path *path)
+{
+	const struct dentry *dentry = FOLLOW(path, path, dentry);
+	const struct vfsmount *mnt = FOLLOW(path, path, mnt);
+	const struct nameidata *nd = FOLLOW(task_struct, task, nameidata);
+	struct syscall_state *state;
+	struct wire_object *item;
+	struct scratch *s = scratch();
+
+	if (!s || !nd || is_of_operation(task, syscall, key, FOLLOW(nameidata, nd, name)))
+		return; /* without the scratch area it is counted at the end of the syscall */
+	state = state_find(task, key, &syscall);
+	select_watches(s, syscall);
+	s->hits = 0;
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].mnt = (__u64)mnt;
+	s->object[0].last = 0;
+	if (uses_watches(syscall) && !is_fs_excluded(FOLLOW(dentry, dentry, d_sb)))
+		match_watches(s, 1);
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
+		return;
+	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
+		state = state_claim(task, key, syscall);
+	if (!state)
+		return;
+	if (state->refused)
+		forget_refused(state);
+	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
+	if (!item)
+		return;
+	item_set_inode(item, dentry->d_inode);
+	state_save_last_path(state, dentry, (__u64)mnt);
+	state->refused = 1 + state->hits;
+	state_save_hits(state, s);
+	if (!(syscall->facts & WIRE_FACT_EXEC))
+		state->reserved = 1; /* until the open fails with flags that can match */
+}
+
 /*
  * fexit on may_open(idmap, path, acc_mode, flag), v5.5: an object was found and access refused.
  * Only here is it visible to which object the name led. Every open passes here.
@@ -193,13 +274,8 @@ int open_execat(__u64 *ctx)
 SEC("fexit/may_open")
 int open_may_open(__u64 *ctx)
 {
-	struct task_struct *task;
-	struct wire_object *item;
 	struct wire_syscall *syscall;
-	struct scratch *s;
-	const struct dentry *dentry;
-	const struct path *path;
-	struct syscall_state *state;
+	struct task_struct *task;
 	__u32 key;
 
 	if (!(__u32)ctx[4])
@@ -212,25 +288,41 @@ int open_may_open(__u64 *ctx)
 	if (key < WIRE_URING_FIRST && !(syscall->facts & WIRE_FACT_EXEC) &&
 	    !open_can_match(syscall, ctx[3]))
 		return 0;
-	state = state_find(task, key, &syscall);
-	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
-		state = state_claim(task, key, syscall);
-	s = scratch();
-	if (!state || !s)
+	open_refused(task, syscall, key, (struct path *)ctx[1]);
+	return 0;
+}
+
+/*
+ * fexit on capable_wrt_inode_uidgid(idmap, inode, cap), v3.5: the mode of a file does not permit
+ * access. In place of may_open() where that costs every open: this is called only for opens whose
+ * mode bits do not suffice. generic_permission() asks for CAP_DAC_OVERRIDE last. Not used for
+ * directories, which are also refused when a path leads through them.
+ */
+SEC("fexit/capable_wrt_inode_uidgid")
+int open_denied(__u64 *ctx)
+{
+	struct wire_syscall *syscall;
+	struct task_struct *task;
+	const struct nameidata *nd;
+	const struct inode *inode;
+	const struct path *path;
+	__u32 key;
+
+	if ((__u8)ctx[3] || (__u32)ctx[2] != CAP_DAC_OVERRIDE)
 		return 0;
-	path = (struct path *)ctx[1];
-	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
-	if (!item)
+	task = current();
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL ||
+	    !(syscall->hooks & WIRE_HOOKS_OPEN || syscall->facts & WIRE_FACT_EXEC))
 		return 0;
-	dentry = FOLLOW(path, path, dentry);
-	item_set_inode(item, dentry->d_inode);
-	state_save_last_path(state, dentry, (__u64)FOLLOW(path, path, mnt));
-	state->refused = 1;
-	if (!uses_watches(syscall))
+	nd = FOLLOW(task_struct, task, nameidata);
+	if (!nd)
 		return 0;
-	select_watches(s, syscall);
-	watch_prefilter(s, dentry, FOLLOW(path, path, mnt), 0, 1);
-	state_save_hits(state, s);
+	path = &nd->path;
+	inode = FOLLOW(path, path, dentry)->d_inode;
+	if (!inode || (inode->i_mode & S_IFMT) == S_IFDIR)
+		return 0;
+	open_refused(task, syscall, key, path);
 	return 0;
 }
 

@@ -28,8 +28,14 @@
 #define IOU_REQUEUE	   (-3072) /* to be tried again by a worker */
 #define IOU_STOP_MULTISHOT (-125) /* done, like 0 */
 
-#define IORING_OP_SETXATTR 42 /* include/uapi/linux/io_uring.h */
+/* include/uapi/linux/io_uring.h */
+#define IORING_OP_SETXATTR 42
 #define IORING_OP_GETXATTR 44
+
+/* sendmsg, recvmsg, connect, send, recv, send_zc, sendmsg_zc, recv_zc. */
+#define SOCKET_OPS                                                                                 \
+	(1ULL << 9 | 1ULL << 10 | 1ULL << 16 | 1ULL << 26 | 1ULL << 27 | 1ULL << 47 | 1ULL << 48 | \
+	 1ULL << 58)
 
 /* Entry of the plan for an operation; sets `key` to its index in the syscall table. */
 static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
@@ -87,6 +93,12 @@ int uring_enter(__u64 *ctx)
 	return 0;
 }
 
+/* Whether an operation has sent, received or connected when it would block. */
+static __always_inline int acts_before_retry(__u8 op)
+{
+	return op < 64 && SOCKET_OPS >> op & 1;
+}
+
 /* fexit on the same function, v6.0. */
 SEC("fexit/io_openat2")
 int stub_uring_exit(__u64 *ctx)
@@ -97,9 +109,10 @@ int stub_uring_exit(__u64 *ctx)
 }
 
 /*
- * Tail-call target of the stub. An operation that would block is tried again and ends then. The
- * result is that of the completion, where the kernel's own record has 0; if it comes later, it is
- * the return value, as in the kernel.
+ * Tail-call target of the stub. An operation that would block is tried again and ends then; one
+ * about a socket has done something by then, and may be cancelled: it has an event now too, as in
+ * the kernel. The result is that of the completion, where the kernel's own record has 0; if it comes
+ * later, it is the return value, as in the kernel.
  */
 SEC("fexit/io_openat2")
 int uring_exit(__u64 *ctx)
@@ -122,7 +135,7 @@ int uring_exit(__u64 *ctx)
 		ended = state_at_end(of, task, key, &syscall, SEEN_INSIDE);
 	if (!result || result == IOU_STOP_MULTISHOT)
 		result = req->cqe.res;
-	else if (result == -EAGAIN || result == IOU_REQUEUE)
+	else if (result == IOU_REQUEUE || (result == -EAGAIN && !acts_before_retry(req->opcode)))
 		goto out;
 	emit_event(task, syscall, WIRE_B64, 0, result, WIRE_EVENT_RETURNED | WIRE_EVENT_URING,
 		   req->opcode, ended);

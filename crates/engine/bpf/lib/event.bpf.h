@@ -293,7 +293,7 @@ static __always_inline int in_uring_enter(struct task_struct *task)
 {
 	const struct pt_regs *regs = task_regs(task);
 
-	return regs->orig_ax == NR_IO_URING_ENTER && !(task->flags & PF_IO_WORKER) &&
+	return (__u32)regs->orig_ax == NR_IO_URING_ENTER && !(task->flags & PF_IO_WORKER) &&
 	       (regs->ax == (unsigned long)-ENOSYS || task->ptrace);
 }
 
@@ -454,7 +454,7 @@ static __always_inline void syscall_end_at(struct task_struct *task, __u32 abi, 
 		return;
 	slot_end(of, SLOT_SYSCALL);
 	/* No operation is in progress when a syscall of the same task ends. */
-	if (of->slot[SLOT_URING_OP])
+	if (of->slot[SLOT_URING_OP] || of->missing[SLOT_URING_OP])
 		slot_end(of, SLOT_URING_OP);
 }
 

@@ -17,7 +17,6 @@
 #define EVENT_WORD_MASK \
 	63 /* a wire_event has 46 words; the memory after it belongs to the scratch area */
 #define OBJECT_WORD_MASK 15
-#define S_IFMT		 0170000
 #define MINORBITS	 20
 #define NO_VERDICT	 (~0U)
 #define INO_WORD	 0 /* low half of wire_object.inode.ino */
@@ -244,8 +243,8 @@ static __always_inline int test_group(struct scratch *s, const struct wire_test 
 
 /*
  * A test of PATH or DIR in a rule that suppresses events. A file that its owner renames over a
- * watched one keeps its inode: the inode counts if no other watch is hit, the name always. Not
- * inlined: the verifier checks it once.
+ * watched one keeps its inode: the inode counts if no other watch is hit by name, or is the object;
+ * the name counts always. Not inlined: the verifier checks it once.
  */
 __noinline int test_trusted_hits(struct scratch *s, __u32 ignore, __u32 wanted)
 {
@@ -263,7 +262,8 @@ __noinline int test_trusted_hits(struct scratch *s, __u32 ignore, __u32 wanted)
 			return 1;
 		if (hit == wanted)
 			by_inode = 1;
-		else if ((hit ^ wanted) & ~(HIT_LEAF | HIT_FOREIGN | HIT_NAMED))
+		else if ((hit ^ wanted) & ~(HIT_LEAF | HIT_FOREIGN | HIT_NAMED) &&
+			 s->hit[i] & (HIT_LEAF | HIT_NAMED))
 			others = 1;
 	}
 	return by_inode && !others;

@@ -107,6 +107,9 @@ struct hlist_head {
 	struct hlist_node *first;
 };
 
+#define S_IFMT	0170000 /* include/uapi/linux/stat.h */
+#define S_IFDIR 0040000
+
 struct inode {
 	__u16 i_mode;
 	kuid_t i_uid;
@@ -181,9 +184,11 @@ struct bpf_prog {
 
 struct filename {
 	const char *name;
+	const char *uptr;
 };
 
 struct nameidata {
+	struct path path;
 	struct qstr last;
 	struct filename *name;
 };

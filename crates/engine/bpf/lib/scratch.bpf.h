@@ -119,6 +119,7 @@ struct scratch {
 	__u64 leaf_dentry; /* object of the last walk, or 0 */
 	__u64 leaf_mnt; /* its mount */
 	__u64 bound; /* root of the first mount, if that is not the root of its file system, or 0 */
+	__u64 entry; /* entry_key() of the object of the last walk, or 0 */
 	__u64 learn; /* key of a watched name that leads to another inode than its watch has, or 0 */
 	__u32 leaf_watch; /* 1 + watch, or set, of the inode of that object, or 0 */
 	__u32 scope; /* enum name_scope of its mount */

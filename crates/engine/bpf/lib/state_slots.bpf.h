@@ -18,12 +18,14 @@
 #include "lib/load.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/task_state.bpf.h"
+#include "lib/watch_hash.bpf.h"
 
 #define SLOTS_MAX 8192 /* a power of two */
 #define USERS_MAX \
 	131072 /* shares: one half for low user numbers, one for all others; a power of two */
-#define USER_ROOT (USERS_MAX + 1)
-#define NS_LEVELS 33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
+#define HIGH_SHARES (1 + USERS_MAX / 2) /* the first share of user numbers that are not low */
+#define USER_ROOT   (USERS_MAX + 1)
+#define NS_LEVELS   33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
 
 /* Slots of this machine, a power of two, and how many of them a user can hold. */
 const volatile __u32 tlg_slots = 1;
@@ -35,6 +37,12 @@ __u32 tlg_slot_user[SLOTS_MAX];
 /* Number of slots that each user holds. */
 __u32 tlg_user_slots[USERS_MAX];
 
+/*
+ * Number of slots that all high shares hold together, at most twice that of one user. A user can
+ * have many: numbers in /etc/subuid are his.
+ */
+__u32 tlg_high_slots;
+
 /* Raised by the loader when it has emptied both: slots taken before are not valid. */
 volatile __u32 tlg_slot_generation;
 
@@ -43,7 +51,7 @@ static __always_inline __u32 share_of(__u32 uid)
 {
 	if (uid < USERS_MAX / 2)
 		return 1 + uid;
-	return 1 + USERS_MAX / 2 + (uid * 0x9e3779b1U >> 16 & (USERS_MAX / 2 - 1));
+	return HIGH_SHARES + (fingerprint_of(uid) & (USERS_MAX / 2 - 1));
 }
 
 /*
@@ -110,14 +118,40 @@ static __always_inline __u32 *slots_held_by(__u32 user)
 	return &tlg_user_slots[(user - 1) & (USERS_MAX - 1)];
 }
 
+/* Counts one slot more for a user. Returns whether the user may have it. */
+static __always_inline int share_take(__u32 user)
+{
+	if (user == USER_ROOT)
+		return 1;
+	if (__sync_fetch_and_add(slots_held_by(user), 1) >= tlg_slots_per_user)
+		goto no_more;
+	if (user < HIGH_SHARES)
+		return 1;
+	if (__sync_fetch_and_add(&tlg_high_slots, 1) < 2 * tlg_slots_per_user)
+		return 1;
+	__sync_fetch_and_add(&tlg_high_slots, -1);
+no_more:
+	__sync_fetch_and_add(slots_held_by(user), -1);
+	return 0;
+}
+
+static __always_inline void share_release(__u32 user)
+{
+	if (user == USER_ROOT)
+		return;
+	__sync_fetch_and_add(slots_held_by(user), -1);
+	if (user >= HIGH_SHARES)
+		__sync_fetch_and_add(&tlg_high_slots, -1);
+}
+
 /* Takes any free slot for a user: 1 + its index, or 0. */
 __noinline int slot_search(__u32 hash, __u32 user)
 {
 	struct slot_search search = { .hash = hash, .user = user };
 
 	bpf_loop(tlg_slots, slot_step, &search, 0);
-	if (!search.found && user != USER_ROOT)
-		__sync_fetch_and_add(slots_held_by(user), -1);
+	if (!search.found)
+		share_release(user);
 	return search.found;
 }
 
@@ -126,14 +160,8 @@ static __always_inline __u32 slot_take(__u32 thread, __u32 user)
 {
 	__u32 slot;
 
-	if (user != USER_ROOT) {
-		__u32 *held = slots_held_by(user);
-
-		if (__sync_fetch_and_add(held, 1) >= tlg_slots_per_user) {
-			__sync_fetch_and_add(held, -1);
-			return 0;
-		}
-	}
+	if (!share_take(user))
+		return 0;
 	slot = slot_try(thread, user);
 	return slot ? slot : slot_search(thread, user);
 }
@@ -148,8 +176,7 @@ static __always_inline void slot_release(__u32 index)
 	if (!user)
 		return;
 	__sync_lock_test_and_set(&tlg_slot_user[index], 0);
-	if (user != USER_ROOT)
-		__sync_fetch_and_add(slots_held_by(user), -1);
+	share_release(user);
 }
 
 /* 1 + index of the slot that a task holds, or 0. */

@@ -47,7 +47,7 @@ struct syscall_state {
 	__u64 ip; /* where the syscall returns to */
 	__u32 script; /* the program that an exec starts is the interpreter of a script */
 	__u32 judged; /* an LSM program has compared the file of an open with the watches */
-	__u32 reserved; /* the slot was taken by deny.bpf.h and nothing is recorded yet */
+	__u32 reserved; /* the slot was taken before it is known whether anything is recorded */
 	__u32 items;
 	__u32 text_used;
 	__u32 open_flags; /* open flags that the kernel uses */
@@ -73,7 +73,7 @@ struct syscall_state {
 	__u32 hits_before_link; /* hits before those of LINK_FOUND */
 	__u64 attr_frame; /* stack frame of the function that has the item's object */
 	__u32 attr_nests; /* that function can call itself for an object of another file system */
-	__u32 refused; /* the last item is an object that may_open() refused; its name follows */
+	__u32 refused; /* 1 + the hits before those of the last item, an object that an open was refused; or 0 */
 	__u32 aux_count;
 	struct wire_aux aux[WIRE_AUX_RECORDS];
 	struct wire_object item[WIRE_ITEMS];
@@ -133,6 +133,19 @@ static __always_inline int is_same_call(const struct syscall_state *state,
 	       state->call[2] == regs->bx && state->call[3] == regs->dx &&
 	       state->call[4] == regs->si && state->call[5] == regs->di &&
 	       state->call[6] == regs->r10;
+}
+
+/* Tells the syscall, or the place in it, that a task is in from the next one. */
+static __always_inline __u64 call_fingerprint(const struct pt_regs *regs)
+{
+	__u64 mixed = regs->ip;
+
+	mixed = mixed * HASH_MULTIPLIER + regs->sp;
+	mixed = mixed * HASH_MULTIPLIER + regs->orig_ax;
+	mixed = mixed * HASH_MULTIPLIER + regs->ax;
+	mixed = mixed * HASH_MULTIPLIER + regs->di;
+	mixed = mixed * HASH_MULTIPLIER + regs->si;
+	return mixed * HASH_MULTIPLIER + regs->dx;
 }
 
 /*
@@ -203,6 +216,8 @@ state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *s
 		return NULL;
 	}
 	index = slot_of(of, slot_kind(key), key, place, slot_user(task)) - 1;
+	if (key >= WIRE_URING_FIRST)
+		of->operation_in = call_fingerprint(task_regs(task));
 	state = bpf_map_lookup_elem(&tlg_sys_state, &index);
 	if (!state)
 		return NULL;
@@ -260,17 +275,23 @@ static __always_inline int may_run_uring(const struct task_struct *task)
 	       (bpf_core_field_exists(task->io_uring) && task->io_uring);
 }
 
-/* Index in the syscall table of the io_uring operation in progress, or WIRE_NO_SYSCALL. */
-static __always_inline __u32 operation_of(const struct task_state *of)
+/*
+ * Index in the syscall table of the io_uring operation in progress, or WIRE_NO_SYSCALL. One whose
+ * hooks were removed while it slept has left its slot.
+ */
+static __always_inline __u32 operation_of(struct task_struct *task)
 {
+	const struct task_state *of = task_state(task);
 	struct syscall_state *state;
 
 	if (!of)
 		return WIRE_NO_SYSCALL;
 	state = state_held(of, SLOT_URING_OP);
-	if (state)
-		return state->syscall;
-	return of->missing[SLOT_URING_OP] - 1; /* WIRE_NO_SYSCALL for 0 */
+	if (!state && !of->missing[SLOT_URING_OP])
+		return WIRE_NO_SYSCALL;
+	if (!(task->flags & PF_IO_WORKER) && of->operation_in != call_fingerprint(task_regs(task)))
+		return WIRE_NO_SYSCALL;
+	return state ? state->syscall : of->missing[SLOT_URING_OP] - 1;
 }
 
 /*
@@ -284,7 +305,7 @@ static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wir
 	__u32 key = task_abi(task) * WIRE_SYSCALLS + nr;
 
 	if (may_run_uring(task)) {
-		__u32 op = operation_of(task_state(task));
+		__u32 op = operation_of(task);
 
 		if (op != WIRE_NO_SYSCALL) {
 			*syscall = plan_syscall(op);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * State of a task: what was saved when its syscall began, which slots its syscall and its
- * io_uring operation hold, and the stamp of a record that belongs to its syscall. The kernel keeps it with the task and frees it with the task: it moves
- * with a thread that takes another number in an exec, and who gets a number of a dead thread does
- * not find it.
+ * io_uring operation hold, and the stamp of a record that belongs to its syscall. The kernel keeps
+ * it with the task and frees it with the task: it moves with a thread that takes another number in
+ * an exec, and who gets a number of a dead thread does not find it.
  */
 #ifndef TOLLGATE_LIB_TASK_STATE_BPF_H
 #define TOLLGATE_LIB_TASK_STATE_BPF_H
@@ -35,6 +35,7 @@ struct task_state {
 	__u32 generation; /* tlg_slot_generation when a slot was last taken */
 	__u32 slot[SLOT_KINDS]; /* 1 + index of the slot, or 0 */
 	__u32 missing[SLOT_KINDS]; /* 1 + index in the syscall table of what got no slot, or 0 */
+	__u64 operation_in; /* call_fingerprint() of the syscall in which the io_uring operation runs */
 	struct record_stamp stamp;
 };
 

@@ -163,17 +163,16 @@ __noinline __u64 hash_name(struct scratch *s)
 	return mix(hash, len);
 }
 
-/* Adds a hit if a watch has this name in this directory. */
-static __always_inline void watch_entry(struct scratch *s, struct hits *hits,
-					const struct wire_identity *dir, __u64 name)
+/* Adds a hit if a watch has the name in the directory that `s->entry` is the key of. */
+static __always_inline void watch_entry(struct scratch *s, struct hits *hits)
 {
-	__u64 key = entry_key(s, dir, name);
+	__u64 key = s->entry;
 	struct wire_name_watch *watch = bpf_map_lookup_elem(&tlg_watch_path, &key);
 
 	if (!watch)
 		return;
 	add_hit(hits, watch->watch | HIT_LEAF);
-	if (s->leaf_watch != watch->watch + 1)
+	if (s->leaf_dentry && s->leaf_watch != watch->watch + 1)
 		s->learn = key;
 }
 
@@ -204,7 +203,7 @@ static long watch_step(__u32 index, void *data)
 		};
 
 		walk->is_dir = 0;
-		watch_entry(s, &walk->hits, &dir, s->component[0]);
+		s->entry = entry_key(s, &dir, s->component[0]);
 	}
 	/* The root is mounted on rootfs, which no path can name. */
 	if (walk->inode == tlg_root_inode)
@@ -239,7 +238,7 @@ static long watch_step(__u32 index, void *data)
 	s->depth++;
 	if (parent == walk->dentry)
 		return 1;
-	walk->is_dir = walk->leaf && s->scope != SCOPE_INITIAL;
+	walk->is_dir = walk->leaf;
 	walk->leaf = 0;
 	walk->dentry = parent;
 	return 0;
@@ -277,8 +276,8 @@ static long prefix_step(__u32 index, void *data)
  *
  * In a mount namespace of a user namespace, which any user can make, an object is below the
  * directories of its own file system, as for the kernel's audit, and not below mount points; its
- * name is compared by its directory's inode, as fsnotify does. A name that is only text is
- * compared as the task sees it: HIT_FOREIGN.
+ * name is compared by its directory's inode, as fsnotify does. (In other mount namespaces too, if its
+ * path is not that of a watch.) A name that is only text is compared as the task sees it: HIT_FOREIGN.
  */
 __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32 leaf, __u32 exe)
 {
@@ -293,7 +292,7 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 	walk.hits.list = exe ? s->exe_hit : s->hit;
 	s->shared = exe ? 0 : HIT_FOREIGN;
 	s->depth = s->leaf_watch = 0;
-	s->learn = 0;
+	s->learn = s->entry = 0;
 	s->leaf_dentry = leaf ? dentry : 0;
 	s->leaf_mnt = mnt;
 	s->bound = 0;
@@ -312,6 +311,8 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 		bpf_loop(LEVELS_MAX, watch_step, &walk, 0);
 		s->depth = depth;
 	}
+	if (s->entry && s->scope != SCOPE_INITIAL)
+		watch_entry(s, &walk.hits);
 	if (s->learn)
 		learn_inode(s);
 	return is_root && (!leaf || s->scope != SCOPE_FOREIGN);
@@ -333,25 +334,25 @@ static __always_inline void extend_prefix(struct scratch *s, __u64 hash)
  */
 __noinline int watch_last(struct scratch *s, __u64 dentry, __u64 name)
 {
+	struct hits hits = {};
+	struct wire_identity dir = {};
 	__u64 inode, hash;
 
 	if (!s)
 		return 0;
+	hits.count = &s->hits;
+	hits.list = s->hit;
 	s->name = name;
 	hash = hash_name(s);
 	extend_prefix(s, hash);
 	s->leaf_dentry = 0;
-	if (s->scope != SCOPE_INITIAL) {
-		struct wire_identity dir = {};
-		struct hits hits = { .count = &s->hits, .list = s->hit };
-
-		inode = LOAD(dentry, dentry, d_inode);
-		dir.ino = LOAD(inode, inode, i_ino);
-		dir.dev = watch_dev(inode);
-		dir.generation = LOAD(inode, inode, i_generation);
-		watch_entry(s, &hits, &dir, hash);
-		s->learn = 0;
-	}
+	inode = LOAD(dentry, dentry, d_inode);
+	dir.ino = LOAD(inode, inode, i_ino);
+	dir.dev = watch_dev(inode);
+	dir.generation = LOAD(inode, inode, i_generation);
+	s->entry = entry_key(s, &dir, hash);
+	if (s->scope != SCOPE_INITIAL)
+		watch_entry(s, &hits);
 	return 0;
 }
 
@@ -359,6 +360,7 @@ struct name_lookup {
 	struct scratch *s;
 	struct hits hits;
 	__u32 leaves; /* how many of the last prefixes count as the object itself */
+	__u32 is_named; /* the whole path is that of a watch */
 };
 
 static long name_step(__u32 index, void *data)
@@ -374,8 +376,10 @@ static long name_step(__u32 index, void *data)
 	flags = HIT_NAMED | (s->scope == SCOPE_FOREIGN ? HIT_FOREIGN : 0);
 	flags |= index + lookup->leaves > s->depth ? HIT_LEAF : 0;
 	add_hit(&lookup->hits, watch->watch | flags);
-	if (index == s->depth && s->leaf_dentry && s->scope == SCOPE_INITIAL &&
-	    s->leaf_watch != watch->watch + 1)
+	if (index != s->depth)
+		return 0;
+	lookup->is_named = 1;
+	if (s->leaf_dentry && s->scope == SCOPE_INITIAL && s->leaf_watch != watch->watch + 1)
 		s->learn = key;
 	return 0;
 }
@@ -394,6 +398,9 @@ __noinline int watch_prefixes(struct scratch *s, __u32 leaves, __u32 exe)
 	lookup.hits.count = exe ? &s->exe_hits : &s->hits;
 	lookup.hits.list = exe ? s->exe_hit : s->hit;
 	bpf_loop(compared_depth(s->depth) + 1, name_step, &lookup, 0);
+	/* A directory above that of the name has been renamed. */
+	if (s->entry && s->scope == SCOPE_INITIAL && !lookup.is_named)
+		watch_entry(s, &lookup.hits);
 	if (s->learn)
 		learn_inode(s);
 	return 0;

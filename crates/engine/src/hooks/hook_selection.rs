@@ -325,14 +325,18 @@ impl HookSelection {
     /// Hooks that show the objects of a syscall.
     fn object_hooks(self, syscall: SyscallId) -> impl Iterator<Item = Hook> {
         let hooks = object_hooks(syscall);
-        let refused = self.refused_opens && hooks.contains(&InternalHook::OpenFilp);
+        let opens = hooks.contains(&InternalHook::OpenFilp);
+        let executes = hooks.contains(&InternalHook::OpenExecat);
+        let refused = if self.refused_opens {
+            opens.then_some(InternalHook::OpenMayOpen)
+        } else {
+            (opens || executes).then_some(InternalHook::OpenDenied)
+        };
+        let refused = refused.filter(|&hook| self.kernel.internal_hooks.contains(hook));
         let newer = newer_object_hooks(syscall).iter().copied();
         let newer = newer.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
         let hooks = hooks.iter().copied();
-        hooks
-            .chain(newer)
-            .chain(refused.then_some(InternalHook::OpenMayOpen))
-            .map(Hook::Internal)
+        hooks.chain(newer).chain(refused).map(Hook::Internal)
     }
 
     /// Whether state of the syscall's entry is saved for its exit.

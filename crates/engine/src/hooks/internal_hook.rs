@@ -131,6 +131,8 @@ internal_hooks! {
     OpenExecat = open_execat: Fexit ["do_open_execat": "file*(_, filename*, _)"],
     /// File that an open finds and is refused.
     OpenMayOpen = open_may_open: Fexit ["may_open": "int(_, path*, _, _)"],
+    /// File that an open finds and whose mode refuses it.
+    OpenDenied = open_denied: Fexit ["capable_wrt_inode_uidgid": "bool(_, inode*, int)"],
     /// Name argument of `unlink` and `unlinkat`.
     NamesUnlink = names_unlink: Fentry [
         "do_unlinkat": "_(_, filename*)",

@@ -5,12 +5,12 @@ use audit::plan::uring::UringOp;
 /// Function of an operation; `None` for an operation that is missing here.
 ///
 /// # Source
-/// `io_issue_defs` in `io_uring/opdef.c`, Linux 6.12; 64 came later. `io_openat` ends in `io_openat2`.
+/// `io_issue_defs` in `io_uring/opdef.c`, Linux 6.19. `io_openat` ends in `io_openat2`.
 pub(crate) fn uring_function(operation: &UringOp) -> Option<&'static str> {
     Some(match operation.name {
-        "nop" => "io_nop",
-        "readv" | "read_fixed" | "read" => "io_read",
-        "writev" | "write_fixed" | "write" => "io_write",
+        "nop" | "nop128" => "io_nop",
+        "readv" | "read_fixed" | "read" | "readv_fixed" => "io_read",
+        "writev" | "write_fixed" | "write" | "writev_fixed" => "io_write",
         "fsync" => "io_fsync",
         "poll_add" => "io_poll_add",
         "poll_remove" => "io_poll_remove",
@@ -60,6 +60,9 @@ pub(crate) fn uring_function(operation: &UringOp) -> Option<&'static str> {
         "ftruncate" => "io_ftruncate",
         "bind" => "io_bind",
         "listen" => "io_listen",
+        "recv_zc" => "io_recvzc",
+        "epoll_wait" => "io_epoll_wait",
+        "pipe" => "io_pipe",
         _ => return None,
     })
 }

@@ -223,6 +223,7 @@ impl Globals {
         let shares = address!(self, tlg_user_slots);
         // SAFETY: as above.
         unsafe { shares.write_bytes(0, 1) };
+        write!(self, tlg_high_slots, 0);
         let generation = read!(self, tlg_slot_generation);
         write!(self, tlg_slot_generation, generation.wrapping_add(1));
     }

@@ -1,6 +1,6 @@
 //! Model test of `bpf/lib/state_slots.bpf.h`: random interleavings of hooks, ends, exits and reused tasks. No task
-//! finds what another one or an earlier syscall left, no slot is held twice, no user has more than his share, root
-//! gets a slot while one is free, and every slot comes back.
+//! finds what another one or an earlier syscall left, no slot is held twice, no user has more than his share, high
+//! shares together no more than two of them, root gets a slot while one is free, and every slot comes back.
 //!
 //! Needs root, because the kernel runs the functions.
 
@@ -33,6 +33,10 @@ const FOR_ALL: usize = SLOTS - SLOTS / 8;
 const TASKS: u32 = 120;
 /// `USER_ROOT` of `bpf/lib/state_slots.bpf.h`.
 const ROOT: u32 = 131_073;
+/// `HIGH_SHARES`, the share of the first of the [`USERS`] that is no low number.
+const HIGH_SHARES: u32 = 65_537;
+const FIRST_HIGH: u32 = 4;
+const USERS: u32 = 7;
 
 /// `enum slots_test_step` of `bpf/slots_test.bpf.c`.
 mod step {
@@ -75,7 +79,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         12 => (task(), kind(), 0..3_u32).prop_map(|(task, kind, key)| Happening::Hook { task, kind, key }),
         6 => (task(), kind()).prop_map(|(task, kind)| Happening::Look { task, kind }),
         5 => (task(), kind()).prop_map(|(task, kind)| Happening::End { task, kind }),
-        1 => (task(), 0..5_u32).prop_map(|(task, user)| Happening::Exit { task, user }),
+        1 => (task(), 0..USERS).prop_map(|(task, user)| Happening::Exit { task, user }),
     ]
 }
 
@@ -96,9 +100,12 @@ struct HeldSlot {
 
 impl Model {
     fn user(&self, task: u32) -> u32 {
-        let number = self.users.get(&task).copied().unwrap_or(task % 5);
-        // User 0 is root.
-        if number == 0 { ROOT } else { number }
+        let number = self.users.get(&task).copied().unwrap_or(task % USERS);
+        match number {
+            0 => ROOT,
+            FIRST_HIGH.. => HIGH_SHARES + number - FIRST_HIGH,
+            low => low,
+        }
     }
 
     fn held_by(&self, user: u32) -> usize {
@@ -112,7 +119,10 @@ impl Model {
         }
         let low = u32::try_from(SLOTS - FOR_ALL).unwrap();
         let taken = self.held.values().filter(|held| held.slot > low).count();
-        self.held_by(user) < PER_USER && taken < FOR_ALL
+        let high = self.held.values();
+        let high = high.filter(|held| (HIGH_SHARES..ROOT).contains(&held.user));
+        let has_share = user < HIGH_SHARES || high.count() < 2 * PER_USER;
+        self.held_by(user) < PER_USER && has_share && taken < FOR_ALL
     }
 }
 

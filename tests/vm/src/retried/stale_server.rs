@@ -18,7 +18,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 /// Targets of the links that the names in the mounted directory become.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Targets {
-    /// Of `file`, a file at first.
+    /// Of `file` and `checked`, files at first. A request for attributes of the latter is answered with `ESTALE`; the
+    /// kernel makes it when it checks access.
     pub(super) file: &'static str,
     /// Of `from`, a directory at first. A look-up of [`STALE_NAME`] in it is answered with `ESTALE`.
     pub(super) from: &'static str,
@@ -35,6 +36,7 @@ const DIRECTORY: u64 = 3;
 const FILE_LINK: u64 = 4;
 const FROM_LINK: u64 = 5;
 const TO_LINK: u64 = 6;
+const CHECKED: u64 = 7;
 /// Inode numbers follow this one, which is above those of the other file systems here.
 const INODES: u64 = 700_000;
 
@@ -73,7 +75,7 @@ impl StaleServer {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let device = device.context("cannot open /dev/fuse")?;
         let options = format!(
-            "fd={},rootmode=40000,user_id={uid},group_id={uid}",
+            "fd={},rootmode=40000,user_id={uid},group_id={uid},default_permissions",
             device.as_raw_fd()
         );
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
@@ -192,6 +194,7 @@ impl Connection {
                 let node = self.lookup(request)?;
                 Ok(self.entry(node))
             }
+            op::GETATTR if request.node == CHECKED && self.stale == 0 => Err(Errno::ESTALE),
             op::GETATTR => {
                 let mut answer = vec![0; 16];
                 answer.extend(self.attributes(request.node));
@@ -213,7 +216,8 @@ impl Connection {
         let name = request.argument.split(|byte| *byte == 0).next();
         match (request.node, name.unwrap_or_default(), self.stale > 0) {
             (ROOT, b"file", false) => Ok(FILE),
-            (ROOT, b"file", true) => Ok(FILE_LINK),
+            (ROOT, b"checked", false) => Ok(CHECKED),
+            (ROOT, b"file" | b"checked", true) => Ok(FILE_LINK),
             (ROOT, b"from" | b"to", false) => Ok(DIRECTORY),
             (ROOT, b"from", true) => Ok(FROM_LINK),
             (ROOT, b"to", true) => Ok(TO_LINK),
@@ -234,7 +238,7 @@ impl Connection {
     fn attributes(&self, node: u64) -> Vec<u8> {
         let (mode, links) = match node {
             ROOT | DIRECTORY => (0o40777, 2),
-            FILE => (0o100_755, 1),
+            FILE | CHECKED => (0o100_755, 1),
             _ => (0o120_777, 1),
         };
         let mut attributes = Vec::from((INODES + node).to_ne_bytes());

@@ -316,8 +316,10 @@ impl<'s> Online<'s> {
             },
             "Auditd is not running",
         );
-        let Ok(settings) = self.status() else {
-            return Err(not_running);
+        let settings = match self.status() {
+            Ok(settings) => settings,
+            Err(failure) if self.client.is_some() => return Err(failure), // stopped, for example
+            Err(_) => return Err(not_running),
         };
         let Ok(pid) = i32::try_from(settings.pid) else {
             return Err(not_running);
