@@ -117,9 +117,9 @@ echo text > /tmp/names/sealed
 cp /bin/busybox /tmp/names/program
 chmod 600 /tmp/names/closed /tmp/names/sealed
 chmod 700 /tmp/names/program
-ln -s closed /tmp/names/to_closed
-ln -s sealed /tmp/names/to_sealed
-ln -s program /tmp/names/to_program
+ln -sf closed /tmp/names/to_closed
+ln -sf sealed /tmp/names/to_sealed
+ln -sf program /tmp/names/to_program
 rm -f /tmp/names/disk
 truncate -s 8M /tmp/names/disk
 /usr/sbin/mke2fs -q -F -t ext4 /tmp/names/disk

@@ -46,8 +46,8 @@ static __always_inline int is_of_operation(struct task_struct *task,
 {
 	struct scratch *s;
 
-	if (key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC || !may_run_uring(task) ||
-	    !bpf_core_field_exists(filename->uptr))
+	if (!bpf_core_field_exists(task->io_uring) || !bpf_core_field_exists(filename->uptr) ||
+	    !task->io_uring || key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC)
 		return 0;
 	s = scratch();
 	if (!s)
