@@ -176,16 +176,6 @@ static __always_inline void forget_lookups(struct syscall_state *state)
 }
 
 /*
- * The same for two names with one pointer, when it is not known which of them is looked up: what
- * they led to counts, but not for rules that suppress events.
- */
-static __always_inline void distrust_lookups(struct syscall_state *state)
-{
-	for (__u32 i = 0; i < HITS_MAX; i++)
-		state->hit[i] |= HIT_FOREIGN;
-}
-
-/*
  * fexit on path_parentat(nd, flags, parent), v5.5: the directory of a name that is created or
  * removed. bind() of a socket to a path also comes here, without an earlier name. Since v6.17
  * the compiler inlines it: __filename_parentat(dfd, name, flags, parent, last, type, root).
@@ -242,8 +232,9 @@ int names_parent(__u64 *ctx)
 	/* Through memory: the verifier forgets the value and checks the rest once. */
 	s->index = at;
 	if (state->dir[at & (WIRE_ITEMS - 1)]) {
+		/* Of two names with one pointer it is not known which one is looked up once more. */
 		if (state->filename[0] == state->filename[1])
-			distrust_lookups(state);
+			distrust_hits(state->hit);
 		else
 			forget_lookups(state);
 	}

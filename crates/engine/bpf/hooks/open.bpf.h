@@ -46,8 +46,8 @@ static __always_inline int is_of_operation(struct task_struct *task,
 {
 	struct scratch *s;
 
-	if (!bpf_core_field_exists(task->io_uring) || !bpf_core_field_exists(filename->uptr) ||
-	    !task->io_uring || key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC)
+	if (!bpf_core_field_exists(filename->uptr) || !has_ring(task) || key >= WIRE_URING_FIRST ||
+	    syscall->facts & WIRE_FACT_EXEC)
 		return 0;
 	s = scratch();
 	if (!s)
@@ -84,8 +84,7 @@ static __always_inline void watch_missing_name(struct scratch *s, struct task_st
 	to->name_len = len - 1;
 	find_base(task, s, object, to, WIRE_LOOKUP_AT, dirfd, name[0]);
 	watch_object(s, 0);
-	for (__u32 i = 0; i < HITS_MAX; i++)
-		s->hit[i] |= HIT_FOREIGN;
+	distrust_hits(s->hit);
 }
 
 static __always_inline void add_opened(struct syscall_state *state, const struct filename *filename,
@@ -227,6 +226,18 @@ int open_execat(__u64 *ctx)
 			 (struct file *)ctx[3]);
 }
 
+/* hooked_syscall() if it is an open or an exec, else WIRE_NO_SYSCALL. */
+static __always_inline __u32 opening_syscall(struct task_struct *task,
+					     struct wire_syscall **syscall)
+{
+	__u32 key = hooked_syscall(task, syscall);
+
+	if (key == WIRE_NO_SYSCALL ||
+	    !((*syscall)->hooks & WIRE_HOOKS_OPEN || (*syscall)->facts & WIRE_FACT_EXEC))
+		return WIRE_NO_SYSCALL;
+	return key;
+}
+
 /* Saves the object that an open was refused. Its name follows in open_done(). */
 static __always_inline void open_refused(struct task_struct *task, struct wire_syscall *syscall,
 					 __u32 key, const struct path *path)
@@ -281,9 +292,8 @@ int open_may_open(__u64 *ctx)
 	if (!(__u32)ctx[4])
 		return 0;
 	task = current();
-	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL ||
-	    !(syscall->hooks & WIRE_HOOKS_OPEN || syscall->facts & WIRE_FACT_EXEC))
+	key = opening_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL)
 		return 0;
 	if (key < WIRE_URING_FIRST && !(syscall->facts & WIRE_FACT_EXEC) &&
 	    !open_can_match(syscall, ctx[3]))
@@ -311,9 +321,8 @@ int open_denied(__u64 *ctx)
 	if ((__u8)ctx[3] || (__u32)ctx[2] != CAP_DAC_OVERRIDE)
 		return 0;
 	task = current();
-	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL ||
-	    !(syscall->hooks & WIRE_HOOKS_OPEN || syscall->facts & WIRE_FACT_EXEC))
+	key = opening_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL)
 		return 0;
 	nd = FOLLOW(task_struct, task, nameidata);
 	if (!nd)

@@ -43,7 +43,7 @@ __u32 tlg_user_slots[USERS_MAX];
  */
 __u32 tlg_high_slots;
 
-/* Raised by the loader when it has emptied both: slots taken before are not valid. */
+/* Raised by the loader when it has emptied all three: slots taken before are not valid. */
 volatile __u32 tlg_slot_generation;
 
 /* The share of a user of the initial namespace. */

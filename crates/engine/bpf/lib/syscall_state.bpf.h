@@ -24,6 +24,7 @@
 #include "lib/state_slots.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/task_state.bpf.h"
+#include "lib/watch_hash.bpf.h"
 
 #define STATE_TEXT_BYTES 8192 /* names of one syscall; a power of two */
 #define SOCKADDR_BYTES	 128 /* struct sockaddr_storage */
@@ -135,17 +136,20 @@ static __always_inline int is_same_call(const struct syscall_state *state,
 	       state->call[6] == regs->r10;
 }
 
-/* Tells the syscall, or the place in it, that a task is in from the next one. */
+/*
+ * Tells the syscall, or the place in it, that a task is in from the next one. Keyed: the task
+ * chooses its registers.
+ */
 static __always_inline __u64 call_fingerprint(const struct pt_regs *regs)
 {
-	__u64 mixed = regs->ip;
+	__u64 hash = mix(tlg_seed, regs->ip);
 
-	mixed = mixed * HASH_MULTIPLIER + regs->sp;
-	mixed = mixed * HASH_MULTIPLIER + regs->orig_ax;
-	mixed = mixed * HASH_MULTIPLIER + regs->ax;
-	mixed = mixed * HASH_MULTIPLIER + regs->di;
-	mixed = mixed * HASH_MULTIPLIER + regs->si;
-	return mixed * HASH_MULTIPLIER + regs->dx;
+	hash = mix(hash, regs->sp);
+	hash = mix(hash, regs->orig_ax);
+	hash = mix(hash, regs->ax);
+	hash = mix(hash, regs->di);
+	hash = mix(hash, regs->si);
+	return mix(hash, regs->dx);
 }
 
 /*
@@ -262,6 +266,13 @@ static __always_inline void state_drop(struct task_struct *task, enum slot_kind 
 		slot_end(of, kind);
 }
 
+/* Whether a task has an io_uring of its own. */
+static __always_inline int has_ring(const struct task_struct *task)
+{
+	/* No FOLLOW() here: a cast makes every open slower. */
+	return bpf_core_field_exists(task->io_uring) && task->io_uring;
+}
+
 /*
  * Whether the current task may run io_uring operations, itself or as a worker. What a task submits
  * runs in io_uring_enter or on its way out of any syscall or interrupt.
@@ -270,9 +281,7 @@ static __always_inline int may_run_uring(const struct task_struct *task)
 {
 	if (!tlg_uring)
 		return 0;
-	/* No FOLLOW() here: a cast makes every open slower. */
-	return task->flags & PF_IO_WORKER ||
-	       (bpf_core_field_exists(task->io_uring) && task->io_uring);
+	return task->flags & PF_IO_WORKER || has_ring(task);
 }
 
 /*

@@ -45,6 +45,13 @@ static __always_inline void add_hit(struct hits *hits, __u32 hit)
 	*hits->count = count + 1;
 }
 
+/* Makes the hits of a list count no longer for rules that suppress events. */
+static __always_inline void distrust_hits(__u32 *list)
+{
+	for (__u32 i = 0; i < HITS_MAX; i++)
+		list[i] |= HIT_FOREIGN;
+}
+
 /*
  * The flag of a hit by an inode that is that of several watches. Any user can make a hard link
  * before the rules are loaded and remove it later: a rule that suppresses events counts the name.
