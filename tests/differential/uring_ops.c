@@ -8,22 +8,33 @@
  *   abandoned_connect            connects in a child that exits at once
  *   delayed_connect              connects when the listener has room
  *   dont_wait                    sends to a full socket and receives from an empty one, with MSG_DONTWAIT
+ *   exec_cancelled FILE PROGRAM  executes a program, which cancels a poll before an open of a file that is refused
+ *   failed_exec TEXT FILE NAME   the same open at the end of an exec that fails, then an exec of a missing file
+ *   personality FILE             sets and reads an extended attribute with registered credentials
+ *   leased NAME                  makes a file until that fails because another process has leased the new file
  *   upper_bits FILE              opens a file; the register of the syscall number has other upper bits
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <linux/openat2.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ENTRIES	   8
@@ -250,6 +261,119 @@ static void dont_wait(void)
 	}
 }
 
+/* Whether operations that open are openat2. */
+static int by_openat2;
+
+/* A poll of a descriptor, then an open of a file for writing. */
+static void open_after(int fd, unsigned link, const char *file)
+{
+	struct io_uring_sqe *entry = operation(IORING_OP_POLL_ADD, fd, 1);
+
+	entry->poll32_events = POLLIN;
+	entry->flags = link;
+	entry = operation(IORING_OP_OPENAT, AT_FDCWD, 2);
+	entry->addr = (uint64_t)file;
+	entry->open_flags = O_WRONLY;
+	if (by_openat2) {
+		static struct open_how how = { .flags = O_WRONLY };
+
+		entry->opcode = IORING_OP_OPENAT2;
+		entry->open_flags = 0;
+		entry->off = (uint64_t)&how;
+		entry->len = sizeof(how);
+	}
+	submit(SYS_io_uring_enter, 0);
+}
+
+static char *one_word[] = { "word", NULL };
+
+static void exec_cancelled(const char *refused, const char *program)
+{
+	int events = eventfd(0, 0), status;
+
+	/* The kernel has its access control lists in memory then. */
+	access(refused, R_OK);
+	open_ring(0);
+	if (!fork()) {
+		open_after(events, IOSQE_IO_HARDLINK, refused);
+		execve(program, one_word, NULL);
+		_exit(9);
+	}
+	expect("wait", wait(&status) < 0, 0);
+	expect("status", status, 0);
+	expect("poll", result_of(1), CANCELLED);
+	expect("open", result_of(2), -EACCES);
+}
+
+static void failed_exec(const char *text, const char *refused, const char *missing)
+{
+	int notes = inotify_init1(0);
+
+	access(refused, R_OK);
+	expect("watch", inotify_add_watch(notes, text, IN_OPEN) < 0, 0);
+	open_ring(0);
+	open_after(notes, IOSQE_IO_LINK, refused);
+	expect("exec", execve(text, one_word, NULL), -1);
+	expect("exec", errno, ENOEXEC);
+	expect("poll", result_of(1) < 0, 0);
+	expect("open", result_of(2), -EACCES);
+	expect("exec", execve(missing, one_word, NULL), -1);
+	expect("exec", errno, ENOENT);
+}
+
+static void personality(const char *file)
+{
+	static char value[8] = "value";
+	long id;
+
+	open_ring(0);
+	id = syscall(SYS_io_uring_register, ring, IORING_REGISTER_PERSONALITY, NULL, 0);
+	expect("personality", id <= 0, 0);
+	for (int i = 0; i < 2; i++) {
+		struct io_uring_sqe *entry =
+			operation(i ? IORING_OP_GETXATTR : IORING_OP_SETXATTR, 0, 1);
+
+		entry->personality = id;
+		entry->addr = (uint64_t) "user.a";
+		entry->addr2 = (uint64_t)value;
+		entry->len = 5;
+		entry->addr3 = (uint64_t)file;
+		submit(SYS_io_uring_enter, 1);
+		expect(i ? "getxattr" : "setxattr", result_of(1), i ? 5 : 0);
+	}
+}
+
+/* The exit status is 0 if a file was made by an open that failed, 7 if that does not happen. */
+static void leased(const char *name)
+{
+	time_t end = time(NULL) + 40;
+	int child, fd, status;
+
+	signal(SIGIO, SIG_IGN);
+	child = fork();
+	while (!child) {
+		fd = open(name, O_RDONLY);
+		if (fd < 0)
+			continue;
+		fcntl(fd, F_SETLEASE, F_RDLCK);
+		close(fd);
+	}
+	do {
+		unlink(name);
+		fd = open(name, O_CREAT | O_WRONLY | O_NONBLOCK, 0644);
+		if (fd < 0)
+			break;
+		close(fd);
+	} while (time(NULL) < end);
+	status = fd < 0 ? errno : 0;
+	kill(child, SIGKILL);
+	wait(NULL);
+	if (!status)
+		_exit(7);
+	expect("open", status, EAGAIN);
+	expect("access", access(name, F_OK), 0);
+}
+
 static void upper_bits(const char *file)
 {
 	open_ring(0);
@@ -276,6 +400,16 @@ int main(int count, char **words)
 		delayed_connect();
 	else if (!strcmp(mode, "dont_wait"))
 		dont_wait();
+	else if (!strcmp(mode, "exec_cancelled") && count == 4)
+		exec_cancelled(words[2], words[3]);
+	else if (!strcmp(mode, "exec_cancelled_2") && count == 4)
+		by_openat2 = 1, exec_cancelled(words[2], words[3]);
+	else if (!strcmp(mode, "failed_exec") && count == 5)
+		failed_exec(words[2], words[3], words[4]);
+	else if (!strcmp(mode, "personality") && count == 3)
+		personality(words[2]);
+	else if (!strcmp(mode, "leased") && count == 3)
+		leased(words[2]);
 	else if (!strcmp(mode, "upper_bits") && count == 3)
 		upper_bits(words[2]);
 	else

@@ -89,12 +89,27 @@ impl Filter {
 
     /// Whether a test, `SESSION::NAME`, is selected.
     pub(crate) fn matches(&self, test: &str) -> bool {
+        self.alternatives().any(|text| self.selects(text, test))
+    }
+
+    /// The first alternative that selects none of these tests.
+    pub(crate) fn idle_alternative(&self, tests: &[String]) -> Option<&str> {
+        self.alternatives()
+            .find(|text| !tests.iter().any(|test| self.selects(text, test)))
+    }
+
+    fn alternatives(&self) -> impl Iterator<Item = &str> {
+        self.text().split('|')
+    }
+
+    /// Whether one alternative selects a test.
+    fn selects(&self, text: &str, test: &str) -> bool {
         match self {
-            Self::Test(name) => test == name,
-            Self::Session(names) => test
+            Self::Test(_) => test == text,
+            Self::Session(_) => test
                 .split_once("::")
-                .is_some_and(|(session, _)| names.split('|').any(|name| name == session)),
-            Self::Part(texts) => texts.split('|').any(|text| test.contains(text)),
+                .is_some_and(|(session, _)| session == text),
+            Self::Part(_) => test.contains(text),
         }
     }
 
@@ -230,6 +245,21 @@ mod tests {
                 .filter(|&index| filter.matches(names[index]))
                 .collect();
             assert_eq!(found, selected, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn alternatives_that_select_nothing_are_found() {
+        let tests = ["fentry::opens", "opens_fentry::names"].map(str::to_owned);
+        for (filter, idle) in [
+            ("^fentry|opens_fentry", None),
+            ("^fentry|opens", Some("opens")),
+            ("opens|reload", Some("reload")),
+            ("=fentry::names", Some("fentry::names")),
+            ("", None),
+        ] {
+            let filter = Filter::parse(filter);
+            assert_eq!(filter.idle_alternative(&tests), idle, "{filter:?}");
         }
     }
 }
