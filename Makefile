@@ -1,6 +1,7 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
-.PHONY: menu setup tollgate build run test bench check vm lists hunt fuzz golden fmt install uninstall deb testdeb
+.PHONY: menu setup tollgate build run test bench check vm lists hunt fuzz golden fmt install uninstall deb testdeb \
+	dist testdist
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -65,3 +66,9 @@ deb: build ## build the Debian package in target/debian
 
 testdeb: deb ## check the package with lintian; install, boot and remove it in a separate Debian 12 (root, network)
 	@sh scripts/test-deb.sh $(or $(CARGO_TARGET_DIR),target)/debian/tollgate_*.deb
+
+dist: ## build static programs for any x86_64 distribution: an archive in target/dist (network)
+	@sh scripts/dist.sh $(or $(CARGO_TARGET_DIR),target)/dist
+
+testdist: dist ## build the archive again and compare; run its programs in Debian 11 and 13 (root, network)
+	@sh scripts/test-dist.sh $(or $(CARGO_TARGET_DIR),target)/dist/tollgate-*.tar.gz

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const ARGS: [&str; 9] = [
+/// Paths in debug information are relative, so that objects are the same in every directory.
+const ARGS: [&str; 10] = [
     "-mcpu=v3",
     "-O2",
     "-g",
@@ -18,6 +19,7 @@ const ARGS: [&str; 9] = [
     "-Werror",
     "-D__TARGET_ARCH_x86",
     "-Ibpf",
+    "-fdebug-compilation-dir=.",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

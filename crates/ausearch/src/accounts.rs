@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bstr::ByteSlice as _;
-use nix::unistd::{Gid, Group, Uid, User};
+use logs::name_service;
 
 /// Users and groups of this host, each looked up once.
 #[derive(Debug, Default)]
@@ -19,8 +19,8 @@ impl Accounts {
         self.users
             .entry(uid)
             .or_insert_with(|| {
-                let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
-                user.map(|user| user.name.into_bytes())
+                let name = name_service::user_name(uid).ok().flatten();
+                name.map(String::into_bytes)
             })
             .as_deref()
     }
@@ -30,8 +30,8 @@ impl Accounts {
         self.groups
             .entry(gid)
             .or_insert_with(|| {
-                let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
-                group.map(|group| group.name.into_bytes())
+                let name = name_service::group_name(gid).ok().flatten();
+                name.map(String::into_bytes)
             })
             .as_deref()
     }
@@ -51,8 +51,7 @@ impl Accounts {
             return *known;
         }
         let text = name.to_str().ok();
-        let user = text.and_then(|name| User::from_name(name).ok().flatten());
-        let id = user.map(|user| user.uid.as_raw());
+        let id = text.and_then(|name| name_service::uid(name).ok().flatten());
         self.ids.insert(name.to_vec(), id);
         id
     }
@@ -60,8 +59,7 @@ impl Accounts {
 
 /// Number of the group called `name`.
 pub(crate) fn group_number(name: &[u8]) -> Option<u32> {
-    let group = Group::from_name(name.to_str().ok()?).ok().flatten()?;
-    Some(group.gid.as_raw())
+    name_service::gid(name.to_str().ok()?).ok().flatten()
 }
 
 /// The names that a record's end gives to its numbers, as in `UID="root"`.

@@ -34,5 +34,6 @@ mod line_buffer;
 mod log_error;
 pub mod log_file;
 pub mod log_set;
+pub mod name_service;
 pub mod stamp;
 pub mod syscall_event;

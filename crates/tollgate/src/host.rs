@@ -12,7 +12,8 @@ use audit::plan::rule_list::RuleEntry;
 use audit::rule::RuleHost;
 use bstr::{BStr, BString, ByteSlice as _};
 use engine::KernelProbe;
-use nix::unistd::{AccessFlags, Gid, Group, User, access};
+use logs::name_service;
+use nix::unistd::{AccessFlags, Gid, access};
 
 use crate::messages::warn;
 
@@ -63,8 +64,8 @@ impl Planner {
 
 /// The group whose members may watch. Without it only root may, and a warning says so.
 pub(crate) fn watch_group(name: &str) -> Option<Gid> {
-    match Group::from_name(name) {
-        Ok(Some(group)) => Some(group.gid),
+    match name_service::gid(name) {
+        Ok(Some(gid)) => Some(Gid::from_raw(gid)),
         Ok(None) => {
             warn(&format!(
                 "{}; {}",
@@ -73,10 +74,9 @@ pub(crate) fn watch_group(name: &str) -> Option<Gid> {
             ));
             None
         }
-        Err(errno) => {
+        Err(error) => {
             warn(&format!(
-                "cannot look up the group `{name}` of `watch_group`, so only root can watch: {}",
-                errno.desc()
+                "cannot look up the group `{name}` of `watch_group`, so only root can watch: {error}"
             ));
             None
         }
@@ -113,13 +113,11 @@ pub(crate) struct ThisMachine;
 
 impl RuleHost for ThisMachine {
     fn uid(&self, name: &[u8]) -> Option<u32> {
-        let user = User::from_name(name.to_str().ok()?).ok()??;
-        Some(user.uid.as_raw())
+        name_service::uid(name.to_str().ok()?).ok()?
     }
 
     fn gid(&self, name: &[u8]) -> Option<u32> {
-        let group = Group::from_name(name.to_str().ok()?).ok()??;
-        Some(group.gid.as_raw())
+        name_service::gid(name.to_str().ok()?).ok()?
     }
 
     fn is_directory(&self, path: &[u8]) -> bool {

@@ -2,12 +2,12 @@
 
 mod locked_settings;
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use audit::conf::auditd::{Flush, LogFormat, NameFormat, Settings, SpaceLimit};
 use bstr::{BString, ByteSlice as _};
+use logs::name_service;
 use nix::fcntl::OFlag;
 
 pub(crate) use locked_settings::LockedLogSettings;
@@ -133,11 +133,11 @@ fn node(conf: &Settings) -> anyhow::Result<Option<BString>> {
 
 /// First address of the host name.
 fn address(name: &str) -> anyhow::Result<String> {
-    let mut addresses = (name, 0).to_socket_addrs().with_context(|| {
+    let first = name_service::address(name).with_context(|| {
         format!("cannot resolve the host name `{name}`; check name_format in auditd.conf")
     })?;
-    let first: SocketAddr = addresses.next().with_context(|| {
+    let first = first.with_context(|| {
         format!("the host name `{name}` has no address; check name_format in auditd.conf")
     })?;
-    Ok(first.ip().to_string())
+    Ok(first.to_string())
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use audit::record::enrich::AccountLookup;
-use nix::unistd::{Gid, Group, Uid, User};
+use logs::name_service;
 
 /// Maximum number of cached IDs of each kind.
 const MOST: usize = 4096;
@@ -56,15 +56,15 @@ impl NameCache {
 impl AccountLookup for NameCache {
     fn user(&mut self, uid: u32) -> Option<&[u8]> {
         known(&mut self.users, uid, |uid| {
-            let user = User::from_uid(Uid::from_raw(uid)).ok()??;
-            Some(user.name.into_bytes())
+            let name = name_service::user_name(uid).ok()??;
+            Some(name.into_bytes())
         })
     }
 
     fn group(&mut self, gid: u32) -> Option<&[u8]> {
         known(&mut self.groups, gid, |gid| {
-            let group = Group::from_gid(Gid::from_raw(gid)).ok()??;
-            Some(group.name.into_bytes())
+            let name = name_service::group_name(gid).ok()??;
+            Some(name.into_bytes())
         })
     }
 }
