@@ -10,7 +10,6 @@
  *   dont_wait                    sends to a full socket and receives from an empty one, with MSG_DONTWAIT
  *   exec_cancelled FILE PROGRAM  executes a program, which cancels a poll before an open of a file that is refused
  *   failed_exec TEXT FILE NAME   the same open at the end of an exec that fails, then an exec of a missing file
- *   personality FILE             sets and reads an extended attribute with registered credentials
  *   leased NAME                  makes a file until that fails because another process has leased the new file
  *   upper_bits FILE              opens a file; the register of the syscall number has other upper bits
  */
@@ -321,28 +320,6 @@ static void failed_exec(const char *text, const char *refused, const char *missi
 	expect("exec", errno, ENOENT);
 }
 
-static void personality(const char *file)
-{
-	static char value[8] = "value";
-	long id;
-
-	open_ring(0);
-	id = syscall(SYS_io_uring_register, ring, IORING_REGISTER_PERSONALITY, NULL, 0);
-	expect("personality", id <= 0, 0);
-	for (int i = 0; i < 2; i++) {
-		struct io_uring_sqe *entry =
-			operation(i ? IORING_OP_GETXATTR : IORING_OP_SETXATTR, 0, 1);
-
-		entry->personality = id;
-		entry->addr = (uint64_t) "user.a";
-		entry->addr2 = (uint64_t)value;
-		entry->len = 5;
-		entry->addr3 = (uint64_t)file;
-		submit(SYS_io_uring_enter, 1);
-		expect(i ? "getxattr" : "setxattr", result_of(1), i ? 5 : 0);
-	}
-}
-
 /* The exit status is 0 if a file was made by an open that failed, 7 if that does not happen. */
 static void leased(const char *name)
 {
@@ -406,8 +383,6 @@ int main(int count, char **words)
 		by_openat2 = 1, exec_cancelled(words[2], words[3]);
 	else if (!strcmp(mode, "failed_exec") && count == 5)
 		failed_exec(words[2], words[3], words[4]);
-	else if (!strcmp(mode, "personality") && count == 3)
-		personality(words[2]);
 	else if (!strcmp(mode, "leased") && count == 3)
 		leased(words[2]);
 	else if (!strcmp(mode, "upper_bits") && count == 3)

@@ -209,10 +209,11 @@ impl RecordEntry {
     }
 }
 
-/// Whether the patterns match a syscall, of either table, or an operation; absent ones match all.
+/// Whether the patterns match a syscall, of either table or, with `32:`, of the 32-bit one, or an operation; absent
+/// ones match all.
 pub fn names(calls: Option<&[String]>, call: &str) -> bool {
-    let call = call.strip_prefix("32:").unwrap_or(call);
-    calls.is_none_or(|calls| fits_any(calls, call))
+    let of_either = call.strip_prefix("32:").unwrap_or(call);
+    calls.is_none_or(|calls| fits_any(calls, of_either) || fits_any(calls, call))
 }
 
 fn fits_any(patterns: &[String], value: &str) -> bool {
@@ -264,6 +265,14 @@ mod tests {
         };
         assert!(permits("2", "1") && permits("3", "2"));
         assert!(!permits("3", "1") && !permits("2", "2"));
+    }
+
+    #[test]
+    fn calls_are_of_both_tables_or_of_one() {
+        let names = |pattern: &str, call: &str| names(Some(&[pattern.to_owned()]), call);
+        assert!(names("read", "read") && names("read", "32:read"));
+        assert!(names("32:*", "32:read") && !names("32:*", "read"));
+        assert!(super::names(None, "32:read") && !names("read", "readv"));
     }
 
     #[test]

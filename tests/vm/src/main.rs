@@ -20,6 +20,7 @@ mod deny;
 mod differential;
 mod disabled_hooks;
 mod doctor;
+mod failed_opens;
 mod filesystems;
 mod full_disk;
 mod half_seen;
@@ -131,6 +132,8 @@ const GENERAL: [&[Session]; 3] = [
         retried::SESSION_NEVER,
         retried::opens::SESSION,
         lookups::SESSION,
+        failed_opens::SESSION,
+        failed_opens::exec_operations::SESSION,
         traced::SESSION,
         operation_at_entry::SESSION,
         operation_at_entry::unreadable_name::SESSION,

@@ -36,26 +36,41 @@ static __always_inline int open_can_match(const struct wire_syscall *syscall, __
 	return !(syscall->facts & WIRE_FACT_WATCH_ONLY) || ACC_MODE(flags) & syscall->watch_perm;
 }
 
-/*
- * Whether an open is that of an io_uring operation that no rule names, which runs at the begin of
- * the syscall: its name is not at the syscall's address.
- */
-static __always_inline int is_of_operation(struct task_struct *task,
-					   const struct wire_syscall *syscall, __u32 key,
-					   const struct filename *filename)
+/* Loads the arguments of the syscall that the current task is in. */
+static __always_inline void load_args(struct scratch *s, struct task_struct *task, __u32 key)
 {
-	struct scratch *s;
+	s->event.abi = key / WIRE_SYSCALLS;
+	fill_args(s->event.args, task_regs(task), s->event.abi);
+}
 
-	if (!bpf_core_field_exists(filename->uptr) || !has_ring(task) || key >= WIRE_URING_FIRST ||
-	    syscall->facts & WIRE_FACT_EXEC)
+/*
+ * Whether an open is that of an io_uring operation that no rule names: its name is not at the
+ * syscall's address. It runs at the begin of a syscall, on the way out, or inside an exec, which
+ * cancels what the operation waits for when it has opened the program. The names of interpreters
+ * are the kernel's own.
+ */
+static __always_inline int is_of_operation(struct task_struct *task, struct wire_syscall *syscall,
+					   __u32 key, const struct filename *filename)
+{
+	const struct syscall_state *state;
+	struct scratch *s;
+	__u64 uptr;
+
+	if (!bpf_core_field_exists(filename->uptr) || !has_ring(task) || key >= WIRE_URING_FIRST)
 		return 0;
 	s = scratch();
 	if (!s)
 		return 0;
-	s->event.abi = key / WIRE_SYSCALLS;
-	fill_args(s->event.args, task_regs(task), s->event.abi);
-	return (__u64)FOLLOW(filename, filename, uptr) !=
-	       syscall_arg(&s->event, syscall->objects[0].arg);
+	load_args(s, task, key);
+	uptr = (__u64)FOLLOW(filename, filename, uptr);
+	if (!(syscall->facts & WIRE_FACT_EXEC))
+		return uptr != syscall_arg(&s->event, syscall->objects[0].arg);
+	if (!uptr)
+		return 0;
+	if (uptr != syscall_arg(&s->event, syscall->objects[0].arg))
+		return 1;
+	state = state_find(task, key, &syscall);
+	return state && state->items > !!state->unopened;
 }
 
 /*
@@ -113,12 +128,36 @@ static __always_inline void add_opened(struct syscall_state *state, const struct
 		state_save_last_path(state, dentry, (__u64)FOLLOW(file, file, f_path.mnt));
 }
 
-/* Forgets an object that was refused: the kernel has looked the name up once more. */
-static __always_inline void forget_refused(struct syscall_state *state)
+/* Forgets an object that was not opened: the kernel has looked the name up once more, or opened it. */
+static __always_inline void forget_unopened(struct syscall_state *state)
 {
 	state->items--;
-	state->hits = state->refused - 1;
-	state->refused = 0;
+	state->hits = state->unopened - 1;
+	state->unopened = 0;
+}
+
+/*
+ * Adds the file that an open has created before it failed, if its dentry still has that name. It is
+ * not held any more, so it may be that of another file of this name.
+ */
+static __always_inline void add_created_file(struct syscall_state *state, __u64 dentry)
+{
+	__u64 last = LOAD(dentry, dentry, d_name.len) << 32 | LOAD(dentry, dentry, d_name.hash);
+	__u64 inode = LOAD(dentry, dentry, d_inode);
+	__u32 parent = state->items - 1;
+	struct wire_object *item;
+
+	if (!inode || last != state->last[parent & (WIRE_ITEMS - 1)])
+		return;
+	item = state_add_item(state, WIRE_NAMETYPE_CREATE);
+	if (!item)
+		return;
+	item->named_by = parent + 1;
+	item->flags = state->item[parent & (WIRE_ITEMS - 1)].flags & WIRE_OBJECT_FS_EXCLUDED;
+	if (item->flags)
+		return;
+	fill_inode(&item->inode, inode);
+	item->flags = WIRE_OBJECT_INODE;
 }
 
 /* Handles the end of an open by name; `file` is a file or an error. */
@@ -128,16 +167,16 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 {
 	struct scratch *s = scratch();
 	struct syscall_state *state = NULL;
-	__u32 epoch, refused;
+	__u32 epoch, unopened;
 
 	if (!s)
 		return 0; /* counted at the end of the syscall */
 	epoch = syscall->epoch;
 	if (IS_ERR(file) || syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST)
 		state = state_find(task, key, &syscall);
-	if (state && state->refused && !IS_ERR(file))
-		forget_refused(state);
-	refused = state && state->refused;
+	if (state && state->unopened && !IS_ERR(file))
+		forget_unopened(state);
+	unopened = state && state->unopened;
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (!IS_ERR(file)) {
@@ -149,13 +188,13 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	} else if ((__u64)file == (__u64)-ENOENT) {
 		if (syscall->facts & WIRE_FACT_WATCH_ONLY)
 			return 0; /* no object exists there to match a watch, as in the kernel */
-	} else if (uses_watches(syscall) && !refused) {
+	} else if (uses_watches(syscall) && !unopened) {
 		watch_missing_name(s, task, dirfd, (__u64)filename);
 	}
-	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits && !refused)
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits && !unopened)
 		return 0;
-	if (!state || (state->reserved && !refused) ||
-	    !(syscall->facts & WIRE_FACT_EXEC || refused || key >= WIRE_URING_FIRST))
+	if (!state || (state->reserved && !unopened) ||
+	    !(syscall->facts & WIRE_FACT_EXEC || unopened || key >= WIRE_URING_FIRST))
 		state = state_claim(task, key, syscall);
 	if (!state)
 		return 0;
@@ -164,12 +203,14 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 		state_save_hits(state, s);
 	if (!IS_ERR(file))
 		add_opened(state, filename, file, s->index);
-	else if (refused)
+	else if (unopened)
 		state_set_name(state, &state->item[(state->items - 1) & (WIRE_ITEMS - 1)],
 			       filename);
 	else
 		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
-	state->refused = state->reserved = 0;
+	if (unopened && state->to_create)
+		add_created_file(state, state->to_create);
+	state->unopened = state->reserved = 0;
 	return 0;
 }
 
@@ -238,41 +279,55 @@ static __always_inline __u32 opening_syscall(struct task_struct *task,
 	return key;
 }
 
-/* Saves the object that an open was refused. Its name follows in open_done(). */
-static __always_inline void open_refused(struct task_struct *task, struct wire_syscall *syscall,
-					 __u32 key, const struct path *path)
+/*
+ * Whether rules can match an open by its arguments. The program at the end of an open that none can
+ * match may be left out, so nothing may be saved for it.
+ */
+static __always_inline int args_can_match(struct scratch *s, struct task_struct *task,
+					  const struct wire_syscall *syscall, __u32 key)
+{
+	if (key >= WIRE_URING_FIRST || !(syscall->facts & WIRE_FACT_OPEN_FLAGS))
+		return 1;
+	load_args(s, task, key);
+	return open_can_match(syscall, syscall_arg(&s->event, syscall->open_arg));
+}
+
+/*
+ * Saves an object that an open has found: `dentry`, or, if `to_create` is set, that file to be
+ * created below `dentry`. Its name follows in open_done() if the open fails.
+ */
+static __always_inline void save_unopened(struct scratch *s, struct task_struct *task,
+					  struct wire_syscall *syscall, __u32 key,
+					  const struct path *path, const struct dentry *to_create)
 {
 	const struct dentry *dentry = FOLLOW(path, path, dentry);
 	const struct vfsmount *mnt = FOLLOW(path, path, mnt);
-	const struct nameidata *nd = FOLLOW(task_struct, task, nameidata);
-	struct syscall_state *state;
+	struct syscall_state *state = state_find(task, key, &syscall);
 	struct wire_object *item;
-	struct scratch *s = scratch();
 
-	if (!s || !nd || is_of_operation(task, syscall, key, FOLLOW(nameidata, nd, name)))
-		return; /* without the scratch area it is counted at the end of the syscall */
-	state = state_find(task, key, &syscall);
 	select_watches(s, syscall);
 	s->hits = 0;
-	s->object[0].dentry = (__u64)dentry;
-	s->object[0].mnt = (__u64)mnt;
-	s->object[0].last = 0;
-	if (uses_watches(syscall) && !is_fs_excluded(FOLLOW(dentry, dentry, d_sb)))
-		match_watches(s, 1);
+	if (uses_watches(syscall))
+		watch_prefilter(s, dentry, mnt, to_create ? (__u64)&to_create->d_name : 0,
+				to_create ? 2 : 1);
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return;
 	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
 		state = state_claim(task, key, syscall);
 	if (!state)
 		return;
-	if (state->refused)
-		forget_refused(state);
-	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
+	if (state->unopened)
+		forget_unopened(state);
+	item = state_add_item(state, to_create ? WIRE_NAMETYPE_PARENT : WIRE_NAMETYPE_NORMAL);
 	if (!item)
 		return;
 	item_set_inode(item, dentry->d_inode);
 	state_save_last_path(state, dentry, (__u64)mnt);
-	state->refused = 1 + state->hits;
+	state->to_create = (__u64)to_create;
+	if (to_create)
+		state->last[(state->items - 1) & (WIRE_ITEMS - 1)] =
+			(__u64)to_create->d_name.len << 32 | to_create->d_name.hash;
+	state->unopened = 1 + state->hits;
 	state_save_hits(state, s);
 	if (!(syscall->facts & WIRE_FACT_EXEC))
 		state->reserved = 1; /* until the open fails with flags that can match */
@@ -286,7 +341,9 @@ SEC("fexit/may_open")
 int open_may_open(__u64 *ctx)
 {
 	struct wire_syscall *syscall;
+	const struct nameidata *nd;
 	struct task_struct *task;
+	struct scratch *s;
 	__u32 key;
 
 	if (!(__u32)ctx[4])
@@ -298,7 +355,11 @@ int open_may_open(__u64 *ctx)
 	if (key < WIRE_URING_FIRST && !(syscall->facts & WIRE_FACT_EXEC) &&
 	    !open_can_match(syscall, ctx[3]))
 		return 0;
-	open_refused(task, syscall, key, (struct path *)ctx[1]);
+	nd = FOLLOW(task_struct, task, nameidata);
+	s = scratch();
+	/* Without the scratch area it is counted at the end of the syscall. */
+	if (s && nd && !is_of_operation(task, syscall, key, FOLLOW(nameidata, nd, name)))
+		save_unopened(s, task, syscall, key, (struct path *)ctx[1], NULL);
 	return 0;
 }
 
@@ -316,6 +377,7 @@ int open_denied(__u64 *ctx)
 	const struct nameidata *nd;
 	const struct inode *inode;
 	const struct path *path;
+	struct scratch *s;
 	__u32 key;
 
 	if ((__u8)ctx[3] || (__u32)ctx[2] != CAP_DAC_OVERRIDE)
@@ -331,7 +393,44 @@ int open_denied(__u64 *ctx)
 	inode = FOLLOW(path, path, dentry)->d_inode;
 	if (!inode || (inode->i_mode & S_IFMT) == S_IFDIR)
 		return 0;
-	open_refused(task, syscall, key, path);
+	s = scratch();
+	if (s && args_can_match(s, task, syscall, key) &&
+	    !is_of_operation(task, syscall, key, FOLLOW(nameidata, nd, name)))
+		save_unopened(s, task, syscall, key, path, NULL);
+	return 0;
+}
+
+/*
+ * fexit on security_inode_create(dir, dentry, mode), v5.5: an open is about to create a file. It
+ * can fail after that, as with a lease of another process or O_DIRECT, and then open_done() does
+ * not see the file. An overlay creates it once more, in another directory.
+ */
+SEC("fexit/security_inode_create")
+int open_creates(__u64 *ctx)
+{
+	struct wire_syscall *syscall;
+	struct task_struct *task;
+	const struct nameidata *nd;
+	const struct path *path;
+	struct scratch *s;
+	__u32 key;
+
+	if ((int)ctx[3])
+		return 0;
+	task = current();
+	key = opening_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL || syscall->facts & WIRE_FACT_EXEC)
+		return 0;
+	nd = FOLLOW(task_struct, task, nameidata);
+	if (!nd)
+		return 0;
+	path = &nd->path;
+	if ((__u64)FOLLOW(path, path, dentry)->d_inode != ctx[0])
+		return 0;
+	s = scratch();
+	if (s && args_can_match(s, task, syscall, key) &&
+	    !is_of_operation(task, syscall, key, FOLLOW(nameidata, nd, name)))
+		save_unopened(s, task, syscall, key, path, (struct dentry *)ctx[1]);
 	return 0;
 }
 

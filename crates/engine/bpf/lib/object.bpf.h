@@ -287,11 +287,11 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			fill_from_cwd(task, object, to);
 		if (at_dir && (lookup == WIRE_LOOKUP_AT_OR_CWD || lookup == WIRE_LOOKUP_AT_OR_NULL))
 			to->flags &= ~WIRE_OBJECT_NAMED;
-		/* Not if another thread, or nobody, can have changed the directory. */
-		if (lookup == WIRE_LOOKUP_CWD && event->success && !shares_cwd(task) &&
+		if (lookup == WIRE_LOOKUP_CWD && event->success &&
 		    !(event->flags & WIRE_EVENT_UNPROVEN)) {
-			fill_from_cwd(task, object, to);
-			s->cwd_changed = 1;
+			s->cwd_changed = 1; /* which it was before is not known */
+			if (!shares_cwd(task)) /* another thread can have changed it since */
+				fill_from_cwd(task, object, to);
 		}
 		if (file) {
 			fill_from_file(object, to, file);

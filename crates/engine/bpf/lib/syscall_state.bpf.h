@@ -74,7 +74,8 @@ struct syscall_state {
 	__u32 hits_before_link; /* hits before those of LINK_FOUND */
 	__u64 attr_frame; /* stack frame of the function that has the item's object */
 	__u32 attr_nests; /* that function can call itself for an object of another file system */
-	__u32 refused; /* 1 + the hits before those of the last item, an object that an open was refused; or 0 */
+	__u32 unopened; /* 1 + the hits before those of the last item, which an open has not opened yet; or 0 */
+	__u64 to_create; /* struct dentry of the file that it is about to create in that item, or 0 */
 	__u32 aux_count;
 	struct wire_aux aux[WIRE_AUX_RECORDS];
 	struct wire_object item[WIRE_ITEMS];
@@ -231,7 +232,8 @@ state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *s
 	state->ax = task_regs(task)->ax;
 	save_call(state, task_regs(task));
 	state->items = state->text_used = state->open_flags = state->hits = 0;
-	state->deletes_allowed = state->links = state->refused = 0;
+	state->deletes_allowed = state->links = state->unopened = 0;
+	state->to_create = 0;
 	state->aux_count = state->opened = 0;
 	state->attr_frame = state->attr_nests = 0;
 	state->reserved = 0;

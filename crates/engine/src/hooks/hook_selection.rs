@@ -332,11 +332,13 @@ impl HookSelection {
         } else {
             (opens || executes).then_some(InternalHook::OpenDenied)
         };
-        let refused = refused.filter(|&hook| self.kernel.internal_hooks.contains(hook));
         let newer = newer_object_hooks(syscall).iter().copied();
         let newer = newer.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
+        let creates = opens.then_some(InternalHook::OpenCreates);
+        let unopened = [refused, creates].into_iter().flatten();
+        let unopened = unopened.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
         let hooks = hooks.iter().copied();
-        hooks.chain(newer).chain(refused).map(Hook::Internal)
+        hooks.chain(newer).chain(unopened).map(Hook::Internal)
     }
 
     /// Whether state of the syscall's entry is saved for its exit.

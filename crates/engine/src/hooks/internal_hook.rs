@@ -133,6 +133,8 @@ internal_hooks! {
     OpenMayOpen = open_may_open: Fexit ["may_open": "int(_, path*, _, _)"],
     /// File that an open finds and whose mode refuses it.
     OpenDenied = open_denied: Fexit ["capable_wrt_inode_uidgid": "bool(_, inode*, int)"],
+    /// File that an open creates, if the open fails then.
+    OpenCreates = open_creates: Fexit ["security_inode_create": "int(inode*, dentry*, _)"],
     /// Name argument of `unlink` and `unlinkat`.
     NamesUnlink = names_unlink: Fentry [
         "do_unlinkat": "_(_, filename*)",
