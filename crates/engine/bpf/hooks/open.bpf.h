@@ -70,7 +70,7 @@ static __always_inline int is_of_operation(struct task_struct *task, struct wire
 	if (uptr != syscall_arg(&s->event, syscall->objects[0].arg))
 		return 1;
 	state = state_find(task, key, &syscall);
-	return state && state->items > !!state->unopened;
+	return state && is_same_call(state, task_regs(task)) && state->items > !!state->unopened;
 }
 
 /*
