@@ -25,7 +25,7 @@ export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 end() {
 	rm -rf "$work"
-	find crates tests xtask -name dist-sbom.json -delete
+	find "$source/crates" "$source/tests" "$source/xtask" -name dist-sbom.json -delete
 }
 trap end EXIT
 trap 'exit 1' HUP INT TERM

@@ -1,7 +1,7 @@
 #!/bin/sh
 # setup.sh [packages | tests | packaging]: installs missing Debian packages for `make build` and `make run`, and tells
 # how to get Rust if it is missing or too old. `tests` also installs what `make test` and `make check` need,
-# `packaging` what `make deb` and `make testdeb` need; `packages` and `packaging` skip Rust. Changes nothing if nothing is missing.
+# `packaging` what `make deb`, `make dist` and their tests need; `packages` and `packaging` skip Rust. Changes nothing if nothing is missing.
 #
 # Exit status: 0 ready to build; 1 something is missing that this script could not install; 2 usage error.
 set -eu
