@@ -13,7 +13,7 @@
 #include <linux/types.h>
 #endif
 
-#define WIRE_VERSION	     8
+#define WIRE_VERSION	     9
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity of an event's tail; a power of two */
@@ -120,6 +120,7 @@ enum wire_form {
 	WIRE_FORM_MKNOD_DELEGATED = 1 << 3, /* vfs_mknod() with one argument more */
 	WIRE_FORM_SYMLINK_DELEGATED = 1 << 4, /* vfs_symlink() with one argument more */
 	WIRE_FORM_NTP_ADJTIMEX = 1 << 5, /* ntp_adjtimex() in place of __do_adjtimex() */
+	WIRE_FORM_NAMES_IN_ORDER = 1 << 6, /* the first of two names is copied first */
 };
 
 /* nametype= of the PATH item of a LOOKUP_HOOKED object. */
@@ -148,6 +149,7 @@ enum wire_nametype {
 #define WIRE_FACT_AUX	       4096 /* hooks inside the kernel record its auxiliary data */
 #define WIRE_FACT_SADDR	       16384 /* family of its socket address; see wire_syscall.address */
 #define WIRE_FACT_DENY	       32768 /* a rule denies the syscall if it cannot be recorded */
+#define WIRE_FACT_FOUND_ONLY   65536 /* with HOOKED: hooks record only objects that it finds */
 
 /* Auxiliary record that can be read from registers and user memory at exit. */
 enum wire_aux_source {

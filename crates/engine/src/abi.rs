@@ -10,7 +10,7 @@ pub(crate) mod watch;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
-pub(crate) const VERSION: u16 = 8;
+pub(crate) const VERSION: u16 = 9;
 /// The oldest version whose events have the same layout; names of maps and programs differ.
 pub(crate) const OLDEST_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
@@ -81,6 +81,7 @@ pub(crate) const FACT_AUX: u32 = 4096;
 pub(crate) const FACT_TASK_MARK: u32 = 8192;
 pub(crate) const FACT_SADDR: u32 = 16384;
 pub(crate) const FACT_DENY: u32 = 32768;
+pub(crate) const FACT_FOUND_ONLY: u32 = 65536;
 
 pub(crate) const ADDRESS_SECOND: u8 = 1;
 pub(crate) const ADDRESS_FIFTH: u8 = 2;
@@ -486,6 +487,7 @@ mod tests {
             ("WIRE_FACT_TASK_MARK", u64::from(FACT_TASK_MARK)),
             ("WIRE_FACT_SADDR", u64::from(FACT_SADDR)),
             ("WIRE_FACT_DENY", u64::from(FACT_DENY)),
+            ("WIRE_FACT_FOUND_ONLY", u64::from(FACT_FOUND_ONLY)),
             ("WIRE_ADDRESS_OUTPUT", u64::from(ADDRESS_OUTPUT)),
             ("WIRE_WATCH_SET", u64::from(watch::WATCH_SET)),
             ("WIRE_WATCH_SETS", u64::from(watch::WATCH_SETS)),

@@ -24,7 +24,7 @@ use crate::hooks::hook::Hook;
 use crate::hooks::hook_selection::{HookSelection, task_list_hook};
 use crate::hooks::internal_hook::InternalHook;
 use crate::hooks::syscall_functions::tracepoint_name;
-use crate::hooks::syscall_hooks::{object_hooks, shows_every_name};
+use crate::hooks::syscall_hooks::object_hooks;
 use crate::hooks::syscall_set::SyscallSet;
 
 /// A compiled plan: map contents and hooks.
@@ -134,10 +134,7 @@ impl CompiledPlan {
             wire.facts |= abi::FACT_AUX;
         }
         if selection.sees_objects(syscall_id) {
-            wire.facts |= abi::FACT_HOOKED;
-            if shows_every_name(syscall_id) {
-                wire.facts |= abi::FACT_HOOKED_NAMES;
-            }
+            wire.facts |= served_by::hooked_facts(syscall_id, selection);
             let creates = syscall_id.name() == Some("creat");
             if !opens_only_for_write(&wire)
                 && !creates

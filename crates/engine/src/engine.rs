@@ -180,7 +180,8 @@ impl<'s> Engine<'s> {
                     rodata.tlg_btrfs_dev_at = offsets.dev;
                 }
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
-                rodata.tlg_hooked = (coverage == HookCoverage::InternalHooks).into();
+                rodata.tlg_hooked = (coverage != HookCoverage::SyscallsOnly).into();
+                rodata.tlg_kprobes = (coverage == HookCoverage::TaskWork).into();
                 rodata.tlg_context = options.context.into();
                 if coverage != HookCoverage::SyscallsOnly {
                     rodata.tlg_slots = state_slots.all;
@@ -376,6 +377,7 @@ impl<'s> Engine<'s> {
             .map_err(EngineError::system(
                 "wait for programs of the previous rules",
             ))?;
+        let _updates = self.begin_map_updates();
         let [even, odd] = &mut self.watch_keys;
         let half = if next.half() == 0 { even } else { odd };
         half.clear(self.objects.first(), next)
@@ -388,6 +390,7 @@ impl<'s> Engine<'s> {
         compiled: &CompiledPlan,
         watches: &Watches,
     ) -> Result<(), EngineError> {
+        let _updates = self.begin_map_updates();
         let [even, odd] = &mut self.watch_keys;
         let half = if epoch.half() == 0 { even } else { odd };
         half.write_plan(

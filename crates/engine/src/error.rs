@@ -104,7 +104,7 @@ pub enum EngineError {
     },
     /// `[on_loss] deny` on an engine that cannot deny syscalls.
     #[error(
-        "rules of `[on_loss] deny` need the engine fentry: remove `deny`, or use a kernel on which that engine works"
+        "rules of `[on_loss] deny` need the engine fentry or lsm: remove `deny`, or use a kernel on which one of them works"
     )]
     DenyNeedsFentry,
     /// The kernel lacks the function that a deny program attaches to.

@@ -169,12 +169,7 @@ impl<'s> Objects<'s> {
             return Ok(());
         }
         let first = self.first.skel.object();
-        let kind = if missing.iter().any(|program| program.needs_functions()) {
-            EngineKind::Fentry
-        } else {
-            self.kind
-        };
-        let loaded = LoadedObject::load(slots, kind, self.hooks, missing.clone(), |open| {
+        let loaded = LoadedObject::load(slots, self.kind, self.hooks, missing.clone(), |open| {
             for mut map in open.open_object_mut().maps_mut() {
                 let name = map.name().to_owned();
                 let existing = first.maps().find(|other| other.name() == name);
@@ -276,8 +271,14 @@ impl<'s> LoadedObject<'s> {
         let mut open = SyscallSkelBuilder::default()
             .open(slot)
             .map_err(EngineError::Open)?;
-        program::select(&mut open.progs, &programs, hooks).map_err(EngineError::Open)?;
+        program::select(&mut open.progs, &programs, hooks, kind).map_err(EngineError::Open)?;
         prepare(&mut open)?;
+        let on_functions = programs.iter().any(|program| program.needs_functions());
+        let kind = if on_functions {
+            EngineKind::Fentry
+        } else {
+            kind
+        };
         let (loaded, libbpf_log) = libbpf_log::capture(|| open.load());
         let skel = loaded.map_err(|source| EngineError::Load {
             kind,

@@ -40,7 +40,7 @@ struct File<E> {
 struct Cause {
     tests: Vec<String>,
     calls: Option<Vec<String>>,
-    on: Option<String>,
+    on: Option<Vec<String>>,
     engine: Option<String>,
     differs: Vec<String>,
     reason: String,
@@ -159,12 +159,13 @@ fn entries<E: DeserializeOwned>(file: &str, text: &str) -> anyhow::Result<Vec<E>
 
 impl Cause {
     fn applies(&self, setting: Setting<'_>) -> bool {
-        let is = |wanted: &Option<String>, value: &str| {
-            wanted.as_ref().is_none_or(|wanted| wanted == value)
-        };
+        let engine = self.engine.as_deref();
         fits_any(&self.tests, setting.test)
-            && is(&self.on, setting.line)
-            && is(&self.engine, setting.engine)
+            && self
+                .on
+                .as_deref()
+                .is_none_or(|on| fits_any(on, setting.line))
+            && engine.is_none_or(|engine| engine == setting.engine)
     }
 }
 

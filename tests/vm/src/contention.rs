@@ -28,6 +28,8 @@ pub(crate) const SESSION: Session = Session {
 
 /// Number of opens; fewer than the ring holds, because the reader is slow on an emulated CPU.
 const CALLS: u32 = 60_000;
+/// Opens of the daemon that may count as lost.
+const MOST_OWN: u64 = 10;
 /// How many were made.
 const MADE: &str = "/tmp/contend/made";
 
@@ -45,7 +47,7 @@ fn opens_on_one_cpu(_daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every open is in the log, and nothing is counted as lost.
+/// Every open is in the log. The daemon's own opens, which are not recorded, count as lost if their kprobe is skipped.
 fn stop(daemon: &Daemon) -> anyhow::Result<()> {
     let account = daemon.end(Signal::SIGTERM, LONGEST_END)?;
     let (line, counts) = (account.line, account.summary);
@@ -53,7 +55,7 @@ fn stop(daemon: &Daemon) -> anyhow::Result<()> {
     let made = fs::read_to_string(MADE).context("no opens were made")?;
     let made: u64 = made.trim().parse()?;
     ensure!(
-        (counts.matched, counts.written, counts.lost) == (made, made, 0),
+        (counts.matched, counts.written) == (made, made) && counts.lost <= MOST_OWN,
         "{made} opens: {line}"
     );
     Ok(())

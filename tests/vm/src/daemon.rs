@@ -136,8 +136,13 @@ impl Daemon {
         })
     }
 
-    /// Whether the engine sees the objects of syscalls that fail.
+    /// Whether the engine sees the objects of syscalls that fail, other than opens.
     pub(crate) fn sees_inside(&self) -> bool {
+        self.engine != "tracepoint"
+    }
+
+    /// Whether it sees the object of an open that fails, operations of `io_uring`, and any number of syscalls.
+    pub(crate) fn sees_all(&self) -> bool {
         self.engine == "fentry"
     }
 

@@ -69,17 +69,6 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// Opens on the engine for kernels that preempt themselves.
-pub(crate) const SESSION_LSM: Session = Session {
-    name: "differential_lsm",
-    engine: "lsm",
-    prepare: || Ok(()),
-    tests: &[("open", |daemon| {
-        agree(daemon, &SESSION_LSM, "open", &open::runs(B64))
-    })],
-    ..SESSION
-};
-
 /// Syscalls of the 32-bit table, from 64-bit and 32-bit programs.
 pub(crate) const SESSION_32: Session = Session {
     name: "differential_32",
@@ -331,7 +320,7 @@ fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow
     let setting = Setting {
         test,
         line: &line,
-        engine: session.engine,
+        engine: session.engine(),
     };
     let audit = KernelAudit::start(daemon.rules())?;
     if !session.rules.text().lines().any(is_io_uring_rule) {

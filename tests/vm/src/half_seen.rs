@@ -279,7 +279,7 @@ const SECOND: i64 = -2;
 /// An event has the arguments of its own syscall, not those of an earlier one that no rule named at its end.
 fn stale_enter(daemon: &Daemon) -> anyhow::Result<()> {
     // So many syscalls are seen at the raw tracepoint, also those that began before.
-    let syscalls = if daemon.sees_inside() {
+    let syscalls = if daemon.sees_all() {
         let numbers: Vec<String> = (0..420).map(|number| number.to_string()).collect();
         numbers.join(",")
     } else {

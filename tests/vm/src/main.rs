@@ -83,16 +83,6 @@ const GENERAL: [&[Session]; 3] = [
             ..clock::SESSION
         },
         json::SESSION,
-        Session {
-            name: "lsm",
-            engine: "lsm",
-            ..tracepoint::SESSION
-        },
-        Session {
-            name: "lsm_both_abis",
-            engine: "lsm",
-            ..raw::SESSION
-        },
         contention::SESSION,
         stopping::SESSION,
         pinned::SESSION,
@@ -103,7 +93,6 @@ const GENERAL: [&[Session]; 3] = [
     ],
     &[
         differential::SESSION,
-        differential::SESSION_LSM,
         differential::SESSION_32,
         differential::SESSION_URING,
         differential::SESSION_URING_LIST,

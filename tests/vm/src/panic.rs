@@ -15,7 +15,7 @@ use support::wait::{wait_for, wait_within};
 
 use crate::daemon::{Daemon, TOLLGATE};
 use crate::machine::flush;
-use crate::suite::one_line;
+use crate::suite::{one_line, quickest_engine};
 
 /// The test.
 const NAME: &str = "panic::lost_event_panics_the_kernel";
@@ -42,7 +42,7 @@ pub(crate) fn run() {
 }
 
 fn lost_event_panics_the_kernel() -> anyhow::Result<Infallible> {
-    let daemon = Daemon::start("panic", "tracepoint", RULES)?;
+    let daemon = Daemon::start("panic", quickest_engine(), RULES)?;
     // Recorded events do not panic the kernel.
     fs::create_dir("/tmp/work/recorded").context("cannot create a directory")?;
     wait_for("the event", || {

@@ -13,6 +13,7 @@
 
 #include "wire.h"
 #include "lib/fs_filter.bpf.h"
+#include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/object.bpf.h"
@@ -56,7 +57,8 @@ static long mount_step(__u32 index, void *data)
 static __always_inline __u64 next_mount(__u64 sb, __u64 mount)
 {
 	if (!bpf_core_field_exists(struct mount, mnt_instance))
-		return mount ? 0 : LOAD(super_block___v6_18, sb, s_mounts);
+		return mount ? LOAD(mount___v6_18, mount, mnt_next_for_sb)
+			     : LOAD(super_block___v6_18, sb, s_mounts);
 	mount = mount ? LOAD(mount, mount, mnt_instance.next)
 		      : LOAD(list_head, AT(super_block, sb, s_mounts), next);
 	return mount == AT(super_block, sb, s_mounts)
@@ -329,7 +331,7 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 		if (state && is_op)
 			state->items = state->hits = 0;
 		else if (state)
-			state_drop(task, SLOT_SYSCALL);
+			state_forget(task, state);
 		return 0;
 	}
 	if (!is_op)
@@ -364,117 +366,131 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 	return 0;
 }
 
-/* Adds the object of a struct path. */
-static __always_inline int attr_path(const void *ctx, enum wire_attribute attribute, __u64 addr)
+/* Adds the object of the argument `index`, a struct path. */
+static __always_inline int attr_path(__u64 *ctx, enum wire_attribute attribute, const int index)
 {
-	const struct path *path = (struct path *)addr;
+	struct function_call call;
+	const struct path *path;
 
+	if (!at_entry(&call, ctx, index + 1))
+		return 0;
+	path = ARG(call, index, path);
 	return attr_object(ctx, attribute, FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
+}
+
+/* The same for a struct dentry. */
+static __always_inline int attr_dentry(__u64 *ctx, enum wire_attribute attribute, const int index)
+{
+	struct function_call call;
+
+	return at_entry(&call, ctx, index + 1)
+		       ? attr_object(ctx, attribute, ARG(call, index, dentry), NULL)
+		       : 0;
 }
 
 /* fentry on chmod_common(path, mode), v5.5. */
 SEC("fentry/chmod_common")
 int attr_chmod(__u64 *ctx)
 {
-	return attr_path(ctx, WIRE_ATTRIBUTE_MODE, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_MODE, 0);
 }
 
 /* fentry on chown_common(path, user, group), v5.5. */
 SEC("fentry/chown_common")
 int attr_chown(__u64 *ctx)
 {
-	return attr_path(ctx, WIRE_ATTRIBUTE_OWNER, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_OWNER, 0);
 }
 
 /* fentry on vfs_truncate(path, length), v5.5. */
 SEC("fentry/vfs_truncate")
 int attr_truncate(__u64 *ctx)
 {
-	return attr_path(ctx, WIRE_ATTRIBUTE_LENGTH, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_LENGTH, 0);
 }
 
 /* fentry on vfs_utimes(path, times), v5.12. */
 SEC("fentry/vfs_utimes")
 int attr_utimes(__u64 *ctx)
 {
-	return attr_path(ctx, WIRE_ATTRIBUTE_TIMES, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_TIMES, 0);
 }
 
 /* fentry on vfs_setxattr(idmap, dentry, ...), v5.12 form. */
 SEC("fentry/vfs_setxattr")
 int attr_setxattr(__u64 *ctx)
 {
-	return attr_object(ctx, WIRE_ATTRIBUTE_SET_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_dentry(ctx, WIRE_ATTRIBUTE_SET_XATTR, 1);
 }
 
 /* fentry on vfs_removexattr(idmap, dentry, name), v5.12 form. */
 SEC("fentry/vfs_removexattr")
 int attr_rmxattr(__u64 *ctx)
 {
-	return attr_object(ctx, WIRE_ATTRIBUTE_REMOVE_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_dentry(ctx, WIRE_ATTRIBUTE_REMOVE_XATTR, 1);
 }
 
 /* fentry on vfs_getxattr(idmap, dentry, ...), v5.12 form. */
 SEC("fentry/vfs_getxattr")
 int attr_getxattr(__u64 *ctx)
 {
-	return attr_object(ctx, WIRE_ATTRIBUTE_GET_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_dentry(ctx, WIRE_ATTRIBUTE_GET_XATTR, 1);
 }
 
 /* fentry on vfs_listxattr(dentry, list, size), v5.5. */
 SEC("fentry/vfs_listxattr")
 int attr_listxattr(__u64 *ctx)
 {
-	return attr_object(ctx, WIRE_ATTRIBUTE_LIST_XATTR, (struct dentry *)ctx[0], NULL);
+	return attr_dentry(ctx, WIRE_ATTRIBUTE_LIST_XATTR, 0);
 }
 
 /* fentry on vfs_set_acl(idmap, dentry, acl_name, kacl), v6.2. */
 SEC("fentry/vfs_set_acl")
 int attr_set_acl(__u64 *ctx)
 {
-	return attr_object(ctx, WIRE_ATTRIBUTE_SET_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_dentry(ctx, WIRE_ATTRIBUTE_SET_XATTR, 1);
 }
 
 /* fentry on vfs_remove_acl(idmap, dentry, acl_name), v6.2. */
 SEC("fentry/vfs_remove_acl")
 int attr_remove_acl(__u64 *ctx)
 {
-	return attr_object(ctx, WIRE_ATTRIBUTE_REMOVE_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_dentry(ctx, WIRE_ATTRIBUTE_REMOVE_XATTR, 1);
 }
 
 /* fentry on vfs_get_acl(idmap, dentry, acl_name), v6.2. */
 SEC("fentry/vfs_get_acl")
 int attr_get_acl(__u64 *ctx)
 {
-	return attr_object(ctx, WIRE_ATTRIBUTE_GET_XATTR, (struct dentry *)ctx[1], NULL);
+	return attr_dentry(ctx, WIRE_ATTRIBUTE_GET_XATTR, 1);
 }
 
 /* fentry on set_fs_pwd(fs, path), v5.5: a successful chdir. */
 SEC("fentry/set_fs_pwd")
 int attr_chdir(__u64 *ctx)
 {
-	return attr_path(ctx, WIRE_ATTRIBUTE_CWD, ctx[1]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_CWD, 1);
 }
 
 /* fentry on set_fs_root(fs, path), v5.5: a successful chroot. */
 SEC("fentry/set_fs_root")
 int attr_chroot(__u64 *ctx)
 {
-	return attr_path(ctx, WIRE_ATTRIBUTE_ROOT, ctx[1]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_ROOT, 1);
 }
 
 /* fentry on path_mount(dev_name, path, ...), v5.9: the mount point. */
 SEC("fentry/path_mount")
 int attr_mount(__u64 *ctx)
 {
-	return attr_path(ctx, WIRE_ATTRIBUTE_MOUNT, ctx[1]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_MOUNT, 1);
 }
 
 /* fentry on path_umount(path, flags), v5.9. */
 SEC("fentry/path_umount")
 int attr_umount(__u64 *ctx)
 {
-	return attr_path(ctx, WIRE_ATTRIBUTE_UMOUNT, ctx[0]);
+	return attr_path(ctx, WIRE_ATTRIBUTE_UMOUNT, 0);
 }
 
 #endif /* TOLLGATE_HOOKS_ATTRIBUTE_BPF_H */

@@ -10,6 +10,7 @@
 #include "wire.h"
 #include "lib/errno.bpf.h"
 #include "lib/form.bpf.h"
+#include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/label.bpf.h"
 #include "lib/load.bpf.h"
@@ -44,8 +45,10 @@ static __always_inline struct syscall_state *aux_state(struct task_struct *task)
 	if (key == WIRE_NO_SYSCALL || !(syscall->facts & WIRE_FACT_AUX))
 		return NULL;
 	state = state_find(task, key, &syscall);
-	if (state || (syscall->facts & WIRE_FACT_HOOKED && syscall->facts & WIRE_FACT_WATCH_ONLY))
+	if (state && !state->reserved)
 		return state;
+	if (syscall->facts & WIRE_FACT_HOOKED && syscall->facts & WIRE_FACT_WATCH_ONLY)
+		return NULL;
 	return state_claim(task, key, syscall);
 }
 
@@ -94,7 +97,9 @@ static __always_inline int aux_obj_pid(__u64 target)
 SEC("fentry/audit_signal_info")
 int aux_signal(__u64 *ctx)
 {
-	return aux_obj_pid(ctx[1]);
+	struct function_call call;
+
+	return at_entry(&call, ctx, 2) ? aux_obj_pid(call.arg[1]) : 0;
 }
 
 /*
@@ -104,11 +109,15 @@ int aux_signal(__u64 *ctx)
 SEC("fexit/ptrace_attach")
 int aux_ptrace(__u64 *ctx)
 {
-	__s32 ret = ctx[4];
+	struct function_call call;
+	__s32 ret;
 
+	if (!at_return(&call, ctx, 4, INSIDE_OTHER))
+		return call.skips_return;
+	ret = call.result;
 	if (ret == -EIO || ret == -EINVAL)
 		return 0;
-	return aux_obj_pid(ctx[0]);
+	return aux_obj_pid(call.arg[0]);
 }
 
 /*
@@ -118,13 +127,18 @@ int aux_ptrace(__u64 *ctx)
 SEC("fexit/get_vfs_caps_from_disk")
 int aux_file_caps(__u64 *ctx)
 {
-	const struct cpu_vfs_cap_data *caps = (struct cpu_vfs_cap_data *)ctx[2];
-	struct wire_aux *aux;
+	const struct cpu_vfs_cap_data *caps;
 	struct syscall_state *state;
-	__u64 addr = ctx[2];
+	struct function_call call;
+	struct wire_aux *aux;
+	__u64 addr;
 
-	if ((__u32)ctx[3])
+	if (!at_return(&call, ctx, 3, INSIDE_FILE_CAPS))
+		return call.skips_return;
+	if ((__u32)call.result)
 		return 0;
+	caps = ARG(call, 2, cpu_vfs_cap_data);
+	addr = (__u64)caps;
 	state = aux_state(current());
 	if (!state)
 		return 0;
@@ -136,7 +150,7 @@ int aux_file_caps(__u64 *ctx)
 	aux->word[1] = LOAD_WORD(AT(cpu_vfs_cap_data, addr, permitted));
 	aux->word[2] = LOAD_WORD(AT(cpu_vfs_cap_data, addr, inheritable));
 	aux->word[3] = caps->rootid.val;
-	aux->word[14] = ctx[1];
+	aux->word[14] = call.arg[1];
 	return 0;
 }
 
@@ -165,16 +179,21 @@ static __always_inline __u32 root_of(const struct user_namespace *ns)
 SEC("fexit/cap_bprm_creds_from_file")
 int aux_exec_caps(__u64 *ctx)
 {
-	const struct linux_binprm *bprm = (struct linux_binprm *)ctx[0];
-	const struct file *file = (struct file *)ctx[1];
 	struct task_struct *task = current();
 	const struct cred *old = FOLLOW(task_struct, task, cred);
-	const struct cred *new = bprm->cred;
-	struct syscall_state *state = aux_state(task);
+	const struct file *file;
+	const struct cred *new;
+	struct syscall_state *state;
+	struct function_call call;
 	struct wire_aux *aux;
 
-	if ((__u32)ctx[2] || !state)
+	if (!at_return(&call, ctx, 2, INSIDE_OTHER))
+		return call.skips_return;
+	state = aux_state(task);
+	if ((__u32)call.result || !state)
 		return 0;
+	new = ARG(call, 0, linux_binprm)->cred;
+	file = ARG(call, 1, file);
 	aux = &state->aux[0];
 	/* The record may belong to another file of the syscall. */
 	if (!state->aux_count || aux->word[14] != (__u64)file->f_path.dentry) {
@@ -213,7 +232,9 @@ static __always_inline int aux_ipc(const struct kern_ipc_perm *perm)
 SEC("fentry/ipcperms")
 int ipc_perms(__u64 *ctx)
 {
-	return aux_ipc((struct kern_ipc_perm *)ctx[1]);
+	struct function_call call;
+
+	return at_entry(&call, ctx, 2) ? aux_ipc(ARG(call, 1, kern_ipc_perm)) : 0;
 }
 
 /*
@@ -224,48 +245,66 @@ int ipc_perms(__u64 *ctx)
 SEC("fexit/ipcctl_obtain_check")
 int ipc_ctl(__u64 *ctx)
 {
-	const struct ipc64_perm *perm = (struct ipc64_perm *)ctx[4];
+	const struct ipc64_perm *perm;
+	struct function_call call;
 	struct wire_aux *aux;
 
-	if (IS_ERR(ctx[6]))
+	if (!at_return(&call, ctx, 6, INSIDE_OTHER))
+		return call.skips_return;
+	if (IS_ERR(call.result))
 		return 0;
 	aux = aux_replace(WIRE_AUX_IPC);
 	if (!aux)
 		return 0;
-	copy_ipc_perm(aux, (struct kern_ipc_perm *)ctx[6]);
-	aux->word[3] = (__u32)ctx[3] == IPC_SET;
+	copy_ipc_perm(aux, POINTER(call.result, kern_ipc_perm));
+	aux->word[3] = (__u32)call.arg[3] == IPC_SET;
 	if (!aux->word[3])
 		return 0;
-	aux->word[4] = (__s32)ctx[5];
+	perm = ARG(call, 4, ipc64_perm);
+	aux->word[4] = (__s32)call.arg[5];
 	aux->word[5] = perm->uid;
 	aux->word[6] = perm->gid;
 	aux->word[7] = perm->mode;
 	return 0;
 }
 
+/* Adds a record of argument 0 at the entry of a function if argument 1 is this command. */
+static __always_inline int aux_ipc_command(__u64 *ctx, __u32 command)
+{
+	struct function_call call;
+
+	if (!at_entry(&call, ctx, 2) || (__u32)call.arg[1] != command)
+		return 0;
+	return aux_ipc(ARG(call, 0, kern_ipc_perm));
+}
+
 /* fentry on security_msg_queue_msgctl(msq, cmd), v5.5. MSG_STAT_ANY checks no permission. */
 SEC("fentry/security_msg_queue_msgctl")
 int ipc_msgctl(__u64 *ctx)
 {
-	return (__u32)ctx[1] == MSG_STAT_ANY ? aux_ipc((struct kern_ipc_perm *)ctx[0]) : 0;
+	return aux_ipc_command(ctx, MSG_STAT_ANY);
 }
 
 /* fentry on security_sem_semctl(sma, cmd), v5.5. */
 SEC("fentry/security_sem_semctl")
 int ipc_semctl(__u64 *ctx)
 {
-	return (__u32)ctx[1] == SEM_STAT_ANY ? aux_ipc((struct kern_ipc_perm *)ctx[0]) : 0;
+	return aux_ipc_command(ctx, SEM_STAT_ANY);
 }
 
 /* fentry on security_shm_shmctl(shp, cmd), v5.5. */
 SEC("fentry/security_shm_shmctl")
 int ipc_shmctl(__u64 *ctx)
 {
-	__u32 cmd = ctx[1];
+	struct function_call call;
+	__u32 cmd;
 
+	if (!at_entry(&call, ctx, 2))
+		return 0;
+	cmd = call.arg[1];
 	if (cmd != SHM_LOCK && cmd != SHM_UNLOCK && cmd != SHM_STAT_ANY)
 		return 0;
-	return aux_ipc((struct kern_ipc_perm *)ctx[0]);
+	return aux_ipc(ARG(call, 0, kern_ipc_perm));
 }
 
 /* Copies the first words of a struct mq_attr in kernel memory; 0 without one. */
@@ -279,13 +318,17 @@ static __always_inline void copy_mq_attr(__u64 *to, __u64 attr)
 SEC("fentry/do_mq_open")
 int mq_open(__u64 *ctx)
 {
-	struct wire_aux *aux = aux_replace(WIRE_AUX_MQ_OPEN);
+	struct function_call call;
+	struct wire_aux *aux;
 
+	if (!at_entry(&call, ctx, 4))
+		return 0;
+	aux = aux_replace(WIRE_AUX_MQ_OPEN);
 	if (!aux)
 		return 0;
-	aux->word[0] = ctx[1];
-	aux->word[1] = ctx[2];
-	copy_mq_attr(&aux->word[2], ctx[3]);
+	aux->word[0] = call.arg[1];
+	aux->word[1] = call.arg[2];
+	copy_mq_attr(&aux->word[2], call.arg[3]);
 	return 0;
 }
 
@@ -308,28 +351,39 @@ static __always_inline int aux_mq_message(__u64 mqdes, __u64 len, __u32 priority
 SEC("fentry/do_mq_timedsend")
 int mq_send(__u64 *ctx)
 {
-	if ((__u32)ctx[3] >= MQ_PRIO_MAX)
+	struct function_call call;
+
+	if (!at_entry(&call, ctx, 5) || (__u32)call.arg[3] >= MQ_PRIO_MAX)
 		return 0;
-	return aux_mq_message(ctx[0], ctx[2], ctx[3], ctx[4]);
+	return aux_mq_message(call.arg[0], call.arg[2], call.arg[3], call.arg[4]);
 }
 
 /* fentry on do_mq_timedreceive(mqdes, message, len, priority, until), v5.5. */
 SEC("fentry/do_mq_timedreceive")
 int mq_receive(__u64 *ctx)
 {
-	return aux_mq_message(ctx[0], ctx[2], 0, ctx[4]);
+	struct function_call call;
+
+	if (!at_entry(&call, ctx, 5))
+		return 0;
+	return aux_mq_message(call.arg[0], call.arg[2], 0, call.arg[4]);
 }
 
 /* fentry on do_mq_notify(mqdes, notification), v5.5. */
 SEC("fentry/do_mq_notify")
 int mq_notify(__u64 *ctx)
 {
-	const struct sigevent *event = (struct sigevent *)ctx[1];
-	struct wire_aux *aux = aux_replace(WIRE_AUX_MQ_NOTIFY);
+	const struct sigevent *event;
+	struct function_call call;
+	struct wire_aux *aux;
 
+	if (!at_entry(&call, ctx, 2))
+		return 0;
+	aux = aux_replace(WIRE_AUX_MQ_NOTIFY);
 	if (!aux)
 		return 0;
-	aux->word[0] = ctx[0];
+	event = ARG(call, 1, sigevent);
+	aux->word[0] = call.arg[0];
 	aux->word[1] = event ? event->sigev_signo : 0;
 	return 0;
 }
@@ -338,15 +392,18 @@ int mq_notify(__u64 *ctx)
 SEC("fexit/do_mq_getsetattr")
 int mq_setattr(__u64 *ctx)
 {
+	struct function_call call;
 	struct wire_aux *aux;
 
-	if (!ctx[1] || (__u32)ctx[3])
+	if (!at_return(&call, ctx, 3, INSIDE_OTHER))
+		return call.skips_return;
+	if (!call.arg[1] || (__u32)call.result)
 		return 0;
 	aux = aux_replace(WIRE_AUX_MQ_GETSETATTR);
 	if (!aux)
 		return 0;
-	aux->word[0] = ctx[0];
-	copy_mq_attr(&aux->word[1], ctx[1]);
+	aux->word[0] = call.arg[0];
+	copy_mq_attr(&aux->word[1], call.arg[1]);
 	return 0;
 }
 
@@ -357,9 +414,13 @@ int mq_setattr(__u64 *ctx)
 SEC("fentry/find_module_all")
 int module_name(__u64 *ctx)
 {
-	struct wire_aux *aux = aux_replace(WIRE_AUX_KERN_MODULE);
+	struct function_call call;
+	struct wire_aux *aux;
 
-	if (aux && bpf_probe_read_kernel_str(aux->word, MODULE_NAME_BYTES, (void *)ctx[0]) < 0)
+	if (!at_entry(&call, ctx, 1))
+		return 0;
+	aux = aux_replace(WIRE_AUX_KERN_MODULE);
+	if (aux && bpf_probe_read_kernel_str(aux->word, MODULE_NAME_BYTES, (void *)call.arg[0]) < 0)
 		count_truncated(WIRE_TRUNC_NAME);
 	return 0;
 }
@@ -372,13 +433,20 @@ SEC("fexit/__do_adjtimex")
 int clock_adjtimex(__u64 *ctx)
 {
 	struct syscall_state *state;
+	struct function_call call;
 	struct wire_aux *aux;
-	__u64 changes = ctx[3];
+	__u64 changes;
 
 	if (has_form(WIRE_FORM_NTP_ADJTIMEX)) {
-		if ((__u32)ctx[0])
+		if (!at_return(&call, ctx, 5, INSIDE_OTHER))
+			return call.skips_return;
+		if ((__u32)call.arg[0])
 			return 0;
-		changes = ctx[4];
+		changes = call.arg[4];
+	} else {
+		if (!at_return(&call, ctx, 4, INSIDE_OTHER))
+			return call.skips_return;
+		changes = call.arg[3];
 	}
 	state = aux_state(current());
 	aux = state ? aux_add(state, WIRE_AUX_TIME_ADJNTPVAL) : NULL;
@@ -403,7 +471,13 @@ static __always_inline int aux_time_offset(__u64 seconds, __u64 nanoseconds)
 SEC("fexit/timekeeping_inject_offset")
 int clock_inject(__u64 *ctx)
 {
-	return (__u32)ctx[1] ? 0 : aux_time_offset(LOAD_WORD(ctx[0]), LOAD_WORD(ctx[0] + 8));
+	struct function_call call;
+
+	if (!at_return(&call, ctx, 1, INSIDE_OTHER))
+		return call.skips_return;
+	if ((__u32)call.result)
+		return 0;
+	return aux_time_offset(LOAD_WORD(call.arg[0]), LOAD_WORD(call.arg[0] + 8));
 }
 
 #define ADJ_SETOFFSET 0x0100 /* include/uapi/linux/timex.h */
@@ -416,27 +490,33 @@ int clock_inject(__u64 *ctx)
 SEC("fentry/ntp_adjtimex")
 int clock_inject_ntp(__u64 *ctx)
 {
-	const struct __kernel_timex *txc = (struct __kernel_timex *)ctx[1];
-	__u64 at = (__u64)txc;
-	__u32 modes = LOAD(__kernel_timex, at, modes);
-	__u64 fraction = LOAD(__kernel_timex, at, time.tv_usec);
+	struct function_call call;
+	__u64 at, fraction;
+	__u32 modes;
 
-	if ((__u32)ctx[0] || !(modes & ADJ_SETOFFSET))
+	if (!at_entry(&call, ctx, 2))
+		return 0;
+	at = call.arg[1];
+	modes = LOAD(__kernel_timex, at, modes);
+	fraction = LOAD(__kernel_timex, at, time.tv_usec);
+	if ((__u32)call.arg[0] || !(modes & ADJ_SETOFFSET))
 		return 0;
 	return aux_time_offset(LOAD(__kernel_timex, at, time.tv_sec),
 			       modes & ADJ_NANO ? fraction : fraction * 1000);
 }
 
-/* v2.6.37: the timekeeper. */
+/* The timekeeper: v3.10, and v6.17. */
 extern const void tk_core __ksym __weak;
+extern const void timekeeper_data __ksym __weak;
 
 /* wall_to_monotonic: the two words of a struct timespec64. */
 static __always_inline __u64 wall_word(__u32 index)
 {
-	__u64 clock = (__u64)&tk_core + ENTRY_OF_TIMEKEEPER;
+	__u64 core = &tk_core ? (__u64)&tk_core : (__u64)&timekeeper_data;
+	__u64 clock = core + ENTRY_OF_TIMEKEEPER;
 
 	if (bpf_core_type_exists(struct tk_data))
-		clock = AT(tk_data, (__u64)&tk_core, timekeeper);
+		clock = AT(tk_data, core, timekeeper);
 	return LOAD_WORD(AT(timekeeper, clock, wall_to_monotonic) + 8 * index);
 }
 
@@ -444,7 +524,11 @@ static __always_inline __u64 wall_word(__u32 index)
 SEC("fentry/do_settimeofday64")
 int clock_set_enter(__u64 *ctx)
 {
-	return &tk_core ? aux_time_offset(wall_word(0), wall_word(1)) : 0;
+	struct function_call call;
+
+	if ((!&tk_core && !&timekeeper_data) || !at_entry(&call, ctx, 1))
+		return 0;
+	return aux_time_offset(wall_word(0), wall_word(1));
 }
 
 /* fexit on do_settimeofday64(ts), v5.5: by how much the clock was set. */
@@ -452,12 +536,16 @@ SEC("fexit/do_settimeofday64")
 int clock_set_exit(__u64 *ctx)
 {
 	struct wire_syscall *syscall;
-	struct syscall_state *state = state_current(&syscall);
+	struct syscall_state *state;
+	struct function_call call;
 	struct wire_aux *aux;
 
+	if (!at_return(&call, ctx, 1, INSIDE_OTHER))
+		return call.skips_return;
+	state = state_current(&syscall);
 	if (!state || !state->aux_count)
 		return 0;
-	if ((__u32)ctx[1]) {
+	if ((__u32)call.result) {
 		state->aux_count = 0;
 		return 0;
 	}

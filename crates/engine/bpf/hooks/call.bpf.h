@@ -4,7 +4,8 @@
  *
  * A kprobe at the entry of a named syscall takes a slot, which holds what the end needs, and asks
  * for task work. The work runs when the syscall has ended. Both run with preemption off, so they
- * share the scratch area of their CPU with nobody.
+ * share the scratch area of their CPU with nobody. So do kprobes on functions inside the kernel:
+ * lib/function_call.bpf.h.
  *
  * A syscall whose end is not seen is counted as one without a slot.
  *
@@ -38,6 +39,7 @@
 #define NO_SYSCALL_NUMBER (~0ULL)
 
 #define CLAIM_TRIES	  4
+#define WORK_IS_BUSY	  (-1)
 #define PLACE_STEP	  0x9e3779b1U
 
 /* include/linux/fs.h: the open file of a lower file system of an overlay. */
@@ -57,9 +59,20 @@ struct {
 } tlg_call_work SEC(".maps");
 
 /*
- * Emits the event of the syscall of a slot that has ended. Objects that an LSM program has seen are
- * those of the kernel; others are found as on the tracepoint engine.
+ * Whether nothing was recorded of a syscall because no watch matches what it used. Of opens, hooks
+ * see what they find; a watch does not match a file that does not exist.
  */
+static __always_inline int has_no_watch(const struct wire_syscall *syscall,
+					const struct syscall_state *state, __s64 ret)
+{
+	if (!(syscall->facts & WIRE_FACT_HOOKED) || !(syscall->facts & WIRE_FACT_WATCH_ONLY))
+		return 0;
+	if (!(syscall->facts & WIRE_FACT_FOUND_ONLY))
+		return 1;
+	return ret == -ENOENT || (state->judged && ret >= 0);
+}
+
+/* Emits the event of the syscall of a slot that has ended. */
 static __always_inline void call_emit(struct task_struct *task, struct wire_syscall *syscall,
 				      struct syscall_state *state)
 {
@@ -79,10 +92,10 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 		if (state->script)
 			flags |= WIRE_EVENT_SCRIPT;
 	}
-	if (state->items)
+	if (!state->reserved)
 		ended.state = state;
-	else if (state->judged && syscall->facts & WIRE_FACT_WATCH_ONLY && (__s64)regs->ax >= 0)
-		return; /* what it opened is not watched */
+	else if (has_no_watch(syscall, state, regs->ax))
+		return;
 	emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, regs->ax, flags, 0,
 		   ended);
 }
@@ -133,6 +146,38 @@ static __always_inline int call_request_end(struct task_struct *task, __u32 inde
 }
 
 /*
+ * Takes a slot for the syscall of the current task at a place, and requests its end. Returns 1 + the
+ * index of the slot, 0 without one, or WORK_IS_BUSY. Not inlined: the verifier checks it once.
+ */
+__noinline int call_try(const struct wire_syscall *syscall, __u32 key, __u32 place)
+{
+	struct task_struct *task = current();
+	struct syscall_state *state;
+	struct task_state *of;
+
+	if (!syscall)
+		return 0;
+	state = state_claim_at(task, key, syscall, place);
+	of = task_state(task);
+	if (!of)
+		return 0; /* counted */
+	if (!state) {
+		count_lost(WIRE_LOST_NO_SLOT);
+		return 0;
+	}
+	if (!call_request_end(task, state->index)) {
+		slot_end(of, SLOT_SYSCALL);
+		return WORK_IS_BUSY;
+	}
+	state->ip = task_regs(task)->ip;
+	state->script = state->judged = 0;
+	state->reserved = 1;
+	for (__u32 inside = 0; inside < INSIDE_KINDS; inside++)
+		state->saved[inside].sp = 0;
+	return 1 + state->index;
+}
+
+/*
  * Takes a slot for the syscall of the current task and requests its end; NULL if it is lost. The
  * work of a slot is busy for a moment after its last syscall has given it back: then another slot
  * is taken.
@@ -140,27 +185,19 @@ static __always_inline int call_request_end(struct task_struct *task, __u32 inde
 static __always_inline struct syscall_state *call_claim(struct task_struct *task, __u32 key,
 							const struct wire_syscall *syscall)
 {
-	struct syscall_state *state;
 	struct task_state *of;
 
 	for (__u32 i = 0; i < CLAIM_TRIES; i++) {
-		state = state_claim_at(task, key, syscall, task->pid + i * PLACE_STEP);
-		of = task_state(task);
-		if (!of)
-			return NULL; /* counted */
-		if (!state) {
-			count_lost(WIRE_LOST_NO_SLOT);
-			return NULL;
-		}
-		if (call_request_end(task, state->index)) {
-			state->ip = task_regs(task)->ip;
-			state->script = state->judged = 0;
-			return state;
-		}
-		slot_end(of, SLOT_SYSCALL);
+		int slot = call_try(syscall, key, task->pid + i * PLACE_STEP);
+		__u32 index = slot - 1;
+
+		if (slot != WORK_IS_BUSY)
+			return slot ? bpf_map_lookup_elem(&tlg_sys_state, &index) : NULL;
 	}
 	count_lost(WIRE_LOST_NO_SLOT);
-	of->missing[SLOT_SYSCALL] = 1 + key;
+	of = task_state(task);
+	if (of)
+		of->missing[SLOT_SYSCALL] = 1 + key;
 	return NULL;
 }
 
@@ -232,7 +269,7 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 
 	if (!state && !state_is_missing(task, key))
 		__sync_fetch_and_add(&tlg_rescued, 1);
-	if (!s || (state && state->items))
+	if (!s || (state && !state->reserved))
 		return;
 	if (state)
 		state->judged = 1;
@@ -249,6 +286,7 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 		state = call_claim(task, key, syscall);
 	if (!state)
 		return;
+	state->reserved = 0;
 	state->open_flags = file->f_flags;
 	if (state->epoch == epoch)
 		state_save_hits(state, s);
@@ -272,13 +310,10 @@ int call_open(__u64 *ctx)
 	if (tlg_open_gate && !(file->f_flags & tlg_open_gate))
 		return 0;
 	task = current();
-	if (task->flags & PF_IO_WORKER || file->f_mode & FMODE_NOACCOUNT)
-		return 0;
-	/* io_uring also opens files when the syscall has ended, which has put its result there. */
-	if (task_regs(task)->ax != (unsigned long)-ENOSYS)
+	if (file->f_mode & FMODE_NOACCOUNT || !is_in_syscall(task))
 		return 0;
 	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL)
+	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_OPEN))
 		return 0;
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY &&
 	    !(ACC_MODE(file->f_flags) & syscall->watch_perm))

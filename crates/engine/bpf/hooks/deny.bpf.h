@@ -8,8 +8,10 @@
  * no room outside the reserve, the result is EPERM. The reserve is an eighth of the ring and takes
  * the events of permitted syscalls that have not ended yet.
  *
- * A syscall that has no slot for its state cannot be recorded either. An open takes its slot here,
- * because its own hooks run when the file is open.
+ * A syscall that has no slot for its state cannot be recorded either. On the engine fentry an open
+ * takes its slot here, because its own hooks run when the file is open.
+ *
+ * On the engine lsm these are LSM programs, and operations of io_uring are not seen.
  */
 #ifndef TOLLGATE_HOOKS_DENY_BPF_H
 #define TOLLGATE_HOOKS_DENY_BPF_H
@@ -27,6 +29,7 @@
 #include "lib/state_items.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
+#include "lib/task_work.bpf.h"
 #include "lib/watch.bpf.h"
 #include "lib/watch_prefilter.bpf.h"
 
@@ -70,19 +73,14 @@ static __always_inline __u32 deniable_syscall(struct task_struct *task,
 	return key != WIRE_NO_SYSCALL && (*syscall)->facts & WIRE_FACT_DENY ? key : WIRE_NO_SYSCALL;
 }
 
-/* For hooks whose objects earlier hooks have recorded. `before` is the result of other programs. */
-static __always_inline int deny_by_state(int before)
+/* Denies by the objects that earlier hooks have recorded. */
+static __always_inline int deny_recorded(struct task_struct *task)
 {
-	struct task_struct *task;
 	struct wire_syscall *syscall;
 	struct scratch *s;
 	struct syscall_state *state;
-	__u32 key;
+	__u32 key = deniable_syscall(task, &syscall);
 
-	if (before)
-		return before;
-	task = current();
-	key = deniable_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
 	if (state_is_missing(task, key))
@@ -100,6 +98,35 @@ static __always_inline int deny_by_state(int before)
 	return deny_verdict(s, syscall, key);
 }
 
+/* LSM programs can be preempted, programs on functions cannot where they are used. */
+static __always_inline void disable_preemption(void)
+{
+	if (tlg_kprobes)
+		bpf_preempt_disable();
+}
+
+static __always_inline void enable_preemption(void)
+{
+	if (tlg_kprobes)
+		bpf_preempt_enable();
+}
+
+/* For hooks whose objects earlier hooks have recorded. `before` is the result of other programs. */
+static __always_inline int deny_by_state(int before)
+{
+	struct task_struct *task = current();
+	int result;
+
+	if (before)
+		return before;
+	if (tlg_kprobes && !is_in_syscall(task))
+		return 0;
+	disable_preemption();
+	result = deny_recorded(task);
+	enable_preemption();
+	return result ? -EPERM : 0; /* LSM programs return no unknown number */
+}
+
 /* Takes a slot for an open if it has none. */
 static __always_inline int reserve_slot(struct task_struct *task, __u32 key,
 					struct wire_syscall *syscall)
@@ -108,6 +135,8 @@ static __always_inline int reserve_slot(struct task_struct *task, __u32 key,
 
 	if (state)
 		return 1;
+	if (tlg_kprobes)
+		return !state_is_missing(task, key);
 	state = state_claim(task, key, syscall);
 	if (state)
 		state->reserved = 1;
@@ -119,10 +148,9 @@ static __always_inline int reserve_slot(struct task_struct *task, __u32 key,
  * with the flags of the syscall. An io_uring operation has no flags there: it creates an empty
  * file before it is denied.
  */
-static __always_inline int deny_open_at(const struct dentry *dentry, const struct vfsmount *mnt,
-					__u64 last, __u32 flags)
+static __always_inline int deny_opened(struct task_struct *task, const struct dentry *dentry,
+				       const struct vfsmount *mnt, __u64 last, __u32 flags)
 {
-	struct task_struct *task = current();
 	struct wire_syscall *syscall;
 	struct scratch *s;
 	__u32 key = deniable_syscall(task, &syscall);
@@ -150,6 +178,20 @@ static __always_inline int deny_open_at(const struct dentry *dentry, const struc
 		s->event.open_perm = ACC_MODE(flags);
 	}
 	return deny_verdict(s, syscall, key);
+}
+
+static __always_inline int deny_open_at(const struct dentry *dentry, const struct vfsmount *mnt,
+					__u64 last, __u32 flags)
+{
+	struct task_struct *task = current();
+	int result;
+
+	if (tlg_kprobes && !is_in_syscall(task))
+		return 0;
+	disable_preemption();
+	result = deny_opened(task, dentry, mnt, last, flags);
+	enable_preemption();
+	return result ? -EPERM : 0;
 }
 
 /*
@@ -239,11 +281,14 @@ int deny_link(__u64 *ctx)
 	return deny_by_state(ctx[3]);
 }
 
-/* fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5. */
+/*
+ * fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5. The LSM
+ * hook has no flags.
+ */
 SEC("fmod_ret/security_inode_rename")
 int deny_rename(__u64 *ctx)
 {
-	return deny_by_state(ctx[5]);
+	return deny_by_state(tlg_kprobes ? ctx[4] : ctx[5]);
 }
 
 /* fmod_ret on security_inode_setattr(idmap, dentry, attr), v6.0 form. */

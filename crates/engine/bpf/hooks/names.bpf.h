@@ -10,6 +10,7 @@
 #include "wire.h"
 #include "lib/errno.bpf.h"
 #include "lib/form.bpf.h"
+#include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/scratch.bpf.h"
@@ -50,9 +51,26 @@ static __always_inline struct syscall_state *start_items(const struct filename *
 	return state;
 }
 
-static __always_inline int start_names(const struct filename *first, const struct filename *second)
+/*
+ * The same for the old and the new name of a syscall. Until v7.0 the kernel's getname() of the new
+ * one comes first: the compiler evaluates the last argument first.
+ */
+static __always_inline struct syscall_state *start_pair(const struct filename *old,
+							const struct filename *new)
 {
-	start_items(first, second);
+	return has_form(WIRE_FORM_NAMES_IN_ORDER) ? start_items(old, new) : start_items(new, old);
+}
+
+/* Item of the old name. */
+#define OLD_NAME (has_form(WIRE_FORM_NAMES_IN_ORDER) ? 0 : 1)
+
+/* Starts the list with the argument `index`, at the entry of a function. */
+static __always_inline int start_name(__u64 *ctx, const int index)
+{
+	struct function_call call;
+
+	if (at_entry(&call, ctx, index + 1))
+		start_items(ARG(call, index, filename), NULL);
 	return 0;
 }
 
@@ -60,47 +78,62 @@ static __always_inline int start_names(const struct filename *first, const struc
 SEC("fentry/do_unlinkat")
 int names_unlink(__u64 *ctx)
 {
-	return start_names((struct filename *)ctx[1], NULL);
+	return start_name(ctx, 1);
 }
 
 /* fentry on do_rmdir(dfd, name), v5.5; filename_rmdir() since v7.0. */
 SEC("fentry/do_rmdir")
 int names_rmdir(__u64 *ctx)
 {
-	return start_names((struct filename *)ctx[1], NULL);
+	return start_name(ctx, 1);
 }
 
 /* fentry on do_mkdirat(dfd, name, mode), v5.15; filename_mkdirat() since v7.0. */
 SEC("fentry/do_mkdirat")
 int names_mkdir(__u64 *ctx)
 {
-	return start_names((struct filename *)ctx[1], NULL);
+	return start_name(ctx, 1);
 }
 
 /* fentry on do_mknodat(dfd, name, mode, dev), v5.15; filename_mknodat() since v7.0. */
 SEC("fentry/do_mknodat")
 int names_mknod(__u64 *ctx)
 {
-	return start_names((struct filename *)ctx[1], NULL);
+	return start_name(ctx, 1);
 }
 
 /* fentry on do_symlinkat(from, newdfd, to), v5.15; filename_symlinkat() since v7.0. */
 SEC("fentry/do_symlinkat")
 int names_symlink(__u64 *ctx)
 {
-	return start_names((struct filename *)ctx[2], (struct filename *)ctx[0]);
+	struct function_call call;
+
+	if (at_entry(&call, ctx, 3))
+		start_pair(ARG(call, 0, filename), ARG(call, 2, filename));
+	return 0;
 }
 
 /* fentry on do_linkat(olddfd, old, newdfd, new, flags), v5.15; filename_linkat() since v7.0. */
 SEC("fentry/do_linkat")
 int names_link(__u64 *ctx)
 {
-	struct syscall_state *state =
-		start_items((struct filename *)ctx[3], (struct filename *)ctx[1]);
+	struct syscall_state *state;
+	struct function_call call;
 
+	if (!at_entry(&call, ctx, 4))
+		return 0;
+	state = start_pair(ARG(call, 1, filename), ARG(call, 3, filename));
 	if (state)
 		state->links = state->items == 2 ? LINK_NAMED : LINK_NONE;
 	return 0;
+}
+
+/* The dentry with this entry in the list of names of an inode. */
+static __always_inline __u64 dentry_of_alias(__u64 alias)
+{
+	if (bpf_core_field_exists(struct dentry___v7_3, d_alias))
+		return alias - bpf_core_field_offset(struct dentry___v7_3, d_alias);
+	return alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
 }
 
 /*
@@ -113,15 +146,21 @@ SEC("fentry/inode_owner_or_capable")
 int names_linked(__u64 *ctx)
 {
 	struct wire_syscall *syscall;
-	struct syscall_state *state = state_current(&syscall);
-	const struct inode *inode = (struct inode *)ctx[1];
-	struct scratch *s = scratch();
+	struct syscall_state *state;
+	const struct inode *inode;
+	struct function_call call;
 	struct wire_object *item;
 	__u64 alias, dentry;
+	struct scratch *s;
 
+	if (!at_entry(&call, ctx, 2))
+		return 0;
+	state = state_current(&syscall);
+	s = scratch();
 	if (!state || !s || state->links != LINK_NAMED)
 		return 0;
-	item = &state->item[1];
+	inode = ARG(call, 1, inode);
+	item = &state->item[OLD_NAME];
 	if (item->effect != WIRE_NAMETYPE_UNKNOWN ||
 	    (__u64)inode->i_sb != LOAD(vfsmount, state->mnt, mnt_sb))
 		return 0;
@@ -130,14 +169,14 @@ int names_linked(__u64 *ctx)
 	item->effect = WIRE_NAMETYPE_NORMAL;
 	item_set_inode(item, inode);
 	alias = LOAD(inode, (__u64)inode, i_dentry.first);
-	dentry = alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+	dentry = dentry_of_alias(alias);
 	if (alias && !LOAD(hlist_node, alias, next))
-		state_save_item_path(state, 1, (struct dentry *)dentry, state->mnt);
+		state_save_item_path(state, OLD_NAME, (struct dentry *)dentry, state->mnt);
 	if (!uses_watches(syscall) || item->flags & WIRE_OBJECT_FS_EXCLUDED)
 		return 0;
 	select_watches(s, syscall);
 	for (__u32 i = 0; i < ALIASES_MAX && alias; i++) {
-		s->object[0].dentry = alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+		s->object[0].dentry = dentry_of_alias(alias);
 		s->object[0].mnt = state->mnt;
 		s->object[0].last = 0;
 		match_watches(s, 1);
@@ -153,7 +192,11 @@ int names_linked(__u64 *ctx)
 SEC("fentry/do_renameat2")
 int names_rename(__u64 *ctx)
 {
-	return start_names((struct filename *)ctx[3], (struct filename *)ctx[1]);
+	struct function_call call;
+
+	if (at_entry(&call, ctx, 4))
+		start_pair(ARG(call, 1, filename), ARG(call, 3, filename));
+	return 0;
 }
 
 /*
@@ -195,21 +238,25 @@ int names_parent(__u64 *ctx)
 	const struct qstr *last;
 	struct scratch *s;
 	struct syscall_state *state;
+	struct function_call call;
 	__u32 key, at;
 
-	if (has_form(WIRE_FORM_PARENT_BY_NAME) ? (__u32)ctx[7] : (__u32)ctx[3])
+	if (!(has_form(WIRE_FORM_PARENT_BY_NAME) ? at_return(&call, ctx, 7, INSIDE_LOOKUP)
+						 : at_return(&call, ctx, 3, INSIDE_LOOKUP)))
+		return call.skips_return;
+	if ((__u32)call.result)
 		return 0;
 	task = current();
 	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_NAMES))
 		return 0;
 	if (has_form(WIRE_FORM_PARENT_BY_NAME)) {
-		name = (struct filename *)ctx[1];
-		path = (struct path *)ctx[3];
-		last = (struct qstr *)ctx[4];
+		name = ARG(call, 1, filename);
+		path = ARG(call, 3, path);
+		last = ARG(call, 4, qstr);
 	} else {
-		nd = (struct nameidata *)ctx[0];
-		path = (struct path *)ctx[2];
+		nd = ARG(call, 0, nameidata);
+		path = ARG(call, 2, path);
 		name = FOLLOW(nameidata, nd, name);
 		last = &nd->last;
 	}
@@ -262,23 +309,27 @@ SEC("fexit/may_delete")
 int names_delete(__u64 *ctx)
 {
 	struct wire_syscall *syscall;
-	struct syscall_state *state = state_current(&syscall);
-	const struct dentry *dentry = (struct dentry *)ctx[2];
-	const struct inode *inode = FOLLOW(dentry, dentry, d_inode);
+	const struct dentry *dentry;
+	struct syscall_state *state;
+	struct function_call call;
 	struct wire_object *item;
+	const struct inode *inode;
 
-	if (!state)
+	if (!at_return(&call, ctx, 4, INSIDE_CHECK))
+		return call.skips_return;
+	state = state_current(&syscall);
+	dentry = ARG(call, 2, dentry);
+	inode = FOLLOW(dentry, dentry, d_inode);
+	if (!state || !inode)
 		return 0;
-	if (!inode)
-		return 0;
-	item = state_add_child(state, WIRE_NAMETYPE_DELETE, ctx[1], dentry);
+	item = state_add_child(state, WIRE_NAMETYPE_DELETE, call.arg[1], dentry);
 	if (!item)
 		return 0;
 	item_set_inode(item, inode);
 	state_save_last_path(state, dentry, state->mnt);
 	if (uses_watches(syscall))
 		state_match_inode(state, inode);
-	if (!(__u32)ctx[4])
+	if (!(__u32)call.result)
 		state->deletes_allowed++;
 	return 0;
 }
@@ -321,6 +372,16 @@ static __always_inline int add_created(__u64 dir, const struct dentry *dentry, i
 	return 0;
 }
 
+/* The same for a function (idmap, dir, dentry, ...) that has returned an error or 0. */
+static __always_inline int add_created_in(__u64 *ctx)
+{
+	struct function_call call;
+
+	if (!at_form_return(&call, ctx, 3, INSIDE_CHANGE))
+		return call.skips_return;
+	return add_created(call.arg[1], ARG(call, 2, dentry), call.result);
+}
+
 /*
  * fexit on vfs_create(idmap, dir, dentry, mode, want_excl), v5.12 form: mknod of a regular file.
  * Since v6.19 vfs_create(idmap, dentry, mode, delegated).
@@ -328,12 +389,17 @@ static __always_inline int add_created(__u64 dir, const struct dentry *dentry, i
 SEC("fexit/vfs_create")
 int created_file(__u64 *ctx)
 {
-	if (has_form(WIRE_FORM_CREATE_IN_PARENT)) {
-		const struct dentry *dentry = (struct dentry *)ctx[1];
+	struct function_call call;
 
-		return add_created((__u64)dentry->d_parent->d_inode, dentry, result_of(ctx));
+	if (has_form(WIRE_FORM_CREATE_IN_PARENT)) {
+		const struct dentry *dentry;
+
+		if (!at_form_return(&call, ctx, 2, INSIDE_CHANGE))
+			return call.skips_return;
+		dentry = ARG(call, 1, dentry);
+		return add_created((__u64)dentry->d_parent->d_inode, dentry, call.result);
 	}
-	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[5]);
+	return add_created_in(ctx);
 }
 
 /*
@@ -344,61 +410,67 @@ int created_file(__u64 *ctx)
 SEC("fexit/vfs_mkdir")
 int created_dir(__u64 *ctx)
 {
-	if (has_form(WIRE_FORM_MKDIR_DENTRY))
-		return add_created(ctx[1], (struct dentry *)ctx[2], IS_ERR((void *)result_of(ctx)));
-	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[4]);
+	struct function_call call;
+
+	if (!has_form(WIRE_FORM_MKDIR_DENTRY))
+		return add_created_in(ctx);
+	if (!at_form_return(&call, ctx, 3, INSIDE_CHANGE))
+		return call.skips_return;
+	return add_created(call.arg[1], ARG(call, 2, dentry), IS_ERR((void *)call.result));
 }
 
 /* fexit on vfs_mknod(idmap, dir, dentry, mode, dev), v5.12 form; one argument more since v6.19. */
 SEC("fexit/vfs_mknod")
 int created_node(__u64 *ctx)
 {
-	if (has_form(WIRE_FORM_MKNOD_DELEGATED))
-		return add_created(ctx[1], (struct dentry *)ctx[2], result_of(ctx));
-	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[5]);
+	return add_created_in(ctx);
 }
 
 /* fexit on vfs_symlink(idmap, dir, dentry, oldname), v5.12 form; one argument more since v6.19. */
 SEC("fexit/vfs_symlink")
 int created_symlink(__u64 *ctx)
 {
-	if (has_form(WIRE_FORM_SYMLINK_DELEGATED))
-		return add_created(ctx[1], (struct dentry *)ctx[2], result_of(ctx));
-	return add_created(ctx[1], (struct dentry *)ctx[2], ctx[4]);
+	return add_created_in(ctx);
 }
 
 /* fexit on vfs_link(old_dentry, idmap, dir, new_dentry, delegated), v5.12 form. */
 SEC("fexit/vfs_link")
 int created_link(__u64 *ctx)
 {
+	const struct dentry *dentry, *link;
 	struct wire_syscall *syscall;
-	struct syscall_state *state = state_current(&syscall);
-	struct scratch *s = scratch();
+	struct syscall_state *state;
+	struct function_call call;
 	struct wire_object *item;
-	const struct dentry *dentry = (struct dentry *)ctx[0];
+	struct scratch *s;
 
+	if (!at_return(&call, ctx, 5, INSIDE_CHANGE))
+		return call.skips_return;
+	state = state_current(&syscall);
+	s = scratch();
 	if (!state || !s)
 		return 0;
+	dentry = ARG(call, 0, dentry);
+	link = ARG(call, 3, dentry);
 	if (state->links == LINK_FOUND) {
 		state->links = LINK_NAMED;
 		state->hits = state->hits_before_link;
-		state->item[1].effect = WIRE_NAMETYPE_UNKNOWN;
+		state->item[OLD_NAME].effect = WIRE_NAMETYPE_UNKNOWN;
 	}
-	item = state_add_child(state, WIRE_NAMETYPE_CREATE, ctx[2], (struct dentry *)ctx[3]);
+	item = state_add_child(state, WIRE_NAMETYPE_CREATE, call.arg[2], link);
 	if (!item)
 		return 0;
-	if (!(__u32)ctx[5])
+	if (!(__u32)call.result)
 		item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
-	state_save_last_path(state, (struct dentry *)ctx[3], state->mnt);
-	if (!(__u32)ctx[5])
-		match_created(syscall, state, (struct dentry *)ctx[3]);
-	/* The second name of the syscall is the old one. */
-	item = &state->item[1];
+	state_save_last_path(state, link, state->mnt);
+	if (!(__u32)call.result)
+		match_created(syscall, state, link);
+	item = &state->item[OLD_NAME];
 	if (item->effect != WIRE_NAMETYPE_UNKNOWN)
 		return 0;
 	item->effect = WIRE_NAMETYPE_NORMAL;
 	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
-	state_save_item_path(state, 1, dentry, state->mnt);
+	state_save_item_path(state, OLD_NAME, dentry, state->mnt);
 	if (!uses_watches(syscall) || item->flags & WIRE_OBJECT_FS_EXCLUDED)
 		return 0;
 	select_watches(s, syscall);
@@ -420,19 +492,24 @@ int created_link(__u64 *ctx)
 SEC("fexit/vfs_rename")
 int created_rename(__u64 *ctx)
 {
-	struct wire_syscall *syscall;
-	struct syscall_state *state = state_current(&syscall);
-	struct wire_object *item;
-	const struct renamedata *rd = (struct renamedata *)ctx[0];
 	const struct dentry *old, *new;
+	struct wire_syscall *syscall;
+	const struct renamedata *rd;
+	struct syscall_state *state;
+	struct function_call call;
+	struct wire_object *item;
 	__u64 new_dir;
 
+	if (!at_return(&call, ctx, 1, INSIDE_CHANGE))
+		return call.skips_return;
+	state = state_current(&syscall);
 	if (!state || !state->deletes_allowed)
 		return 0; /* nothing changes if both names are the same object */
+	rd = ARG(call, 0, renamedata);
 	old = FOLLOW(renamedata, rd, old_dentry);
 	new = FOLLOW(renamedata, rd, new_dentry);
 	new_dir = RENAME_DIR(rd, new);
-	if ((__u32)ctx[1]) {
+	if ((__u32)call.result) {
 		/* The kernel lists the new name before it refuses, unless the name exists. */
 		if (state->deletes_allowed == 1 && !new->d_inode &&
 		    state_add_child(state, WIRE_NAMETYPE_CREATE, new_dir, new))

@@ -9,6 +9,7 @@
 #include "wire.h"
 #include "lib/errno.bpf.h"
 #include "lib/fs_filter.bpf.h"
+#include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/object.bpf.h"
@@ -169,8 +170,9 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	struct syscall_state *state = NULL;
 	__u32 epoch, unopened;
 
-	if (!s)
-		return 0; /* counted at the end of the syscall */
+	if (!s ||
+	    IS_ERR(filename)) /* since v7.0 the kernel comes here with a name that it refused */
+		return 0;
 	epoch = syscall->epoch;
 	if (IS_ERR(file) || syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST)
 		state = state_find(task, key, &syscall);
@@ -258,13 +260,17 @@ int open_execat(__u64 *ctx)
 {
 	struct task_struct *task = current();
 	struct wire_syscall *syscall;
-	__u32 key = hooked_syscall(task, &syscall);
+	struct function_call call;
+	__u32 key;
 
+	if (!at_return(&call, ctx, 3, INSIDE_OTHER))
+		return call.skips_return;
+	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
 	state_find(task, key, &syscall); /* an interpreter is matched by the plan of its program */
-	return open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], 0,
-			 (struct file *)ctx[3]);
+	return open_done(task, syscall, key, call.arg[0], ARG(call, 1, filename), 0,
+			 POINTER(call.result, file));
 }
 
 /* hooked_syscall() if it is an open or an exec, else WIRE_NO_SYSCALL. */
@@ -312,7 +318,8 @@ static __always_inline void save_unopened(struct scratch *s, struct task_struct 
 				to_create ? 2 : 1);
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return;
-	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
+	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST) ||
+	    (key < WIRE_URING_FIRST && state->reserved && !state->unopened))
 		state = state_claim(task, key, syscall);
 	if (!state)
 		return;
@@ -376,11 +383,14 @@ int open_denied(__u64 *ctx)
 	struct task_struct *task;
 	const struct nameidata *nd;
 	const struct inode *inode;
+	struct function_call call;
 	const struct path *path;
 	struct scratch *s;
 	__u32 key;
 
-	if ((__u8)ctx[3] || (__u32)ctx[2] != CAP_DAC_OVERRIDE)
+	if (!at_return(&call, ctx, 3, INSIDE_CHECK))
+		return call.skips_return;
+	if ((__u8)call.result || (__u32)call.arg[2] != CAP_DAC_OVERRIDE)
 		return 0;
 	task = current();
 	key = opening_syscall(task, &syscall);

@@ -4,6 +4,7 @@
 #define TOLLGATE_HOOKS_SOCKET_BPF_H
 
 #include "wire.h"
+#include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
@@ -37,7 +38,11 @@ static __always_inline int save_sockaddr(__u32 len, __u64 address)
 SEC("fexit/move_addr_to_kernel")
 int sockaddr_kernel(__u64 *ctx)
 {
-	return (__u32)ctx[3] ? 0 : save_sockaddr(ctx[1], ctx[2]);
+	struct function_call call;
+
+	if (!at_return(&call, ctx, 3, INSIDE_OTHER))
+		return call.skips_return;
+	return (__u32)call.result ? 0 : save_sockaddr(call.arg[1], call.arg[2]);
 }
 
 /*
@@ -47,7 +52,9 @@ int sockaddr_kernel(__u64 *ctx)
 SEC("fentry/move_addr_to_user")
 int sockaddr_user(__u64 *ctx)
 {
-	return save_sockaddr(ctx[1], ctx[0]);
+	struct function_call call;
+
+	return at_entry(&call, ctx, 2) ? save_sockaddr(call.arg[1], call.arg[0]) : 0;
 }
 
 #endif /* TOLLGATE_HOOKS_SOCKET_BPF_H */

@@ -261,6 +261,9 @@ static __always_inline __u32 evaluate(struct scratch *s, const struct wire_sysca
 		return run_rules(s, syscall->tests);
 	if (opens && !(s->event.open_perm & syscall->watch_perm))
 		return run_rules(s, syscall->tests_unwatched);
+	/* No object exists there to match a watch, as in the kernel. */
+	if (syscall->facts & WIRE_FACT_FOUND_ONLY && s->event.exit == (__u64)-ENOENT)
+		return run_rules(s, syscall->tests_unwatched);
 	if (state) {
 		state_load_hits(s, state);
 		return run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
@@ -357,7 +360,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 
 	fill_facts(s, task, syscall, objects);
 	if (tlg_hooked && !state && syscall->facts & WIRE_FACT_HOOKED &&
-	    syscall->facts & WIRE_FACT_WATCH_ONLY)
+	    !(syscall->facts & WIRE_FACT_FOUND_ONLY) && syscall->facts & WIRE_FACT_WATCH_ONLY)
 		verdict = NO_VERDICT; /* hooks have seen no watch; there is a stamp */
 	else
 		verdict = evaluate(s, syscall, objects);

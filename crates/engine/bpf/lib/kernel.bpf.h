@@ -138,6 +138,11 @@ struct dentry {
 	} d_u;
 };
 
+/* v7.3: the union has no name. */
+struct dentry___v7_3 {
+	struct hlist_node d_alias;
+};
+
 struct vfsmount {
 	struct dentry *mnt_root;
 	struct super_block *mnt_sb;

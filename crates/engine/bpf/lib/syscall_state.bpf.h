@@ -39,6 +39,24 @@ enum link_state {
 	LINK_FOUND, /* by names_linked(); for a link that is not refused, vfs_link() knows better */
 };
 
+#define FUNCTION_ARGS 6 /* arguments in registers */
+
+/* Functions that run inside one another, so that the arguments of each are kept apart. */
+enum inside {
+	INSIDE_LOOKUP,
+	INSIDE_CHECK,
+	INSIDE_CHANGE,
+	INSIDE_FILE_CAPS,
+	INSIDE_OTHER,
+	INSIDE_KINDS,
+};
+
+/* A function in progress: see lib/function_call.bpf.h. */
+struct saved_call {
+	__u64 sp; /* the stack when it began, or 0 */
+	__u64 arg[FUNCTION_ARGS];
+};
+
 struct syscall_state {
 	__u32 index; /* of the slot */
 	__u32 syscall; /* index in the syscall table */
@@ -48,7 +66,7 @@ struct syscall_state {
 	__u64 ip; /* where the syscall returns to */
 	__u32 script; /* the program that an exec starts is the interpreter of a script */
 	__u32 judged; /* an LSM program has compared the file of an open with the watches */
-	__u32 reserved; /* the slot was taken before it is known whether anything is recorded */
+	__u32 reserved; /* nothing is recorded yet */
 	__u32 items;
 	__u32 text_used;
 	__u32 open_flags; /* open flags that the kernel uses */
@@ -76,6 +94,7 @@ struct syscall_state {
 	__u32 attr_nests; /* that function can call itself for an object of another file system */
 	__u32 unopened; /* 1 + the hits before those of the last item, which an open has not opened yet; or 0 */
 	__u64 to_create; /* struct dentry of the file that it is about to create in that item, or 0 */
+	struct saved_call saved[INSIDE_KINDS];
 	__u32 aux_count;
 	struct wire_aux aux[WIRE_AUX_RECORDS];
 	struct wire_object item[WIRE_ITEMS];
@@ -94,6 +113,9 @@ volatile __u32 tlg_uring;
 
 /* Whether the engine has hooks inside the kernel. */
 const volatile __u32 tlg_hooked;
+
+/* Whether they are kprobes, and task work sees the end of a syscall: the engine lsm. */
+const volatile __u32 tlg_kprobes;
 
 /* Where a program sees a syscall. */
 enum seen_at {
@@ -256,7 +278,7 @@ state_find_or_claim(struct task_struct *task, __u32 key, struct wire_syscall **s
 {
 	struct syscall_state *state = state_find(task, key, syscall);
 
-	return state ? state : state_claim(task, key, *syscall);
+	return state && !state->reserved ? state : state_claim(task, key, *syscall);
 }
 
 /* Gives back the slot of the syscall that the task ends or begins. */
@@ -268,11 +290,35 @@ static __always_inline void state_drop(struct task_struct *task, enum slot_kind 
 		slot_end(of, kind);
 }
 
+/*
+ * Forgets what a hook has recorded of the syscall. On the engine lsm its slot is kept: the work that
+ * sees its end stays requested.
+ */
+static __always_inline void state_forget(struct task_struct *task, struct syscall_state *state)
+{
+	if (!tlg_kprobes) {
+		state_drop(task, SLOT_SYSCALL);
+		return;
+	}
+	state->items = state->hits = 0;
+	state->reserved = 1;
+}
+
 /* Whether a task has an io_uring of its own. */
 static __always_inline int has_ring(const struct task_struct *task)
 {
 	/* No FOLLOW() here: a cast makes every open slower. */
 	return bpf_core_field_exists(task->io_uring) && task->io_uring;
+}
+
+/*
+ * Whether the current task is inside a syscall, by its registers. Operations of io_uring also run in
+ * workers, whose registers are those of another task, and on the way out of a syscall, when the
+ * register has its result.
+ */
+static __always_inline int is_in_syscall(struct task_struct *task)
+{
+	return !(task->flags & PF_IO_WORKER) && task_regs(task)->ax == (unsigned long)-ENOSYS;
 }
 
 /*
@@ -399,6 +445,7 @@ static __always_inline struct ended_state state_at_end(const struct task_state *
 static __always_inline __u32 hooks_saw_all(const struct wire_syscall *syscall)
 {
 	return tlg_hooked && syscall->facts & WIRE_FACT_HOOKED &&
+	       !(syscall->facts & WIRE_FACT_FOUND_ONLY) &&
 	       bpf_jiffies64() - tlg_switched_at >= SETTLE_TICKS;
 }
 

@@ -6,6 +6,7 @@ pub(crate) const MKDIR_DENTRY: u32 = 1 << 2;
 pub(crate) const MKNOD_DELEGATED: u32 = 1 << 3;
 pub(crate) const SYMLINK_DELEGATED: u32 = 1 << 4;
 pub(crate) const NTP_ADJTIMEX: u32 = 1 << 5;
+pub(crate) const NAMES_IN_ORDER: u32 = 1 << 6;
 
 #[cfg(test)]
 mod tests {
@@ -21,10 +22,11 @@ mod tests {
             ("MKNOD_DELEGATED", MKNOD_DELEGATED),
             ("SYMLINK_DELEGATED", SYMLINK_DELEGATED),
             ("NTP_ADJTIMEX", NTP_ADJTIMEX),
+            ("NAMES_IN_ORDER", NAMES_IN_ORDER),
         ] {
             let line = format!("WIRE_FORM_{name} = 1 << {},", bit.trailing_zeros());
             assert!(header.contains(&line), "{line}");
         }
-        assert_eq!(header.matches("WIRE_FORM_").count(), 6);
+        assert_eq!(header.matches("WIRE_FORM_").count(), 7);
     }
 }

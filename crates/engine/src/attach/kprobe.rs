@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::btf::{Btf, TypeId};
@@ -11,6 +11,7 @@ use libbpf_rs::{ProgramMut, libbpf_sys};
 use super::{AttachedLink, attach_perf_event, open_perf_event};
 use crate::error::EngineError;
 use crate::hooks::kernel_functions::Function;
+use crate::sys::descriptor::fd_from_libbpf;
 use crate::sys::kprobes::Kprobes;
 
 /// Attaches a program at the entry of a function. The program reads `cookie` by `bpf_get_attach_cookie()`.
@@ -32,6 +33,40 @@ pub(crate) fn attach(
         program: program.name().to_string_lossy().into_owned(),
         hook: hook(),
         source: source.into(),
+    })
+}
+
+/// Attaches the program of an internal hook to a function, at both ends if it was loaded for a session.
+///
+/// # Errors
+/// As `BPF_LINK_CREATE` of `bpf(2)`.
+pub(crate) fn attach_internal(
+    program: &ProgramMut<'_>,
+    function: &'static str,
+) -> io::Result<AttachedLink> {
+    let name = CString::new(function).map_err(io::Error::other)?;
+    let mut names = [name.as_ptr()];
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.kprobe_multi.cnt = 1;
+    options.__bindgen_anon_1.kprobe_multi.syms = names.as_mut_ptr();
+    let no_target = 0;
+    // SAFETY: the descriptor is open; the options and the name live until after the call, which does not write to
+    // them.
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_fd().as_raw_fd(),
+            no_target,
+            program.attach_type() as u32,
+            &raw const options,
+        )
+    };
+    Ok(AttachedLink {
+        link: fd_from_libbpf(link)?,
+        event: None,
+        copy: None,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::engine_kind::EngineKind;
 
 /// Auxiliary record that a syscall gets from its arguments and memory at exit: `enum wire_aux_source`.
 pub(super) fn source(arch: Arch, name: &str, engine: EngineKind) -> u8 {
-    let inside = engine == EngineKind::Fentry; // hooks show it
+    let inside = engine.is_on_functions(); // hooks show it
     match name {
         "pipe" | "pipe2" => aux_source::PIPE,
         "socketpair" => aux_source::SOCKETPAIR,
@@ -21,8 +21,8 @@ pub(super) fn source(arch: Arch, name: &str, engine: EngineKind) -> u8 {
         "rt_sigqueueinfo" if !inside => aux_source::TARGET_FIRST_EARLY,
         "rt_tgsigqueueinfo" if !inside => aux_source::TARGET_SECOND_EARLY,
         "ptrace" if !inside => aux_source::TRACED,
-        // With programs on functions, the event has the stamp of the record.
-        "bpf" if !inside => aux_source::LOADED_PROGRAM,
+        // On the engine fentry, the event has the stamp of the record.
+        "bpf" if engine != EngineKind::Fentry => aux_source::LOADED_PROGRAM,
         _ => 0,
     }
 }

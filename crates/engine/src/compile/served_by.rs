@@ -3,8 +3,9 @@
 use audit::plan::SyscallId;
 
 use crate::abi;
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::internal_hook::InternalHook;
-use crate::hooks::syscall_hooks::object_hooks;
+use crate::hooks::syscall_hooks::{object_hooks, shows_every_name};
 
 /// The hooks that count for a syscall, as a set of `abi::HOOKS_*`.
 pub(crate) fn wire_hooks(syscall: SyscallId) -> u8 {
@@ -16,6 +17,19 @@ pub(crate) fn wire_hooks(syscall: SyscallId) -> u8 {
     };
     let hooks = object_hooks(syscall).iter();
     hooks.map(kind).fold(0, |all, kind| all | kind)
+}
+
+/// Facts of a syscall whose objects hooks show.
+pub(super) fn hooked_facts(syscall: SyscallId, selection: HookSelection) -> u32 {
+    let names = match shows_every_name(syscall) {
+        true => abi::FACT_HOOKED_NAMES,
+        false => 0,
+    };
+    let found_only = match selection.sees_found_only(syscall) {
+        true => abi::FACT_FOUND_ONLY,
+        false => 0,
+    };
+    abi::FACT_HOOKED | names | found_only
 }
 
 #[cfg(test)]

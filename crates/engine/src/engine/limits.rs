@@ -17,7 +17,7 @@ pub(super) fn check(plan: &Plan, selection: HookSelection) -> Result<(), EngineE
     if selection.engine() == EngineKind::Lsm {
         check_seen(plan, selection)?;
     }
-    if selection.engine() != EngineKind::Fentry && plan.denying() != 0 {
+    if !selection.engine().is_on_functions() && plan.denying() != 0 {
         return Err(EngineError::DenyNeedsFentry);
     }
     let mut syscalls = plan.syscalls.iter();

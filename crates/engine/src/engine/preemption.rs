@@ -7,6 +7,7 @@ use crate::hooks::attach_point::AttachPoint;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::load::GuardForm;
 use crate::preemption::{self, Preemption, SkipRisk};
+use crate::sys::priority::RealTime;
 
 impl Engine<'_> {
     /// Returns the programs that the kernel can skip in its current preemption mode, which root can change
@@ -51,6 +52,12 @@ impl Engine<'_> {
             }),
             None => Ok(()),
         }
+    }
+
+    /// A time in which this thread is not preempted by ordinary ones, on the engine `lsm`: while a thread updates a
+    /// map by `bpf(2)`, the kernel skips kprobes on its CPU.
+    pub(super) fn begin_map_updates(&self) -> Option<RealTime> {
+        (self.kind == EngineKind::Lsm).then(RealTime::begin)
     }
 
     /// What guard programs must be: LSM programs where the kernel can skip programs on functions.

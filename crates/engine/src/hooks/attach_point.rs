@@ -14,6 +14,7 @@ use crate::hooks::program::Program;
 use crate::sys::tracefs::Tracefs;
 
 use super::hook::Hook;
+use super::internal_hook::{InternalHook, InternalHookSet};
 use super::syscall_functions::{alias_of, function_candidates, tracepoint_name};
 
 /// The hooks that are attached, for messages and `--json`.
@@ -41,6 +42,8 @@ pub(crate) enum AttachTarget {
     Function(Function, FunctionSide),
     /// The entry of this function, by a kprobe.
     Kprobe(Function),
+    /// The function with this name, of an internal hook, by a kprobe.
+    InternalKprobe(&'static str),
     /// The raw tracepoint with this name.
     RawTracepoint(&'static str),
     /// The tracepoint with this number.
@@ -53,7 +56,9 @@ impl AttachTarget {
         match self {
             Self::Tracepoint(_) => true,
             Self::RawTracepoint(name) => matches!(name.as_bytes(), b"sys_enter" | b"sys_exit"),
-            Self::Declared | Self::Function(..) | Self::Kprobe(_) => false,
+            Self::Declared | Self::Function(..) | Self::Kprobe(_) | Self::InternalKprobe(_) => {
+                false
+            }
         }
     }
 }
@@ -76,6 +81,7 @@ impl Display for AttachPoint {
         match self.target {
             AttachTarget::Declared => write!(f, "own"),
             AttachTarget::RawTracepoint(name) => write!(f, "raw-{name}"),
+            AttachTarget::InternalKprobe(function) => write!(f, "inside-{function}"),
             AttachTarget::Tracepoint(id) => write!(f, "event-{id}"),
             AttachTarget::Kprobe(Function { id, kind }) => write!(f, "kprobe-{}-{id}", kind.name()),
             AttachTarget::Function(Function { id, kind }, side) => {
@@ -97,6 +103,14 @@ impl AttachPoint {
                 AttachTarget::RawTracepoint(
                     RAW_TRACEPOINTS.iter().copied().find(|raw| *raw == name)?,
                 )
+            }
+            "inside" => {
+                let Program::Internal(hook) = program else {
+                    return None;
+                };
+                let name = words.next()?;
+                let form = hook.forms().iter().find(|form| form.function == name)?;
+                AttachTarget::InternalKprobe(form.function)
             }
             "kprobe" => {
                 let kind = FunctionKind::from_name(words.next()?)?;
@@ -182,6 +196,7 @@ fn missing_syscall(hook: Hook) -> Option<&'static str> {
 /// Finds the targets of hooks in this kernel.
 pub(crate) struct AttachPointFinder<'k> {
     functions: Option<&'k Functions>,
+    internal_hooks: InternalHookSet,
     tracefs: Result<&'k Tracefs, Errno>,
 }
 
@@ -189,6 +204,7 @@ impl<'k> AttachPointFinder<'k> {
     pub(crate) fn new(probe: &'k KernelProbe) -> Self {
         Self {
             functions: probe.functions.as_ref(),
+            internal_hooks: probe.kernel.internal_hooks,
             tracefs: probe.tracefs.as_ref().map_err(|&errno| errno),
         }
     }
@@ -246,6 +262,7 @@ impl<'k> AttachPointFinder<'k> {
             }
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
             Hook::Internal(hook) => Ok(declared(Program::Internal(hook))),
+            Hook::InternalKprobe(hook) => Ok(self.internal_kprobe(hook)),
             Hook::SchedProcessFork => Ok(declared(Program::TaskFork)),
         }
     }
@@ -296,6 +313,16 @@ impl<'k> AttachPointFinder<'k> {
         Ok(functions.map(attach_point).collect())
     }
 
+    /// Attach point of a kprobe on the function of an internal hook.
+    fn internal_kprobe(&self, hook: InternalHook) -> Vec<AttachPoint> {
+        let form = self.internal_hooks.form(hook).into_iter();
+        form.map(|form| AttachPoint {
+            program: Program::Internal(hook),
+            target: AttachTarget::InternalKprobe(form.function),
+        })
+        .collect()
+    }
+
     /// The functions of a syscall.
     fn syscall_functions(&self, call: SyscallId) -> Result<Vec<Function>, EngineError> {
         let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
@@ -335,6 +362,13 @@ impl<'k> AttachPointFinder<'k> {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn assert_round_trip(attach_point: AttachPoint) {
+        let name = attach_point.to_string();
+        assert!(!name.contains('.'), "{name}: the kernel takes no dots");
+        assert_eq!(AttachPoint::from_name(&name), Some(attach_point), "{name}");
+    }
+
     #[test]
     fn link_name_round_trips() {
         let function = |kind, side| AttachTarget::Function(Function { id: 4711, kind }, side);
@@ -356,15 +390,23 @@ mod tests {
                 program: Program::StubSysExit,
                 target,
             };
-            let name = attach_point.to_string();
-            assert!(!name.contains('.'), "{name}: the kernel takes no dots");
-            assert_eq!(AttachPoint::from_name(&name), Some(attach_point), "{name}");
+            assert_round_trip(attach_point);
+        }
+        for &hook in InternalHook::ALL {
+            for form in hook.forms() {
+                assert_round_trip(AttachPoint {
+                    program: Program::Internal(hook),
+                    target: AttachTarget::InternalKprobe(form.function),
+                });
+            }
         }
         for wrong in [
             "",
             "stub",
             "stub_sys_exit",
             "stub_sys_exit-raw-other",
+            "stub_sys_exit-inside-vfs_link",
+            "created_link-inside-vfs_rename",
             "heartbeat-own-1",
         ] {
             assert_eq!(AttachPoint::from_name(wrong), None, "{wrong}");

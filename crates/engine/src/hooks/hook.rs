@@ -51,6 +51,8 @@ pub enum Hook {
     UringComplete,
     /// A function inside the kernel that several syscalls pass.
     Internal(InternalHook),
+    /// The same at a kprobe: the engine `lsm`.
+    InternalKprobe(InternalHook),
     /// The raw tracepoint `sched_process_fork`.
     SchedProcessFork,
 }
@@ -111,10 +113,12 @@ impl KernelFeatures {
     pub fn label(&self, hook: Hook) -> String {
         let text = hook.to_string();
         match hook {
-            Hook::Internal(internal) => match self.internal_hooks.form(internal) {
-                Some(form) => text.replace(internal.function(), form.function),
-                None => text,
-            },
+            Hook::Internal(internal) | Hook::InternalKprobe(internal) => {
+                match self.internal_hooks.form(internal) {
+                    Some(form) => text.replace(internal.function(), form.function),
+                    None => text,
+                }
+            }
             _ => text,
         }
     }
@@ -146,6 +150,13 @@ impl fmt::Display for Hook {
                     AttachKind::Fentry => "fentry",
                     AttachKind::Fexit => "fexit",
                     AttachKind::ModifyReturn => "fmod_ret",
+                };
+                write!(f, "{kind}:{}", hook.function())
+            }
+            Self::InternalKprobe(hook) => {
+                let kind = match hook.attach_kind() {
+                    AttachKind::Fentry => "kprobe",
+                    AttachKind::Fexit | AttachKind::ModifyReturn => "kprobe.session",
                 };
                 write!(f, "{kind}:{}", hook.function())
             }

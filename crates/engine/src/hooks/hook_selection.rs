@@ -2,8 +2,9 @@
 //!
 //! The fentry engine attaches to the functions of the plan's syscalls: other syscalls pay nothing.
 //!
-//! The lsm engine has kprobes at the entries of the same functions; task work shows the end of the syscall. An LSM
-//! program shows the file that an open finds.
+//! The lsm engine has kprobes at the entries of the same functions; task work shows the end of the syscall. The
+//! internal functions are the same as well, by kprobes; but an LSM program shows the file that an open finds, because
+//! every open passes it.
 //!
 //! The tracepoint engine attaches to `syscalls:sys_exit_X`, which costs other syscalls little, but never
 //! fires for 32-bit syscalls and exists only for syscalls that have a name. One syscall in the plan without
@@ -106,7 +107,9 @@ impl HookSelection {
         };
         let mut syscalls = plan.syscalls.iter();
         let mut operations = plan.operations(selection.uring_coverage());
-        selection.refused_opens = kernel.internal_hooks.contains(InternalHook::OpenMayOpen)
+        // A kprobe there costs every open too much.
+        selection.refused_opens = engine == EngineKind::Fentry
+            && kernel.internal_hooks.contains(InternalHook::OpenMayOpen)
             && (syscalls.any(|(&syscall, planned)| any_open(syscall, planned))
                 || operations
                     .any(|(operation, planned)| any_open(operation.syscall_id(), &planned)));
@@ -179,7 +182,7 @@ impl HookSelection {
     pub(crate) fn syscall_hooks(self, syscall: SyscallId) -> BTreeSet<Hook> {
         let mut hooks = BTreeSet::new();
         if self.engine == EngineKind::Lsm {
-            return call_hooks(syscall);
+            return self.call_hooks(syscall);
         }
         let on_functions = self.engine == EngineKind::Fentry;
         let nameless = tracepoint_name(syscall).is_none();
@@ -197,7 +200,7 @@ impl HookSelection {
         }
         hooks.insert(self.exit(syscall));
         if self.sees_objects(syscall) {
-            hooks.extend(self.object_hooks(syscall));
+            hooks.extend(self.object_hooks(syscall).map(Hook::Internal));
         }
         hooks.extend(self.aux_record_hooks(syscall).map(Hook::Internal));
         if hooks.iter().any(|hook| matches!(hook, Hook::Internal(_))) {
@@ -227,23 +230,29 @@ impl HookSelection {
         let hooks = object_hooks(syscall);
         let has = |&hook| self.kernel.internal_hooks.contains(hook);
         match self.engine {
-            EngineKind::Fentry => !hooks.is_empty() && hooks.iter().all(has),
-            EngineKind::Lsm => opens(syscall),
+            EngineKind::Lsm if opens(syscall) => true,
+            EngineKind::Fentry | EngineKind::Lsm => !hooks.is_empty() && hooks.iter().all(has),
             EngineKind::Tracepoint => false,
         }
+    }
+
+    /// Whether only the objects that the syscall finds are seen.
+    #[must_use]
+    pub(crate) fn sees_found_only(self, syscall: SyscallId) -> bool {
+        self.engine == EngineKind::Lsm && opens(syscall)
     }
 
     /// Whether the engine sees every name of the syscall's objects, also of those that it does not find.
     #[must_use]
     pub(crate) fn sees_names(self, syscall: SyscallId) -> bool {
-        self.engine == EngineKind::Fentry && self.sees_objects(syscall)
+        self.sees_objects(syscall) && !self.sees_found_only(syscall)
     }
 
     /// Internal functions that show the auxiliary records of the syscall.
     pub(crate) fn aux_record_hooks(self, syscall: SyscallId) -> impl Iterator<Item = InternalHook> {
         let hooks = aux_record_hooks(syscall).iter().copied();
         hooks.filter(move |&hook| {
-            self.engine == EngineKind::Fentry && self.kernel.internal_hooks.contains(hook)
+            self.engine.is_on_functions() && self.kernel.internal_hooks.contains(hook)
         })
     }
 
@@ -254,7 +263,7 @@ impl HookSelection {
         syscall: SyscallId,
         planned: &SyscallPlan,
     ) -> impl Iterator<Item = Hook> + use<> {
-        let denies = self.engine == EngineKind::Fentry && plan.denies(planned);
+        let denies = self.engine.is_on_functions() && plan.denies(planned);
         let newer = newer_denial_hooks(syscall).iter().copied();
         let newer = newer.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
         let hooks = denial_hooks(syscall).iter().copied().chain(newer);
@@ -317,13 +326,29 @@ impl HookSelection {
         let syscall = operation.syscall_id();
         if self.sees_objects(syscall) {
             hooks.extend([Hook::UringEnter(function), Hook::SlotsExit]);
-            hooks.extend(self.object_hooks(syscall));
+            hooks.extend(self.object_hooks(syscall).map(Hook::Internal));
         }
         hooks
     }
 
-    /// Hooks that show the objects of a syscall.
-    fn object_hooks(self, syscall: SyscallId) -> impl Iterator<Item = Hook> {
+    /// Hooks of a syscall on the engine `lsm`.
+    fn call_hooks(self, syscall: SyscallId) -> BTreeSet<Hook> {
+        if !syscall.returns() {
+            return [Hook::CallNoReturn(syscall)].into();
+        }
+        let mut hooks: BTreeSet<Hook> = [Hook::CallEnter(syscall)].into();
+        hooks.extend(syscall.is_exec().then_some(Hook::CallExec));
+        if opens(syscall) {
+            hooks.insert(Hook::CallOpen);
+        } else if self.sees_objects(syscall) {
+            hooks.extend(self.object_hooks(syscall).map(Hook::InternalKprobe));
+        }
+        hooks.extend(self.aux_record_hooks(syscall).map(Hook::InternalKprobe));
+        hooks
+    }
+
+    /// Internal functions that show the objects of a syscall.
+    fn object_hooks(self, syscall: SyscallId) -> impl Iterator<Item = InternalHook> {
         let hooks = object_hooks(syscall);
         let opens = hooks.contains(&InternalHook::OpenFilp);
         let executes = hooks.contains(&InternalHook::OpenExecat);
@@ -338,7 +363,7 @@ impl HookSelection {
         let unopened = [refused, creates].into_iter().flatten();
         let unopened = unopened.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
         let hooks = hooks.iter().copied();
-        hooks.chain(newer).chain(unopened).map(Hook::Internal)
+        hooks.chain(newer).chain(unopened)
     }
 
     /// Whether state of the syscall's entry is saved for its exit.
@@ -359,20 +384,6 @@ impl HookSelection {
                 )
             })
     }
-}
-
-/// Hooks of a syscall on the engine `lsm`.
-fn call_hooks(syscall: SyscallId) -> BTreeSet<Hook> {
-    if !syscall.returns() {
-        return [Hook::CallNoReturn(syscall)].into();
-    }
-    let script = syscall.is_exec().then_some(Hook::CallExec);
-    let file = opens(syscall).then_some(Hook::CallOpen);
-    [Hook::CallEnter(syscall)]
-        .into_iter()
-        .chain(script)
-        .chain(file)
-        .collect()
 }
 
 /// Whether the syscall opens a file by name, so that the LSM hook `file_open` shows its object.

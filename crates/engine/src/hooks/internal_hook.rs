@@ -158,19 +158,19 @@ internal_hooks! {
     /// Name arguments of `symlink`.
     NamesSymlink = names_symlink: Fentry [
         "do_symlinkat": "_(filename*, _, filename*)",
-        "filename_symlinkat" since "7.0": "_(filename*, _, filename*)",
+        "filename_symlinkat" since "7.0": "_(filename*, _, filename*)" as NAMES_IN_ORDER,
     ],
     /// Name arguments of `link`.
     NamesLink = names_link: Fentry [
         "do_linkat": "_(_, filename*, _, filename*, _)",
-        "filename_linkat" since "7.0": "_(_, filename*, _, filename*, _)",
+        "filename_linkat" since "7.0": "_(_, filename*, _, filename*, _)" as NAMES_IN_ORDER,
     ],
     /// Existing object of a hard link that `protected_hardlinks` may refuse.
     NamesLinked = names_linked: Fentry ["inode_owner_or_capable": "_(_, inode*)"],
     /// Name arguments of `rename`.
     NamesRename = names_rename: Fentry [
         "do_renameat2": "_(_, filename*, _, filename*, _)",
-        "filename_renameat2" since "7.0": "_(_, filename*, _, filename*, _)",
+        "filename_renameat2" since "7.0": "_(_, filename*, _, filename*, _)" as NAMES_IN_ORDER,
     ],
     /// Parent directory of a name that is created or removed.
     NamesParent = names_parent: Fexit [

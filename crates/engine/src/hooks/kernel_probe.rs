@@ -31,6 +31,8 @@ const NAMELESS_STAT: &str = "__getname_maybe_null";
 
 /// The function that requests task work, and its number of parameters since v7.0.
 const TASK_WORK: &str = "bpf_task_work_schedule_resume";
+/// The link of kprobes at functions by name, which a kernel without `CONFIG_FPROBE` does not have.
+const KPROBE_LINK: &str = "bpf_kprobe_multi_link";
 const TASK_WORK_PARAMETERS: usize = 4;
 
 /// What this kernel offers. BTF is large, so it is read once. Tracefs is mounted here because tracepoints are looked
@@ -99,7 +101,8 @@ impl KernelProbe {
             // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
             early_task_exit: arguments(btf, "btf_trace_sched_process_exit") == Some(2),
             internal_hooks,
-            task_work: parameters(btf, TASK_WORK) == Some(TASK_WORK_PARAMETERS),
+            task_work: parameters(btf, TASK_WORK) == Some(TASK_WORK_PARAMETERS)
+                && btf.type_by_name::<Struct<'_>>(KPROBE_LINK).is_some(),
             empty_stat_name: match (prototype(NAMELESS_STAT), prototype(STAT_BY_DESCRIPTOR)) {
                 (Some(_), _) => EmptyStatName::Nameless,
                 (None, Some(_)) => EmptyStatName::NotOfDescriptor,
@@ -131,7 +134,7 @@ impl KernelProbe {
     /// [`EngineError::NoTaskWork`] names what is missing.
     pub(crate) fn check_task_work(&self) -> Result<(), EngineError> {
         let missing = if !self.kernel.task_work {
-            "task work for programs, which Linux has since 7.0"
+            "task work for programs, which Linux has since 7.0, or CONFIG_FPROBE"
         } else if self.kprobes.event_type().is_none() {
             "kprobes (CONFIG_KPROBE_EVENTS)"
         } else if !self.has_bpf_lsm {

@@ -7,7 +7,7 @@ use libbpf_rs::{OpenProgramMut, ProgramAttachType, ProgramMut, ProgramType};
 use crate::engine_kind::EngineKind;
 use crate::skeleton::{OpenSyscallProgs, SyscallProgs};
 
-use super::internal_hook::{InternalHook, InternalHookSet};
+use super::internal_hook::{AttachKind, InternalHook, InternalHookSet};
 
 macro_rules! programs {
     ($($name:ident => $program:ident,)+) => {
@@ -177,7 +177,8 @@ pub(crate) fn of_daemon(kind: EngineKind) -> impl Iterator<Item = Program> {
 
 /// Selects the programs that an object loads: programs that are not attached need not pass the verifier.
 ///
-/// Programs of internal hooks get the function that this kernel has.
+/// Programs of internal hooks get the function that this kernel has. On the engine `lsm` they become kprobes, or LSM
+/// programs if they deny.
 ///
 /// # Errors
 /// That of libbpf if BTF cannot be read.
@@ -185,27 +186,62 @@ pub(crate) fn select(
     programs: &mut OpenSyscallProgs<'_>,
     wanted: &BTreeSet<Program>,
     hooks: InternalHookSet,
+    kind: EngineKind,
 ) -> libbpf_rs::Result<()> {
     for program in Program::all() {
         let is_wanted = wanted.contains(&program);
         let open = program.open(programs);
         open.set_autoload(is_wanted);
-        if let Program::Internal(hook) = program
-            && let Some(form) = hooks.form(hook)
-            && is_wanted
-            && form.function != hook.function()
-        {
-            open.set_attach_target(0, Some(form.function.to_owned()))?;
+        let Program::Internal(hook) = program else {
+            continue;
+        };
+        let Some(form) = hooks.form(hook).filter(|_| is_wanted) else {
+            continue;
+        };
+        if kind == EngineKind::Lsm {
+            match hook.attach_kind() {
+                AttachKind::Fentry => make_kprobe(open, ProgramAttachType::KprobeMulti),
+                AttachKind::Fexit => make_kprobe(open, ProgramAttachType::TraceKprobeSession),
+                AttachKind::ModifyReturn => make_lsm(open)?,
+            }
+        } else if form.function != hook.function() {
+            open.set_attach_target(KERNEL, Some(form.function.to_owned()))?;
         }
     }
     Ok(())
 }
 
+/// The descriptor that stands for the kernel as the target of a program.
+const KERNEL: i32 = 0;
+
+/// Makes a kprobe of a program on a function.
+fn make_kprobe(program: &mut OpenProgramMut<'_>, attach_type: ProgramAttachType) {
+    program.set_prog_type(ProgramType::Kprobe);
+    program.set_attach_type(attach_type);
+}
+
 /// Start of the section of a program on an LSM function.
 const ON_LSM_FUNCTION: &str = "fmod_ret/security_";
 
-/// Makes LSM programs of guards, which the kernel never skips. The LSM hook has the rest of the function's name and
-/// its first arguments.
+/// Makes an LSM program, which the kernel never skips, of a program on an LSM function. The LSM hook has the rest of
+/// the function's name and its first arguments.
+fn make_lsm(program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
+    let section = program.section().to_string_lossy().into_owned();
+    let Some(hook) = section.strip_prefix(ON_LSM_FUNCTION) else {
+        return Ok(());
+    };
+    program.set_prog_type(ProgramType::Lsm);
+    program.set_attach_type(ProgramAttachType::LsmMac);
+    // The only hook with another name than its function.
+    let hook = if hook == "bprm_check" {
+        "bprm_check_security"
+    } else {
+        hook
+    };
+    program.set_attach_target(KERNEL, Some(hook.to_owned()))
+}
+
+/// Makes LSM programs of guards.
 ///
 /// # Errors
 /// The kernel has no such hook.
@@ -213,17 +249,10 @@ pub(crate) fn make_guards_lsm(
     programs: &mut OpenSyscallProgs<'_>,
     wanted: &BTreeSet<Program>,
 ) -> libbpf_rs::Result<()> {
-    let kernel = 0;
-    for guard in wanted.iter().filter(|program| program.is_guard()) {
-        let program = guard.open(programs);
-        let section = program.section().to_string_lossy().into_owned();
-        if let Some(hook) = section.strip_prefix(ON_LSM_FUNCTION) {
-            program.set_prog_type(ProgramType::Lsm);
-            program.set_attach_type(ProgramAttachType::LsmMac);
-            program.set_attach_target(kernel, Some(hook.to_owned()))?;
-        }
-    }
-    Ok(())
+    let guards = wanted.iter().filter(|program| program.is_guard());
+    guards
+        .copied()
+        .try_for_each(|guard| make_lsm(guard.open(programs)))
 }
 
 #[cfg(test)]

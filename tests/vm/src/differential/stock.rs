@@ -71,7 +71,7 @@ pub(super) fn stock_readers_agree(daemon: &Daemon) -> anyhow::Result<()> {
         let mut permitted = Permitted::records(Setting {
             test,
             line: &line,
-            engine: SESSION.engine,
+            engine: SESSION.engine(),
         })?;
         for difference in comparison.pairs.iter().flat_map(|pair| &pair.differences) {
             ensure!(
@@ -96,7 +96,7 @@ pub(super) fn stock_readers_agree(daemon: &Daemon) -> anyhow::Result<()> {
     } = answers::compare(
         directory,
         Path::new(AUPARSE_DUMP),
-        SESSION.engine,
+        SESSION.engine(),
         &logs,
         &values,
     )?;

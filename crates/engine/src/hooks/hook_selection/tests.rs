@@ -45,6 +45,13 @@ fn the_engine_lsm_has_kprobes_and_lsm_programs_only() {
             "kprobe:__x64_sys_exit_group",
             "lsm:bprm_committed_creds",
             "lsm:file_open",
+            "kprobe.session:do_open_execat",
+            "kprobe.session:capable_wrt_inode_uidgid",
+            "kprobe:do_unlinkat",
+            "kprobe.session:path_parentat",
+            "kprobe.session:may_delete",
+            "kprobe.session:get_vfs_caps_from_disk",
+            "kprobe.session:cap_bprm_creds_from_file",
         ]
     );
 }

@@ -151,7 +151,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             | Hook::CallNoReturn(_) => enters += 1,
             Hook::CallExec => raw.push("exec".to_owned()),
             Hook::FunctionExit(_) => exits += 1,
-            Hook::Internal(_) | Hook::CallOpen => inside += 1,
+            Hook::Internal(_) | Hook::InternalKprobe(_) | Hook::CallOpen => inside += 1,
             Hook::UringEnter(_) => {}
             Hook::UringExit(_) => uring += 1,
             Hook::UringComplete => raw.push("all of io_uring".to_owned()),
