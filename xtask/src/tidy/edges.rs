@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Finding;
 
 /// The crates that each crate may depend on, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("audit", &[]),
     ("engine", &["audit"]),
     ("logs", &["audit"]),
@@ -19,6 +19,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("tollgate", &["audit", "engine", "logs", "netlink", "trace"]),
     ("ausearch", &["audit", "logs"]),
     ("bench", &["netlink"]),
+    ("detect", &[]),
     ("top", &["audit"]),
     ("inputs", &["audit"]),
     ("manual", &[]),

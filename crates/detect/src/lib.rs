@@ -1,0 +1,5 @@
+//! Sigma rules: what is wrong with them, and which events they match.
+
+#![forbid(unsafe_code)]
+
+pub mod sigma;

@@ -1,0 +1,176 @@
+//! Sigma rules: what a rule is to this program, and the engine that matches events with rules.
+//!
+//! [`Engine`] is all that the program knows of the engine; [`rsigma::Rsigma`] is the one that it uses. Documents are
+//! untrusted: [`document`] bounds what the parser of YAML gets.
+//!
+//! # Source
+//! Sigma specification 2.0.0, "Sigma Rules", "Sigma Modifiers" and "Sigma Taxonomy".
+
+pub mod document;
+pub mod fields;
+mod mistake;
+mod requirement;
+pub mod rsigma;
+
+use std::fmt;
+
+pub use mistake::Mistake;
+
+use fields::Fields;
+
+/// How much a match matters.
+///
+/// # Source
+/// Sigma specification 2.0.0, attribute `level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Enriches other matches.
+    Informational,
+    /// Notable, rarely an incident.
+    Low,
+    /// Worth a look; also a rule without a level.
+    Medium,
+    /// Worth an alert.
+    High,
+    /// An incident.
+    Critical,
+}
+
+impl Level {
+    /// All levels, least first.
+    pub const ALL: [Self; 5] = [
+        Self::Informational,
+        Self::Low,
+        Self::Medium,
+        Self::High,
+        Self::Critical,
+    ];
+
+    /// Name of the level in rules.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Informational => "informational",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A log source of rules that audit events feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// `service: auditd`: a record.
+    Record,
+    /// `category: process_creation`: a program that was executed.
+    Process,
+    /// `category: file_event`: a file that was created, or opened to be written.
+    File,
+    /// `category: network_connection`: a connection to or from a host.
+    Network,
+}
+
+impl Source {
+    /// All log sources.
+    pub const ALL: [Self; 4] = [Self::Record, Self::Process, Self::File, Self::Network];
+
+    /// Name of the log source in rules.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Record => "auditd",
+            Self::Process => "process_creation",
+            Self::File => "file_event",
+            Self::Network => "network_connection",
+        }
+    }
+
+    /// Fields that events of the log source can have; `None` if any name can be one.
+    #[must_use]
+    pub const fn fields(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Record => None,
+            Self::Process => Some(&[
+                "Image",
+                "CommandLine",
+                "CurrentDirectory",
+                "User",
+                "LogonId",
+                "ProcessId",
+                "ParentProcessId",
+                "ParentImage",
+                "ParentCommandLine",
+            ]),
+            Self::File => Some(&["TargetFilename", "Image", "User", "LogonId", "ProcessId"]),
+            Self::Network => Some(&[
+                "Image",
+                "User",
+                "LogonId",
+                "ProcessId",
+                "Initiated",
+                "Protocol",
+                "DestinationIp",
+                "DestinationPort",
+                "SourceIp",
+                "SourcePort",
+            ]),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What is known of a loaded rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// `id` of the rule, or its title if it has none: the name of the rule in alerts.
+    pub id: String,
+    /// Title.
+    pub title: String,
+    /// Author, whom the Detection Rule License wants named.
+    pub author: Option<String>,
+    /// Level; [`Level::Medium`] if the rule has none.
+    pub level: Level,
+    /// Tags, such as `attack.t1059.004`.
+    pub tags: Vec<String>,
+    /// Log source.
+    pub source: Source,
+    /// Fields of the rule that no event has: tests of them never match.
+    pub absent_fields: Vec<String>,
+}
+
+/// A rule that matched an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Number of the rule in [`Engine::rules`].
+    pub rule: usize,
+    /// Fields whose tests matched, with their values in the event.
+    pub fields: Vec<(String, String)>,
+}
+
+/// An engine that matches events with Sigma rules.
+pub trait Engine: fmt::Debug {
+    /// Adds the rule in a YAML document.
+    ///
+    /// # Errors
+    /// The rule cannot be used: [`Mistake`] tells why, and on which line of the document.
+    fn add(&mut self, document: &str) -> Result<(), Mistake>;
+
+    /// The rules that were added, in their order.
+    fn rules(&self) -> &[Rule];
+
+    /// Appends the rules of a log source that match an event.
+    fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>);
+}

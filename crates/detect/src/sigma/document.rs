@@ -1,0 +1,137 @@
+//! The YAML documents of a file, and the bounds of what the parser of YAML gets.
+//!
+//! The bounds are on what a document can contain, not on what a parser finds in it, so that no document can hide
+//! anything from them. With them, parsing takes at most milliseconds: parsers of YAML need time of the square of the
+//! depth, and memory of the product of aliases.
+
+use super::Mistake;
+
+/// Most bytes of a file of rules. The largest one of `SigmaHQ` has 49,828.
+pub const MAX_FILE_BYTES: usize = 256 << 10;
+/// Most documents in a file.
+const MAX_DOCUMENTS: usize = 1000;
+/// Most `[` and `{` in a document, also in texts: they bound the depth of flow collections.
+const MAX_BRACKETS: usize = 512;
+/// Most spaces and dashes before the first other character of a line: they bound the depth of block collections.
+const MAX_INDENT: usize = 96;
+/// Most anchors of a document that has aliases, and most of its aliases.
+const MAX_ANCHORS: usize = 2;
+const MAX_ALIASES: usize = 16;
+
+/// Begins a document, at the start of a line.
+const SEPARATOR: &str = "---";
+
+/// A document of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Document<'a> {
+    /// Its text, after the separator.
+    pub text: &'a str,
+    /// Lines of the file before its first one.
+    pub lines_before: usize,
+}
+
+/// Splits the text of a file at lines that begin with `---`. Documents without any content are left out.
+///
+/// # Errors
+/// There are too many.
+pub fn documents(text: &str) -> Result<Vec<Document<'_>>, Mistake> {
+    let mut found = Vec::new();
+    let (mut start, mut at, mut lines_before) = (0, 0, 0);
+    let mut add = |start: usize, end: usize, lines_before| {
+        let text = text.get(start..end).unwrap_or_default();
+        let has_content =
+            |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        if text.lines().any(has_content) {
+            found.push(Document { text, lines_before });
+        }
+    };
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        if line
+            .strip_prefix(SEPARATOR)
+            .is_some_and(|rest| rest.trim().is_empty() || rest.starts_with(' '))
+        {
+            add(start, at, lines_before);
+            (start, lines_before) = (at + SEPARATOR.len(), number);
+        }
+        at += line.len();
+    }
+    add(start, at, lines_before);
+    match found.len() > MAX_DOCUMENTS {
+        true => Err(Mistake::new(
+            1,
+            format!(
+                "the file has {} documents, and at most {MAX_DOCUMENTS} are read",
+                found.len()
+            ),
+            "split it",
+        )),
+        false => Ok(found),
+    }
+}
+
+impl Document<'_> {
+    /// Checks that a parser of YAML can read the document in bounded time and memory.
+    ///
+    /// # Errors
+    /// The first line that exceeds a bound.
+    pub fn check(&self) -> Result<(), Mistake> {
+        let (mut brackets, mut anchors, mut aliases) = (0, 0, 0);
+        for (line, number) in self.text.lines().zip(1..) {
+            if line.contains(['\r', '\u{85}', '\u{2028}', '\u{2029}', '\u{feff}']) {
+                return Err(Mistake::new(
+                    number,
+                    "the line has a line break that is not `\\n` or `\\r\\n`, or a byte order mark",
+                    "convert the file to plain lines of UTF-8",
+                ));
+            }
+            let content = line.trim_start_matches([' ', '-', '?', '\t']);
+            if line.len() - content.len() > MAX_INDENT && !content.is_empty() {
+                return Err(Mistake::new(
+                    number,
+                    format!("the line is indented by more than {MAX_INDENT} characters"),
+                    "rules have less than ten levels",
+                ));
+            }
+            brackets += line.bytes().filter(|byte| b"[{".contains(byte)).count();
+            if brackets > MAX_BRACKETS {
+                return Err(Mistake::new(
+                    number,
+                    format!("the document has more than {MAX_BRACKETS} `[` and `{{`"),
+                    "write lists with one value on a line",
+                ));
+            }
+            anchors += references(line, b'&');
+            aliases += references(line, b'*');
+            if aliases > 0 && anchors > MAX_ANCHORS || anchors > 0 && aliases > MAX_ALIASES {
+                return Err(Mistake::new(
+                    number,
+                    format!(
+                        "the document has more than {MAX_ANCHORS} anchors (`&`) or {MAX_ALIASES} aliases (`*`)"
+                    ),
+                    "write the values out",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts what can be an anchor or alias in a line: the mark before a character of a name, after what can end another
+/// token.
+fn references(line: &str, mark: u8) -> usize {
+    let mut before = b' ';
+    let mut count = 0;
+    let mut bytes = line.bytes().peekable();
+    while let Some(byte) = bytes.next() {
+        let ends_token = matches!(
+            before,
+            b' ' | b'\t' | b'[' | b'{' | b',' | b':' | b'-' | b'?'
+        );
+        let is_named = bytes.peek().is_some_and(|next| !next.is_ascii_whitespace());
+        if byte == mark && ends_token && is_named {
+            count += 1;
+        }
+        before = byte;
+    }
+    count
+}

@@ -1,0 +1,54 @@
+//! Why a rule cannot be loaded.
+
+/// A mistake in a rule, or something that the engine does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {advice}")]
+pub struct Mistake {
+    /// Line in the document, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub reason: String,
+    /// What to do.
+    pub advice: &'static str,
+    /// The rule is sound, but for events of this log source, which audit logs do not have.
+    pub foreign: Option<String>,
+}
+
+impl Mistake {
+    /// A mistake on a line.
+    pub(crate) fn new(line: usize, reason: impl Into<String>, advice: &'static str) -> Self {
+        Self {
+            line,
+            reason: reason.into(),
+            advice,
+            foreign: None,
+        }
+    }
+
+    /// A rule for another log source.
+    pub(crate) fn foreign(line: usize, source: String) -> Self {
+        Self {
+            line,
+            reason: format!("log source `{source}` is not in audit logs"),
+            advice: "give the rule to a program that reads this log source",
+            foreign: Some(source),
+        }
+    }
+}
+
+/// First line of a document with `text`, from 1; 1 if there is none.
+pub(crate) fn line_of(document: &str, text: &str) -> usize {
+    let found = document.lines().position(|line| line.contains(text));
+    found.map_or(1, |before| before + 1)
+}
+
+/// First line of a document that begins a top-level or nested `key:`, from 1; 1 if there is none.
+pub(crate) fn line_of_key(document: &str, key: &str) -> usize {
+    let begins = |line: &str| {
+        let line = line.trim_start_matches(|character: char| " -'\"".contains(character));
+        let rest = line.strip_prefix(key);
+        rest.is_some_and(|rest| rest.starts_with([':', '\'', '"', '|']))
+    };
+    let found = document.lines().position(begins);
+    found.map_or(1, |before| before + 1)
+}

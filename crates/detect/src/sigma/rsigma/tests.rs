@@ -1,0 +1,265 @@
+//! Tests of the engine: rules, mistakes and hostile documents.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::sigma::document::{MAX_FILE_BYTES, documents};
+
+const HEAD: &str = "title: T\nid: 1\nlogsource:\n    product: linux\n";
+
+fn process(detection: &str) -> String {
+    format!("{HEAD}    category: process_creation\ndetection:\n{detection}")
+}
+
+fn mistake(document: &str) -> (usize, String) {
+    let error = Rsigma::default().add(document).unwrap_err();
+    (error.line, error.to_string())
+}
+
+fn found(engine: &Rsigma, source: Source, fields: &[(&'static str, &'static str)]) -> Vec<Match> {
+    let mut event = Fields::default();
+    for &(name, value) in fields {
+        event.text(name, value);
+    }
+    let mut found = Vec::new();
+    engine.find(source, &event, &mut found);
+    found
+}
+
+#[test]
+fn rule_matches_events_of_its_log_source() {
+    let mut engine = Rsigma::default();
+    let rule = process(
+        "    a:\n        Image|endswith: /nc\n        CommandLine|contains|all: [' -e ', sh]\n    condition: a\nlevel: high\n",
+    );
+    engine.add(&rule).unwrap();
+    let event = [
+        ("Image", "/usr/bin/NC"),
+        ("CommandLine", "nc -e /bin/sh h 1"),
+    ];
+    let [matched] = found(&engine, Source::Process, &event).try_into().unwrap();
+    assert_eq!(matched.rule, 0);
+    let mut fields = matched.fields;
+    fields.sort();
+    fields.dedup();
+    let mut expected = event.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    expected.sort();
+    assert_eq!(fields, expected);
+    assert_eq!(engine.rules()[0].level, Level::High);
+    assert_eq!(found(&engine, Source::File, &event), []);
+    assert_eq!(found(&engine, Source::Process, &event[..1]), []);
+}
+
+#[test]
+fn record_meets_the_rules_of_its_type() {
+    let mut engine = Rsigma::default();
+    for selection in ["type: EXECVE\n        a0: [cat, nc]", "a0: cat"] {
+        let rule = format!(
+            "{HEAD}    service: auditd\ndetection:\n    a:\n        {selection}\n    condition: a\n"
+        );
+        engine.add(&rule).unwrap();
+    }
+    let rules = |kind: &'static str| -> Vec<usize> {
+        let found = found(&engine, Source::Record, &[("type", kind), ("a0", "cat")]);
+        found.iter().map(|found| found.rule).collect()
+    };
+    assert_eq!(rules("EXECVE"), [0, 1]);
+    assert_eq!(rules("SYSCALL"), [1]);
+    assert_eq!(engine.by_type.len(), 1);
+}
+
+#[test]
+fn any_of_several_values_matches() {
+    let mut engine = Rsigma::default();
+    let rule = format!(
+        "{HEAD}    service: auditd\ndetection:\n    a:\n        key: sudo\n    condition: a\n"
+    );
+    engine.add(&rule).unwrap();
+    let mut event = Fields::default();
+    event.text("type", "SYSCALL");
+    event.texts("key", vec!["exec".into(), "sudo".into()]);
+    let mut found = Vec::new();
+    engine.find(Source::Record, &event, &mut found);
+    assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn mistakes_have_line_reason_and_advice() {
+    let selection = "    a:\n        Image: /x\n";
+    for (document, line, start) in [
+        ("a: [1\nb: 2\n".to_owned(), 2, "YAML parse error"),
+        (
+            process(&format!("{selection}    condition: a and b\n")),
+            9,
+            "the condition names `b`",
+        ),
+        (
+            process(&format!("{selection}    condition: 1 of x*\n")),
+            9,
+            "no name in the detection is like `x*`",
+        ),
+        (
+            process(&format!("{selection}    condition: a and\n")),
+            9,
+            "Condition parse error",
+        ),
+        (
+            process("    a:\n        Image|wrong: /x\n    condition: a\n"),
+            8,
+            "Unknown modifier 'wrong'",
+        ),
+        (
+            process("    a:\n        Image|re: 'a(?=b)'\n    condition: a\n"),
+            8,
+            "the regular expression cannot be used",
+        ),
+        (
+            process("    a:\n        Image|re: '(a{500}){500}'\n    condition: a\n"),
+            8,
+            "the regular expression cannot be used",
+        ),
+        (
+            process("    a:\n        Image|expand: '%x%'\n    condition: a\n"),
+            8,
+            "the placeholders of `expand`",
+        ),
+        (
+            process(&format!("{selection}    timeframe: 5m\n    condition: a\n")),
+            9,
+            "`timeframe` and aggregations",
+        ),
+        (
+            format!("{HEAD}    service: sshd\ndetection:\n{selection}    condition: a\n"),
+            3,
+            "log source `linux/sshd` is not in audit logs",
+        ),
+        (
+            "title: T\ncorrelation:\n    type: event_count\n".to_owned(),
+            2,
+            "correlation rules are not supported",
+        ),
+        (
+            "action: global\ntitle: T\n".to_owned(),
+            1,
+            "collections with `action`",
+        ),
+        ("title: T\n".to_owned(), 1, ""),
+        ("- a\n".to_owned(), 1, ""),
+        (
+            process(&format!("{selection}    condition: a\nstatus: wrong\n")),
+            10,
+            "invalid status",
+        ),
+    ] {
+        let (at, text) = mistake(&document);
+        assert!(text.starts_with(start), "{document}: {text}");
+        assert!(text.contains("; "), "{text}");
+        assert_eq!(at, line, "{document}: {text}");
+    }
+}
+
+#[test]
+fn fields_that_no_event_has_are_named() {
+    let mut engine = Rsigma::default();
+    let rule = process(
+        "    a:\n        Hashes: x\n        Image: /x\n    b:\n        - Hashes: y\n    condition: 1 of them\n",
+    );
+    engine.add(&rule).unwrap();
+    assert_eq!(engine.rules()[0].absent_fields, ["Hashes"]);
+    assert_eq!(engine.rules()[0].level, Level::Medium);
+}
+
+/// Reads a file as `check` does.
+#[track_caller]
+fn load(text: &str) -> Vec<Mistake> {
+    let started = Instant::now();
+    let mut engine = Rsigma::default();
+    let mut mistakes = Vec::new();
+    match documents(text) {
+        Ok(documents) => {
+            for document in documents {
+                let result = document.check().and_then(|()| engine.add(document.text));
+                mistakes.extend(result.err());
+            }
+        }
+        Err(mistake) => mistakes.push(mistake),
+    }
+    let elapsed = started.elapsed();
+    assert!(
+        elapsed < Duration::from_secs(20),
+        "{elapsed:?}: {:?}",
+        text.get(..100)
+    );
+    mistakes
+}
+
+#[test]
+fn hostile_files_end_in_bounded_time() {
+    let fill = |text: &str| text.repeat(MAX_FILE_BYTES / text.len());
+    let aliases = (1..10).fold("a0: &a0 [x, x]\n".to_owned(), |text, number| {
+        let alias = format!("*a{},", number - 1).repeat(9);
+        format!("{text}a{number}: &a{number} [{alias}]\n")
+    });
+    let indented = |depth: usize| format!("{}a:\n", " ".repeat(depth));
+    let detection = |selection: &str| process(&format!("    a:\n{selection}    condition: a\n"));
+    let condition = |condition: &str| {
+        process(&format!(
+            "    a:\n        Image: x\n    condition: {condition}\n"
+        ))
+    };
+    for text in [
+        fill("["),
+        fill("{a: "),
+        fill("- "),
+        fill("? "),
+        fill("---\n"),
+        fill("---\na: 1\n"),
+        fill("\"["),
+        fill("'\n["),
+        fill("a: b\r  - "),
+        fill("!x "),
+        fill("&a "),
+        fill("a: "),
+        fill("k: v\n"),
+        fill("x"),
+        fill("a\u{2028}- "),
+        (0..500).map(indented).collect(),
+        aliases,
+        format!(
+            "a: &a [{}]\nb: [{}]\n",
+            "x,".repeat(50_000),
+            "*a,".repeat(20_000)
+        ),
+        detection(&format!("        Image: '{}'\n", "*a?".repeat(60_000))),
+        detection(&format!("        Image|re: '{}'\n", "(".repeat(60_000))),
+        detection(&format!(
+            "        Image|re:\n{}",
+            "            - '(a{90}){90}'\n".repeat(7000)
+        )),
+        detection(&format!(
+            "        Image|windash|contains: '{}'\n",
+            " -a".repeat(1000)
+        )),
+        condition(&format!("{}a", "not ".repeat(50_000))),
+        condition(&format!("{}a", "(".repeat(50_000))),
+        condition(&format!("a{}", " and a".repeat(10_000))),
+    ] {
+        for mistake in load(&text) {
+            assert!(mistake.to_string().len() < 1000, "{mistake}");
+        }
+    }
+}
+
+#[test]
+fn documents_are_split_with_their_lines() {
+    let text = "# head\n---\na: 1\n---   # x\n\nb: 2\n--- c: 3\n---\n";
+    let found = documents(text).unwrap();
+    let found: Vec<_> = found
+        .iter()
+        .map(|found| (found.lines_before, found.text))
+        .collect();
+    assert_eq!(
+        found,
+        [(1, "\na: 1\n"), (3, "   # x\n\nb: 2\n"), (6, " c: 3\n")]
+    );
+}
