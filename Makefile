@@ -21,7 +21,7 @@ tollgate:
 	@cargo build --release --locked --package tollgate
 
 build: ## build target/release/tollgate and its companions
-	@cargo build --release --locked --package tollgate --package ausearch --package bench --package search \
+	@cargo build --release --locked --package tollgate --package ausearch --package bench --package detect --package search \
 		--package top
 
 run: ## audit this machine with examples/first.rules until Ctrl-C; without root, one command

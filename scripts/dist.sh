@@ -13,8 +13,8 @@ cd "$(dirname "$0")/.."
 
 target=x86_64-unknown-linux-gnu
 cyclonedx=0.5.9
-packages='tollgate ausearch bench search top'
-programs='tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-report tollgate-search tollgate-top'
+packages='tollgate ausearch bench detect search top'
+programs='tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-detect tollgate-report tollgate-search tollgate-top'
 
 source=$(pwd)
 cargo_home=${CARGO_HOME:-$HOME/.cargo}

@@ -8,7 +8,7 @@ prefix=${3%/}
 root=${2%/}$prefix
 cd "$(dirname "$0")/.."
 
-for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-report tollgate-search tollgate-top; do
+for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-detect tollgate-report tollgate-search tollgate-top; do
 	install -D -m 0755 -t "$root/sbin" "$binaries/$name"
 done
 ln -sf tollgate-search "$root/sbin/tollgate-replay"

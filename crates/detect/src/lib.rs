@@ -1,5 +1,27 @@
-//! Sigma rules: what is wrong with them, and which events they match.
+//! `tollgate-detect`: runs Sigma rules on audit logs.
+//!
+//! [`sigma`] is what the program knows of rules. It needs no privileges but the right to read the log.
 
 #![forbid(unsafe_code)]
 
+mod check;
+mod cli;
+mod output;
+mod rule_files;
 pub mod sigma;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Exit status if rules or cases are not as they should be.
+const FAILED: u8 = 1;
+/// Exit status of an error.
+const ERROR: u8 = 2;
+
+/// Runs the program; the first word is its name. Returns its exit status: 1 if rules cannot be loaded, 2 after an error.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    cli::run(words).unwrap_or_else(|error| {
+        output::info(format_args!("{error:#}"));
+        ExitCode::from(ERROR)
+    })
+}

@@ -15,6 +15,7 @@ pub mod rsigma;
 use std::fmt;
 
 pub use mistake::Mistake;
+pub(crate) use mistake::one_line;
 
 use fields::Fields;
 

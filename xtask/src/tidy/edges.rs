@@ -19,7 +19,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("tollgate", &["audit", "engine", "logs", "netlink", "trace"]),
     ("ausearch", &["audit", "logs"]),
     ("bench", &["netlink"]),
-    ("detect", &[]),
+    ("detect", &["audit", "logs"]),
     ("top", &["audit"]),
     ("inputs", &["audit"]),
     ("manual", &[]),
@@ -29,10 +29,11 @@ const ALLOWED: [(&str, &[&str]); 16] = [
 ];
 
 /// The crates that the tests of each crate may also depend on.
-const FOR_TESTS: [(&str, &[&str]); 9] = [
+const FOR_TESTS: [(&str, &[&str]); 10] = [
     ("audit", &["inputs"]),
     ("ausearch", &["support"]),
     ("bench", &["audit", "inputs", "manual"]),
+    ("detect", &["manual"]),
     ("engine", &["inputs"]),
     ("logs", &["inputs"]),
     ("search", &["inputs", "manual", "support"]),

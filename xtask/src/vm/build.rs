@@ -61,7 +61,9 @@ impl BackgroundBuild {
 
 fn build_command(repository: &Repository, profile: Profile) -> Command {
     // Companions too: the end-to-end tests run this build.
-    let packages = ["ausearch", "bench", "search", "tollgate", "top", "vm"];
+    let packages = [
+        "ausearch", "bench", "detect", "search", "tollgate", "top", "vm",
+    ];
     let packages = packages.map(|name| format!("--package={name}"));
     let mut command = repository.cargo(&["build", "--locked"]);
     if profile == Profile::Release {

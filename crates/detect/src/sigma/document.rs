@@ -4,6 +4,8 @@
 //! anything from them. With them, parsing takes at most milliseconds: parsers of YAML need time of the square of the
 //! depth, and memory of the product of aliases.
 
+use std::collections::HashSet;
+
 use super::Mistake;
 
 /// Most bytes of a file of rules. The largest one of `SigmaHQ` has 49,828.
@@ -14,9 +16,11 @@ const MAX_DOCUMENTS: usize = 1000;
 const MAX_BRACKETS: usize = 512;
 /// Most spaces and dashes before the first other character of a line: they bound the depth of block collections.
 const MAX_INDENT: usize = 96;
-/// Most anchors of a document that has aliases, and most of its aliases.
-const MAX_ANCHORS: usize = 2;
-const MAX_ALIASES: usize = 16;
+/// Most `and`, `or` and backslashes in a document, also in texts: they bound the operators of a condition.
+const MAX_OPERATORS: usize = 2000;
+/// Most aliases of anchors in a document, and most bytes of a document that has any.
+const MAX_ALIASES: usize = 8;
+const MAX_BYTES_WITH_ALIASES: usize = 8 << 10;
 
 /// Begins a document, at the start of a line.
 const SEPARATOR: &str = "---";
@@ -75,7 +79,8 @@ impl Document<'_> {
     /// # Errors
     /// The first line that exceeds a bound.
     pub fn check(&self) -> Result<(), Mistake> {
-        let (mut brackets, mut anchors, mut aliases) = (0, 0, 0);
+        let (mut brackets, mut operators, mut aliases) = (0, 0, 0);
+        let mut anchors = HashSet::new();
         for (line, number) in self.text.lines().zip(1..) {
             if line.contains(['\r', '\u{85}', '\u{2028}', '\u{2029}', '\u{feff}']) {
                 return Err(Mistake::new(
@@ -100,38 +105,52 @@ impl Document<'_> {
                     "write lists with one value on a line",
                 ));
             }
-            anchors += references(line, b'&');
-            aliases += references(line, b'*');
-            if aliases > 0 && anchors > MAX_ANCHORS || anchors > 0 && aliases > MAX_ALIASES {
+            operators += operator_count(line);
+            if operators > MAX_OPERATORS {
                 return Err(Mistake::new(
                     number,
                     format!(
-                        "the document has more than {MAX_ANCHORS} anchors (`&`) or {MAX_ALIASES} aliases (`*`)"
+                        "the document has more than {MAX_OPERATORS} words `and` and `or`, and backslashes"
                     ),
-                    "write the values out",
+                    "split the rule",
                 ));
+            }
+            // An alias follows its anchor.
+            anchors.extend(references(line, b'&'));
+            let found = references(line, b'*').filter(|name| anchors.contains(name));
+            aliases += found.count();
+            if aliases > MAX_ALIASES || aliases > 0 && self.text.len() > MAX_BYTES_WITH_ALIASES {
+                let reason = format!(
+                    "the document has more than {MAX_ALIASES} aliases (`*`), or aliases and more than {MAX_BYTES_WITH_ALIASES} bytes"
+                );
+                return Err(Mistake::new(number, reason, "write the values out"));
             }
         }
         Ok(())
     }
 }
 
-/// Counts what can be an anchor or alias in a line: the mark before a character of a name, after what can end another
-/// token.
-fn references(line: &str, mark: u8) -> usize {
-    let mut before = b' ';
-    let mut count = 0;
-    let mut bytes = line.bytes().peekable();
-    while let Some(byte) = bytes.next() {
-        let ends_token = matches!(
-            before,
-            b' ' | b'\t' | b'[' | b'{' | b',' | b':' | b'-' | b'?'
-        );
-        let is_named = bytes.peek().is_some_and(|next| !next.is_ascii_whitespace());
-        if byte == mark && ends_token && is_named {
-            count += 1;
-        }
-        before = byte;
-    }
-    count
+/// Counts what can be an operator of a condition in a line; an escape can hide one.
+fn operator_count(line: &str) -> usize {
+    let words = line.split(|character: char| !character.is_ascii_alphanumeric());
+    let is_operator =
+        |word: &&str| word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or");
+    words.filter(is_operator).count() + line.bytes().filter(|byte| *byte == b'\\').count()
+}
+
+/// Names of what can be anchors or aliases in a line: the mark with a name after it, behind what can end another token.
+fn references(line: &str, mark: u8) -> impl Iterator<Item = &str> {
+    let bytes = line.as_bytes();
+    let marks = bytes.iter().enumerate().filter(move |(at, byte)| {
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        **byte == mark && before.is_none_or(|before| b" \t[{,:-?".contains(before))
+    });
+    marks.filter_map(move |(at, _)| {
+        let name = line.get(at + 1..)?;
+        let is_part =
+            |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+        let end = name.find(|character: char| !is_part(character));
+        name.get(..end.unwrap_or(name.len()))
+            .filter(|name| !name.is_empty())
+    })
 }

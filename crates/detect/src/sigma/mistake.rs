@@ -16,17 +16,18 @@ pub struct Mistake {
 
 impl Mistake {
     /// A mistake on a line.
-    pub(crate) fn new(line: usize, reason: impl Into<String>, advice: &'static str) -> Self {
+    pub(crate) fn new(line: usize, reason: impl AsRef<str>, advice: &'static str) -> Self {
         Self {
             line,
-            reason: reason.into(),
+            reason: one_line(reason.as_ref()),
             advice,
             foreign: None,
         }
     }
 
     /// A rule for another log source.
-    pub(crate) fn foreign(line: usize, source: String) -> Self {
+    pub(crate) fn foreign(line: usize, source: &str) -> Self {
+        let source = one_line(source);
         Self {
             line,
             reason: format!("log source `{source}` is not in audit logs"),
@@ -34,6 +35,29 @@ impl Mistake {
             foreign: Some(source),
         }
     }
+}
+
+/// Text of a rule on one line, without characters that a terminal may obey. Very long text is cut.
+pub(crate) fn one_line(text: &str) -> String {
+    const MOST: usize = 300;
+    let mut line = String::new();
+    for (number, word) in text.split_whitespace().enumerate() {
+        if number > 0 {
+            line.push(' ');
+        }
+        for character in word.chars() {
+            match character {
+                '"' | '\'' | '\\' => line.push(character),
+                _ => line.extend(character.escape_debug()),
+            }
+        }
+        if let Some((end, _)) = line.char_indices().nth(MOST) {
+            line.truncate(end);
+            line.push_str("...");
+            break;
+        }
+    }
+    line
 }
 
 /// First line of a document with `text`, from 1; 1 if there is none.

@@ -4,7 +4,7 @@
 //! that a record meets only the rules that can match it.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use regex::RegexBuilder;
@@ -16,7 +16,7 @@ use rsigma_parser::{
 use serde_json::{Map, Value as Json};
 
 use super::fields::{Fields, Value};
-use super::mistake::{line_of, line_of_key};
+use super::mistake::{line_of, line_of_key, one_line};
 use super::requirement::{TYPE, record_types, selects};
 use super::{Engine, Level, Match, Mistake, Rule, Source};
 
@@ -31,6 +31,7 @@ const NUMBER: &str = "tollgate";
 #[derive(Default)]
 pub struct Rsigma {
     rules: Vec<Rule>,
+    ids: HashSet<String>,
     /// Engines of log sources with one engine; of records, that of the rules without a type.
     by_source: BTreeMap<Source, rsigma_eval::Engine>,
     /// Engines of records by their type, in upper case.
@@ -49,6 +50,14 @@ impl Engine for Rsigma {
     fn add(&mut self, document: &str) -> Result<(), Mistake> {
         let parsed = parsed(document)?;
         let source = source(&parsed, document)?;
+        let id = id(&parsed);
+        if self.ids.contains(&id) {
+            return Err(Mistake::new(
+                line_of_key(document, "id"),
+                format!("another rule has the id `{id}`"),
+                "remove one of them, or give it an id of its own",
+            ));
+        }
         check_condition(&parsed, document)?;
         let mut items = Vec::new();
         for detection in parsed.detection.named.values() {
@@ -66,6 +75,7 @@ impl Engine for Rsigma {
         compiled.custom_attributes = Arc::new(HashMap::from([(NUMBER.to_owned(), number)]));
         compiled.include_event = false;
         self.store(source, &parsed, compiled);
+        self.ids.insert(id);
         self.rules
             .push(rule(&parsed, source, &items_fields(&items)));
         Ok(())
@@ -145,7 +155,7 @@ fn parsed(document: &str) -> Result<SigmaRule, Mistake> {
     }
     let mistaken = |message: &str| {
         let (line, advice) = located(message, document);
-        Mistake::new(line, one_line(message), advice)
+        Mistake::new(line, message, advice)
     };
     let mut collection =
         parse_sigma_yaml(document).map_err(|error| mistaken(&error.to_string()))?;
@@ -220,10 +230,7 @@ fn source(rule: &SigmaRule, document: &str) -> Result<Source, Mistake> {
         let parts = [product, category, service].into_iter().flatten();
         let name = parts.collect::<Vec<_>>().join("/");
         let line = line_of_key(document, "logsource");
-        Mistake::foreign(
-            line,
-            one_line(if name.is_empty() { "(none)" } else { &name }),
-        )
+        Mistake::foreign(line, if name.is_empty() { "(none)" } else { &name })
     })
 }
 
@@ -251,10 +258,8 @@ fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mistake> {
             ConditionExpr::And(parts) | ConditionExpr::Or(parts) => pending.extend(parts),
             ConditionExpr::Not(part) => pending.push(part),
             ConditionExpr::Identifier(name) if !rule.detection.named.contains_key(name) => {
-                let reason = format!(
-                    "the condition names `{}`, which the detection does not have",
-                    one_line(name)
-                );
+                let reason =
+                    format!("the condition names `{name}`, which the detection does not have");
                 return Err(Mistake::new(line, reason, "correct the name"));
             }
             ConditionExpr::Identifier(_) => {}
@@ -264,10 +269,8 @@ fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mistake> {
                         SelectorPattern::Them => "them",
                         SelectorPattern::Pattern(pattern) => pattern,
                     };
-                    let reason = format!(
-                        "no name in the detection is like `{}` of the condition",
-                        one_line(pattern)
-                    );
+                    let reason =
+                        format!("no name in the detection is like `{pattern}` of the condition");
                     return Err(Mistake::new(line, reason, "correct the pattern"));
                 }
             }
@@ -348,6 +351,11 @@ fn items_fields<'r>(items: &[&'r DetectionItem]) -> Vec<&'r str> {
         .collect()
 }
 
+/// Name of a rule in alerts.
+fn id(parsed: &SigmaRule) -> String {
+    one_line(parsed.id.as_ref().unwrap_or(&parsed.title))
+}
+
 /// What is kept of a rule.
 fn rule(parsed: &SigmaRule, source: Source, used: &[&str]) -> Rule {
     let level = parsed.level.map_or(Level::Medium, |level| match level {
@@ -365,31 +373,20 @@ fn rule(parsed: &SigmaRule, source: Source, used: &[&str]) -> Rule {
         absent_fields.dedup();
     }
     Rule {
-        id: parsed.id.clone().unwrap_or_else(|| parsed.title.clone()),
-        title: parsed.title.clone(),
-        author: parsed.author.clone(),
+        id: id(parsed),
+        title: one_line(&parsed.title),
+        author: parsed.author.as_deref().map(one_line),
         level,
-        tags: parsed.tags.clone(),
+        tags: parsed.tags.iter().map(|tag| one_line(tag)).collect(),
         source,
         absent_fields,
     }
 }
 
-/// Text on one line.
-fn one_line(text: &str) -> String {
-    const MOST: usize = 300;
-    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = line.char_indices().nth(MOST) {
-        line.truncate(end);
-        line.push_str("...");
-    }
-    line
-}
-
 /// The last line of an error of a regular expression, which tells the reason.
-fn last_line(text: &str) -> String {
+fn last_line(text: &str) -> &str {
     let last = text.lines().next_back().unwrap_or_default();
-    one_line(last.strip_prefix("error: ").unwrap_or(last))
+    last.strip_prefix("error: ").unwrap_or(last)
 }
 
 fn plain(value: Json) -> String {

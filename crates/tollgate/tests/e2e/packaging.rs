@@ -256,7 +256,9 @@ pub(crate) fn shells_complete_the_commands() {
     // `tollgate-replay` is a link that only scripts/install.sh makes.
     assert_eq!(
         companions,
-        ["aureport", "ausearch", "bench", "report", "search", "top"]
+        [
+            "aureport", "ausearch", "bench", "detect", "report", "search", "top"
+        ]
     );
     commands.extend(companions);
     commands.sort_unstable();
@@ -353,6 +355,7 @@ fn install(test_dir: &TestDir, prefix: &str) -> PathBuf {
         "tollgate-ausearch",
         "tollgate-aureport",
         "tollgate-bench",
+        "tollgate-detect",
         "tollgate-report",
         "tollgate-search",
         "tollgate-top",

@@ -54,8 +54,9 @@ fn rule_matches_events_of_its_log_source() {
 fn record_meets_the_rules_of_its_type() {
     let mut engine = Rsigma::default();
     for selection in ["type: EXECVE\n        a0: [cat, nc]", "a0: cat"] {
+        let id = engine.rules.len();
         let rule = format!(
-            "{HEAD}    service: auditd\ndetection:\n    a:\n        {selection}\n    condition: a\n"
+            "title: T\nid: r{id}\nlogsource:\n    service: auditd\ndetection:\n    a:\n        {selection}\n    condition: a\n"
         );
         engine.add(&rule).unwrap();
     }
@@ -230,6 +231,9 @@ fn hostile_files_end_in_bounded_time() {
             "x,".repeat(50_000),
             "*a,".repeat(20_000)
         ),
+        (1..200).fold("a: &a [x, x]\n".to_owned(), |text, number| {
+            format!("{text}a{number}: &a [*a, *a]\n")
+        }),
         detection(&format!("        Image: '{}'\n", "*a?".repeat(60_000))),
         detection(&format!("        Image|re: '{}'\n", "(".repeat(60_000))),
         detection(&format!(
@@ -243,6 +247,8 @@ fn hostile_files_end_in_bounded_time() {
         condition(&format!("{}a", "not ".repeat(50_000))),
         condition(&format!("{}a", "(".repeat(50_000))),
         condition(&format!("a{}", " and a".repeat(10_000))),
+        condition(&format!("a{}", " OR a".repeat(MAX_FILE_BYTES / 5 - 100))),
+        condition(&format!("\"a{}\"", " \\x61nd a".repeat(1900))),
     ] {
         for mistake in load(&text) {
             assert!(mistake.to_string().len() < 1000, "{mistake}");

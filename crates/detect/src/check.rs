@@ -1,0 +1,149 @@
+//! `tollgate detect check`: which rules can be loaded, and why others cannot.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use logs::escaped::{Escaped, EscapedJson};
+use serde_json::{Value, json};
+
+use crate::output::{Output, table};
+use crate::rule_files::{Problem, RuleFiles};
+use crate::sigma::{Level, Source};
+use crate::{ERROR, FAILED};
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files of rules, or directories with files `*.yml` and `*.yaml`
+    #[arg(value_name = "RULES", required = true)]
+    rules: Vec<PathBuf>,
+    /// Print one JSON object: all rules, loaded or not
+    #[arg(long)]
+    json: bool,
+    /// Name each rule for other log sources too, not only their number
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
+}
+
+/// Loads rules and prints what became of them.
+///
+/// # Errors
+/// The output cannot be written.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let rules = RuleFiles::load(&args.rules);
+    let mut out = Output::new();
+    match args.json {
+        true => out.line(EscapedJson(&as_json(&rules)))?,
+        false => print(&rules, args.all, &mut out)?,
+    }
+    out.end()?;
+    Ok(match rules.mistakes().next() {
+        Some(_) => ExitCode::from(FAILED),
+        None if rules.places.is_empty() && rules.problems.is_empty() => ExitCode::from(ERROR),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+/// `FILE:LINE`.
+pub(crate) fn place(path: &Path, line: usize) -> String {
+    format!("{}:{line}", Escaped(path.as_os_str().as_encoded_bytes()))
+}
+
+/// A problem on one line.
+pub(crate) fn problem_line(problem: &Problem) -> String {
+    let place = place(&problem.path, problem.mistake.line);
+    format!("{place}: {}", problem.mistake)
+}
+
+fn print(rules: &RuleFiles, names_foreign: bool, out: &mut Output) -> anyhow::Result<()> {
+    let mut foreign: BTreeMap<&str, usize> = BTreeMap::new();
+    for problem in &rules.problems {
+        if let Some(source) = &problem.mistake.foreign {
+            *foreign.entry(source).or_default() += 1;
+        }
+        if problem.mistake.foreign.is_none() || names_foreign {
+            out.line(problem_line(problem))?;
+        }
+    }
+    for ((path, line), rule) in rules.places.iter().zip(rules.engine.rules()) {
+        if !rule.absent_fields.is_empty() {
+            let fields = rule.absent_fields.join("`, `");
+            let place = place(path, *line);
+            out.line(format!(
+                "{place}: note: no {} event has `{}`; tests of it never match",
+                rule.source,
+                crate::sigma::one_line(&fields)
+            ))?;
+        }
+    }
+    for line in table(&summary(rules)) {
+        out.line(line)?;
+    }
+    let mistakes = rules.mistakes().count();
+    out.line(format!(
+        "{} files; {mistakes} rules or files cannot be loaded",
+        rules.files
+    ))?;
+    for (source, count) in foreign {
+        out.line(format!("{count} rules for another log source: {source}"))?;
+    }
+    Ok(())
+}
+
+/// Loaded rules by log source and level.
+fn summary(rules: &RuleFiles) -> Vec<Vec<String>> {
+    let mut header = vec!["log source".to_owned()];
+    header.extend(Level::ALL.map(|level| level.name().to_owned()));
+    header.push("loaded".to_owned());
+    let mut rows = vec![header];
+    let count = |source: Option<Source>, level: Option<Level>| {
+        let loaded = rules.engine.rules().iter();
+        let counted = loaded.filter(|rule| {
+            source.is_none_or(|source| rule.source == source)
+                && level.is_none_or(|level| rule.level == level)
+        });
+        counted.count().to_string()
+    };
+    let sources = Source::ALL.map(|source| (source.name(), Some(source)));
+    for (name, source) in sources.into_iter().chain([("all", None)]) {
+        let mut row = vec![name.to_owned()];
+        row.extend(Level::ALL.map(|level| count(source, Some(level))));
+        row.push(count(source, None));
+        rows.push(row);
+    }
+    rows
+}
+
+fn as_json(rules: &RuleFiles) -> Value {
+    let file = |path: &Path| logs::json::text(path.as_os_str().as_encoded_bytes());
+    let loaded = rules.places.iter().zip(rules.engine.rules());
+    let loaded = loaded.map(|((path, line), rule)| {
+        json!({
+            "id": rule.id,
+            "title": rule.title,
+            "author": rule.author,
+            "level": rule.level.name(),
+            "tags": rule.tags,
+            "log_source": rule.source.name(),
+            "file": file(path),
+            "line": line,
+            "absent_fields": rule.absent_fields,
+        })
+    });
+    let problems = rules.problems.iter().map(|problem| {
+        let mistake = &problem.mistake;
+        json!({
+            "file": file(&problem.path),
+            "line": mistake.line,
+            "reason": mistake.reason,
+            "advice": mistake.advice,
+            "other_log_source": mistake.foreign,
+        })
+    });
+    json!({
+        "files": rules.files,
+        "rules": loaded.collect::<Vec<_>>(),
+        "problems": problems.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,57 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::check;
+use crate::output::is_closed_pipe;
+
+/// Examples of the help and the manual page.
+const EXAMPLES: &str = "\
+Examples:
+  Which rules of SigmaHQ can be used, and why not the others?
+    tollgate detect check sigma/rules/linux";
+
+/// Run Sigma rules on the audit log
+#[derive(Debug, clap::Parser)]
+#[command(name = "tollgate-detect", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Load rules; name those that cannot be loaded, with line, reason and advice
+    Check(check::Args),
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// As of the command.
+pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<ExitCode> {
+    let result = match Args::parse_from(words).command {
+        Command::Check(args) => check::run(&args),
+    };
+    match result {
+        // The reader of the output has seen enough.
+        Err(error) if is_closed_pipe(&error) => Ok(ExitCode::SUCCESS),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn manual_page_is_current() {
+        let page = manual::Page::new("tollgate-detect", Args::command());
+        page.check().unwrap();
+    }
+}

@@ -1,0 +1,100 @@
+//! `tollgate-detect check` as a user runs it.
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::process::{Command, Output};
+
+    use serde_json::Value;
+
+    const GOOD: &str = "title: Netcat\nid: n1\nlogsource:\n    product: linux\n    category: process_creation\n\
+        detection:\n    a:\n        Image|endswith: /nc\n    condition: a\nlevel: high\n";
+
+    fn check(directory: &Path, options: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-detect"));
+        command.current_dir(directory).arg("check").args(options);
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn stdout(output: &Output, status: i32) -> String {
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout.clone()).unwrap()
+    }
+
+    #[test]
+    fn rules_are_counted_and_mistakes_named() {
+        let place = tempfile::tempdir().unwrap();
+        let rules = place.path().join("rules");
+        fs::create_dir(&rules).unwrap();
+        fs::write(rules.join("good.yml"), GOOD).unwrap();
+        let text = stdout(&check(place.path(), &["rules"]), 0);
+        assert_eq!(
+            text,
+            "log source          informational  low  medium  high  critical  loaded\n\
+             auditd                          0    0       0     0         0       0\n\
+             process_creation                0    0       0     1         0       1\n\
+             file_event                      0    0       0     0         0       0\n\
+             network_connection              0    0       0     0         0       0\n\
+             all                             0    0       0     1         0       1\n\
+             1 files; 0 rules or files cannot be loaded\n"
+        );
+        let broken = GOOD
+            .replace("id: n1", "id: n2")
+            .replace("condition: a", "condition: a and not filter");
+        fs::write(rules.join("broken.yml"), broken).unwrap();
+        let other = GOOD.replace("linux", "windows");
+        fs::write(rules.join("other.yml"), other).unwrap();
+        let text = stdout(&check(place.path(), &["rules"]), 1);
+        // The line in docs/detect.md.
+        let line = "rules/broken.yml:9: the condition names `filter`, which the detection does not have; correct the name";
+        assert_eq!(text.lines().next(), Some(line));
+        assert!(text.ends_with("1 rules for another log source: windows/process_creation\n"));
+        let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/detect.md");
+        assert!(fs::read_to_string(guide).unwrap().contains(line));
+        let text = stdout(&check(place.path(), &["--all", "rules"]), 1);
+        assert!(text.contains(
+            "rules/other.yml:3: log source `windows/process_creation` is not in audit logs; "
+        ));
+        let text = stdout(&check(place.path(), &["--json", "rules"]), 1);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["rules"][0]["id"], "n1");
+        assert_eq!(value["rules"][0]["line"], 1);
+        assert_eq!(value["problems"][0]["line"], 9);
+        assert_eq!(value["problems"][0]["other_log_source"], Value::Null);
+        assert_eq!(
+            value["problems"][1]["other_log_source"],
+            "windows/process_creation"
+        );
+    }
+
+    #[test]
+    fn names_in_rules_and_of_files_are_escaped() {
+        let place = tempfile::tempdir().unwrap();
+        let rule = "title: \"a\\e[2J\"\nlogsource:\n    service: \"\\e]0;x\\u202e\"\ndetection:\n    a: 1\n    condition: a\n";
+        fs::write(place.path().join("\u{1b}[2J.yml"), rule).unwrap();
+        let text = stdout(&check(place.path(), &["--all", "."]), 0);
+        assert!(text.contains("\\u{1b}"), "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    }
+
+    /// The rules of `SigmaHQ` at commit 8eaafff, if they are there: a check-out in `TOLLGATE_SIGMAHQ`.
+    #[test]
+    fn all_rules_of_sigmahq_load() {
+        let Some(place) = std::env::var_os("TOLLGATE_SIGMAHQ") else {
+            eprintln!("skipped: TOLLGATE_SIGMAHQ names no check-out of SigmaHQ/sigma");
+            return;
+        };
+        let directories = [
+            "rules/linux",
+            "rules-emerging-threats",
+            "rules-threat-hunting",
+        ];
+        let options = [&["--json"], &directories[..]].concat();
+        let text = stdout(&check(Path::new(&place), &options), 0);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["rules"].as_array().unwrap().len(), 221);
+    }
+}
