@@ -6,8 +6,9 @@
 
 mod check;
 mod cli;
+pub mod mapping;
 mod output;
-mod rule_files;
+pub mod rule_files;
 pub mod sigma;
 
 use std::ffi::OsString;

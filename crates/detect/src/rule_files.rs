@@ -22,31 +22,32 @@ const MAX_RULES: usize = 20_000;
 
 /// A mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// The file, or the directory that cannot be read.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// What and where; lines count in the file.
-    pub(crate) mistake: Mistake,
+    pub mistake: Mistake,
 }
 
 /// Rules from files.
 #[derive(Debug)]
-pub(crate) struct RuleFiles {
+pub struct RuleFiles {
     /// The loaded rules.
-    pub(crate) engine: Box<dyn Engine>,
+    pub engine: Box<dyn Engine>,
     /// File and line of each loaded rule.
-    pub(crate) places: Vec<(PathBuf, usize)>,
+    pub places: Vec<(PathBuf, usize)>,
     /// What cannot be loaded.
-    pub(crate) problems: Vec<Problem>,
+    pub problems: Vec<Problem>,
     /// Number of files that were read.
-    pub(crate) files: usize,
+    pub files: usize,
     entries: usize,
 }
 
 impl RuleFiles {
     /// Loads the rules of files, and of directories with the files `*.yml` and `*.yaml` below them. Hidden entries of
     /// directories are left out, as `.git`.
-    pub(crate) fn load(paths: &[PathBuf]) -> Self {
+    #[must_use]
+    pub fn load(paths: &[PathBuf]) -> Self {
         let mut rules = Self {
             engine: Box::new(Rsigma::default()),
             places: Vec::new(),
@@ -64,7 +65,7 @@ impl RuleFiles {
     }
 
     /// Problems that are mistakes, not rules for other log sources.
-    pub(crate) fn mistakes(&self) -> impl Iterator<Item = &Problem> {
+    pub fn mistakes(&self) -> impl Iterator<Item = &Problem> {
         let problems = self.problems.iter();
         problems.filter(|problem| problem.mistake.foreign.is_none())
     }

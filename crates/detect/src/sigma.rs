@@ -117,7 +117,6 @@ impl Source {
                 "LogonId",
                 "ProcessId",
                 "Initiated",
-                "Protocol",
                 "DestinationIp",
                 "DestinationPort",
                 "SourceIp",
@@ -171,6 +170,11 @@ pub trait Engine: fmt::Debug {
 
     /// The rules that were added, in their order.
     fn rules(&self) -> &[Rule];
+
+    /// Whether a rule of a log source was added.
+    fn has_rules(&self, source: Source) -> bool {
+        self.rules().iter().any(|rule| rule.source == source)
+    }
 
     /// Appends the rules of a log source that match an event.
     fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>);

@@ -26,12 +26,25 @@ impl<'a> Value<'a> {
 ///
 /// Bytes that are not UTF-8 are U+FFFD: Sigma compares characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
+pub struct Fields<'a> {
+    own: Vec<(Cow<'a, str>, Value<'a>)>,
+    context: Option<&'a Self>,
+}
 
 impl<'a> Fields<'a> {
+    /// Fields of a record; what it does not have is looked up in those of the event's syscall. Texts without a field
+    /// name are compared with the record only.
+    #[must_use]
+    pub const fn within(context: Option<&'a Self>) -> Self {
+        Self {
+            own: Vec::new(),
+            context,
+        }
+    }
+
     /// Adds a field.
     pub fn text(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
-        self.0.push((name.into(), Value::Text(value.into())));
+        self.own.push((name.into(), Value::Text(value.into())));
     }
 
     /// Adds a field from bytes.
@@ -41,14 +54,15 @@ impl<'a> Fields<'a> {
 
     /// Adds a field with several values.
     pub fn texts(&mut self, name: impl Into<Cow<'a, str>>, values: Vec<Cow<'a, str>>) {
-        self.0.push((name.into(), Value::Texts(values)));
+        self.own.push((name.into(), Value::Texts(values)));
     }
 
     /// Value of a field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value<'a>> {
-        let named = self.0.iter().find(|(field, _)| field == name);
-        named.map(|(_, value)| value)
+        let own = self.own.iter().find(|(field, _)| field == name);
+        let value = own.map(|(_, value)| value);
+        value.or_else(|| self.context.filter(|_| is_shared(name))?.get(name))
     }
 
     /// Text of a field with one value.
@@ -60,16 +74,28 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// All fields, in their order.
+    /// Fields with their values, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
-        self.0.iter().map(|(name, value)| (&**name, value))
+        self.own.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// All texts.
-    pub(crate) fn all_texts(&self) -> impl Iterator<Item = &str> {
-        let values = self.0.iter().map(|(_, value)| value);
+    /// Names of all fields, some of them twice.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let context = self.context.into_iter().flat_map(Self::iter);
+        let shared = context.filter(|(name, _)| is_shared(name));
+        self.iter().chain(shared).map(|(name, _)| name)
+    }
+
+    /// All texts of the fields without those of the context.
+    pub(crate) fn own_texts(&self) -> impl Iterator<Item = &str> {
+        let values = self.own.iter().map(|(_, value)| value);
         values.flat_map(Value::as_texts).map(|text| &**text)
     }
+}
+
+/// Whether a field of a syscall tells about the whole event. Its arguments are not those of a program.
+fn is_shared(name: &str) -> bool {
+    !matches!(name, "type" | "items" | "a0" | "a1" | "a2" | "a3")
 }
 
 /// Bytes as text.

@@ -406,15 +406,15 @@ impl Event for Fields<'_> {
     }
 
     fn any_string_value(&self, pred: &dyn Fn(&str) -> bool) -> bool {
-        self.all_texts().any(pred)
+        self.own_texts().any(pred)
     }
 
     fn all_string_values(&self) -> Vec<Cow<'_, str>> {
-        self.all_texts().map(Cow::Borrowed).collect()
+        self.own_texts().map(Cow::Borrowed).collect()
     }
 
     fn visit_string_values(&self, visit: &mut dyn FnMut(&str)) {
-        self.all_texts().for_each(visit);
+        self.own_texts().for_each(visit);
     }
 
     fn to_json(&self) -> Json {
@@ -429,7 +429,7 @@ impl Event for Fields<'_> {
     }
 
     fn visit_top_level_keys(&self, visit: &mut dyn FnMut(&str)) -> bool {
-        self.iter().for_each(|(name, _)| visit(name));
+        self.names().for_each(visit);
         true
     }
 }

@@ -1,0 +1,359 @@
+//! Tests of the mapping: which Sigma events an event becomes.
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use audit::record::assemble::EventAssembler;
+
+use super::*;
+use crate::sigma::fields::Fields;
+use crate::sigma::rsigma::Rsigma;
+use crate::sigma::{Mistake, Rule};
+
+/// Notes each event that it gets.
+#[derive(Debug, Default)]
+struct Recorder(RefCell<Vec<String>>);
+
+impl Engine for Recorder {
+    fn add(&mut self, _document: &str) -> Result<(), Mistake> {
+        unreachable!()
+    }
+
+    fn rules(&self) -> &[Rule] {
+        &[]
+    }
+
+    fn has_rules(&self, _source: Source) -> bool {
+        true
+    }
+
+    fn find(&self, source: Source, event: &Fields<'_>, _found: &mut Vec<Match>) {
+        let mut line = source.name().to_owned();
+        for (name, value) in event.iter() {
+            line.extend([format!(" {name}={}", value.as_texts().join("|"))]);
+        }
+        self.0.borrow_mut().push(line);
+    }
+}
+
+fn events(text: &str) -> Vec<EventRecords> {
+    let mut assembler = EventAssembler::default();
+    let stamp = |line: &str| {
+        line.split_once("msg=")
+            .unwrap()
+            .1
+            .split_once(' ')
+            .unwrap()
+            .0
+            .to_owned()
+    };
+    let mut last: Option<String> = None;
+    for line in text.lines() {
+        let stamp = stamp(line);
+        if let Some(last) = last.replace(stamp.clone()).filter(|last| *last != stamp) {
+            let end = format!("type=EOE msg={last} ");
+            assembler.take(end.as_bytes(), 0).unwrap();
+        }
+        assembler.take(line.as_bytes(), 0).unwrap();
+    }
+    assembler.end_all();
+    std::iter::from_fn(|| assembler.next_ended()).collect()
+}
+
+fn mapping() -> Mapping {
+    let accounts = Accounts::parse(b"root:x:0:0::/:\nwww-data:x:33:33::/:\n", b"");
+    Mapping::new(accounts, ProcessTable::default())
+}
+
+/// The Sigma events of a log, without those of records.
+fn whole(mapping: &mut Mapping, text: &str) -> Vec<String> {
+    let engine = Recorder::default();
+    for event in events(text) {
+        mapping.find(&engine, &event, &mut Vec::new());
+    }
+    let mut seen = engine.0.into_inner();
+    seen.retain(|line| !line.starts_with("auditd"));
+    seen
+}
+
+fn syscall(serial: u32, number: u32, more: &str) -> String {
+    format!(
+        "type=SYSCALL msg=audit(1700000000.000:{serial}): arch=c000003e syscall={number} {more} auid=1000 uid=1000 \
+         gid=0 euid=33 tty=pts0 ses=1 comm=\"c\" exe=\"/usr/bin/{serial}\" key=610162\n"
+    )
+}
+
+fn record(serial: u32, text: &str) -> String {
+    let (kind, fields) = text.split_once(' ').unwrap();
+    format!("type={kind} msg=audit(1700000000.000:{serial}): {fields}\n")
+}
+
+#[test]
+fn records_have_their_fields_decoded() {
+    let text = syscall(1, 59, "success=yes exit=0 a0=1 a1=2 items=1 ppid=1 pid=7")
+        + &record(1, "EXECVE argc=3 a0=\"sh\" a1_len=8 a1[0]=2D63 a1[1]=2061")
+        + &record(1, "EXECVE a2=\"x\"")
+        + &record(1, "PATH item=0 name=2F612062 inode=5 nametype=NORMAL")
+        + &record(1, "PROCTITLE proctitle=7368002D63")
+        + &record(
+            2,
+            "SERVICE_STOP pid=1 uid=0 msg='unit=ufw comm=\"systemd\" res=success'",
+        );
+    let engine = Recorder::default();
+    for event in events(&text) {
+        mapping().find(&engine, &event, &mut Vec::new());
+    }
+    let seen = engine.0.into_inner();
+    assert_eq!(
+        seen[..4],
+        [
+            "auditd type=SYSCALL arch=c000003e syscall=59 success=yes exit=0 a0=1 a1=2 items=1 ppid=1 pid=7 auid=1000 \
+             uid=1000 gid=0 euid=33 tty=pts0 ses=1 comm=c exe=/usr/bin/1 key=a|b SYSCALL=execve",
+            "auditd type=EXECVE argc=3 a0=sh a1=-c a a2=x",
+            "auditd type=PATH item=0 name=/a b inode=5 nametype=NORMAL",
+            "auditd type=PROCTITLE proctitle=sh -c",
+        ]
+    );
+    assert!(seen[4].starts_with("process_creation "));
+    assert_eq!(
+        seen[5],
+        "auditd type=SERVICE_STOP pid=1 uid=0 unit=ufw comm=systemd res=success"
+    );
+}
+
+#[test]
+fn enriched_names_are_fields() {
+    let line = "type=SYSCALL msg=audit(1.000:1): arch=c000003e syscall=2 success=no pid=1 exe=\"/x\"\x1dSYSCALL=open EUID=\"web\"";
+    let engine = Recorder::default();
+    mapping().find(&engine, &events(line)[0], &mut Vec::new());
+    let seen = engine.0.into_inner();
+    assert!(
+        seen[0].ends_with("exe=/x SYSCALL=open EUID=web"),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn executed_program_has_its_parent() {
+    let mut mapping = mapping();
+    let seen = whole(
+        &mut mapping,
+        &(syscall(1, 59, "success=yes exit=0 a0=0 ppid=1 pid=7")
+            + &record(1, "EXECVE argc=2 a0=\"sh\" a1=\"-i\"")
+            + &record(1, "CWD cwd=\"/root\"")
+            // The shell forks, which a rule records, and its child executes a program.
+            + &syscall(2, 56, "success=yes exit=8 a0=0 ppid=1 pid=7")
+            + &syscall(3, 59, "success=no exit=-2 a0=0 ppid=7 pid=8")
+            + &syscall(4, 322, "success=yes exit=0 a0=0 ppid=7 pid=8")
+            + &record(4, "PROCTITLE proctitle=6964002D75")
+            + &syscall(5, 59, "success=yes exit=0 a0=0 ppid=8 pid=9")
+            + &record(5, "EXECVE argc=1 a0=\"x\"")),
+    );
+    let common = "User=www-data LogonId=1000 ProcessId";
+    assert_eq!(
+        seen,
+        [
+            format!(
+                "process_creation Image=/usr/bin/1 {common}=7 CommandLine=sh -i CurrentDirectory=/root ParentProcessId=1"
+            ),
+            format!(
+                "process_creation Image=/usr/bin/4 {common}=8 CommandLine=id -u ParentProcessId=7 ParentImage=/usr/bin/1 ParentCommandLine=sh -i"
+            ),
+            format!(
+                "process_creation Image=/usr/bin/5 {common}=9 CommandLine=x ParentProcessId=8 ParentImage=/usr/bin/4 ParentCommandLine=id -u"
+            ),
+        ]
+    );
+    let names: Vec<_> = mapping
+        .processes()
+        .ancestors(None, 9, 9)
+        .map(|(pid, _)| pid)
+        .collect();
+    assert_eq!(names, [9, 8, 7]);
+}
+
+#[test]
+fn written_files_are_file_events() {
+    let path = |serial, name: &str, kind: &str, mode: &str| {
+        record(
+            serial,
+            &format!(
+                "PATH item=0 name=\"{name}\" inode=1 dev=08:01 mode={mode} ouid=0 ogid=0 rdev=00:00 nametype={kind}"
+            ),
+        )
+    };
+    let cwd = |serial| record(serial, "CWD cwd=\"/tmp\"");
+    let (file, directory) = ("0100644", "040755");
+    let seen = whole(
+        &mut mapping(),
+        &(syscall(1, 257, "success=yes exit=3 a0=ffffff9c a1=1 a2=241 ppid=1 pid=7")
+            + &cwd(1)
+            + &path(1, "./", "PARENT", directory)
+            + &path(1, "../etc/x", "CREATE", file)
+            // To read; to append; relative to another directory; failed.
+            + &syscall(2, 257, "success=yes exit=3 a0=ffffff9c a1=1 a2=0 ppid=1 pid=7")
+            + &path(2, "/etc/passwd", "NORMAL", file)
+            + &syscall(3, 2, "success=yes exit=3 a0=1 a1=401 ppid=1 pid=7")
+            + &cwd(3)
+            + &path(3, "x", "NORMAL", file)
+            + &syscall(4, 257, "success=yes exit=3 a0=5 a1=1 a2=1 ppid=1 pid=7")
+            + &cwd(4)
+            + &path(4, "y", "NORMAL", file)
+            + &syscall(5, 2, "success=no exit=-13 a0=1 a1=401 ppid=1 pid=7")
+            + &path(5, "/etc/x", "NORMAL", file)
+            // A file that is replaced by another, and a directory.
+            + &syscall(6, 82, "success=yes exit=0 a0=1 a1=401 ppid=1 pid=7")
+            + &cwd(6)
+            + &path(6, "/a", "DELETE", file)
+            + &path(6, "b", "CREATE", file)
+            + &syscall(7, 82, "success=yes exit=0 a0=1 a1=401 ppid=1 pid=7")
+            + &path(7, "/d", "CREATE", directory)
+            + &syscall(8, 437, "success=yes exit=3 a0=ffffff9c a1=1 a2=18 ppid=1 pid=7")
+            + &record(8, "OPENAT2 oflag=0102 mode=0 resolve=0x0")
+            + &path(8, "/z", "NORMAL", file)),
+    );
+    let names: Vec<&str> = seen
+        .iter()
+        .map(|line| line.split_once("TargetFilename=").unwrap().1)
+        .collect();
+    assert_eq!(names, ["/etc/x", "/tmp/x", "y", "/tmp/b", "/z"]);
+    assert_eq!(
+        seen[0],
+        "file_event Image=/usr/bin/1 User=www-data LogonId=1000 ProcessId=7 TargetFilename=/etc/x"
+    );
+}
+
+#[test]
+fn connections_are_network_events() {
+    let saddr = |serial, text: &str| record(serial, &format!("SOCKADDR saddr={text}"));
+    let v6 = format!("0A000050{}{}01", "0".repeat(8), "0".repeat(30));
+    let mapped = format!("0A0001BB{}{}FFFF0A000001", "0".repeat(8), "0".repeat(20));
+    let seen = whole(
+        &mut mapping(),
+        &(syscall(1, 42, "success=no exit=-115 a0=3 ppid=1 pid=7")
+            + &saddr(1, "0200115C0102030400000000")
+            + &syscall(2, 42, "success=yes exit=0 a0=3 ppid=1 pid=7")
+            + &saddr(2, &v6)
+            + &syscall(3, 288, "success=yes exit=4 a0=3 ppid=1 pid=7")
+            + &saddr(3, &mapped)
+            // Refused, and a local socket.
+            + &syscall(4, 42, "success=no exit=-111 a0=3 ppid=1 pid=7")
+            + &saddr(4, "0200115C0102030400000000")
+            + &syscall(5, 42, "success=yes exit=0 a0=3 ppid=1 pid=7")
+            + &saddr(5, "01002F72756E00")),
+    );
+    let of: Vec<&str> = seen
+        .iter()
+        .map(|line| line.split_once(" Initiated=").unwrap().1)
+        .collect();
+    assert_eq!(
+        of,
+        [
+            "true DestinationIp=1.2.3.4 DestinationPort=4444",
+            "true DestinationIp=::1 DestinationPort=80",
+            "false SourceIp=10.0.0.1 SourcePort=443",
+        ]
+    );
+}
+
+#[test]
+fn fields_of_the_syscall_are_those_of_its_records_but_for_arguments_and_keywords() {
+    let mut engine = Rsigma::default();
+    for (id, selection) in [
+        (
+            "other-record",
+            "        type: PATH\n        exe: /usr/bin/1\n        euid: 33\n",
+        ),
+        ("argument", "        type: PATH\n        a1: 2\n"),
+        ("keyword", "        - /usr/bin/1\n"),
+    ] {
+        let rule = format!(
+            "title: {id}\nlogsource:\n    service: auditd\ndetection:\n    a:\n{selection}    condition: a\n"
+        );
+        engine.add(&rule).unwrap();
+    }
+    let text = syscall(1, 2, "success=yes exit=3 a0=1 a1=2 ppid=1 pid=7")
+        + &record(1, "PATH item=0 name=\"/a\"")
+        + &record(1, "PATH item=1 name=\"/b\"");
+    let mut found = Vec::new();
+    mapping().find(&engine, &events(&text)[0], &mut found);
+    let mut rules: Vec<usize> = found.iter().map(|found| found.rule).collect();
+    rules.sort_unstable();
+    // Each rule once.
+    assert_eq!(rules, [0, 2]);
+}
+
+#[test]
+fn table_of_processes_is_bounded_and_keeps_the_newest() {
+    let mut mapping = mapping();
+    let long = "61".repeat(3000);
+    for pid in 1..=8000 {
+        let text = syscall(
+            pid,
+            59,
+            &format!("success=yes exit=0 a0=0 ppid={} pid={pid}", pid - 1),
+        ) + &record(pid, &format!("EXECVE argc=1 a0={long}"));
+        whole(&mut mapping, &text);
+    }
+    let table = mapping.processes();
+    assert!(table.get(None, 8000).is_some() && table.get(None, 3000).is_some());
+    assert!(table.get(None, 1).is_none() && table.get(None, 2000).is_none());
+    assert_eq!(table.ancestors(None, 8000, 5).count(), 5);
+    // Ids are used again in a circle, and by one process.
+    for pid in [1, 2, 3, 1, 1] {
+        let text = syscall(
+            pid,
+            59,
+            &format!("success=yes exit=0 a0=0 ppid={} pid={pid}", pid % 3 + 1),
+        );
+        whole(&mut mapping, &text);
+    }
+    assert_eq!(mapping.processes().ancestors(None, 1, 64).count(), 64);
+}
+
+#[test]
+fn processes_are_seeded_from_proc() {
+    let place = tempfile::tempdir().unwrap();
+    let process = |pid: u32, stat: &str, command_line: &[u8], exe: Option<&str>| {
+        let path = place.path().join(pid.to_string());
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("stat"), format!("{pid} {stat}")).unwrap();
+        fs::write(path.join("cmdline"), command_line).unwrap();
+        exe.inspect(|exe| symlink(exe, path.join("exe")).unwrap());
+    };
+    process(7, "(a) b) S 3 7 7 0", b"sh\0-c\0x\0", Some("/bin/sh"));
+    process(8, "(other user) S 7 8", b"/usr/sbin/d\0-f\0", None);
+    process(9, "(kernel) S 2 0", b"", None);
+    fs::create_dir(place.path().join("self")).unwrap();
+    let mut table = ProcessTable::default();
+    table.seed(place.path());
+    let shown = |pid| {
+        let process = table.get(None, pid)?;
+        Some((process.parent, &*process.image, &*process.command_line))
+    };
+    assert_eq!(shown(7), Some((3, "/bin/sh", "sh -c x")));
+    assert_eq!(shown(8), Some((7, "/usr/sbin/d", "/usr/sbin/d -f")));
+    assert_eq!(shown(9), None);
+}
+
+#[test]
+fn hostile_events_are_mapped() {
+    let long = "2F".repeat(4096);
+    let text = syscall(1, 59, "success=yes exit=0 a0=0 ppid=1 pid=7")
+        + &record(1, &format!("EXECVE argc=2 a0=FF1B5B324A a1={long}"))
+        + &record(1, "CWD cwd=\"/root")
+        + &syscall(2, 59, "success=yes exit=0 a0=0 ppid=7 pid=8")
+        + &record(2, "EXECVE argc=3 a0=\"x\" a2=\"out of order\"")
+        + &record(2, "PROCTITLE proctitle=zz")
+        + &syscall(3, 42, "success=yes exit=0 a0=0 ppid=7 pid=8")
+        + &record(3, "SOCKADDR saddr=02")
+        + &record(4, "SYSCALL arch=x syscall=99999999999 pid=-1 exit=x")
+        + &record(5, &format!("EXECVE argc=99999 {}", "a=b ".repeat(9999)));
+    let seen = whole(&mut mapping(), &text);
+    assert!(
+        seen[0].contains("CommandLine=\u{fffd}\u{1b}[2J //"),
+        "{}",
+        seen[0]
+    );
+}
