@@ -5,14 +5,16 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::check;
 use crate::output::is_closed_pipe;
+use crate::{check, test};
 
 /// Examples of the help and the manual page.
 const EXAMPLES: &str = "\
 Examples:
   Which rules of SigmaHQ can be used, and why not the others?
-    tollgate detect check sigma/rules/linux";
+    tollgate detect check sigma/rules/linux
+  Do my rules still find what they are for, and nothing else?
+    tollgate detect test cases --junit result.xml";
 
 /// Run Sigma rules on the audit log
 #[derive(Debug, clap::Parser)]
@@ -26,6 +28,8 @@ pub(crate) struct Args {
 enum Command {
     /// Load rules; name those that cannot be loaded, with line, reason and advice
     Check(check::Args),
+    /// Run cases: logs, and the rules that must match their events
+    Test(test::Args),
 }
 
 /// Runs a command.
@@ -35,6 +39,7 @@ enum Command {
 pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<ExitCode> {
     let result = match Args::parse_from(words).command {
         Command::Check(args) => check::run(&args),
+        Command::Test(args) => test::run(&args),
     };
     match result {
         // The reader of the output has seen enough.

@@ -4,12 +4,15 @@
 
 #![forbid(unsafe_code)]
 
+mod bounded_file;
+mod cases;
 mod check;
 mod cli;
 pub mod mapping;
 mod output;
 pub mod rule_files;
 pub mod sigma;
+mod test;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -19,7 +22,8 @@ const FAILED: u8 = 1;
 /// Exit status of an error.
 const ERROR: u8 = 2;
 
-/// Runs the program; the first word is its name. Returns its exit status: 1 if rules cannot be loaded, 2 after an error.
+/// Runs the program; the first word is its name. Returns its exit status: 1 if rules cannot be loaded or
+/// cases failed, 2 after an error.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     cli::run(words).unwrap_or_else(|error| {
         output::info(format_args!("{error:#}"));

@@ -2,14 +2,11 @@
 //!
 //! Files are untrusted: their size, number and depth are bounded, and what is no regular file is refused.
 
-use std::fs::{self, OpenOptions};
-use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
-
-use crate::sigma::document::{Document, MAX_FILE_BYTES, documents};
+use crate::bounded_file::read;
+use crate::sigma::document::{Document, documents};
 use crate::sigma::rsigma::Rsigma;
 use crate::sigma::{Engine, Mistake};
 
@@ -157,50 +154,6 @@ impl RuleFiles {
         let path = path.to_owned();
         self.problems.push(Problem { path, mistake });
     }
-}
-
-/// Reads a file that is no larger than files of rules are.
-fn read(path: &Path) -> Result<String, Mistake> {
-    let failed = |error: std::io::Error| {
-        let reason = format!("the file cannot be read: {error}");
-        Mistake::new(1, reason, "correct the path or the permissions")
-    };
-    // A pipe would wait for a writer.
-    let flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(path)
-        .map_err(failed)?;
-    let about = file.metadata().map_err(failed)?;
-    if !about.is_file() {
-        return Err(Mistake::new(
-            1,
-            "it is not a regular file",
-            "name a file of rules",
-        ));
-    }
-    let mut bytes = Vec::new();
-    let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
-    file.take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() > MAX_FILE_BYTES {
-        let reason = format!("the file has more than {MAX_FILE_BYTES} bytes");
-        return Err(Mistake::new(1, reason, "split it"));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.as_bytes().get(..error.utf8_error().valid_up_to());
-        let lines = valid
-            .unwrap_or_default()
-            .iter()
-            .filter(|byte| **byte == b'\n');
-        Mistake::new(
-            lines.count() + 1,
-            "the line is not UTF-8",
-            "convert the file",
-        )
-    })
 }
 
 #[cfg(test)]
