@@ -20,9 +20,10 @@ install -D -m 0644 -t "$root/share/man/man5" man/*.5
 install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"
 install -D -m 0644 packaging/journald.conf "$root/lib/systemd/journald.conf.d/10-tollgate.conf"
 install -d "$root/lib/systemd/system"
-sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g" packaging/tollgate.service \
-	>"$root/lib/systemd/system/tollgate.service"
-chmod 0644 "$root/lib/systemd/system/tollgate.service"
+for unit in tollgate.service tollgate-detect.service; do
+	sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g" "packaging/$unit" >"$root/lib/systemd/system/$unit"
+	chmod 0644 "$root/lib/systemd/system/$unit"
+done
 
 # Commands for tollgate-alternatives(8). Invoked by the name auditctl, the program behaves like it.
 install -d "$root/lib/tollgate"

@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::output::is_closed_pipe;
-use crate::{check, test};
+use crate::{check, run as follow, test};
 
 /// Examples of the help and the manual page.
 const EXAMPLES: &str = "\
 Examples:
   Which rules of SigmaHQ can be used, and why not the others?
     tollgate detect check sigma/rules/linux
+  Which events of the whole log match rules of level high and above?
+    tollgate detect run rules --from-start --once --level high --state state
   Do my rules still find what they are for, and nothing else?
     tollgate detect test cases --junit result.xml";
 
@@ -28,6 +30,8 @@ pub(crate) struct Args {
 enum Command {
     /// Load rules; name those that cannot be loaded, with line, reason and advice
     Check(check::Args),
+    /// Follow the log and print an alert for each event that a rule matches
+    Run(follow::Args),
     /// Run cases: logs, and the rules that must match their events
     Test(test::Args),
 }
@@ -39,6 +43,7 @@ enum Command {
 pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<ExitCode> {
     let result = match Args::parse_from(words).command {
         Command::Check(args) => check::run(&args),
+        Command::Run(args) => follow::run(&args),
         Command::Test(args) => test::run(&args),
     };
     match result {

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alert;
 mod bounded_file;
 mod cases;
 mod check;
@@ -11,6 +12,7 @@ mod cli;
 pub mod mapping;
 mod output;
 pub mod rule_files;
+mod run;
 pub mod sigma;
 mod test;
 

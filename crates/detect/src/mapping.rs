@@ -7,6 +7,9 @@ mod process_table;
 mod record;
 mod whole;
 
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
 use audit::record::assemble::EventRecords;
 use audit::record::decode::Record;
 use bstr::ByteSlice as _;
@@ -23,6 +26,8 @@ use whole::Head;
 pub struct Mapping {
     accounts: Accounts,
     processes: ProcessTable,
+    /// Where parents are looked up that the table does not have: `/proc`.
+    proc_directory: Option<PathBuf>,
 }
 
 impl Mapping {
@@ -32,7 +37,14 @@ impl Mapping {
         Self {
             accounts,
             processes,
+            proc_directory: None,
         }
+    }
+
+    /// Looks parents up in `/proc`, or in another directory of its form, if the table does not have them and the event
+    /// is one of the last seconds.
+    pub fn look_up_in(&mut self, proc_directory: &Path) {
+        self.proc_directory = Some(proc_directory.to_owned());
     }
 
     /// The processes.
@@ -54,10 +66,31 @@ impl Mapping {
         let syscall = records.iter().find(|record| is_syscall(record));
         find_in_records(engine, &records, syscall, found);
         if let Some(head) = syscall.and_then(Head::of) {
+            self.look_up_parent(event, &head);
             self.find_in_whole(engine, event, &head, found);
             self.processes.update(event, &records, &head);
         }
         drop_repeated(found, start);
+    }
+
+    fn look_up_parent(&mut self, event: &EventRecords, head: &Head<'_>) {
+        // Its number may be that of another process soon.
+        const MAX_AGE: Duration = Duration::from_secs(5);
+        let Some(directory) = &self.proc_directory else {
+            return;
+        };
+        let is_needed = head.source() == Some(Source::Process)
+            && event.node().is_none()
+            && self.processes.get(None, head.ppid).is_none();
+        let age = || {
+            UNIX_EPOCH
+                .checked_add(Duration::from_secs(event.time().sec))?
+                .elapsed()
+                .ok()
+        };
+        if is_needed && age().is_some_and(|age| age <= MAX_AGE) {
+            self.processes.seed_process(directory, head.ppid);
+        }
     }
 
     fn find_in_whole(

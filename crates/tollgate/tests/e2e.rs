@@ -144,7 +144,7 @@ mod e2e {
         status_metrics::status_watch_shows_program_runs,
         examples::rules_have_current_prices,
         examples::commands_exist,
-        packaging::unit_file_is_valid,
+        packaging::unit_files_are_valid,
         packaging::setup_installs_what_is_needed,
         packaging::uninstall_removes_what_was_installed,
         packaging::upgrade_does_not_restart_a_locked_daemon,

@@ -58,11 +58,16 @@ impl ProcessTable {
         };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let pid = name.to_str().and_then(|name| name.parse().ok());
-            let Some((pid, process)) = pid.zip(read(&entry.path())) else {
-                continue;
-            };
-            let (parent, image, command_line) = process;
+            if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) {
+                self.seed_process(proc_directory, pid);
+            }
+        }
+    }
+
+    /// Adds a process of `/proc`, if it can be read.
+    pub(super) fn seed_process(&mut self, proc_directory: &Path, pid: u32) {
+        let directory = proc_directory.join(pid.to_string());
+        if let Some((parent, image, command_line)) = read(&directory) {
             self.insert((self.node(None), pid), parent, image, command_line);
         }
     }

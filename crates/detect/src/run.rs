@@ -1,0 +1,299 @@
+//! `tollgate detect run`: follows the log and prints alerts.
+//!
+//! Alerts are written before the cursor behind their events is saved, so that a run that is killed evaluates no event
+//! zero times: the next one repeats the last alerts, with the same ids.
+
+mod confinement;
+mod state;
+mod throttle;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use logs::accounts::Accounts;
+use logs::escaped::{Escaped, EscapedJson};
+use logs::event_reader::{EventReader, Item};
+use logs::log_file::LogError;
+use logs::log_set::{LogEntries, LogSet};
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::alert::{Alert, ecs, ocsf, text};
+use crate::check::problem_line;
+use crate::mapping::{Mapping, ProcessTable};
+use crate::output::info;
+use crate::rule_files::RuleFiles;
+use crate::sigma::{Level, Match};
+use state::State;
+use throttle::{Limits, Throttle};
+
+/// How often the cursor is saved while events come.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a summary of the rate limit is printed, and the cursor saved, while it leaves alerts out.
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
+/// Processes that began before the log.
+const PROC: &str = "/proc";
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files of rules, or directories with files `*.yml` and `*.yaml`
+    #[arg(value_name = "RULES", required = true)]
+    rules: Vec<PathBuf>,
+    /// Follow LOG
+    #[arg(long, value_name = "LOG", default_value = "/var/log/audit/audit.log")]
+    log: PathBuf,
+    /// Keep the position in the log in DIR
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/tollgate-detect")]
+    state: PathBuf,
+    /// Begin at the start of the log if there is no position, not at its end
+    #[arg(long)]
+    from_start: bool,
+    /// Stop at the end of the log
+    #[arg(long)]
+    once: bool,
+    /// Print alerts as text, OCSF 1.8 or ECS
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// Leave out alerts below LEVEL
+    #[arg(long, value_name = "LEVEL", default_value = "medium",
+          value_parser = ["informational", "low", "medium", "high", "critical"])]
+    level: String,
+    /// Count events of one rule, user and program within SECONDS as one alert
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    window: u64,
+    /// Print at most N alerts in a minute, and a summary of the others
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    rate: usize,
+}
+
+/// Form of alerts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Some lines for people
+    Text,
+    /// Detection Findings of OCSF 1.8, one on a line
+    Ocsf,
+    /// Documents of the Elastic Common Schema, one on a line
+    Ecs,
+}
+
+/// Follows the log until a signal, or until its end.
+///
+/// # Errors
+/// No rule can be loaded, the log cannot be read, or the state or an alert cannot be written.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let rules = RuleFiles::load(&args.rules);
+    report(&rules)?;
+    let state = State::open(&args.state)?;
+    let log = match args.log.is_dir() {
+        true => args.log.join("audit.log"),
+        false => args.log.clone(),
+    };
+    let mut reader = reader(args, &log, &state)?;
+    let mut processes = ProcessTable::default();
+    let mut mapping = {
+        processes.seed(Path::new(PROC));
+        Mapping::new(Accounts::read().unwrap_or_default(), processes)
+    };
+    mapping.look_up_in(Path::new(PROC));
+    info(confinement::confine(&log, &args.state, Path::new(PROC))?);
+    let stop = stop_on_signals()?;
+    let level = Level::ALL
+        .into_iter()
+        .find(|level| level.name() == args.level);
+    let mut alerts = Alerts {
+        rules,
+        mapping,
+        least: level.unwrap_or(Level::Medium),
+        format: args.format,
+        throttle: Throttle::new(Limits {
+            window_secs: args.window,
+            per_minute: args.rate,
+        }),
+        found: Vec::new(),
+        show: Vec::new(),
+    };
+    save(&state, &reader)?;
+    let mut saved = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let mut is_idle = false;
+        match reader.next_item() {
+            Ok(Some(Item::Event(event))) => alerts.take(event)?,
+            Ok(Some(Item::Malformed { path, line, error })) => {
+                let path = Escaped(path.as_os_str().as_encoded_bytes());
+                info(format_args!("{path}:{line}: {error}"));
+            }
+            Ok(Some(Item::Idle)) => is_idle = true,
+            Ok(None) => break,
+            Err(error) => info(error),
+        }
+        if is_idle {
+            alerts.expire()?;
+        }
+        let interval = match alerts.throttle.has_left_out() {
+            true => SUMMARY_INTERVAL,
+            false => SAVE_INTERVAL,
+        };
+        if saved.elapsed() >= interval {
+            alerts.summarise()?;
+            save(&state, &reader)?;
+            saved = Instant::now();
+        }
+    }
+    alerts.end()?;
+    save(&state, &reader)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells what cannot be loaded.
+///
+/// # Errors
+/// No rule can be loaded.
+fn report(rules: &RuleFiles) -> anyhow::Result<()> {
+    rules.mistakes().map(problem_line).for_each(info);
+    let loaded = rules.places.len();
+    let foreign = rules.problems.len() - rules.mistakes().count();
+    if loaded == 0 {
+        bail!("no rule can be loaded: `tollgate detect check RULES` tells why");
+    }
+    info(format_args!(
+        "{loaded} rules; {} cannot be loaded, {foreign} are for other log sources",
+        rules.mistakes().count()
+    ));
+    Ok(())
+}
+
+/// Opens the log where the last run ended.
+///
+/// # Errors
+/// The log or the cursor cannot be read, or the log cannot be followed.
+fn reader(args: &Args, log: &Path, state: &State) -> anyhow::Result<EventReader> {
+    let open = || -> Result<LogSet, LogError> {
+        let mut failed = Ok(());
+        let logs = LogEntries::rotated(log)?.readable(|error| match error.path() == Some(log) {
+            true => failed = Err(error),
+            false => info(error),
+        });
+        failed.map(|()| logs)
+    };
+    let mut at_end = false;
+    let reader = match state.cursor()? {
+        None => {
+            at_end = !args.from_start && !args.once;
+            EventReader::new(open()?)
+        }
+        Some(cursor) => match EventReader::at_cursor(open()?, &cursor) {
+            Err(LogError::CursorLost) => {
+                info(
+                    "the log no longer has the position of the last run: events may be missing; \
+                     continuing with the oldest that it has",
+                );
+                EventReader::new(open()?)
+            }
+            reader => reader?,
+        },
+    };
+    if args.once {
+        return Ok(reader);
+    }
+    let mut reader = reader
+        .follow(log)
+        .with_context(|| format!("cannot follow log `{}`", log.display()))?;
+    if at_end {
+        reader.skip_to_end()?;
+    }
+    Ok(reader)
+}
+
+fn save(state: &State, reader: &EventReader) -> anyhow::Result<()> {
+    match reader.cursor() {
+        Some(cursor) => state.save(&cursor),
+        None => Ok(()),
+    }
+}
+
+/// Returns what becomes true when SIGTERM or SIGINT comes. The reader wakes up for it within two seconds.
+fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGINT);
+    signals.thread_block().context("cannot block signals")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    thread::Builder::new()
+        .name("tlg-signals".to_owned())
+        .spawn(move || {
+            if signals.wait().is_ok() {
+                told.store(true, Ordering::Relaxed);
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(stop)
+}
+
+/// Evaluates events and prints alerts.
+struct Alerts {
+    rules: RuleFiles,
+    mapping: Mapping,
+    least: Level,
+    format: Format,
+    throttle: Throttle,
+    found: Vec<Match>,
+    show: Vec<Alert>,
+}
+
+impl Alerts {
+    fn take(&mut self, event: &audit::record::assemble::EventRecords) -> anyhow::Result<()> {
+        let engine = &*self.rules.engine;
+        self.mapping.find(engine, event, &mut self.found);
+        for matched in self.found.drain(..) {
+            let rule = engine.rules().get(matched.rule);
+            if let Some(rule) = rule.filter(|rule| rule.level >= self.least) {
+                let alert = Alert::new(event, rule, matched, &self.mapping);
+                self.throttle.take(alert, &mut self.show);
+            }
+        }
+        self.print()
+    }
+
+    /// Ends windows by the time of this machine, while no events come.
+    fn expire(&mut self) -> anyhow::Result<()> {
+        if let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) {
+            self.throttle.expire(now.as_secs(), &mut self.show);
+        }
+        self.print()
+    }
+
+    fn summarise(&mut self) -> anyhow::Result<()> {
+        self.throttle.summarise(&mut self.show);
+        self.print()
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        self.throttle.end(&mut self.show);
+        self.print()
+    }
+
+    fn print(&mut self) -> anyhow::Result<()> {
+        if self.show.is_empty() {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        for alert in self.show.drain(..) {
+            let line = match self.format {
+                Format::Text => text::lines(&alert),
+                Format::Ocsf => EscapedJson(&ocsf::finding(&alert)).to_string(),
+                Format::Ecs => EscapedJson(&ecs::document(&alert)).to_string(),
+            };
+            writeln!(out, "{line}").context("cannot write an alert")?;
+        }
+        out.flush().context("cannot write an alert")
+    }
+}
