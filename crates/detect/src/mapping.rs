@@ -144,20 +144,31 @@ fn find_in_records(
     if !engine.has_rules(Source::Record) {
         return;
     }
-    let context = syscall.map(|record| record::fields(record, None));
+    let shared = engine.shared_fields();
+    let context = syscall.map(|record| {
+        let kind = record.kind.to_str().unwrap_or_default();
+        let own = engine.record_fields(kind).unwrap_or_default();
+        record::fields(record, None, |field| {
+            own.contains(field) || shared.contains(field)
+        })
+    });
     if let Some(fields) = &context {
         engine.find(Source::Record, fields, found);
     }
     let mut has_arguments = false;
     for record in records {
-        let fields = match record.kind.as_bytes() {
-            b"EOE" | b"SYSCALL" | b"URINGOP" => continue,
-            b"EXECVE" if has_arguments => continue,
-            b"EXECVE" => {
+        let kind = record.kind.to_str().unwrap_or_default();
+        let Some(interest) = engine.record_fields(kind).filter(|_| !is_syscall(record)) else {
+            continue;
+        };
+        let fields = match kind {
+            "EOE" => continue,
+            "EXECVE" if has_arguments => continue,
+            "EXECVE" => {
                 has_arguments = true;
                 record::arguments(records, context.as_ref())
             }
-            _ => record::fields(record, context.as_ref()),
+            _ => record::fields(record, context.as_ref(), |field| interest.contains(field)),
         };
         engine.find(Source::Record, &fields, found);
     }

@@ -6,8 +6,10 @@
 //! # Source
 //! Sigma specification 2.0.0, "Sigma Rules", "Sigma Modifiers" and "Sigma Taxonomy".
 
+mod bucket;
 pub mod document;
 pub mod fields;
+mod literals;
 mod mistake;
 mod requirement;
 pub mod rsigma;
@@ -17,7 +19,7 @@ use std::fmt;
 pub use mistake::Mistake;
 pub(crate) use mistake::one_line;
 
-use fields::Fields;
+use fields::{Fields, Interest};
 
 /// How much a match matters.
 ///
@@ -172,9 +174,13 @@ pub trait Engine: fmt::Debug {
     fn rules(&self) -> &[Rule];
 
     /// Whether a rule of a log source was added.
-    fn has_rules(&self, source: Source) -> bool {
-        self.rules().iter().any(|rule| rule.source == source)
-    }
+    fn has_rules(&self, source: Source) -> bool;
+
+    /// Fields that rules for records of a type look at; `None` if no rule can match such a record.
+    fn record_fields(&self, kind: &str) -> Option<Interest<'_>>;
+
+    /// Fields that any rule for records looks at.
+    fn shared_fields(&self) -> Interest<'_>;
 
     /// Appends the rules of a log source that match an event.
     fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>);

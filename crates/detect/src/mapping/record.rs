@@ -18,8 +18,12 @@ use crate::sigma::fields::{Fields, to_text};
 /// Arguments with a field of their own. Rules name at most eight; all others are one field together.
 const MOST_ARGUMENTS: usize = 256;
 
-/// Fields of a record, with those of the event's syscall as context.
-pub(super) fn fields<'a>(record: &Record<'a>, context: Option<&'a Fields<'a>>) -> Fields<'a> {
+/// Fields of a record that are wanted, with those of the event's syscall as context.
+pub(super) fn fields<'a>(
+    record: &Record<'a>,
+    context: Option<&'a Fields<'a>>,
+    wants: impl Fn(&str) -> bool,
+) -> Fields<'a> {
     let mut fields = Fields::within(context);
     fields.text("type", to_text(Cow::Borrowed(record.kind)));
     let (mut arch, mut number) = (None, None);
@@ -27,7 +31,7 @@ pub(super) fn fields<'a>(record: &Record<'a>, context: Option<&'a Fields<'a>>) -
         match field.name.as_bytes() {
             b"msg" => {
                 for nested in record.nested_fields(&field).map_while(Result::ok) {
-                    add(record, &nested, &mut fields);
+                    add(record, &nested, &wants, &mut fields);
                 }
                 continue;
             }
@@ -35,14 +39,18 @@ pub(super) fn fields<'a>(record: &Record<'a>, context: Option<&'a Fields<'a>>) -
             b"syscall" => number = decimal(field.value),
             _ => {}
         }
-        add(record, &field, &mut fields);
+        add(record, &field, &wants, &mut fields);
     }
     for field in record.enrichment().map_while(Result::ok) {
         let value: &'a [u8] = field.value;
         let value = value.trim_with(|character| character == '"');
-        fields.text(to_text(name(&field)), to_text(Cow::Borrowed(value)));
+        let name: &'a [u8] = field.name;
+        if let Some(name) = name.to_str().ok().filter(|name| wants(name)) {
+            fields.text(name, to_text(Cow::Borrowed(value)));
+        }
     }
-    if fields.get("SYSCALL").is_none()
+    if wants("SYSCALL")
+        && fields.get("SYSCALL").is_none()
         && let Some((arch, number)) = arch.zip(number)
         && let Some(name) = table::syscall_name(Arch(arch), Syscall(number))
     {
@@ -60,7 +68,7 @@ pub(super) fn arguments<'a>(records: &[Record<'a>], context: Option<&'a Fields<'
         all.text("type", "EXECVE");
         for record in parts {
             for field in record.valid_fields() {
-                add(record, &field, &mut all);
+                add(record, &field, |_| true, &mut all);
             }
         }
         return all;
@@ -93,17 +101,20 @@ fn argument_name(number: usize) -> Cow<'static, str> {
     }
 }
 
-fn name<'a>(field: &Field<'a>) -> Cow<'a, [u8]> {
+fn add<'a>(
+    record: &Record<'a>,
+    field: &Field<'a>,
+    wants: impl Fn(&str) -> bool,
+    fields: &mut Fields<'a>,
+) {
     let name: &'a [u8] = field.name;
-    Cow::Borrowed(name)
-}
-
-fn add<'a>(record: &Record<'a>, field: &Field<'a>, fields: &mut Fields<'a>) {
+    let Some(name) = name.to_str().ok().filter(|name| wants(name)) else {
+        return;
+    };
     let Some(value) = decoded(record, field) else {
         return;
     };
-    let name = to_text(name(field));
-    match &*name {
+    match name {
         "key" if value.contains(&1) => {
             let keys = value.split(|&byte| byte == 1);
             let keys = keys.map(|key| Cow::Owned(key.to_str_lossy().into_owned()));

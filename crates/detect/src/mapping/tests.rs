@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use audit::record::assemble::EventAssembler;
 
 use super::*;
-use crate::sigma::fields::Fields;
+use crate::sigma::fields::{Fields, Interest};
 use crate::sigma::rsigma::Rsigma;
 use crate::sigma::{Mistake, Rule};
 
@@ -26,6 +26,17 @@ impl Engine for Recorder {
 
     fn has_rules(&self, _source: Source) -> bool {
         true
+    }
+
+    fn record_fields(&self, _kind: &str) -> Option<Interest<'_>> {
+        Some(self.shared_fields())
+    }
+
+    fn shared_fields(&self) -> Interest<'_> {
+        Interest {
+            names: [None, None],
+            all: true,
+        }
     }
 
     fn find(&self, source: Source, event: &Fields<'_>, _found: &mut Vec<Match>) {

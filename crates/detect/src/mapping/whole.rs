@@ -21,6 +21,12 @@ use super::record::{decimal, with_blanks};
 use crate::sigma::Source;
 use crate::sigma::fields::{Fields, to_text};
 
+/// Flags of an open that creates or writes a file.
+///
+/// # Source
+/// `O_ACCMODE`, `O_CREAT` and `O_TRUNC` in `include/uapi/asm-generic/fcntl.h`, Linux 6.12.
+const WRITES: u64 = 0o3 | 0o100 | 0o1000;
+
 /// What decides about an event before it is decoded as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'a> {
@@ -30,8 +36,8 @@ pub(super) struct Head<'a> {
     pub(super) ppid: u32,
     pub(super) success: bool,
     pub(super) exit: i64,
-    /// First argument, in hex.
-    a0: &'a [u8],
+    /// First three arguments, in hex.
+    args: [&'a [u8]; 3],
 }
 
 impl<'a> Head<'a> {
@@ -39,7 +45,7 @@ impl<'a> Head<'a> {
     pub(super) fn of(record: &Record<'a>) -> Option<Self> {
         let (mut arch, mut number, mut op) = (None, None, None);
         let (mut pid, mut ppid, mut success, mut exit) = (None, 0, false, 0);
-        let mut a0: &[u8] = b"";
+        let mut args: [&[u8]; 3] = [b""; 3];
         for field in record.valid_fields() {
             let value: &'a [u8] = field.value;
             match field.name.as_bytes() {
@@ -48,7 +54,11 @@ impl<'a> Head<'a> {
                 b"uring_op" => op = decimal(value),
                 b"success" => success = value == b"yes",
                 b"exit" => exit = decimal(value).unwrap_or(0),
-                b"a0" => a0 = value,
+                [b'a', digit @ b'0'..=b'2'] => {
+                    if let Some(arg) = args.get_mut(usize::from(digit - b'0')) {
+                        *arg = value;
+                    }
+                }
                 b"ppid" => ppid = decimal(value).unwrap_or(0),
                 b"pid" => {
                     pid = decimal(value);
@@ -68,7 +78,7 @@ impl<'a> Head<'a> {
             ppid,
             success,
             exit,
-            a0,
+            args,
         })
     }
 
@@ -81,6 +91,9 @@ impl<'a> Head<'a> {
             "connect" if self.success || self.exit == EINPROGRESS => Some(Source::Network),
             "accept" | "accept4" if self.success => Some(Source::Network),
             "socketcall" if self.success || self.exit == EINPROGRESS => Some(Source::Network),
+            // Most opens are to read.
+            "open" if self.opens_to_read(1) => None,
+            "openat" | "open_by_handle_at" if self.opens_to_read(2) => None,
             "open" | "openat" | "openat2" | "open_by_handle_at" | "creat" | "rename"
             | "renameat" | "renameat2" | "link" | "linkat" | "symlink" | "symlinkat" | "mknod"
             | "mknodat" | "truncate" | "truncate64"
@@ -92,12 +105,23 @@ impl<'a> Head<'a> {
         }
     }
 
+    /// Whether the flags in an argument say that a file is opened to be read; false in doubt.
+    fn opens_to_read(&self, argument: usize) -> bool {
+        let flags = self
+            .args
+            .get(argument)
+            .and_then(|flags| flags.to_str().ok());
+        let flags = flags.and_then(|flags| u64::from_str_radix(flags, 16).ok());
+        flags.is_some_and(|flags| flags & WRITES == 0)
+    }
+
     /// Whether a connection was made to another host; `None` if the call makes none.
     ///
     /// # Source
     /// `SYS_CONNECT`, `SYS_ACCEPT` and `SYS_ACCEPT4` in `include/uapi/linux/net.h`, Linux 6.12.
     fn is_initiated(&self) -> Option<bool> {
-        match (self.call, self.a0) {
+        let [a0, ..] = self.args;
+        match (self.call, a0) {
             ("connect", _) | ("socketcall", b"3") => Some(true),
             ("accept" | "accept4", _) | ("socketcall", b"5" | b"12") => Some(false),
             _ => None,
@@ -197,13 +221,8 @@ fn is_written(item: &PathItem<'_>, writes: bool) -> bool {
         }
 }
 
-/// Whether a call opens what it names to be written, or truncates it.
-///
-/// # Source
-/// `O_ACCMODE`, `O_CREAT` and `O_TRUNC` in `include/uapi/asm-generic/fcntl.h`, Linux 6.12; the field `oflag` of the
-/// record OPENAT2 is octal.
+/// Whether a call opens what it names to be written, or truncates it. The field `oflag` of the record OPENAT2 is octal.
 fn opens_to_write(event: &Event<'_>, records: &EventRecords) -> bool {
-    const WRITES: u64 = 0o3 | 0o100 | 0o1000;
     let [_, a1, a2, _] = event.args;
     let flags = match table::syscall_name(event.arch, event.syscall) {
         Some("open") => a1,

@@ -79,11 +79,10 @@ impl<'a> Fields<'a> {
         self.own.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// Names of all fields, some of them twice.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    /// Fields of the context that count for this record too.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
         let context = self.context.into_iter().flat_map(Self::iter);
-        let shared = context.filter(|(name, _)| is_shared(name));
-        self.iter().chain(shared).map(|(name, _)| name)
+        context.filter(|(name, _)| is_shared(name))
     }
 
     /// All texts of the fields without those of the context.
@@ -96,6 +95,68 @@ impl<'a> Fields<'a> {
 /// Whether a field of a syscall tells about the whole event. Its arguments are not those of a program.
 fn is_shared(name: &str) -> bool {
     !matches!(name, "type" | "items" | "a0" | "a1" | "a2" | "a3")
+}
+
+/// Names of fields.
+#[derive(Debug, Default)]
+pub struct FieldNames {
+    /// Sorted.
+    names: Vec<String>,
+    /// First letters by length, which most other names do not have.
+    letters: [u32; 32],
+}
+
+impl FieldNames {
+    /// Adds a name.
+    pub fn insert(&mut self, name: &str) {
+        if let Some(letters) = self.letters.get_mut(name.len() % 32) {
+            *letters |= letter(name);
+        }
+        if let Err(at) = self
+            .names
+            .binary_search_by(|known| known.as_str().cmp(name))
+        {
+            self.names.insert(at, name.to_owned());
+        }
+    }
+
+    /// Whether a name was added.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        let letters = self.letters.get(name.len() % 32);
+        letters.is_some_and(|letters| letters & letter(name) != 0)
+            && self
+                .names
+                .binary_search_by(|known| known.as_str().cmp(name))
+                .is_ok()
+    }
+}
+
+fn letter(name: &str) -> u32 {
+    let first = name.bytes().next().unwrap_or(0);
+    1 << (first % 32)
+}
+
+/// Fields of a record that rules look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interest<'e> {
+    /// Fields of some rules.
+    pub names: [Option<&'e FieldNames>; 2],
+    /// A rule looks at all fields.
+    pub all: bool,
+}
+
+impl Interest<'_> {
+    /// Whether a rule looks at a field.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.all
+            || self
+                .names
+                .iter()
+                .flatten()
+                .any(|names| names.contains(name))
+    }
 }
 
 /// Bytes as text.

@@ -83,7 +83,7 @@ pub(super) fn selects(pattern: &SelectorPattern, name: &str) -> bool {
 
 fn of_detection(detection: &Detection) -> Option<BTreeSet<String>> {
     match detection {
-        Detection::AllOf(items) => all(items.iter().map(of_item)),
+        Detection::AllOf(items) => all(items.iter().map(types_of)),
         Detection::AnyOf(parts) => any(parts.iter().map(of_detection)),
         Detection::And(parts) => all(parts.iter().map(of_detection)),
         Detection::Keywords(_) | Detection::ArrayMatch { .. } | Detection::Conditional { .. } => {
@@ -92,7 +92,8 @@ fn of_detection(detection: &Detection) -> Option<BTreeSet<String>> {
     }
 }
 
-fn of_item(item: &DetectionItem) -> Option<BTreeSet<String>> {
+/// Types that an item names, in upper case; `None` if it is about something else.
+pub(super) fn types_of(item: &DetectionItem) -> Option<BTreeSet<String>> {
     let is_plain = item.field.name.as_deref() == Some(TYPE)
         && item
             .field

@@ -1,21 +1,25 @@
 //! [`Engine`] by the crates `rsigma-parser` and `rsigma-eval`.
 //!
-//! Each log source has an engine; records have one for each record type and one for the rules that name no type, so
-//! that a record meets only the rules that can match it.
+//! Each log source has a bucket of rules; records have one for each record type and one for the rules that name no type,
+//! so that a record meets only the rules that can match it. A rule that names no type is compared with the records that
+//! have one of its fields.
 
-use std::borrow::Cow;
+mod event;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use regex::RegexBuilder;
-use rsigma_eval::{CompiledRule, Event, EventValue, ResultBody, compile_rule};
+use rsigma_eval::{CompiledRule, EvaluationResult, ResultBody, compile_rule};
 use rsigma_parser::{
     ConditionExpr, Detection, DetectionItem, Modifier, SelectorPattern, SigmaRule, SigmaValue,
     parse_sigma_yaml,
 };
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
-use super::fields::{Fields, Value};
+use super::bucket::Bucket;
+use super::fields::{FieldNames, Fields, Interest};
+use super::literals::required;
 use super::mistake::{line_of, line_of_key, one_line};
 use super::requirement::{TYPE, record_types, selects};
 use super::{Engine, Level, Match, Mistake, Rule, Source};
@@ -32,10 +36,12 @@ const NUMBER: &str = "tollgate";
 pub struct Rsigma {
     rules: Vec<Rule>,
     ids: HashSet<String>,
-    /// Engines of log sources with one engine; of records, that of the rules without a type.
-    by_source: BTreeMap<Source, rsigma_eval::Engine>,
-    /// Engines of records by their type, in upper case.
-    by_type: HashMap<String, rsigma_eval::Engine>,
+    /// Rules of each log source; of records, those without a type.
+    by_source: BTreeMap<Source, Bucket>,
+    /// Rules of records by their type, in upper case.
+    by_type: HashMap<String, Bucket>,
+    /// Fields that rules of records look at.
+    record_fields: FieldNames,
 }
 
 impl std::fmt::Debug for Rsigma {
@@ -60,8 +66,14 @@ impl Engine for Rsigma {
         }
         check_condition(&parsed, document)?;
         let mut items = Vec::new();
-        for detection in parsed.detection.named.values() {
-            collect_items(detection, &mut items);
+        for (name, detection) in &parsed.detection.named {
+            if !collect_items(detection, &mut items) {
+                return Err(Mistake::new(
+                    line_of_key(document, name),
+                    format!("`{name}` matches members of arrays, which audit events do not have"),
+                    "compare the field itself",
+                ));
+            }
         }
         check_items(&items, document)?;
         let mut compiled = compile_rule(&parsed).map_err(|error| {
@@ -74,10 +86,10 @@ impl Engine for Rsigma {
         let number = Json::from(self.rules.len());
         compiled.custom_attributes = Arc::new(HashMap::from([(NUMBER.to_owned(), number)]));
         compiled.include_event = false;
-        self.store(source, &parsed, compiled);
+        let used = items_fields(&items);
+        self.store(source, &parsed, &used, &compiled);
         self.ids.insert(id);
-        self.rules
-            .push(rule(&parsed, source, &items_fields(&items)));
+        self.rules.push(rule(&parsed, source, &used));
         Ok(())
     }
 
@@ -85,47 +97,100 @@ impl Engine for Rsigma {
         &self.rules
     }
 
+    fn has_rules(&self, source: Source) -> bool {
+        self.by_source.contains_key(&source) || source == Source::Record && !self.by_type.is_empty()
+    }
+
+    fn record_fields(&self, kind: &str) -> Option<Interest<'_>> {
+        let buckets = [self.by_type.get(kind), self.by_source.get(&Source::Record)];
+        let has_rules = buckets.iter().any(Option::is_some);
+        has_rules.then(|| Interest {
+            names: buckets.map(|bucket| Some(&bucket?.fields)),
+            all: buckets.iter().flatten().any(|bucket| bucket.has_keywords),
+        })
+    }
+
+    fn shared_fields(&self) -> Interest<'_> {
+        Interest {
+            names: [Some(&self.record_fields), None],
+            all: false,
+        }
+    }
+
     fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>) {
-        let by_type = match source {
-            Source::Record => event.get_text(TYPE).and_then(|kind| self.by_type.get(kind)),
-            _ => None,
-        };
-        for engine in by_type.into_iter().chain(self.by_source.get(&source)) {
-            let results = engine.evaluate(event);
-            found.extend(results.into_iter().filter_map(|result| {
-                let rule = result.header.custom_attributes.get(NUMBER)?.as_u64()?;
-                let ResultBody::Detection(body) = result.body else {
-                    return None;
-                };
+        let mut add = |result: EvaluationResult| {
+            let rule = result.header.custom_attributes.get(NUMBER);
+            let rule = rule.and_then(Json::as_u64);
+            let rule = rule.and_then(|rule| usize::try_from(rule).ok());
+            if let (Some(rule), ResultBody::Detection(body)) = (rule, result.body) {
                 let fields = body.matched_fields.into_iter();
                 let fields = fields.map(|field| (field.field, plain(field.value)));
-                Some(Match {
-                    rule: usize::try_from(rule).ok()?,
+                found.push(Match {
+                    rule,
                     fields: fields.collect(),
-                })
-            }));
+                });
+            }
+        };
+        if source == Source::Record
+            && let Some(kind) = event.get_text(TYPE)
+            && let Some(bucket) = self.by_type.get(kind)
+        {
+            bucket.find(event, &mut add);
+        }
+        if let Some(bucket) = self.by_source.get(&source)
+            && (source != Source::Record || is_about(bucket, event))
+        {
+            bucket.find(event, &mut add);
         }
     }
 }
 
+/// Whether a record has a field of its own that rules look at which name no type.
+fn is_about(bucket: &Bucket, record: &Fields<'_>) -> bool {
+    bucket.has_keywords || record.iter().any(|(name, _)| bucket.fields.contains(name))
+}
+
 impl Rsigma {
-    fn store(&mut self, source: Source, parsed: &SigmaRule, compiled: CompiledRule) {
+    fn store(
+        &mut self,
+        source: Source,
+        parsed: &SigmaRule,
+        used: &[&str],
+        compiled: &CompiledRule,
+    ) {
         let types = match source {
             Source::Record => record_types(&parsed.detection),
             _ => None,
         };
+        let named = &parsed.detection.named;
+        let has_keywords = named.values().any(has_keywords);
+        let add = |bucket: &mut Bucket, kind: Option<&str>| {
+            used.iter().for_each(|name| bucket.fields.insert(name));
+            bucket.has_keywords |= has_keywords;
+            bucket.add(compiled.clone(), required(&parsed.detection, kind));
+        };
+        if source == Source::Record {
+            used.iter().for_each(|name| self.record_fields.insert(name));
+        }
         match types {
-            None => {
-                let engine = self.by_source.entry(source);
-                engine.or_default().add_compiled_rule(compiled);
-            }
+            None => add(self.by_source.entry(source).or_default(), None),
             Some(types) => {
                 for kind in types {
-                    let engine = self.by_type.entry(kind).or_default();
-                    engine.add_compiled_rule(compiled.clone());
+                    let bucket = self.by_type.entry(kind.clone()).or_default();
+                    add(bucket, Some(&kind));
                 }
             }
         }
+    }
+}
+
+/// Whether a detection has texts without a field.
+fn has_keywords(detection: &Detection) -> bool {
+    match detection {
+        Detection::Keywords(_) => true,
+        Detection::AllOf(items) => items.iter().any(|item| item.field.name.is_none()),
+        Detection::AnyOf(parts) | Detection::And(parts) => parts.iter().any(has_keywords),
+        Detection::ArrayMatch { .. } | Detection::Conditional { .. } => false,
     }
 }
 
@@ -279,18 +344,17 @@ fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn collect_items<'r>(detection: &'r Detection, items: &mut Vec<&'r DetectionItem>) {
+/// Collects the items of a detection; false if it is about arrays.
+fn collect_items<'r>(detection: &'r Detection, items: &mut Vec<&'r DetectionItem>) -> bool {
     match detection {
         Detection::AllOf(all) => items.extend(all),
         Detection::AnyOf(parts) | Detection::And(parts) => {
-            parts.iter().for_each(|part| collect_items(part, items));
-        }
-        Detection::ArrayMatch { body, .. } => collect_items(body, items),
-        Detection::Conditional { named, .. } => {
-            named.values().for_each(|part| collect_items(part, items));
+            return parts.iter().all(|part| collect_items(part, items));
         }
         Detection::Keywords(_) => {}
+        Detection::ArrayMatch { .. } | Detection::Conditional { .. } => return false,
     }
+    true
 }
 
 /// Checks what the engine would accept, but not as the author means it, or at too high a price.
@@ -344,11 +408,19 @@ fn check_items(items: &[&DetectionItem], document: &str) -> Result<(), Mistake> 
     Ok(())
 }
 
+/// Fields that items look at; `fieldref` compares with another field.
 fn items_fields<'r>(items: &[&'r DetectionItem]) -> Vec<&'r str> {
-    let names = items.iter();
+    let mut names: Vec<&str> = Vec::new();
+    for item in items {
+        names.extend(item.field.name.as_deref());
+        if item.field.modifiers.contains(&Modifier::FieldRef) {
+            names.extend(item.values.iter().filter_map(|value| match value {
+                SigmaValue::String(name) => Some(name.original.as_str()),
+                _ => None,
+            }));
+        }
+    }
     names
-        .filter_map(|item| item.field.name.as_deref())
-        .collect()
 }
 
 /// Name of a rule in alerts.
@@ -393,44 +465,6 @@ fn plain(value: Json) -> String {
     match value {
         Json::String(text) => text,
         other => other.to_string(),
-    }
-}
-
-impl Event for Fields<'_> {
-    fn get_field(&self, path: &str) -> Option<EventValue<'_>> {
-        let text = |text: &'_ Cow<'_, str>| EventValue::Str(Cow::Owned(text.to_string()));
-        Some(match self.get(path)? {
-            Value::Text(text) => EventValue::Str(Cow::Borrowed(text)),
-            Value::Texts(texts) => EventValue::Array(texts.iter().map(text).collect()),
-        })
-    }
-
-    fn any_string_value(&self, pred: &dyn Fn(&str) -> bool) -> bool {
-        self.own_texts().any(pred)
-    }
-
-    fn all_string_values(&self) -> Vec<Cow<'_, str>> {
-        self.own_texts().map(Cow::Borrowed).collect()
-    }
-
-    fn visit_string_values(&self, visit: &mut dyn FnMut(&str)) {
-        self.own_texts().for_each(visit);
-    }
-
-    fn to_json(&self) -> Json {
-        let member = |(name, value): (&str, &Value<'_>)| {
-            let value = match value {
-                Value::Text(text) => Json::from(&**text),
-                Value::Texts(texts) => texts.iter().map(|text| Json::from(&**text)).collect(),
-            };
-            (name.to_owned(), value)
-        };
-        Json::Object(self.iter().map(member).collect::<Map<_, _>>())
-    }
-
-    fn visit_top_level_keys(&self, visit: &mut dyn FnMut(&str)) -> bool {
-        self.names().for_each(visit);
-        true
     }
 }
 

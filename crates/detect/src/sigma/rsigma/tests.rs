@@ -105,6 +105,13 @@ fn mistakes_have_line_reason_and_advice() {
             "Condition parse error",
         ),
         (
+            process("sigma-version: 3\n    a:\n        Image[any]: /x\n    condition: a\n")
+                .replace("detection:\nsigma-version: 3\n", "detection:\n")
+                + "sigma-version: 3\n",
+            7,
+            "`a` matches members of arrays",
+        ),
+        (
             process("    a:\n        Image|wrong: /x\n    condition: a\n"),
             8,
             "Unknown modifier 'wrong'",
@@ -268,4 +275,69 @@ fn documents_are_split_with_their_lines() {
         found,
         [(1, "\na: 1\n"), (3, "   # x\n\nb: 2\n"), (6, " c: 3\n")]
     );
+}
+
+/// Which rules are evaluated must not change which match.
+#[test]
+fn search_for_texts_finds_what_all_rules_find() {
+    let selections = [
+        "Image|endswith: [/sh, /Bash]",
+        "CommandLine|contains|all: [' -e ', sh]",
+        "CommandLine: 'n*c ?'",
+        "CommandLine|re: 'a+b'",
+        "Image|cased: /bin/SH",
+        "- Image: /x\n        - CommandLine|contains: nc",
+        "CommandLine|contains: '\u{fc}'",
+        "Image: null",
+        "Image|startswith: /bin\n        CommandLine|endswith: K",
+        "- nc\n        - ' -e'",
+        "Image|fieldref: CommandLine",
+        "Image|exists: true\n        CommandLine|contains: sh",
+    ];
+    let conditions = [
+        "a",
+        "not a",
+        "a and not b",
+        "a or b",
+        "1 of *",
+        "all of them",
+    ];
+    let mut engine = Rsigma::default();
+    for (number, selection) in selections.iter().enumerate() {
+        for (form, condition) in conditions.iter().enumerate() {
+            let rule = process(&format!(
+                "    a:\n        {selection}\n    b:\n        CommandLine|contains: e\n    condition: '{condition}'\n"
+            ));
+            let id = format!("id: r{number}-{form}");
+            engine.add(&rule.replace("id: 1", &id)).unwrap();
+        }
+    }
+    let bucket = &engine.by_source[&Source::Process];
+    let parts = [
+        "/bin", "/", "sh", "SH", "Bash", "nc", " -e ", "x", "aab", "\u{212a}", "\u{fc}", " ", "c",
+        "k",
+    ];
+    let mut random = 1_u64;
+    let mut matched = 0;
+    for _ in 0..2000 {
+        let mut text = || {
+            let mut text = String::new();
+            for _ in 0..4 {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                text.push_str(parts[usize::try_from(random >> 40).unwrap() % parts.len()]);
+            }
+            text
+        };
+        let mut event = Fields::default();
+        event.text("Image", text());
+        event.text("CommandLine", text());
+        let mut found = Vec::new();
+        engine.find(Source::Process, &event, &mut found);
+        let found: HashSet<usize> = found.iter().map(|found| found.rule).collect();
+        assert_eq!(found, bucket.all_matches(&event), "{event:?}");
+        matched += found.len();
+    }
+    assert!(matched > 10_000, "{matched}");
 }
