@@ -91,7 +91,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rules = RuleFiles::load(&args.rules);
     report(&rules)?;
-    let state = State::open(&args.state)?;
+    let mut state = State::open(&args.state)?;
     let log = match args.log.is_dir() {
         true => args.log.join("audit.log"),
         false => args.log.clone(),
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         found: Vec::new(),
         show: Vec::new(),
     };
-    save(&state, &reader)?;
+    save(&mut state, &reader)?;
     let mut saved = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let mut is_idle = false;
@@ -143,12 +143,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
         if saved.elapsed() >= interval {
             alerts.summarise()?;
-            save(&state, &reader)?;
+            save(&mut state, &reader)?;
             saved = Instant::now();
         }
     }
     alerts.end()?;
-    save(&state, &reader)?;
+    save(&mut state, &reader)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -212,9 +212,9 @@ fn reader(args: &Args, log: &Path, state: &State) -> anyhow::Result<EventReader>
     Ok(reader)
 }
 
-fn save(state: &State, reader: &EventReader) -> anyhow::Result<()> {
+fn save(state: &mut State, reader: &EventReader) -> anyhow::Result<()> {
     match reader.cursor() {
-        Some(cursor) => state.save(&cursor),
+        Some(cursor) => state.save(cursor),
         None => Ok(()),
     }
 }

@@ -27,6 +27,8 @@ const MAX_CURSOR_BYTES: u64 = 256;
 pub(super) struct State {
     path: PathBuf,
     directory: OwnedFd,
+    /// The cursor that was written last.
+    saved: Option<Cursor>,
     _lock: Flock<File>,
 }
 
@@ -58,6 +60,7 @@ impl State {
         Ok(Self {
             path: path.to_owned(),
             directory,
+            saved: None,
             _lock: lock,
         })
     }
@@ -85,13 +88,18 @@ impl State {
         })
     }
 
-    /// Replaces the cursor.
+    /// Replaces the cursor, if it is another one than the last.
     ///
     /// # Errors
     /// It cannot be written; the old one stays.
-    pub(super) fn save(&self, cursor: &Cursor) -> anyhow::Result<()> {
+    pub(super) fn save(&mut self, cursor: Cursor) -> anyhow::Result<()> {
+        if self.saved == Some(cursor) {
+            return Ok(());
+        }
         self.replace(&format!("{cursor}\n"))
-            .with_context(|| format!("cannot write `{}`", self.path.join(CURSOR).display()))
+            .with_context(|| format!("cannot write `{}`", self.path.join(CURSOR).display()))?;
+        self.saved = Some(cursor);
+        Ok(())
     }
 
     fn replace(&self, text: &str) -> io::Result<()> {
@@ -124,20 +132,24 @@ mod tests {
     fn cursor_is_replaced_and_no_link_followed() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
-        let state = State::open(path).unwrap();
+        let mut state = State::open(path).unwrap();
         assert!(state.cursor().unwrap().is_none());
         let cursor: Cursor = "1:2:3:4:5".parse().unwrap();
         let target = path.join("target");
         fs::write(&target, "kept").unwrap();
         symlink(&target, path.join(NEW_CURSOR)).unwrap();
-        state.save(&cursor).unwrap();
+        state.save(cursor).unwrap();
         assert_eq!(state.cursor().unwrap(), Some(cursor));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         fs::remove_file(path.join(CURSOR)).unwrap();
         symlink(&target, path.join(CURSOR)).unwrap();
         assert!(state.cursor().is_err());
-        state.save(&cursor).unwrap();
-        assert_eq!(state.cursor().unwrap(), Some(cursor));
+        // The same again is not written.
+        state.save(cursor).unwrap();
+        assert!(state.cursor().is_err());
+        let next: Cursor = "1:2:3:5:6".parse().unwrap();
+        state.save(next).unwrap();
+        assert_eq!(state.cursor().unwrap(), Some(next));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         let error = format!("{:#}", State::open(path).unwrap_err());
         assert!(
