@@ -4,30 +4,25 @@
 //! so that a record meets only the rules that can match it. A rule that names no type is compared with the records that
 //! have one of its fields.
 
+mod detection;
 mod event;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use regex::RegexBuilder;
 use rsigma_eval::{CompiledRule, EvaluationResult, ResultBody, compile_rule};
-use rsigma_parser::{
-    ConditionExpr, Detection, DetectionItem, Modifier, SelectorPattern, SigmaRule, SigmaValue,
-    parse_sigma_yaml,
-};
+use rsigma_parser::{Detection, SigmaRule, parse_sigma_yaml};
 use serde_json::Value as Json;
+
+use detection::{check_condition, check_items, collect_items, items_fields, split_keywords};
 
 use super::bucket::Bucket;
 use super::fields::{FieldNames, Fields, Interest};
 use super::literals::required;
 use super::mistake::{line_of, line_of_key, one_line};
-use super::requirement::{TYPE, record_types, selects};
+use super::requirement::{TYPE, record_types};
 use super::{Engine, Level, Match, Mistake, Rule, Source};
 
-/// Most bytes that a regular expression takes when it is compiled.
-const MAX_REGEX_BYTES: usize = 256 << 10;
-/// Most regular expressions in a rule.
-const MAX_REGEXES: usize = 256;
 /// Attribute by which a result names its rule.
 const NUMBER: &str = "tollgate";
 
@@ -54,7 +49,9 @@ impl std::fmt::Debug for Rsigma {
 
 impl Engine for Rsigma {
     fn add(&mut self, document: &str) -> Result<(), Mistake> {
-        let parsed = parsed(document)?;
+        let mut parsed = parsed(document)?;
+        let named = parsed.detection.named.values_mut();
+        named.for_each(split_keywords);
         let source = source(&parsed, document)?;
         let id = id(&parsed);
         if self.ids.contains(&id) {
@@ -299,130 +296,6 @@ fn source(rule: &SigmaRule, document: &str) -> Result<Source, Mistake> {
     })
 }
 
-/// Checks that the names in the conditions exist, and that every condition can match.
-fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mistake> {
-    let mut pending: Vec<&ConditionExpr> = rule.detection.conditions.iter().collect();
-    let line = line_of_key(document, "condition");
-    if pending.is_empty() {
-        return Err(Mistake::new(
-            line,
-            "the detection has no condition",
-            "add a condition",
-        ));
-    }
-    if rule.detection.timeframe.is_some() {
-        return Err(Mistake::new(
-            line_of_key(document, "timeframe"),
-            "`timeframe` and aggregations are not supported",
-            "write a rule without them",
-        ));
-    }
-    while let Some(condition) = pending.pop() {
-        let names = || rule.detection.named.keys();
-        match condition {
-            ConditionExpr::And(parts) | ConditionExpr::Or(parts) => pending.extend(parts),
-            ConditionExpr::Not(part) => pending.push(part),
-            ConditionExpr::Identifier(name) if !rule.detection.named.contains_key(name) => {
-                let reason =
-                    format!("the condition names `{name}`, which the detection does not have");
-                return Err(Mistake::new(line, reason, "correct the name"));
-            }
-            ConditionExpr::Identifier(_) => {}
-            ConditionExpr::Selector { pattern, .. } => {
-                if !names().any(|name| selects(pattern, name)) {
-                    let pattern = match pattern {
-                        SelectorPattern::Them => "them",
-                        SelectorPattern::Pattern(pattern) => pattern,
-                    };
-                    let reason =
-                        format!("no name in the detection is like `{pattern}` of the condition");
-                    return Err(Mistake::new(line, reason, "correct the pattern"));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Collects the items of a detection; false if it is about arrays.
-fn collect_items<'r>(detection: &'r Detection, items: &mut Vec<&'r DetectionItem>) -> bool {
-    match detection {
-        Detection::AllOf(all) => items.extend(all),
-        Detection::AnyOf(parts) | Detection::And(parts) => {
-            return parts.iter().all(|part| collect_items(part, items));
-        }
-        Detection::Keywords(_) => {}
-        Detection::ArrayMatch { .. } | Detection::Conditional { .. } => return false,
-    }
-    true
-}
-
-/// Checks what the engine would accept, but not as the author means it, or at too high a price.
-fn check_items(items: &[&DetectionItem], document: &str) -> Result<(), Mistake> {
-    let mut regexes = 0;
-    for item in items {
-        let has = |modifier| item.field.modifiers.contains(&modifier);
-        let line = || line_of_key(document, item.field.name.as_deref().unwrap_or_default());
-        if has(Modifier::Expand) {
-            return Err(Mistake::new(
-                line(),
-                "the placeholders of `expand` have no values here",
-                "write the values into the rule",
-            ));
-        }
-        if !has(Modifier::Re) {
-            continue;
-        }
-        for value in &item.values {
-            let SigmaValue::String(pattern) = value else {
-                continue;
-            };
-            let line = match line_of(document, &pattern.original) {
-                1 => line(),
-                line => line,
-            };
-            regexes += 1;
-            if regexes > MAX_REGEXES {
-                return Err(Mistake::new(
-                    line,
-                    format!("the rule has more than {MAX_REGEXES} regular expressions"),
-                    "split the rule",
-                ));
-            }
-            let compiled = RegexBuilder::new(&pattern.original)
-                .size_limit(MAX_REGEX_BYTES)
-                .nest_limit(64)
-                .build();
-            if let Err(error) = compiled {
-                return Err(Mistake::new(
-                    line,
-                    format!(
-                        "the regular expression cannot be used: {}",
-                        last_line(&error.to_string())
-                    ),
-                    "correct or shorten it; lookaround and backreferences are not supported",
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Fields that items look at; `fieldref` compares with another field.
-fn items_fields<'r>(items: &[&'r DetectionItem]) -> Vec<&'r str> {
-    let mut names: Vec<&str> = Vec::new();
-    for item in items {
-        names.extend(item.field.name.as_deref());
-        if item.field.modifiers.contains(&Modifier::FieldRef) {
-            names.extend(item.values.iter().filter_map(|value| match value {
-                SigmaValue::String(name) => Some(name.original.as_str()),
-                _ => None,
-            }));
-        }
-    }
-    names
-}
-
 /// Name of a rule in alerts.
 fn id(parsed: &SigmaRule) -> String {
     one_line(parsed.id.as_ref().unwrap_or(&parsed.title))
@@ -453,12 +326,6 @@ fn rule(parsed: &SigmaRule, source: Source, used: &[&str]) -> Rule {
         source,
         absent_fields,
     }
-}
-
-/// The last line of an error of a regular expression, which tells the reason.
-fn last_line(text: &str) -> &str {
-    let last = text.lines().next_back().unwrap_or_default();
-    last.strip_prefix("error: ").unwrap_or(last)
 }
 
 fn plain(value: Json) -> String {

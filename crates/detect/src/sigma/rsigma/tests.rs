@@ -70,6 +70,21 @@ fn record_meets_the_rules_of_its_type() {
 }
 
 #[test]
+fn all_keywords_may_be_in_several_fields() {
+    let mut engine = Rsigma::default();
+    let rule = format!(
+        "{HEAD}    service: auditd\ndetection:\n    a:\n        type: EXECVE\n    b:\n        '|all':\n            - truncate\n            - '-s'\n    condition: a and b\n"
+    );
+    engine.add(&rule).unwrap();
+    let matches = |fields: &[(&'static str, &'static str)]| {
+        let fields = [&[("type", "EXECVE")], fields].concat();
+        found(&engine, Source::Record, &fields).len()
+    };
+    assert_eq!(matches(&[("a0", "/usr/bin/truncate"), ("a1", "-s")]), 1);
+    assert_eq!(matches(&[("a0", "truncate"), ("a1", "x")]), 0);
+}
+
+#[test]
 fn any_of_several_values_matches() {
     let mut engine = Rsigma::default();
     let rule = format!(
