@@ -1,5 +1,5 @@
 #!/bin/sh
-# `make run`: audits with examples/first.rules and prints events as they happen.
+# `make run`: audits with examples/first.rules (first-aarch64.rules on arm64) and prints events as they happen.
 # As root it audits this machine: on a terminal until Ctrl-C, otherwise for 10 seconds.
 # Without root it audits a small example command with `tollgate run`.
 #
@@ -69,7 +69,7 @@ example_command() {
 	say 'without root: auditing one command; with root, `make run` audits the machine'
 	scratch=$(mktemp -d)
 	status=0
-	"${CARGO_TARGET_DIR:-target}/release/tollgate" run --rules examples/first.rules --print --interpret \
+	"${CARGO_TARGET_DIR:-target}/release/tollgate" run --rules "$rules" --print --interpret \
 		--log "$scratch/audit.log" -- sh -c '
 			cd "$1" && cp /etc/passwd x && chmod 600 x && mv x y && rm y && id
 			cat /etc/shadow 2>/dev/null || true' sh "$scratch" || status=$?
@@ -80,6 +80,8 @@ example_command() {
 }
 
 cd "$(dirname "$0")/.."
+rules=examples/first.rules
+if [ "$(uname -m)" = aarch64 ]; then rules=examples/first-aarch64.rules; fi
 if [ "$(id -u)" -ne 0 ]; then
 	example_command
 	exit
@@ -99,7 +101,7 @@ mkfifo "$pipes/stderr" "$pipes/state"
 
 relay &
 relay=$!
-"$target/release/tollgate" daemon --rules examples/first.rules --log "$log" --print --interpret \
+"$target/release/tollgate" daemon --rules "$rules" --log "$log" --print --interpret \
 	2>"$pipes/stderr" &
 daemon=$!
 trap end_daemon HUP INT TERM

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 /// Paths in debug information are relative, so that objects are the same in every directory.
-const ARGS: [&str; 10] = [
+const ARGS: [&str; 9] = [
     "-mcpu=v3",
     "-O2",
     "-g",
@@ -17,7 +17,6 @@ const ARGS: [&str; 10] = [
     "-Wextra",
     "-Wno-unused-parameter",
     "-Werror",
-    "-D__TARGET_ARCH_x86",
     "-Ibpf",
     "-fdebug-compilation-dir=.",
 ];
@@ -26,13 +25,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = env::var_os("CLANG").unwrap_or_else(|| OsString::from("clang-19"));
+    let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
+    let target = match arch.as_str() {
+        "x86_64" => "-D__TARGET_ARCH_x86",
+        "aarch64" => "-D__TARGET_ARCH_arm64",
+        _ => return Err(format!("the BPF programs know no registers of {arch}").into()),
+    };
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     for family in ["syscall", "abi", "filter_test", "slots_test"] {
         SkeletonBuilder::new()
             .source(format!("bpf/{family}.bpf.c"))
             .obj(out.join(format!("{family}.bpf.o")))
             .clang(&clang)
-            .clang_args(ARGS)
+            .clang_args(ARGS.into_iter().chain([target]))
             .build_and_generate(out.join(format!("{family}.skel.rs")))
             .map_err(|error| {
                 format!("cannot build bpf/{family}.bpf.c with {}: {error:#}; `make setup` installs clang 19", clang.display())

@@ -1,6 +1,6 @@
 //! Checks that each header of the BPF programs compiles alone.
 //!
-//! One clang process parses them all as separate translation units. libbpf's headers come from the
+//! One clang process for each architecture parses them all as separate translation units. libbpf's headers come from the
 //! source of crate `libbpf-sys`, as in `crates/engine/build.rs`.
 
 use std::error::Error;
@@ -17,7 +17,7 @@ use crate::step::succeeds;
 const CLANG: &str = "clang-19";
 
 /// Its options there. Functions of a header may be unused.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 10] = [
     "-target",
     "bpf",
     "-mcpu=v3",
@@ -27,14 +27,16 @@ const OPTIONS: [&str; 11] = [
     "-Wno-unused-parameter",
     "-Wno-unused-function",
     "-Werror",
-    "-D__TARGET_ARCH_x86",
     "-fsyntax-only",
 ];
+
+/// The architectures that the programs are built for.
+const TARGETS: [&str; 2] = ["-D__TARGET_ARCH_x86", "-D__TARGET_ARCH_arm64"];
 
 /// The directory of the BPF programs.
 const BPF: &str = "crates/engine/bpf";
 
-/// Whether each header compiles alone.
+/// Whether each header compiles alone, for each architecture.
 ///
 /// # Errors
 /// If libbpf's headers are not found, or clang cannot be started.
@@ -49,8 +51,14 @@ pub(crate) fn compile_alone(repository: &Repository) -> Result<bool, Box<dyn Err
         return Err(format!("{BPF} has no headers").into());
     }
     let include = libbpf(repository)?;
-    let mut clang = repository.command(CLANG);
-    parse(&mut clang, &[Path::new(BPF), &include], &headers)
+    for target in TARGETS {
+        let mut clang = repository.command(CLANG);
+        clang.arg(target);
+        if !parse(&mut clang, &[Path::new(BPF), &include], &headers)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Parses each header as a separate translation unit.

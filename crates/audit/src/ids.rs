@@ -14,9 +14,9 @@ impl Arch {
     pub const X86_64: Self = Self(0xc000_003e);
     /// i386, `b32` on an x86 machine.
     pub const I386: Self = Self(0x4000_0003);
-    /// aarch64.
+    /// aarch64, `b64` on an arm64 machine.
     pub const AARCH64: Self = Self(0xc000_00b7);
-    /// 32-bit arm, `b32` on aarch64.
+    /// 32-bit arm, `b32` on an arm64 machine.
     pub const ARM: Self = Self(0x4000_0028);
     /// 32-bit big-endian PowerPC.
     pub const PPC: Self = Self(0x14);
@@ -46,6 +46,72 @@ impl Arch {
     #[must_use]
     pub const fn bits(self) -> &'static str {
         if self.is_64_bit() { "64-bit" } else { "32-bit" }
+    }
+}
+
+/// Architecture of a machine: gives the ABIs of `b64` and `b32`.
+///
+/// A plan is made for one architecture, and the BPF programs and filters of a build know only [`Self::BUILD`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NativeArch {
+    /// x86-64, with i386 programs.
+    X86_64,
+    /// arm64, with 32-bit arm programs.
+    Aarch64,
+}
+
+impl NativeArch {
+    /// The architecture that this program is built for.
+    #[cfg(target_arch = "x86_64")]
+    pub const BUILD: Self = Self::X86_64;
+    /// The architecture that this program is built for.
+    #[cfg(target_arch = "aarch64")]
+    pub const BUILD: Self = Self::Aarch64;
+
+    /// ABI of `b64`.
+    #[must_use]
+    pub const fn b64(self) -> Arch {
+        match self {
+            Self::X86_64 => Arch::X86_64,
+            Self::Aarch64 => Arch::AARCH64,
+        }
+    }
+
+    /// ABI of `b32`.
+    #[must_use]
+    pub const fn b32(self) -> Arch {
+        match self {
+            Self::X86_64 => Arch::I386,
+            Self::Aarch64 => Arch::ARM,
+        }
+    }
+
+    /// ABIs of the architecture, `b64` first.
+    #[must_use]
+    pub const fn abis(self) -> [Arch; 2] {
+        [self.b64(), self.b32()]
+    }
+
+    /// Architecture that has an ABI; `None` for an ABI of another machine.
+    #[must_use]
+    pub const fn with_abi(arch: Arch) -> Option<Self> {
+        match arch {
+            Arch::X86_64 | Arch::I386 => Some(Self::X86_64),
+            Arch::AARCH64 | Arch::ARM => Some(Self::Aarch64),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!(
+    "tollgate supports x86_64 and aarch64: other architectures need a variant of `NativeArch`"
+);
+
+impl Default for NativeArch {
+    /// The architecture of the build.
+    fn default() -> Self {
+        Self::BUILD
     }
 }
 

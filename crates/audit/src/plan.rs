@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use bitflags::bitflags;
 use bstr::BString;
 
-use crate::ids::{Arch, Syscall};
+use crate::ids::{Arch, NativeArch, Syscall};
 use crate::rule::{Action, Field, Op, Rule};
 use crate::table;
 
@@ -101,6 +101,8 @@ pub struct WatchId(pub u16);
 /// Compiled rules.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
+    /// Architecture that the plan is for.
+    pub native: NativeArch,
     /// Rules of the lists exit, task and `io_uring`, each list in evaluation order.
     pub rules: Vec<PlannedRule>,
     /// Slots for new tasks, in order. The first matching slot decides the state of the task.

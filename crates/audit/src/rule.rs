@@ -35,7 +35,7 @@ pub trait RuleHost {
     fn gid(&self, name: &[u8]) -> Option<u32>;
     /// Whether `path` is a directory, following links. `-w` becomes a `dir` rule for a directory.
     fn is_directory(&self, path: &[u8]) -> bool;
-    /// The arch of `b64`. [`Arch::X86_64`] on the hosts that tollgate supports.
+    /// The arch of `b64`: [`crate::ids::NativeArch::b64`].
     fn native(&self) -> Arch;
 }
 

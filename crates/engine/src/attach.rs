@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::ptr;
 
-use audit::ids::{Arch, Syscall};
+use audit::ids::{NativeArch, Syscall};
 use audit::table;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
@@ -169,7 +169,8 @@ fn function_cookie(hook: Hook) -> u64 {
         let Syscall(number) = table::syscall_number(arch, name)?;
         Some(u64::from(number) + 1)
     };
-    number(Arch::X86_64).unwrap_or_default() | number(Arch::I386).unwrap_or_default() << 16
+    let [b64, b32] = NativeArch::BUILD.abis().map(number);
+    b64.unwrap_or_default() | b32.unwrap_or_default() << 16
 }
 
 /// Attaches a program to a raw tracepoint; without a name, to the target it was loaded for.

@@ -107,9 +107,10 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
     for (operation, rules) in plan.operations(selection.uring_coverage()) {
         compiled.uring = true;
         compiled.hooks.extend(selection.operation_hooks(operation));
-        let denials = selection.denial_hooks(plan, operation.syscall_id(), &rules);
+        let denials = selection.denial_hooks(plan, operation.syscall_id(plan.native), &rules);
         compiled.hooks.extend(denials);
-        let wire = compiled.compile_syscall(operation.syscall_id(), &rules, selection, plan);
+        let wire =
+            compiled.compile_syscall(operation.syscall_id(plan.native), &rules, selection, plan);
         let index = abi::URING_FIRST + u32::from(operation.op);
         compiled.syscalls.insert(index, wire);
     }
@@ -321,11 +322,7 @@ fn in_uring_enter_test() -> WireTest {
 }
 
 fn wire_abi(arch: Arch) -> u32 {
-    if arch == Arch::I386 {
-        abi::B32
-    } else {
-        abi::B64
-    }
+    if arch.is_64_bit() { abi::B64 } else { abi::B32 }
 }
 
 fn tests_object(test: &Test) -> bool {

@@ -5,7 +5,7 @@ pub(crate) mod path_items;
 pub(crate) mod rule_keys;
 
 use audit::event::{Argv, Event, Task, TaskContext, Timestamp, UringEnter, reported_exit};
-use audit::ids::{Arch, Auid, Serial, Syscall};
+use audit::ids::{Arch, Auid, NativeArch, Serial, Syscall};
 use audit::plan::uring::UringOp;
 use audit::record::{decode, encode};
 use smallvec::SmallVec;
@@ -254,14 +254,14 @@ impl Decoder {
             serial,
             // Rules see operations as 64-bit syscalls.
             arch: if uring_op.is_some() {
-                Arch::X86_64
+                NativeArch::BUILD.b64()
             } else {
                 arch(head.abi)
             },
             syscall: match uring_op.map(UringOp::numbered) {
-                Some(operation) => {
-                    operation.map_or(Syscall::NONE, |known| known.syscall_id().syscall)
-                }
+                Some(operation) => operation.map_or(Syscall::NONE, |known| {
+                    known.syscall_id(NativeArch::BUILD).syscall
+                }),
                 None => Syscall(head.nr),
             },
             uring_op,
@@ -319,9 +319,9 @@ fn task<'a>(head: &'a WireEvent, exe: &'a [u8], subj: &'a [u8]) -> Task<'a> {
 
 fn arch(abi: u32) -> Arch {
     if abi == abi::B32 {
-        Arch::I386
+        NativeArch::BUILD.b32()
     } else {
-        Arch::X86_64
+        NativeArch::BUILD.b64()
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::engine_kind::EngineKind;
-
+use crate::native_functions::{CLOSE, GETPID};
 use crate::preemption::SkipRisk;
 
 /// Why an engine cannot start, or cannot take another plan.
@@ -88,7 +88,7 @@ pub enum EngineError {
         source: libbpf_rs::Error,
     },
     /// The syscall functions of the kernel are missing or have unknown prototypes.
-    #[error("the kernel's BTF has no `__x64_sys_close` or no `__do_sys_getpid`")]
+    #[error("the kernel's BTF has no `{CLOSE}` or no `{GETPID}`")]
     NoSyscallFunctions,
     /// The engine `lsm` on a kernel without what it needs.
     #[error("the engine lsm needs {missing}")]

@@ -32,6 +32,7 @@ mod error;
 mod handover;
 mod hooks;
 mod load;
+mod native_functions;
 mod options;
 mod preemption;
 mod ring;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use audit::event::{Event, reported_exit};
-use audit::ids::{Arch, Dialect};
+use audit::ids::{Arch, Dialect, NativeArch};
 use audit::plan::eval::{EventFacts, ObjectFacts, first_match};
 use audit::plan::rule_list::RuleList;
 use audit::record::assemble::EventRecords;
@@ -142,7 +142,7 @@ impl RuleHost for Host {
     }
 
     fn native(&self) -> Arch {
-        Arch::X86_64
+        NativeArch::BUILD.b64()
     }
 }
 
@@ -217,14 +217,14 @@ impl Replay {
     fn report(&self) -> String {
         let mut lines = vec![format!("{:>10} {:>10}  rule", "events", "KiB/day")];
         for (rule, total) in self.rules.iter().zip(&self.totals) {
-            let text = print(rule, Arch::X86_64, Dialect::V4);
+            let text = print(rule, NativeArch::BUILD.b64(), Dialect::V4);
             lines.push(self.line(*total, &text.to_str_lossy()));
         }
         lines.push(self.line(self.unmatched, "(no rule: not recorded)"));
         lines.push(self.line(self.others, "(no syscall: not decided by these rules)"));
         let mut unknown: Vec<String> = Vec::new();
         for rule in &self.rules {
-            let text = print(rule, Arch::X86_64, Dialect::V4);
+            let text = print(rule, NativeArch::BUILD.b64(), Dialect::V4);
             unknown.extend(self.unknown(rule).map(|why| format!("  {text}: {why}")));
         }
         if !unknown.is_empty() {

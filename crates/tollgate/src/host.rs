@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use audit::conf;
-use audit::ids::Arch;
+use audit::ids::{Arch, NativeArch};
 use audit::plan::Plan;
 use audit::plan::labels::SecurityModule;
 use audit::plan::rule_list::RuleEntry;
@@ -53,7 +53,7 @@ impl Planner {
 
     /// Compiles rules.
     pub(crate) fn plan(&self, rules: Vec<RuleEntry>) -> Plan {
-        let mut plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);
+        let mut plan = Plan::compile(rules, &NativeArch::BUILD.abis());
         for &module in &self.modules {
             plan.refuse_label_rules(module);
         }
@@ -125,7 +125,7 @@ impl RuleHost for ThisMachine {
     }
 
     fn native(&self) -> Arch {
-        Arch::X86_64
+        NativeArch::BUILD.b64()
     }
 }
 

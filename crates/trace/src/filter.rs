@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use audit::ids::Arch;
+use audit::ids::NativeArch;
 use audit::plan::eval::compare;
 use audit::plan::perm::{self, OpenFlags, PermClass};
 use audit::plan::{Operand, Plan, Slot, SyscallId, Test};
@@ -76,12 +76,12 @@ fn program(plan: &Plan, backend: Backend, also: &[SyscallId], exact: bool) -> Ve
         }
         search_code(&ranges(verdicts), stop)
     };
-    let (wide, narrow) = (abi(Arch::X86_64), abi(Arch::I386));
+    let (wide, narrow) = (abi(plan.native.b64()), abi(plan.native.b32()));
     let mut code = vec![load(ARCH)];
-    code.extend(jump_unless(BPF_JEQ, Arch::X86_64.0, len(&wide) + 1));
+    code.extend(jump_unless(BPF_JEQ, plan.native.b64().0, len(&wide) + 1));
     code.push(load(NUMBER));
     code.extend(wide);
-    code.extend(jump_unless(BPF_JEQ, Arch::I386.0, len(&narrow) + 1));
+    code.extend(jump_unless(BPF_JEQ, plan.native.b32().0, len(&narrow) + 1));
     code.push(load(NUMBER));
     code.extend(narrow);
     code.push(ret(SECCOMP_RET_ALLOW));
@@ -257,9 +257,10 @@ fn len(code: &[sock_filter]) -> u32 {
     u32::try_from(code.len()).unwrap_or(u32::MAX)
 }
 
-/// The syscalls of this name in both ABIs.
-pub(crate) fn syscalls_named(name: &str) -> Vec<SyscallId> {
-    [Arch::X86_64, Arch::I386]
+/// The syscalls of this name in both ABIs of an architecture.
+pub(crate) fn syscalls_named(name: &str, native: NativeArch) -> Vec<SyscallId> {
+    native
+        .abis()
         .into_iter()
         .filter_map(|arch| {
             let syscall = table::syscall_number(arch, name.as_bytes())?;

@@ -7,10 +7,13 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use audit::ids::NativeArch;
 use audit::plan::Plan;
+use audit::table;
 use libc::{
     SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
     SECCOMP_SET_MODE_FILTER, c_ulong, sock_filter, sock_fprog,
@@ -19,6 +22,7 @@ use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::utsname::uname;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid, pipe2};
 
@@ -48,11 +52,12 @@ pub enum RunError {
     Wait(#[source] Errno),
     /// The filter has no syscall numbers for this machine: it would let every call pass unrecorded.
     #[error(
-        "`tollgate run` supports only x86_64, and this machine is {arch}: nothing would be recorded"
+        "this `tollgate run` is built for {}, and this machine is {machine}: nothing would be recorded",
+        table::arch_name(NativeArch::BUILD.b64()).unwrap_or("another machine")
     )]
     Arch {
-        /// Name of the machine's arch.
-        arch: String,
+        /// Name of the machine, as `uname -m` prints it.
+        machine: String,
     },
 }
 
@@ -131,14 +136,16 @@ impl Drop for SharedPage {
     }
 }
 
-/// Refuses an arch whose calls [`filter::compile`] does not know.
-fn check_arch(arch: &str) -> Result<(), RunError> {
-    match arch {
-        "x86_64" => Ok(()),
-        _ => Err(RunError::Arch {
-            arch: arch.to_owned(),
-        }),
+/// Refuses a machine whose syscalls the filter of a plan does not know: an emulator for programs of another machine
+/// runs this program too.
+fn check_machine(machine: &[u8], plan: &Plan) -> Result<(), RunError> {
+    let known = table::arch_by_name(machine).and_then(NativeArch::with_abi);
+    if known == Some(plan.native) {
+        return Ok(());
     }
+    Err(RunError::Arch {
+        machine: String::from_utf8_lossy(machine).into_owned(),
+    })
 }
 
 impl CommandSpec {
@@ -149,12 +156,15 @@ impl CommandSpec {
     /// # Errors
     /// [`RunError`].
     pub fn spawn(&self, plan: &Plan, backend: Backend) -> Result<TracedCommand, RunError> {
-        check_arch(std::env::consts::ARCH)?;
+        let machine = uname().map_err(|errno| RunError::Start(errno.into()))?;
+        check_machine(machine.machine().as_bytes(), plan)?;
         let also = match backend {
             // It fails for traced tasks; the tracer warns about it.
-            Backend::Ptrace => filter::syscalls_named("ptrace"),
+            Backend::Ptrace => filter::syscalls_named("ptrace", plan.native),
             // An exec invalidates what is known of the process.
-            Backend::Notify => ["execve", "execveat"].map(filter::syscalls_named).concat(),
+            Backend::Notify => ["execve", "execveat"]
+                .map(|name| filter::syscalls_named(name, plan.native))
+                .concat(),
         };
         let code = filter::compile(plan, backend, &also);
         let args = to_pointers(&self.args);
@@ -415,9 +425,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_arch_is_refused() {
-        assert!(check_arch("x86_64").is_ok());
-        let error = check_arch("aarch64").unwrap_err().to_string();
-        assert!(error.contains("this machine is aarch64"), "{error}");
+    fn another_machine_is_refused() {
+        let plan = |native: NativeArch| Plan::compile([], &native.abis());
+        let (x86, arm64) = (plan(NativeArch::X86_64), plan(NativeArch::Aarch64));
+        // The second name of each is that of a task with the personality of a 32-bit machine.
+        for (machine, plan) in [
+            ("x86_64", &x86),
+            ("i686", &x86),
+            ("aarch64", &arm64),
+            ("armv8l", &arm64),
+        ] {
+            assert!(check_machine(machine.as_bytes(), plan).is_ok(), "{machine}");
+        }
+        for (machine, plan) in [("aarch64", &x86), ("x86_64", &arm64), ("vax", &x86)] {
+            let error = check_machine(machine.as_bytes(), plan)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains(&format!("this machine is {machine}")),
+                "{error}"
+            );
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use audit::event::{Argv, Event, Timestamp, reported_exit, succeeded};
-use audit::ids::{Arch, Serial, Syscall};
+use audit::ids::{Arch, NativeArch, Serial, Syscall};
 use audit::plan::eval::{EventFacts, ObjectFacts};
 use audit::plan::objects::{self as plan_objects, ObjectArg, ObjectEffect, ObjectRef};
 use audit::plan::sockaddr::{self as plan_sockaddr, SyscallSockaddr};
@@ -133,6 +133,11 @@ impl<'a, O: Observer> Recorder<'a, O> {
             stats: RunStats::default(),
             warned_setuid: false,
         }
+    }
+
+    /// Architecture of the plan.
+    pub(crate) const fn native(&self) -> NativeArch {
+        self.plan.native
     }
 
     /// Announces that the caller reports completed execs, by [`Self::exec_completed`].

@@ -1,7 +1,7 @@
 //! Random rules and events, for tests that compare two evaluators.
 
 use audit::event::{Inode, Task};
-use audit::ids::{Arch, Auid, Dev, Syscall};
+use audit::ids::{Arch, Auid, Dev, NativeArch, Syscall};
 use audit::plan::eval::other_lists::{Actor, first_task_match};
 use audit::plan::eval::{EventFacts, ObjectFacts};
 use audit::plan::objects;
@@ -318,7 +318,7 @@ impl RandomEvent {
 
     /// The event of an `io_uring` operation, which always returns.
     pub fn as_uring_op(&self, operation: &UringOp) -> EventFacts<'_> {
-        let SyscallId { arch, syscall } = operation.syscall_id();
+        let SyscallId { arch, syscall } = operation.syscall_id(NativeArch::X86_64);
         let names = !objects::objects(arch, syscall).is_empty();
         EventFacts {
             arch,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bstr::BString;
 
-use crate::ids::{Arch, Syscall};
+use crate::ids::{Arch, NativeArch, Syscall};
 use crate::rule::{Action, Field, List, Op, Rule, SyscallMask};
 use crate::table;
 
@@ -23,12 +23,16 @@ impl Plan {
     pub const MAX_RULES: usize = 65_535;
 
     /// Compiles rules, in evaluation order within each list, for the syscalls of `arches` that have a name or that a
-    /// rule selects by number.
+    /// rule selects by number. `arches` are ABIs of one architecture.
     ///
     /// A rule that is not supported goes to [`Plan::unsupported`]; the others are compiled without it.
     #[must_use]
     pub fn compile(rules: impl IntoIterator<Item = RuleEntry>, arches: &[Arch]) -> Self {
-        let mut plan = Self::default();
+        let native = arches.iter().find_map(|&arch| NativeArch::with_abi(arch));
+        let mut plan = Self {
+            native: native.unwrap_or_default(),
+            ..Self::default()
+        };
         let mut watches = WatchedPaths::default();
         let mut prepared = Vec::new();
         for listed in rules {
@@ -94,7 +98,7 @@ impl Plan {
         plan.watches = watches.paths;
         let state_slots = task_state_slots(&plan.task_slots, &plan.rules);
         plan.syscalls = plan_syscalls(&plan.rules, &prepared, &state_slots, arches);
-        plan.uring_ops = operations(&plan.rules, &prepared, &state_slots);
+        plan.uring_ops = operations(&plan.rules, &prepared, &state_slots, plan.native);
         plan.uring_enters = uring_enters(&plan.rules, &prepared, &state_slots, arches);
         plan
     }
@@ -204,6 +208,7 @@ fn operations(
     rules: &[PlannedRule],
     prepared: &[Prepared],
     state_slots: &[Slot],
+    native: NativeArch,
 ) -> BTreeMap<u8, SyscallPlan> {
     let mut operations = BTreeMap::new();
     for operation in &URING_OPS {
@@ -211,7 +216,7 @@ fn operations(
         if !rules.iter().any(|planned| is_about(&planned.rule)) {
             continue;
         }
-        let traits = SyscallTraits::of(operation.syscall_id());
+        let traits = SyscallTraits::of(operation.syscall_id(native));
         let slots = slots(rules, prepared, state_slots, &traits, is_about);
         let facts = facts(&slots);
         operations.insert(operation.op, SyscallPlan { slots, facts });

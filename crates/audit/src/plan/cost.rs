@@ -132,13 +132,17 @@ fn cost_of_operation(operation: &UringOp, coverage: UringCoverage) -> Cost {
     if coverage == UringCoverage::Completions || !operation.is_audited() {
         Cost::High
     } else {
-        cost_of_syscall(operation.syscall_id())
+        cost_of_name(operation.syscall.unwrap_or_default())
     }
 }
 
 /// Estimated frequency of a syscall, in three steps, on typical servers and desktops.
 fn cost_of_syscall(syscall: SyscallId) -> Cost {
-    match syscall.name().unwrap_or_default() {
+    cost_of_name(syscall.name().unwrap_or_default())
+}
+
+fn cost_of_name(name: &str) -> Cost {
+    match name {
         "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto"
         | "recvmsg" | "sendmsg" | "recv" | "send" | "futex" | "futex_time64" | "epoll_wait"
         | "epoll_pwait" | "epoll_pwait2" | "epoll_ctl" | "poll" | "ppoll" | "select"

@@ -53,7 +53,7 @@ pub struct ObjectArg {
 pub fn objects(arch: Arch, syscall: Syscall) -> &'static [ObjectArg] {
     match table::syscall_name(arch, syscall) {
         // Its mask has 64 bits, which are two arguments there.
-        Some("fanotify_mark") if arch == Arch::I386 => const { &[use_of(ObjectRef::At(4, 5))] },
+        Some("fanotify_mark") if !arch.is_64_bit() => const { &[use_of(ObjectRef::At(4, 5))] },
         Some(name) => by_name(name),
         None => &[],
     }

@@ -2,6 +2,7 @@
 
 use bstr::{BStr, ByteSlice as _};
 
+use crate::ids::NativeArch;
 use crate::rule::{Command, Diagnostic, Insertion, Rule, RuleLine, Severity};
 
 use super::syscall_class;
@@ -23,6 +24,8 @@ pub struct RuleEntry {
 #[derive(Clone, Debug, Default)]
 pub struct RuleList {
     rules: Vec<RuleEntry>,
+    /// Architecture whose syscalls replace classes.
+    native: NativeArch,
 }
 
 /// A command that the kernel would refuse.
@@ -102,11 +105,11 @@ impl RuleList {
                 mut rule,
                 insertion,
             } if syscall_class::has_class(&rule.syscalls) => {
-                syscall_class::expand(&mut rule.syscalls);
+                syscall_class::expand(&mut rule.syscalls, self.native);
                 return self.apply(source, line, Command::Add { rule, insertion });
             }
             Command::Delete(mut rule) if syscall_class::has_class(&rule.syscalls) => {
-                syscall_class::expand(&mut rule.syscalls);
+                syscall_class::expand(&mut rule.syscalls, self.native);
                 return self.apply(source, line, Command::Delete(rule));
             }
             // The kernel also compares the prepend flag, which no loaded rule has, so a prepended

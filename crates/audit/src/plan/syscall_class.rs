@@ -3,7 +3,7 @@
 //! Rules written by hand do not use them, but other programs may. When a rule is loaded, the kernel replaces a
 //! class with its syscalls, and lists the rule with these.
 
-use crate::ids::{Arch, Syscall};
+use crate::ids::{Arch, NativeArch, Syscall};
 use crate::rule::SyscallMask;
 use crate::rule::perm::{ATTR, READ, WRITE};
 use crate::table;
@@ -44,9 +44,9 @@ pub(super) fn has_class(syscalls: &SyscallMask) -> bool {
 /// Replaces classes with their syscalls. A number that is not a class is removed.
 ///
 /// # Source
-/// `audit_to_entry_common` in `kernel/auditfilter.c`, `audit_classes_init` in `arch/x86/kernel/audit_64.c`
-/// and `AUDIT_CLASS_*` in `include/uapi/linux/audit.h`, Linux 6.12.
-pub(super) fn expand(syscalls: &mut SyscallMask) {
+/// `audit_to_entry_common` in `kernel/auditfilter.c`, `audit_classes_init` in `arch/x86/kernel/audit_64.c` and
+/// `lib/audit.c`, and `AUDIT_CLASS_*` in `include/uapi/linux/audit.h`, Linux 6.12.
+pub(super) fn expand(syscalls: &mut SyscallMask, native: NativeArch) {
     for bit in FIRST..SyscallMask::LIMIT {
         if !syscalls.contains(bit) {
             continue;
@@ -54,9 +54,9 @@ pub(super) fn expand(syscalls: &mut SyscallMask) {
         syscalls.remove(bit);
         let number = SyscallMask::LIMIT - 1 - bit;
         let arch = if number.is_multiple_of(2) {
-            Arch::X86_64
+            native.b64()
         } else {
-            Arch::I386
+            native.b32()
         };
         for call in 0..FIRST {
             if is_member(number / 2, arch, Syscall(call)) {
@@ -86,10 +86,14 @@ mod tests {
     use super::*;
 
     fn expanded(numbers: &[u32]) -> Vec<u32> {
+        expanded_on(NativeArch::X86_64, numbers)
+    }
+
+    fn expanded_on(native: NativeArch, numbers: &[u32]) -> Vec<u32> {
         let mut mask = SyscallMask::none();
         numbers.iter().for_each(|&number| mask.insert(number));
         assert!(has_class(&mask));
-        expand(&mut mask);
+        expand(&mut mask, native);
         assert!(!has_class(&mask));
         (0..SyscallMask::LIMIT)
             .filter(|&number| mask.contains(number))
@@ -112,6 +116,14 @@ mod tests {
         assert_eq!(expanded(&[2043]), reads);
         assert_eq!(expanded(&[2039]), [62, 200, 234]);
         assert_eq!(expanded(&[0, 2039]), [0, 62, 200, 234]);
+    }
+
+    #[test]
+    fn class_expands_to_the_syscalls_of_arm64() {
+        let on_arm64 = |numbers| expanded_on(NativeArch::Aarch64, numbers);
+        assert_eq!(on_arm64(&[2047]), [33, 34, 35, 36, 37, 38, 276]);
+        assert_eq!(on_arm64(&[2039]), [129, 130, 131]);
+        assert_eq!(on_arm64(&[2038]), [37, 238, 268]);
     }
 
     #[test]

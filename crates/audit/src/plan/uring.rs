@@ -4,7 +4,7 @@
 //! decide, on engines that observe operations, unless the user disabled it. The kernel evaluates exit rules for
 //! `io_uring_enter` only, before the list; so do engines that see completions.
 
-use crate::ids::{Arch, Syscall};
+use crate::ids::{Arch, NativeArch, Syscall};
 use crate::rule::{Action, Op, SyscallMask};
 use crate::table;
 
@@ -137,10 +137,10 @@ impl UringOp {
         URING_OPS.iter().find(|operation| operation.op == op)
     }
 
-    /// The equivalent syscall; [`Syscall::NONE`] if there is none.
+    /// The equivalent 64-bit syscall; [`Syscall::NONE`] if there is none.
     #[must_use]
-    pub fn syscall_id(&self) -> SyscallId {
-        let arch = Arch::X86_64;
+    pub fn syscall_id(&self, native: NativeArch) -> SyscallId {
+        let arch = native.b64();
         let same = self
             .syscall
             .and_then(|name| table::syscall_number(arch, name.as_bytes()));
@@ -159,7 +159,8 @@ impl UringOp {
     /// Whether rules for a syscall also cover the operation. Operations have no 32-bit variant.
     #[must_use]
     pub fn stands_for(&self, syscall_id: SyscallId) -> bool {
-        self.is_audited() && self.syscall_id() == syscall_id
+        let native = NativeArch::with_abi(syscall_id.arch);
+        self.is_audited() && native.is_some_and(|native| self.syscall_id(native) == syscall_id)
     }
 
     /// Whether a rule of the `io_uring` list with this mask covers the operation. A mask of all operations covers
@@ -236,7 +237,7 @@ impl Plan {
     #[must_use]
     pub fn operation(&self, operation: &UringOp, with_syscalls: bool) -> Option<SyscallPlan> {
         let own = self.uring_ops.get(&operation.op);
-        let syscall_plan = self.syscalls.get(&operation.syscall_id());
+        let syscall_plan = self.syscalls.get(&operation.syscall_id(self.native));
         let syscall_plan = syscall_plan.filter(|_| with_syscalls && operation.is_audited());
         let mut slots = own.map_or_else(Vec::new, |own| own.slots.clone());
         let decided = slots.last().is_some_and(|last| last.tests.is_empty());
@@ -399,7 +400,7 @@ mod tests {
         assert!(URING_OPS.is_sorted_by(|one, next| one.op < next.op));
         for operation in &URING_OPS {
             assert_eq!(
-                operation.syscall_id().syscall == Syscall::NONE,
+                operation.syscall_id(NativeArch::X86_64).syscall == Syscall::NONE,
                 operation.syscall.is_none(),
                 "{}",
                 operation.name
@@ -437,7 +438,7 @@ mod tests {
         assert!(!openat.stands_for(syscall_id(Arch::I386)));
         let read = UringOp::numbered(22).unwrap();
         assert!(
-            !read.stands_for(read.syscall_id()),
+            !read.stands_for(read.syscall_id(NativeArch::X86_64)),
             "the kernel's audit skips reads"
         );
     }

@@ -19,7 +19,7 @@ mod address;
 use bstr::ByteSlice as _;
 
 use super::quote;
-use crate::ids::{Arch, Syscall};
+use crate::ids::{Arch, NativeArch, Syscall};
 use crate::table;
 
 /// Byte that ends the kernel's text.
@@ -242,7 +242,8 @@ fn arch_name(arch: Option<Arch>, value: &[u8], out: &mut Vec<u8>) {
 
 fn syscall_name(arch: Option<Arch>, value: &[u8], line: &[u8], out: &mut Vec<u8>) {
     let number = decimal(value).unwrap_or(u32::MAX);
-    let Some(name) = table::syscall_name(arch.unwrap_or(Arch::X86_64), Syscall(number)) else {
+    let Some(name) = table::syscall_name(arch.unwrap_or(NativeArch::BUILD.b64()), Syscall(number))
+    else {
         out.extend_from_slice(b"unknown-syscall(");
         super::digits::decimal(number.cast_signed(), out);
         out.push(b')');

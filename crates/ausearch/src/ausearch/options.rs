@@ -3,7 +3,7 @@
 mod accounts;
 mod specs;
 
-use audit::ids::Arch;
+use audit::ids::NativeArch;
 use audit::table;
 use bstr::ByteSlice as _;
 
@@ -435,5 +435,5 @@ pub(crate) fn host_machine() -> Machine {
         let machine = name.machine().to_str()?.to_owned();
         table::arch_by_name(machine.as_bytes())
     });
-    arch.map_or(Machine::Arch(Arch::X86_64), Machine::Arch)
+    arch.map_or(Machine::Arch(NativeArch::BUILD.b64()), Machine::Arch)
 }

@@ -10,7 +10,7 @@
 #define TOLLGATE_HOOKS_AVC_BPF_H
 
 #include "wire.h"
-#include "lib/errno.bpf.h"
+#include "lib/arch.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
@@ -108,7 +108,7 @@ int avc_syscall(__u64 *ctx)
 	__u32 cpu = bpf_get_smp_processor_id();
 	__u32 kind = ctx[2];
 	__u64 buffer = ctx[3];
-	__u32 nr = regs->orig_ax;
+	__u32 nr = REGS_NR(regs);
 	__u32 abi = task_abi(task);
 	__u32 key = abi * WIRE_SYSCALLS + nr;
 	struct syscall_shape *shape;
@@ -128,8 +128,8 @@ int avc_syscall(__u64 *ctx)
 	syscall = plan_syscall(key);
 	/* Not if the syscall has ended, and put its result there: its event has left. */
 	if (syscall && syscall->tests != WIRE_NO_SYSCALL && !is_daemon(task) &&
-	    regs->ax == (unsigned long)-ENOSYS && !never_returns(abi, nr) &&
-	    !restores_registers(abi, nr) && stamp_keep(task, key, kind, stamp))
+	    REGS_IN_SYSCALL(regs) && !never_returns(abi, nr) && !restores_registers(abi, nr) &&
+	    stamp_keep(task, key, kind, stamp))
 		return 0;
 	s = bpf_map_lookup_elem(&tlg_avc_scratch, &cpu);
 	shape = bpf_map_lookup_elem(&tlg_shapes, &key);

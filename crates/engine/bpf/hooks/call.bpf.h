@@ -16,6 +16,7 @@
 #define TOLLGATE_HOOKS_CALL_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/enter_state.bpf.h"
 #include "hooks/open.bpf.h"
@@ -35,12 +36,9 @@
 #include "lib/watch.bpf.h"
 #include "lib/watch_prefilter.bpf.h"
 
-/* orig_ax while an interrupt from user space is handled. */
-#define NO_SYSCALL_NUMBER (~0ULL)
-
-#define CLAIM_TRIES	  4
-#define WORK_IS_BUSY	  (-1)
-#define PLACE_STEP	  0x9e3779b1U
+#define CLAIM_TRIES  4
+#define WORK_IS_BUSY (-1)
+#define PLACE_STEP   0x9e3779b1U
 
 /* include/linux/fs.h: the open file of a lower file system of an overlay. */
 #define FMODE_NOACCOUNT (1U << 29)
@@ -81,23 +79,23 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 	 * The kernel also runs task work in the middle of some syscalls, such as a traced fork. The
 	 * result is then not known yet.
 	 */
-	__u32 flags = regs->ax == (unsigned long)-ENOSYS ? 0 : WIRE_EVENT_RETURNED;
+	__u32 flags = REGS_IN_SYSCALL(regs) ? 0 : WIRE_EVENT_RETURNED;
 	struct ended_state ended = {};
 	__u32 key = state->syscall;
 
-	if (syscall->facts & WIRE_FACT_FORKS && !regs->ax)
+	if (syscall->facts & WIRE_FACT_FORKS && !REGS_RESULT(regs))
 		return;
-	if (syscall->facts & WIRE_FACT_EXEC && !regs->ax) {
+	if (syscall->facts & WIRE_FACT_EXEC && !REGS_RESULT(regs)) {
 		flags |= WIRE_EVENT_STARTED;
 		if (state->script)
 			flags |= WIRE_EVENT_SCRIPT;
 	}
 	if (!state->reserved)
 		ended.state = state;
-	else if (has_no_watch(syscall, state, regs->ax))
+	else if (has_no_watch(syscall, state, REGS_RESULT(regs)))
 		return;
-	emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, regs->ax, flags, 0,
-		   ended);
+	emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, REGS_RESULT(regs),
+		   flags, 0, ended);
 }
 
 /* Ends the syscall of a slot. Not if the loader has emptied the slots since it was taken. */
@@ -117,7 +115,7 @@ static __always_inline void call_end(struct task_struct *task, __u32 index)
 	 */
 	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
 	    (state->epoch != tlg_epoch && state->epoch != tlg_epoch_prev) ||
-	    (regs->orig_ax == NO_SYSCALL_NUMBER && regs->ip != state->ip))
+	    (REGS_FULL_NR(regs) == NO_SYSCALL_NUMBER && REGS_IP(regs) != state->ip))
 		count_lost(WIRE_LOST_NO_SLOT);
 	else
 		call_emit(task, syscall, state);
@@ -169,7 +167,7 @@ __noinline int call_try(const struct wire_syscall *syscall, __u32 key, __u32 pla
 		slot_end(of, SLOT_SYSCALL);
 		return WORK_IS_BUSY;
 	}
-	state->ip = task_regs(task)->ip;
+	state->ip = REGS_IP(task_regs(task));
 	state->script = state->judged = 0;
 	state->reserved = 1;
 	for (__u32 inside = 0; inside < INSIDE_KINDS; inside++)
@@ -226,7 +224,7 @@ int call_enter(struct pt_regs *ctx)
 	const struct pt_regs *regs = task_regs(task);
 	__u32 numbers = bpf_get_attach_cookie(ctx);
 	__u32 abi = task_abi(task);
-	__u32 nr = regs->orig_ax;
+	__u32 nr = REGS_NR(regs);
 	struct wire_syscall *syscall;
 	__u32 key;
 
@@ -251,7 +249,7 @@ int call_noreturn(struct pt_regs *ctx)
 {
 	struct task_struct *task = current();
 
-	syscall_end(task, task_abi(task), task_regs(task)->orig_ax, 0, 0);
+	syscall_end(task, task_abi(task), REGS_NR(task_regs(task)), 0, 0);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #define TOLLGATE_HOOKS_DAEMON_BPF_H
 
 #include "guard/guarded.bpf.h"
+#include "lib/arch.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/label.bpf.h"
 #include "lib/load.bpf.h"
@@ -21,7 +22,7 @@ __u64 tlg_heartbeats;
  * for thread -1 the kernel fails before it takes a lock. Other callers pay a trampoline and a
  * comparison.
  */
-SEC("fentry/__x64_sys_sched_rr_get_interval")
+SEC("fentry/" SYSCALL_FN "sched_rr_get_interval")
 int heartbeat(__u64 *ctx)
 {
 	if (bpf_get_current_pid_tgid() >> 32 == tlg_daemon_tgid)

@@ -4,6 +4,7 @@
 #define TOLLGATE_HOOKS_EXEC_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/enter_state.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/kernel.bpf.h"
@@ -13,13 +14,6 @@
 #include "lib/state_slots.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/task_state.bpf.h"
-
-#define NR_EXECVE_64	  59
-#define NR_EXECVEAT_64	  322
-#define NR_EXECVE_32	  11
-#define NR_EXECVEAT_32	  358
-#define NR_REBOOT_64	  169
-#define NR_REBOOT_32	  88
 
 #define PF_SIGNALED	  0x400 /* include/linux/sched.h: killed by a signal */
 #define PF_USER_WORKER	  0x4000
@@ -57,7 +51,7 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *task = current();
 	struct task_state *of = task_state(task);
 	__u32 entered = of && is_entered(of) && is_exec(of->enter.abi, of->enter.nr);
-	__u32 nr = entered ? of->enter.nr : task_regs(task)->orig_ax;
+	__u32 nr = entered ? of->enter.nr : REGS_NR(task_regs(task));
 	__u32 abi = entered ? of->enter.abi : task_abi(task);
 	__u32 flags = WIRE_EVENT_RETURNED | WIRE_EVENT_STARTED;
 
@@ -81,7 +75,7 @@ SEC("raw_tp/sched_process_exit")
 int task_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
-	__u32 nr = task_regs(task)->orig_ax;
+	__u32 nr = REGS_NR(task_regs(task));
 	__u32 abi = task_abi(task);
 	__u32 group = FOLLOW(task_struct, task, signal)->flags & SIGNAL_GROUP_EXIT;
 

@@ -13,6 +13,7 @@
 #define TOLLGATE_HOOKS_STUB_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/enter_state.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/kernel.bpf.h"
@@ -32,7 +33,7 @@ struct {
 	tlg_tail_noret0 SEC(".maps");
 
 /* fexit on the function of a syscall, v5.5. Runs in the calling task at the end of the syscall. */
-SEC("fexit/__x64_sys_close")
+SEC("fexit/" SYSCALL_FN "close")
 int stub_sys_exit(__u64 *ctx)
 {
 	bpf_tail_call(ctx, &tlg_tail_exit, 0);
@@ -45,20 +46,20 @@ volatile __u32 tlg_openat_reads;
 volatile __u32 tlg_open_reads;
 
 /* The same for openat and open: if rules only match opens for writing, most opens return here. */
-SEC("fexit/__x64_sys_close")
+SEC("fexit/" SYSCALL_FN "close")
 int stub_openat(__u64 *ctx)
 {
-	if (!(((struct pt_regs *)ctx[0])->dx & O_ACCMODE) && !tlg_openat_reads && !tlg_stamps)
+	if (!(REGS_ARG3((struct pt_regs *)ctx[0]) & O_ACCMODE) && !tlg_openat_reads && !tlg_stamps)
 		return 0;
 	bpf_tail_call(ctx, &tlg_tail_exit, 0);
 	count_lost(WIRE_LOST_TAIL_CALL);
 	return 0;
 }
 
-SEC("fexit/__x64_sys_close")
+SEC("fexit/" SYSCALL_FN "close")
 int stub_open(__u64 *ctx)
 {
-	if (!(((struct pt_regs *)ctx[0])->si & O_ACCMODE) && !tlg_open_reads && !tlg_stamps)
+	if (!(REGS_ARG2((struct pt_regs *)ctx[0]) & O_ACCMODE) && !tlg_open_reads && !tlg_stamps)
 		return 0;
 	bpf_tail_call(ctx, &tlg_tail_exit, 0);
 	count_lost(WIRE_LOST_TAIL_CALL);
@@ -66,7 +67,7 @@ int stub_open(__u64 *ctx)
 }
 
 /* The same on a function whose argument is named `__unused`. */
-SEC("fexit/__do_sys_getpid")
+SEC("fexit/" SYSCALL_FN0 "getpid")
 int stub_sys_exit0(__u64 *ctx)
 {
 	bpf_tail_call(ctx, &tlg_tail_exit0, 0);
@@ -75,7 +76,7 @@ int stub_sys_exit0(__u64 *ctx)
 }
 
 /* fentry on the function of a syscall that does not return, v5.5. */
-SEC("fentry/__x64_sys_close")
+SEC("fentry/" SYSCALL_FN "close")
 int stub_noreturn(__u64 *ctx)
 {
 	bpf_tail_call(ctx, &tlg_tail_noret, 0);
@@ -83,7 +84,7 @@ int stub_noreturn(__u64 *ctx)
 	return 0;
 }
 
-SEC("fentry/__do_sys_getpid")
+SEC("fentry/" SYSCALL_FN0 "getpid")
 int stub_noreturn0(__u64 *ctx)
 {
 	bpf_tail_call(ctx, &tlg_tail_noret0, 0);
@@ -92,7 +93,7 @@ int stub_noreturn0(__u64 *ctx)
 }
 
 /* fentry on the function of a syscall that needs state of its entry, v5.5. */
-SEC("fentry/__x64_sys_close")
+SEC("fentry/" SYSCALL_FN "close")
 int sys_enter_fn(__u64 *ctx)
 {
 	struct task_struct *task = current();
@@ -104,15 +105,15 @@ int sys_enter_fn(__u64 *ctx)
 }
 
 /*
- * A debugger that stops a task inside clone, fork, vfork or execve can replace its orig_ax. The
- * cookie of these attachments has the numbers of the function: 1 + that of x86_64 in the low 16
- * bits, 1 + that of i386 above; v5.19.
+ * A debugger that stops a task inside clone, fork, vfork or execve can replace its number. The
+ * cookie of these attachments has the numbers of the function: 1 + that of b64 in the low 16 bits,
+ * 1 + that of b32 above; v5.19.
  */
 static __always_inline int fn_exit(void *ctx, __s64 ret, __u32 flags)
 {
 	struct task_struct *task = current();
 	__u32 numbers = bpf_get_attach_cookie(ctx);
-	__u32 nr = task_regs(task)->orig_ax;
+	__u32 nr = REGS_NR(task_regs(task));
 	__u32 abi = task_abi(task);
 
 	if (numbers)
@@ -130,25 +131,25 @@ static __always_inline int fn_exit(void *ctx, __s64 ret, __u32 flags)
 /*
  * Tail-call targets of the stubs. Bound to a function of the right type and never attached to it.
  */
-SEC("fexit/__x64_sys_close")
+SEC("fexit/" SYSCALL_FN "close")
 int sys_exit_fn(__u64 *ctx)
 {
 	return fn_exit(ctx, ctx[1], WIRE_EVENT_RETURNED);
 }
 
-SEC("fexit/__do_sys_getpid")
+SEC("fexit/" SYSCALL_FN0 "getpid")
 int sys_exit_fn0(__u64 *ctx)
 {
 	return fn_exit(ctx, ctx[1], WIRE_EVENT_RETURNED);
 }
 
-SEC("fentry/__x64_sys_close")
+SEC("fentry/" SYSCALL_FN "close")
 int noreturn_fn(__u64 *ctx)
 {
 	return fn_exit(ctx, 0, 0);
 }
 
-SEC("fentry/__do_sys_getpid")
+SEC("fentry/" SYSCALL_FN0 "getpid")
 int noreturn_fn0(__u64 *ctx)
 {
 	return fn_exit(ctx, 0, 0);

@@ -4,6 +4,7 @@
 #define TOLLGATE_HOOKS_TRACEPOINT_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/enter_state.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/kernel.bpf.h"
@@ -65,7 +66,7 @@ int sys_enter_noret(struct trace_event_raw_sys_enter *ctx)
 	struct task_struct *task = current();
 
 	/* Not from ctx: that of a syscall without arguments is too short for a long. */
-	syscall_end(task, WIRE_B64, task_regs(task)->orig_ax, 0, 0);
+	syscall_end(task, WIRE_B64, REGS_NR(task_regs(task)), 0, 0);
 	return 0;
 }
 
@@ -78,7 +79,7 @@ SEC("raw_tp/sys_exit")
 int sys_exit_raw(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
-	__u32 nr = task_regs(task)->orig_ax;
+	__u32 nr = REGS_NR(task_regs(task));
 	__u32 abi = task_abi(task);
 
 	if (raw_selects(tlg_raw_exit, abi, nr))

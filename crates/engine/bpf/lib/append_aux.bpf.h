@@ -8,6 +8,7 @@
 #define TOLLGATE_LIB_APPEND_AUX_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
@@ -209,9 +210,10 @@ __noinline int append_aux_records(struct scratch *s, const struct wire_syscall *
 		break;
 	case WIRE_AUX_SOURCE_MMAP:
 		if (event->abi == WIRE_B64)
-			append_mmap(s, event->args[3], regs->r8, regs->r9);
+			append_mmap(s, event->args[3], REGS_ARG5(regs), REGS_ARG6(regs));
 		else
-			append_mmap(s, regs->si, regs->di, 0); /* mmap2: in pages */
+			append_mmap(s, REGS_COMPAT_ARG4(regs), REGS_COMPAT_ARG5(regs),
+				    0); /* mmap2: in pages */
 		break;
 	case WIRE_AUX_SOURCE_OLD_MMAP:
 		if (!bpf_probe_read_user(args, sizeof(args), (void *)syscall_arg(event, 0)))

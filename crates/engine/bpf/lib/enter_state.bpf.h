@@ -4,6 +4,7 @@
 #define TOLLGATE_LIB_ENTER_STATE_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/plan.bpf.h"
 #include "lib/ring.bpf.h"
@@ -21,7 +22,7 @@ static __always_inline void save_enter_state(struct task_struct *task)
 		return;
 	}
 	of->enter.jiffies = bpf_jiffies64();
-	of->enter.nr = regs->orig_ax;
+	of->enter.nr = REGS_NR(regs);
 	of->enter.abi = task_abi(task);
 	fill_args(of->enter.args, regs, of->enter.abi);
 	of->entered = 1 + tlg_epoch;

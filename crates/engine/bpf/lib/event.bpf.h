@@ -7,6 +7,7 @@
 #define TOLLGATE_LIB_EVENT_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/append_aux.bpf.h"
 #include "lib/append_items.bpf.h"
 #include "lib/context.bpf.h"
@@ -296,8 +297,8 @@ static __always_inline int in_uring_enter(struct task_struct *task)
 {
 	const struct pt_regs *regs = task_regs(task);
 
-	return (__u32)regs->orig_ax == NR_IO_URING_ENTER && !(task->flags & PF_IO_WORKER) &&
-	       (regs->ax == (unsigned long)-ENOSYS || task->ptrace);
+	return REGS_NR(regs) == NR_IO_URING_ENTER && !(task->flags & PF_IO_WORKER) &&
+	       (REGS_IN_SYSCALL(regs) || task->ptrace);
 }
 
 /* Adds the syscall in which an operation ran. */

@@ -12,7 +12,7 @@
 #define TOLLGATE_LIB_FUNCTION_CALL_BPF_H
 
 #include "wire.h"
-#include "lib/errno.bpf.h"
+#include "lib/arch.bpf.h"
 #include "lib/form.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
@@ -52,12 +52,12 @@ static __always_inline __u64 load_word_of(const __u64 *ctx, const int index)
 /* Volatile for the same reason. */
 static __always_inline void load_function_args(__u64 *arg, const volatile struct pt_regs *regs)
 {
-	arg[0] = regs->di;
-	arg[1] = regs->si;
-	arg[2] = regs->dx;
-	arg[3] = regs->cx;
-	arg[4] = regs->r8;
-	arg[5] = regs->r9;
+	arg[0] = FUNCTION_ARG1(regs);
+	arg[1] = FUNCTION_ARG2(regs);
+	arg[2] = FUNCTION_ARG3(regs);
+	arg[3] = FUNCTION_ARG4(regs);
+	arg[4] = FUNCTION_ARG5(regs);
+	arg[5] = FUNCTION_ARG6(regs);
 }
 
 /*
@@ -128,7 +128,7 @@ static __always_inline int load_return(struct function_call *call, __u64 *ctx, c
 #pragma unroll
 	for (int i = 0; i < FUNCTION_ARGS; i++)
 		call->arg[i] = saved->arg[i];
-	call->result = regs->ax;
+	call->result = FUNCTION_RESULT(regs);
 	return 1;
 }
 

@@ -6,6 +6,8 @@
 #ifndef TOLLGATE_LIB_KERNEL_BPF_H
 #define TOLLGATE_LIB_KERNEL_BPF_H
 
+#include "lib/pt_regs.bpf.h"
+
 typedef unsigned char __u8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;
@@ -57,22 +59,6 @@ struct timekeeper {
 /* v6.13 */
 struct tk_data {
 	struct timekeeper timekeeper;
-};
-
-struct pt_regs {
-	unsigned long ax;
-	unsigned long r10;
-	unsigned long r9;
-	unsigned long r8;
-	unsigned long bp;
-	unsigned long bx;
-	unsigned long cx;
-	unsigned long dx;
-	unsigned long si;
-	unsigned long di;
-	unsigned long orig_ax;
-	unsigned long ip;
-	unsigned long sp;
 };
 
 struct qstr {
@@ -389,10 +375,6 @@ struct cgroup {
 
 struct css_set {
 	struct cgroup *dfl_cgrp;
-};
-
-struct thread_info {
-	__u32 status;
 };
 
 struct io_uring_task;

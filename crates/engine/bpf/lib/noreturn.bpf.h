@@ -4,16 +4,8 @@
 #define TOLLGATE_LIB_NORETURN_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/kernel.bpf.h"
-
-#define NR_EXIT_64	   60
-#define NR_EXIT_GROUP_64   231
-#define NR_EXIT_32	   1
-#define NR_EXIT_GROUP_32   252
-
-#define NR_RT_SIGRETURN_64 15
-#define NR_RT_SIGRETURN_32 173
-#define NR_SIGRETURN_32	   119
 
 static __always_inline int never_returns(__u32 abi, __u32 nr)
 {

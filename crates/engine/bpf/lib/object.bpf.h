@@ -8,6 +8,7 @@
 #define TOLLGATE_LIB_OBJECT_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/fs_filter.bpf.h"
 #include "lib/kernel.bpf.h"
@@ -38,15 +39,15 @@ __noinline __u64 late_arg(const struct scratch *s, __u32 index)
 	if (!s)
 		return 0;
 	if (s->event.abi == WIRE_B64) {
-		fifth = regs->r8;
+		fifth = REGS_ARG5(regs);
 		barrier_var(fifth);
-		sixth = regs->r9;
+		sixth = REGS_ARG6(regs);
 		barrier_var(sixth);
 		return index == 4 ? fifth : sixth;
 	}
-	fifth = regs->di;
+	fifth = REGS_COMPAT_ARG5(regs);
 	barrier_var(fifth);
-	sixth = regs->bp;
+	sixth = REGS_COMPAT_ARG6(regs);
 	barrier_var(sixth);
 	return (__u32)(index == 4 ? fifth : sixth);
 }

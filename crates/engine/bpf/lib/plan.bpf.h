@@ -12,6 +12,7 @@
 #define TOLLGATE_LIB_PLAN_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 
@@ -84,15 +85,15 @@ static __always_inline __u64 syscall_arg(const struct wire_event *event, __u32 i
 static __always_inline void fill_args(__u64 *args, const struct pt_regs *regs, __u32 abi)
 {
 	if (abi == WIRE_B64) {
-		args[0] = regs->di;
-		args[1] = regs->si;
-		args[2] = regs->dx;
-		args[3] = regs->r10;
+		args[0] = REGS_ARG1(regs);
+		args[1] = REGS_ARG2(regs);
+		args[2] = REGS_ARG3(regs);
+		args[3] = REGS_ARG4(regs);
 	} else {
-		args[0] = regs->bx;
-		args[1] = regs->cx;
-		args[2] = regs->dx;
-		args[3] = regs->si;
+		args[0] = REGS_COMPAT_ARG1(regs);
+		args[1] = REGS_COMPAT_ARG2(regs);
+		args[2] = REGS_COMPAT_ARG3(regs);
+		args[3] = REGS_COMPAT_ARG4(regs);
 	}
 }
 

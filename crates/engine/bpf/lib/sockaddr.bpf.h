@@ -8,6 +8,7 @@
 #define TOLLGATE_LIB_SOCKADDR_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/plan.bpf.h"
@@ -87,8 +88,8 @@ static __always_inline void fill_address_args(struct address_args *args,
 
 	args->second = syscall_arg(event, 1);
 	args->third = syscall_arg(event, 2);
-	args->fifth = event->abi == WIRE_B64 ? regs->r8 : (__u32)regs->di;
-	args->sixth = event->abi == WIRE_B64 ? regs->r9 : (__u32)regs->bp;
+	args->fifth = event->abi == WIRE_B64 ? REGS_ARG5(regs) : (__u32)REGS_COMPAT_ARG5(regs);
+	args->sixth = event->abi == WIRE_B64 ? REGS_ARG6(regs) : (__u32)REGS_COMPAT_ARG6(regs);
 }
 
 /* Finds the address in user memory if the kernel has read or written one. Returns its length. */

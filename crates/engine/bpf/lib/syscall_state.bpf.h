@@ -14,6 +14,7 @@
 #define TOLLGATE_LIB_SYSCALL_STATE_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
@@ -141,22 +142,22 @@ static __always_inline struct syscall_state *state_held(const struct task_state 
 /* Saves what tells a call from the next one of the same syscall, if its hook at the end did not run. */
 static __always_inline void save_call(struct syscall_state *state, const struct pt_regs *regs)
 {
-	state->call[0] = regs->ip;
+	state->call[0] = REGS_IP(regs);
 	state->call[1] = regs->sp;
-	state->call[2] = regs->bx;
-	state->call[3] = regs->dx;
-	state->call[4] = regs->si;
-	state->call[5] = regs->di;
-	state->call[6] = regs->r10;
+	state->call[2] = REGS_PRESERVED(regs);
+	state->call[3] = REGS_ARG3(regs);
+	state->call[4] = REGS_ARG2(regs);
+	state->call[5] = REGS_ARG1(regs);
+	state->call[6] = REGS_ARG4(regs);
 }
 
 static __always_inline int is_same_call(const struct syscall_state *state,
 					const struct pt_regs *regs)
 {
-	return state->call[0] == regs->ip && state->call[1] == regs->sp &&
-	       state->call[2] == regs->bx && state->call[3] == regs->dx &&
-	       state->call[4] == regs->si && state->call[5] == regs->di &&
-	       state->call[6] == regs->r10;
+	return state->call[0] == REGS_IP(regs) && state->call[1] == regs->sp &&
+	       state->call[2] == REGS_PRESERVED(regs) && state->call[3] == REGS_ARG3(regs) &&
+	       state->call[4] == REGS_ARG2(regs) && state->call[5] == REGS_ARG1(regs) &&
+	       state->call[6] == REGS_ARG4(regs);
 }
 
 /*
@@ -165,14 +166,14 @@ static __always_inline int is_same_call(const struct syscall_state *state,
  */
 static __always_inline __u64 call_fingerprint(const struct pt_regs *regs)
 {
-	__u64 hash = mix(tlg_seed, regs->ip);
+	__u64 hash = mix(tlg_seed, REGS_IP(regs));
 
 	hash = mix(hash, regs->sp);
-	hash = mix(hash, regs->orig_ax);
-	hash = mix(hash, regs->ax);
-	hash = mix(hash, regs->di);
-	hash = mix(hash, regs->si);
-	return mix(hash, regs->dx);
+	hash = mix(hash, REGS_FULL_NR(regs));
+	hash = mix(hash, REGS_RESULT(regs));
+	hash = mix(hash, REGS_ARG1(regs));
+	hash = mix(hash, REGS_ARG2(regs));
+	return mix(hash, REGS_ARG3(regs));
 }
 
 /*
@@ -187,7 +188,7 @@ static __always_inline int state_is_of(const struct syscall_state *state, struct
 				       enum seen_at at)
 {
 	const struct pt_regs *regs = task_regs(task);
-	__u64 ax = at == SEEN_AFTER ? -ENOSYS : regs->ax;
+	__u64 ax = at == SEEN_AFTER ? REGS_NO_RESULT(regs) : REGS_RESULT(regs);
 
 	return state->syscall == key &&
 	       (key >= WIRE_URING_FIRST || syscall->facts & WIRE_FACT_EXEC ||
@@ -251,7 +252,7 @@ state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *s
 	state->index = index;
 	state->syscall = key;
 	state->epoch = syscall->epoch;
-	state->ax = task_regs(task)->ax;
+	state->ax = REGS_RESULT(task_regs(task));
 	save_call(state, task_regs(task));
 	state->items = state->text_used = state->open_flags = state->hits = 0;
 	state->deletes_allowed = state->links = state->unopened = 0;
@@ -318,7 +319,7 @@ static __always_inline int has_ring(const struct task_struct *task)
  */
 static __always_inline int is_in_syscall(struct task_struct *task)
 {
-	return !(task->flags & PF_IO_WORKER) && task_regs(task)->ax == (unsigned long)-ENOSYS;
+	return !(task->flags & PF_IO_WORKER) && REGS_IN_SYSCALL(task_regs(task));
 }
 
 /*
@@ -358,7 +359,7 @@ static __always_inline __u32 operation_of(struct task_struct *task)
  */
 static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wire_syscall **syscall)
 {
-	__u32 nr = task_regs(task)->orig_ax;
+	__u32 nr = REGS_NR(task_regs(task));
 	__u32 key = task_abi(task) * WIRE_SYSCALLS + nr;
 
 	if (may_run_uring(task)) {

@@ -4,10 +4,10 @@
 #define TOLLGATE_LIB_TASK_BPF_H
 
 #include "wire.h"
+#include "lib/arch.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 
-#define TS_COMPAT    2 /* arch/x86/include/asm/thread_info.h: inside a 32-bit syscall */
 #define PF_EXITING   0x4 /* include/linux/sched.h */
 #define PF_IO_WORKER 0x10
 #define PF_DUMPCORE  0x200
@@ -17,11 +17,6 @@
 static __always_inline struct task_struct *current(void)
 {
 	return bpf_get_current_task_btf();
-}
-
-static __always_inline __u32 task_abi(const struct task_struct *task)
-{
-	return task->thread_info.status & TS_COMPAT ? WIRE_B32 : WIRE_B64;
 }
 
 /* Registers of the task's syscall. */

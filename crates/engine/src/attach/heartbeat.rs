@@ -11,10 +11,8 @@ use crate::error::EngineError;
 use crate::hooks::attach_point::{AttachPoint, AttachTarget};
 use crate::hooks::program::Program;
 use crate::load::globals::Globals;
+use crate::native_functions::SCHED_RR_GET_INTERVAL;
 use crate::sys::kprobes::Kprobes;
-
-/// The function that the programs are on.
-const FUNCTION: &str = "__x64_sys_sched_rr_get_interval";
 
 /// The attached program `heartbeat`.
 pub(crate) struct Heartbeat {
@@ -34,7 +32,7 @@ impl Heartbeat {
         let link = attach::attach_raw_tracepoint(heartbeat, None).map_err(|source| {
             EngineError::Attach {
                 program: heartbeat.name().to_string_lossy().into_owned(),
-                hook: format!("`{FUNCTION}`"),
+                hook: format!("`{SCHED_RR_GET_INTERVAL}`"),
                 source: source.into(),
             }
         })?;
@@ -50,7 +48,7 @@ impl Heartbeat {
         kprobes: Kprobes,
         globals: Globals,
     ) -> Result<Self, EngineError> {
-        let link = kprobe::attach(heartbeat, kprobes, FUNCTION, 0)?;
+        let link = kprobe::attach(heartbeat, kprobes, SCHED_RR_GET_INTERVAL, 0)?;
         Ok(Self { link, globals })
     }
 

@@ -1,7 +1,7 @@
 //! Syscalls in which an LSM denies an access: the kernel's audit records the denial (AVC), tollgate adds the
 //! SYSCALL record.
 
-use audit::ids::{Arch, Syscall};
+use audit::ids::{NativeArch, Syscall};
 use audit::plan::SyscallId;
 use libbpf_rs::MapCore as _;
 
@@ -27,7 +27,7 @@ impl<'s> Engine<'s> {
         self.objects
             .load_more(slots, &[Program::AvcSyscall].into(), GuardForm::OnFunctions)?;
         // In the order of `enum wire_abi`.
-        let syscalls = [Arch::X86_64, Arch::I386].into_iter().flat_map(|arch| {
+        let syscalls = NativeArch::BUILD.abis().into_iter().flat_map(|arch| {
             let numbers = (0..abi::SYSCALLS).map(Syscall);
             numbers.map(move |syscall| SyscallId { arch, syscall })
         });

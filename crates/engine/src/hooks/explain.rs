@@ -8,7 +8,7 @@ mod rule_note;
 
 use std::collections::BTreeSet;
 
-use audit::ids::{Arch, Syscall};
+use audit::ids::{Arch, NativeArch, Syscall};
 use audit::plan::cost::{RuleScope, syscalls_of};
 use audit::plan::objects::{self, ObjectRef};
 use audit::plan::uring::{URING_OPS, UringCoverage};
@@ -73,7 +73,7 @@ pub struct Explanation {
     pub hooks: BTreeSet<Hook>,
     /// Price of the hooks.
     pub price: Price,
-    /// How many syscalls pay, for each ABI of the plan; `x86_64` always, and first.
+    /// How many syscalls pay, for each ABI of the plan; the 64-bit one always, and first.
     pub paying: Vec<Paying>,
     /// Syscalls of the rules whose work `io_uring` can do instead, unseen by the engine.
     pub missed: Vec<&'static str>,
@@ -131,7 +131,7 @@ pub fn explain(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> Expla
     let hooks = plan_hooks(plan, engine, kernel);
     let selection = HookSelection::new(plan, engine, kernel);
     let arches = plan.syscalls.keys().map(|syscall| syscall.arch);
-    let arches: BTreeSet<Arch> = arches.chain([Arch::X86_64]).collect();
+    let arches: BTreeSet<Arch> = arches.chain([plan.native.b64()]).collect();
     let paying = arches.iter().rev().map(|&arch| {
         let syscalls = plan.syscalls.keys();
         Paying {
@@ -141,7 +141,7 @@ pub fn explain(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> Expla
         }
     });
     let common = COMMON.map(|name| {
-        let arch = Arch::X86_64;
+        let arch = plan.native.b64();
         let syscall = table::syscall_number(arch, name.as_bytes());
         let pays = |syscall| plan.syscalls.contains_key(&SyscallId { arch, syscall });
         (name, syscall.is_some_and(pays))
@@ -256,7 +256,7 @@ fn rule_costs(plan: &Plan, selection: HookSelection) -> Vec<RuleCost> {
             if !suppresses {
                 notes.extend(notes_on_scope(planned, &scope, selection));
             }
-            if !is_task_rule && let Some(names) = unseen_objects(&planned.rule) {
+            if !is_task_rule && let Some(names) = unseen_objects(&planned.rule, plan.native) {
                 notes.push(RuleNote::UnseenObjects(names));
             }
             if !suppresses {
@@ -279,7 +279,7 @@ fn rule_costs(plan: &Plan, selection: HookSelection) -> Vec<RuleCost> {
 
 /// Syscalls that a rule with a condition on objects covers in vain. Of a rule about all syscalls only those of which
 /// the kernel's audit has objects.
-fn unseen_objects(rule: &Rule) -> Option<Vec<&'static str>> {
+fn unseen_objects(rule: &Rule, native: NativeArch) -> Option<Vec<&'static str>> {
     let by_object = |field| {
         matches!(
             field,
@@ -314,7 +314,8 @@ fn unseen_objects(rule: &Rule) -> Option<Vec<&'static str>> {
             )
             && (named || objects::has_unseen_object(arch, syscall))
     };
-    let mut names: Vec<&str> = [Arch::X86_64, Arch::I386]
+    let mut names: Vec<&str> = native
+        .abis()
         .into_iter()
         .flat_map(|arch| (0..1024).map(move |number| (arch, Syscall(number))))
         .filter(|&(arch, syscall)| is_unseen(arch, syscall))
@@ -340,7 +341,7 @@ fn notes_on_scope(
     if !scope.operations.is_empty() && sees_completions_only {
         notes.push(RuleNote::EveryOperation);
     }
-    let is_wide = |&arch: &Arch| arch == Arch::X86_64;
+    let is_wide = |arch: &Arch| arch.is_64_bit();
     if selection.engine() != EngineKind::Fentry && !scope.syscalls.keys().all(is_wide) {
         notes.push(if has_field(Field::Arch) {
             RuleNote::Compat

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use audit::ids::{Arch, Syscall};
+use audit::ids::Syscall;
 use audit::plan::SyscallId;
 
 use super::internal_hook::{AttachKind, InternalHook, InternalHookSet};
-use super::syscall_functions::tracepoint_name;
+use super::syscall_functions::{function_prefix, tracepoint_name};
 
 /// A point in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -176,11 +176,7 @@ fn tracepoint_label(syscall: SyscallId) -> String {
 
 /// Name of a syscall's function in lists: the exact name depends on the kernel.
 fn function_label(syscall: SyscallId) -> String {
-    let prefix = if syscall.arch == Arch::X86_64 {
-        "__x64_sys_"
-    } else {
-        "__ia32_sys_"
-    };
+    let prefix = function_prefix(syscall.arch);
     let name = tracepoint_name(syscall).map_or_else(|| syscall.label(), str::to_owned);
     format!("{prefix}{name}")
 }

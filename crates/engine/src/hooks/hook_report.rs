@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use audit::ids::Arch;
+use audit::ids::NativeArch;
 use audit::plan::{Plan, SyscallId};
 use audit::table;
 
@@ -84,7 +84,7 @@ impl KernelFeatures {
         let selection = HookSelection::new(plan, EngineKind::Fentry, *self);
         let syscalls = plan.syscalls.keys().copied();
         let operations = plan.operations(selection.uring_coverage());
-        let operations = operations.map(|(operation, _)| operation.syscall_id());
+        let operations = operations.map(|(operation, _)| operation.syscall_id(plan.native));
         let wanted: BTreeSet<InternalHook> = syscalls
             .chain(operations)
             .flat_map(|syscall| {
@@ -124,7 +124,7 @@ impl InternalHook {
 /// The 64-bit syscalls for which the engine fentry hooks internal functions.
 #[must_use]
 pub fn hooked_syscalls() -> Vec<&'static str> {
-    let arch = Arch::X86_64;
+    let arch = NativeArch::BUILD.b64();
     let is_hooked = |name: &&str| {
         let syscall = table::syscall_number(arch, name.as_bytes());
         syscall.is_some_and(|syscall| {
@@ -140,7 +140,7 @@ fn syscalls(
     hook: InternalHook,
     of: fn(SyscallId) -> &'static [InternalHook],
 ) -> impl Iterator<Item = &'static str> {
-    let arch = Arch::X86_64;
+    let arch = NativeArch::BUILD.b64();
     table::syscall_names(arch).filter(move |name| {
         let syscall = table::syscall_number(arch, name.as_bytes());
         syscall.is_some_and(|syscall| of(SyscallId { arch, syscall }).contains(&hook))
@@ -149,6 +149,7 @@ fn syscalls(
 
 #[cfg(test)]
 mod tests {
+    use audit::ids::Arch;
     use audit::plan::rule_list::RuleList;
     use audit::rule::parse_file;
     use inputs::host::TestHost;

@@ -20,6 +20,7 @@
 
 use std::collections::BTreeSet;
 
+use audit::ids::NativeArch;
 use audit::plan::uring::{UringCoverage, UringOp};
 use audit::plan::{Plan, SyscallId, SyscallPlan};
 
@@ -54,6 +55,8 @@ pub(crate) struct HookSelection {
     pub(crate) refused_opens: bool,
     engine: EngineKind,
     kernel: KernelFeatures,
+    /// Architecture of the plan.
+    native: NativeArch,
 }
 
 /// Hooks of a plan on a kernel; empty for a plan without syscalls, operations and rules of the task list.
@@ -71,7 +74,7 @@ pub(crate) fn plan_hooks(
     }
     for (operation, planned) in plan.operations(selection.uring_coverage()) {
         hooks.extend(selection.operation_hooks(operation));
-        hooks.extend(selection.denial_hooks(plan, operation.syscall_id(), &planned));
+        hooks.extend(selection.denial_hooks(plan, operation.syscall_id(plan.native), &planned));
     }
     hooks
 }
@@ -101,6 +104,7 @@ impl HookSelection {
             refused_opens: false,
             engine,
             kernel,
+            native: plan.native,
         };
         let any_open = |syscall, planned: &SyscallPlan| {
             object_hooks(syscall).contains(&InternalHook::OpenFilp) && !planned.needs_watch()
@@ -111,8 +115,9 @@ impl HookSelection {
         selection.refused_opens = engine == EngineKind::Fentry
             && kernel.internal_hooks.contains(InternalHook::OpenMayOpen)
             && (syscalls.any(|(&syscall, planned)| any_open(syscall, planned))
-                || operations
-                    .any(|(operation, planned)| any_open(operation.syscall_id(), &planned)));
+                || operations.any(|(operation, planned)| {
+                    any_open(operation.syscall_id(plan.native), &planned)
+                }));
         selection
     }
 
@@ -323,7 +328,7 @@ impl HookSelection {
             return BTreeSet::new();
         };
         let mut hooks: BTreeSet<Hook> = [Hook::UringExit(function)].into();
-        let syscall = operation.syscall_id();
+        let syscall = operation.syscall_id(self.native);
         if self.sees_objects(syscall) {
             hooks.extend([Hook::UringEnter(function), Hook::SlotsExit]);
             hooks.extend(self.object_hooks(syscall).map(Hook::Internal));

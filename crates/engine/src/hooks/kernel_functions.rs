@@ -8,6 +8,7 @@ use libbpf_rs::btf::{Btf, ReferencesType as _, TypeId};
 use libbpf_rs::libbpf_sys;
 
 use super::uring_functions::newer_uring_function;
+use crate::native_functions;
 
 /// A kernel function that implements a syscall or an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,9 +22,9 @@ pub(crate) struct Function {
 /// Prototypes for which stubs exist; see `bpf/hooks/stub.bpf.h` and `bpf/hooks/uring.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FunctionKind {
-    /// That of `__x64_sys_close`: takes the registers.
+    /// That of [`native_functions::CLOSE`]: takes the registers.
     Syscall,
-    /// That of `__do_sys_getpid`: no argument.
+    /// That of [`native_functions::GETPID`]: no argument.
     NoArgument,
     /// That of `io_openat2`: an operation of `io_uring`.
     Uring,
@@ -60,8 +61,8 @@ impl Functions {
     /// prototypes the stubs have are missing.
     pub(crate) fn read(kernel: &Btf<'_>, mut visit: impl FnMut(&OsStr, Func<'_>)) -> Option<Self> {
         let example = |name| kernel.type_by_name(name).and_then(proto);
-        let call = example("__x64_sys_close");
-        let bare = example("__do_sys_getpid");
+        let call = example(native_functions::CLOSE);
+        let bare = example(native_functions::GETPID);
         let uring = example("io_openat2");
         let mut by_name: HashMap<OsString, Option<Function>> = HashMap::new();
         for function in kernel.type_by_kind::<Func<'_>>() {

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
+use audit::ids::NativeArch;
 use audit::plan::uring::{URING_OPS, UringOp};
 use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
@@ -133,7 +134,9 @@ impl KernelProbe {
     /// # Errors
     /// [`EngineError::NoTaskWork`] names what is missing.
     pub(crate) fn check_task_work(&self) -> Result<(), EngineError> {
-        let missing = if !self.kernel.task_work {
+        let missing = if NativeArch::BUILD != NativeArch::X86_64 {
+            "x86_64: registers of other machines do not tell whether a syscall has ended"
+        } else if !self.kernel.task_work {
             "task work for programs, which Linux has since 7.0, or CONFIG_FPROBE"
         } else if self.kprobes.event_type().is_none() {
             "kprobes (CONFIG_KPROBE_EVENTS)"

@@ -1,6 +1,6 @@
 //! What the kernel calls the tracepoints and functions of a syscall.
 //!
-//! The functions of 64-bit syscalls follow one rule. Those of 32-bit syscalls do not: the 32-bit table names a
+//! The functions of 64-bit syscalls follow one rule. Those of 32-bit syscalls do not: a 32-bit table names a
 //! function for each syscall, with a dozen spellings for functions that are old, 16-bit, 32-bit or shared with
 //! the 64-bit ABI. A program on one function too many does no harm, because the program compares the syscall
 //! number; one function too few would be a blind spot. So the engine tries every name that is possible.
@@ -11,13 +11,16 @@ use audit::plan::SyscallId;
 /// Name of a syscall in its tracepoints, after `sys_enter_` or `sys_exit_`; `None` for a syscall that has none.
 ///
 /// # Source
-/// The `SYSCALL_DEFINE` names in Linux 6.12, where they differ from `syscall_64.tbl`.
+/// The `SYSCALL_DEFINE` names in Linux 6.12, where they differ from `syscall_64.tbl`, and from
+/// `include/uapi/asm-generic/unistd.h` for arm64.
 #[must_use]
 pub(crate) fn tracepoint_name(syscall: SyscallId) -> Option<&'static str> {
-    if syscall.arch != Arch::X86_64 {
+    if !syscall.arch.is_64_bit() {
         return None;
     }
     Some(match syscall.name()? {
+        "fadvise64" if syscall.arch == Arch::AARCH64 => "fadvise64_64",
+        "personality" if syscall.arch == Arch::AARCH64 => "arm64_personality",
         "stat" => "newstat",
         "fstat" => "newfstat",
         "lstat" => "newlstat",
@@ -31,29 +34,47 @@ pub(crate) fn tracepoint_name(syscall: SyscallId) -> Option<&'static str> {
 /// Names that the functions of a syscall may have.
 ///
 /// For a 64-bit syscall, the first name that exists is its function; for a 32-bit syscall, every name that
-/// exists may be. `__do_sys_X` is the function of a syscall without arguments, which both ABIs share; for other
-/// syscalls, `__do_sys_X` is an inner function of another type.
+/// exists may be. On x86, `__do_sys_X` is the function of a syscall without arguments, which both ABIs share; for
+/// other syscalls, `__do_sys_X` is an inner function of another type. On arm64, a 32-bit syscall without a
+/// function of its own has that of the 64-bit ABI.
 ///
 /// # Source
-/// `arch/x86/include/asm/syscall_wrapper.h` and `arch/x86/entry/syscalls/syscall_32.tbl`, Linux 6.12.
+/// `arch/x86/include/asm/syscall_wrapper.h` and `arch/x86/entry/syscalls/syscall_32.tbl`, Linux 6.12;
+/// `arch/arm64/include/asm/syscall_wrapper.h` and `arch/arm64/tools/syscall_32.tbl`, Linux 6.13.
 /// Compared with the functions of Debian's 6.1.192 and 6.12.117: syscalls without one there are not built.
 #[must_use]
 pub(crate) fn function_candidates(syscall: SyscallId) -> Vec<String> {
+    let names = Names::of(syscall.arch);
     if let Some(name) = tracepoint_name(syscall) {
-        return vec![format!("__do_sys_{name}"), format!("__x64_sys_{name}")];
+        let prefixes = names.prefixes.iter();
+        return prefixes.map(|prefix| format!("{prefix}{name}")).collect();
     }
     let Some(name) = syscall.name() else {
         return Vec::new();
     };
-    let mut names: Vec<String> = stems(name)
+    let mut found: Vec<String> = stems(name)
         .iter()
-        .flat_map(|stem| forms(stem))
-        .flat_map(|form| PREFIXES.map(|prefix| format!("{prefix}{form}")))
-        .chain(irregular(name).iter().map(|&name| name.to_owned()))
+        .flat_map(|stem| forms(stem, names.own_form))
+        .flat_map(|form| {
+            let prefixes = names.prefixes.iter();
+            prefixes.map(move |prefix| format!("{prefix}{form}"))
+        })
+        .chain((names.irregular)(name).map(str::to_owned))
+        .filter(|name| !names.never.contains(&name.as_str()))
         .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Prefix of the functions of an ABI in lists: that of most of its syscalls.
+#[must_use]
+pub(crate) fn function_prefix(arch: Arch) -> &'static str {
+    match arch {
+        Arch::I386 => "__ia32_sys_",
+        Arch::AARCH64 | Arch::ARM => "__arm64_sys_",
+        _ => "__x64_sys_",
+    }
 }
 
 /// The `__do_sys_X` of which an `__ia32_sys_X` is an alias when the syscall has no arguments: one address takes
@@ -64,12 +85,52 @@ pub(crate) fn alias_of(name: &str) -> Option<String> {
     Some(format!("__do_sys_{stem}"))
 }
 
-const PREFIXES: [&str; 4] = [
-    "__ia32_compat_sys_",
-    "__ia32_sys_",
-    "__do_compat_sys_",
-    "__do_sys_",
-];
+/// How the functions of an ABI are named.
+struct Names {
+    prefixes: &'static [&'static str],
+    /// What stands before the name where the ABI has a function of its own.
+    own_form: &'static [&'static str],
+    /// Name of the function of a syscall for which these rules do not hold.
+    irregular: fn(&str) -> Option<&'static str>,
+    /// Functions that only syscalls of the other ABI have: their stub differs.
+    never: &'static [&'static str],
+}
+
+impl Names {
+    const fn of(arch: Arch) -> Self {
+        match arch {
+            Arch::I386 => Self {
+                prefixes: &[
+                    "__ia32_compat_sys_",
+                    "__ia32_sys_",
+                    "__do_compat_sys_",
+                    "__do_sys_",
+                ],
+                own_form: &["ia32_", "x86_"],
+                irregular: irregular_i386,
+                never: &[],
+            },
+            Arch::ARM => Self {
+                prefixes: &["__arm64_compat_sys_", "__arm64_sys_"],
+                own_form: &["aarch32_"],
+                irregular: irregular_arm,
+                never: &["__arm64_sys_openat"],
+            },
+            Arch::AARCH64 => Self {
+                prefixes: &["__arm64_sys_"],
+                own_form: &[],
+                irregular: |_| None,
+                never: &[],
+            },
+            _ => Self {
+                prefixes: &["__do_sys_", "__x64_sys_"],
+                own_form: &[],
+                irregular: |_| None,
+                never: &[],
+            },
+        }
+    }
+}
 
 /// The name, and the name without the suffixes by which the table tells widths and generations apart.
 fn stems(name: &str) -> Vec<&str> {
@@ -81,8 +142,8 @@ fn stems(name: &str) -> Vec<&str> {
     stems
 }
 
-fn forms(stem: &str) -> [String; 9] {
-    [
+fn forms(stem: &str, own_form: &[&str]) -> Vec<String> {
+    let mut forms = vec![
         stem.to_owned(),
         format!("new{stem}"),
         format!("old_{stem}"),
@@ -90,30 +151,41 @@ fn forms(stem: &str) -> [String; 9] {
         format!("{stem}32"),
         format!("{stem}_time32"),
         format!("{stem}_pgoff"),
-        format!("ia32_{stem}"),
-        format!("x86_{stem}"),
-    ]
+    ];
+    forms.extend(own_form.iter().map(|own| format!("{own}{stem}")));
+    forms
 }
 
-/// Functions whose names follow no rule.
-fn irregular(name: &str) -> &'static [&'static str] {
-    match name {
-        "_newselect" => &["__ia32_compat_sys_select"],
-        "fcntl" => &["__ia32_compat_sys_fcntl64"],
-        "oldstat" => &["__ia32_sys_stat"],
-        "oldlstat" => &["__ia32_sys_lstat"],
-        "oldfstat" => &["__ia32_sys_fstat"],
-        "oldolduname" => &["__ia32_sys_olduname"],
-        "olduname" => &["__ia32_sys_uname"],
-        "ugetrlimit" => &["__ia32_compat_sys_getrlimit"],
-        "umount" => &["__ia32_sys_oldumount"],
-        _ => &[],
-    }
+/// Functions of i386 whose names follow no rule.
+fn irregular_i386(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "_newselect" => "__ia32_compat_sys_select",
+        "fcntl" => "__ia32_compat_sys_fcntl64",
+        "oldstat" => "__ia32_sys_stat",
+        "oldlstat" => "__ia32_sys_lstat",
+        "oldfstat" => "__ia32_sys_fstat",
+        "oldolduname" => "__ia32_sys_olduname",
+        "olduname" => "__ia32_sys_uname",
+        "ugetrlimit" => "__ia32_compat_sys_getrlimit",
+        "umount" => "__ia32_sys_oldumount",
+        _ => return None,
+    })
+}
+
+/// Functions of 32-bit arm whose names follow no rule.
+fn irregular_arm(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "_newselect" => "__arm64_compat_sys_select",
+        "arm_fadvise64_64" => "__arm64_compat_sys_aarch32_fadvise64_64",
+        "arm_sync_file_range" => "__arm64_compat_sys_aarch32_sync_file_range2",
+        "ugetrlimit" => "__arm64_compat_sys_getrlimit",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use audit::ids::{Arch, Syscall};
+    use audit::ids::{Arch, NativeArch, Syscall};
     use audit::table;
 
     use super::*;
@@ -238,12 +310,122 @@ mod tests {
     }
 
     #[test]
+    fn functions_of_arm64_are_candidates() {
+        // The 64-bit names are those of `include/uapi/asm-generic/unistd.h`, Linux 6.12.
+        for (name, function) in [
+            ("openat", "__arm64_sys_openat"),
+            ("fstat", "__arm64_sys_newfstat"),
+            ("newfstatat", "__arm64_sys_newfstatat"),
+            ("sendfile", "__arm64_sys_sendfile64"),
+            ("umount2", "__arm64_sys_umount"),
+            ("uname", "__arm64_sys_newuname"),
+            ("fadvise64", "__arm64_sys_fadvise64_64"),
+            ("personality", "__arm64_sys_arm64_personality"),
+            ("getpid", "__arm64_sys_getpid"),
+        ] {
+            assert_eq!(candidates(Arch::AARCH64, name), [function], "{name}");
+        }
+        // Right column of `arch/arm64/tools/syscall_32.tbl`, Linux 6.13: the functions that are not named as their
+        // syscalls, and some others.
+        for (name, function) in [
+            ("restart_syscall", "__arm64_sys_restart_syscall"),
+            ("open", "__arm64_compat_sys_open"),
+            ("close", "__arm64_sys_close"),
+            ("execve", "__arm64_compat_sys_execve"),
+            ("lchown", "__arm64_sys_lchown16"),
+            ("lseek", "__arm64_compat_sys_lseek"),
+            ("fcntl", "__arm64_compat_sys_fcntl"),
+            ("fcntl64", "__arm64_compat_sys_fcntl64"),
+            ("umount2", "__arm64_sys_umount"),
+            ("setuid", "__arm64_sys_setuid16"),
+            ("setuid32", "__arm64_sys_setuid"),
+            ("truncate64", "__arm64_compat_sys_aarch32_truncate64"),
+            ("stat", "__arm64_compat_sys_newstat"),
+            ("stat64", "__arm64_sys_stat64"),
+            ("uname", "__arm64_sys_newuname"),
+            ("sigreturn", "__arm64_compat_sys_sigreturn"),
+            ("rt_sigreturn", "__arm64_compat_sys_rt_sigreturn"),
+            ("adjtimex", "__arm64_sys_adjtimex_time32"),
+            ("_llseek", "__arm64_sys_llseek"),
+            ("_newselect", "__arm64_compat_sys_select"),
+            ("ugetrlimit", "__arm64_compat_sys_getrlimit"),
+            ("mmap2", "__arm64_compat_sys_aarch32_mmap2"),
+            ("pread64", "__arm64_compat_sys_aarch32_pread64"),
+            ("statfs64", "__arm64_compat_sys_aarch32_statfs64"),
+            ("sendfile", "__arm64_compat_sys_sendfile"),
+            ("sendfile64", "__arm64_sys_sendfile64"),
+            (
+                "arm_fadvise64_64",
+                "__arm64_compat_sys_aarch32_fadvise64_64",
+            ),
+            (
+                "arm_sync_file_range",
+                "__arm64_compat_sys_aarch32_sync_file_range2",
+            ),
+            ("fallocate", "__arm64_compat_sys_aarch32_fallocate"),
+            ("semctl", "__arm64_compat_sys_old_semctl"),
+            ("futex", "__arm64_sys_futex_time32"),
+            ("futex_time64", "__arm64_sys_futex"),
+            ("utimes", "__arm64_sys_utimes_time32"),
+            ("execveat", "__arm64_compat_sys_execveat"),
+        ] {
+            let candidates = candidates(Arch::ARM, name);
+            assert!(
+                candidates.iter().any(|candidate| candidate == function),
+                "{name}: {candidates:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_32_bit_syscall_of_arm_has_the_stub_of_openat() {
+        for name in ["openat", "openat2"] {
+            let candidates = candidates(Arch::ARM, name);
+            let openat = "__arm64_sys_openat".to_owned();
+            assert!(!candidates.contains(&openat), "{name}: {candidates:?}");
+        }
+    }
+
+    #[test]
     fn an_unnamed_syscall_has_no_candidate() {
         let syscall = SyscallId {
             arch: Arch::X86_64,
             syscall: Syscall(1500),
         };
         assert!(function_candidates(syscall).is_empty());
+    }
+
+    #[test]
+    fn numbers_of_the_programs_are_those_of_the_tables() {
+        let header = include_str!("../../bpf/lib/arch.bpf.h");
+        for (target, native) in [
+            ("__TARGET_ARCH_x86)", NativeArch::X86_64),
+            ("__TARGET_ARCH_arm64)", NativeArch::Aarch64),
+        ] {
+            let (_, part) = header.split_once(target).unwrap();
+            let (part, _) = part.split_once("static __always_inline").unwrap();
+            let mut compared = 0;
+            for line in part.lines() {
+                let Some(define) = line.strip_prefix("#define NR_") else {
+                    continue;
+                };
+                let mut words = define.split_whitespace();
+                let (name, bits) = words.next().unwrap().rsplit_once('_').unwrap();
+                let number = words.next().unwrap().parse().unwrap();
+                let arch = if bits == "64" {
+                    native.b64()
+                } else {
+                    native.b32()
+                };
+                let name = name.to_ascii_lowercase();
+                let known = table::syscall_number(arch, name.as_bytes());
+                assert_eq!(known, Some(Syscall(number)), "{name} of {arch:x}");
+                compared += 1;
+            }
+            assert_eq!(compared, 13, "{target}");
+            let enter = table::syscall_number(native.b64(), b"io_uring_enter");
+            assert_eq!(enter, Some(Syscall(426)));
+        }
     }
 
     #[test]

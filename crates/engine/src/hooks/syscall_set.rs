@@ -1,6 +1,6 @@
 //! A set of syscalls of both ABIs, as the programs read it.
 
-use audit::ids::{Arch, Syscall};
+use audit::ids::Syscall;
 use audit::plan::SyscallId;
 
 use crate::abi;
@@ -48,10 +48,10 @@ impl<const WORDS: usize> SyscallSet<WORDS> {
 
 /// ABI, word and bit of a syscall.
 fn position(syscall: SyscallId) -> (usize, usize, u64) {
-    let abi = if syscall.arch == Arch::I386 {
-        abi::B32
-    } else {
+    let abi = if syscall.arch.is_64_bit() {
         abi::B64
+    } else {
+        abi::B32
     };
     let Syscall(number) = syscall.syscall;
     let index = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);

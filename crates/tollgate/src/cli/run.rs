@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, Result};
 use audit::event::Event;
+use audit::ids::NativeArch;
 use audit::plan::Plan;
 use audit::plan::exclude_list::ExcludeList;
 use audit::record::encode;
@@ -38,7 +39,10 @@ use logs::accounts::Accounts;
 use logs::console::{Console, Interpret};
 
 /// Default of `--rules`.
-const FIRST_RULES: &str = include_str!("../../../../examples/first.rules");
+const FIRST_RULES: &str = match NativeArch::BUILD {
+    NativeArch::X86_64 => include_str!("../../../../examples/first.rules"),
+    NativeArch::Aarch64 => include_str!("../../../../examples/first-aarch64.rules"),
+};
 
 /// Examples of the help and the manual page.
 pub(super) const EXAMPLES: &str = "\

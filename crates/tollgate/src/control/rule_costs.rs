@@ -1,6 +1,6 @@
 //! The request `rule_costs`: what each loaded rule costs, as `tollgate explain` prints it.
 
-use audit::ids::{Arch, Dialect};
+use audit::ids::{Dialect, NativeArch};
 use audit::plan::Plan;
 use audit::plan::cost::Cost;
 use audit::rule::print;
@@ -44,7 +44,11 @@ impl RuleCosts {
         let costs = rules.take(MAX_RULES).map(|(planned, cost)| {
             let keys = planned.rule.keys.iter();
             RuleCost {
-                rule: JsonBytes::new(&print(&planned.rule, Arch::X86_64, Dialect::default())),
+                rule: JsonBytes::new(&print(
+                    &planned.rule,
+                    NativeArch::BUILD.b64(),
+                    Dialect::default(),
+                )),
                 keys: keys.map(|key| JsonBytes::new(key)).collect(),
                 cost: cost_name(cost.scope.cost).to_owned(),
                 syscalls: count(cost.scope.syscall_ids().count() + cost.scope.operations.len()),

@@ -8,8 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use audit::ids::Dialect;
-use audit::ids::{Arch, MsgType};
+use audit::ids::{Dialect, MsgType, NativeArch};
 use audit::plan::Plan;
 use audit::rule::print;
 use bstr::BString;
@@ -219,7 +218,11 @@ struct RuleSnapshot {
 /// Encoding fails, which does not happen.
 pub(crate) fn snapshot(plan: &Plan) -> anyhow::Result<Vec<u8>> {
     let rules = plan.rules.iter().map(|rule| RuleSnapshot {
-        rule: JsonBytes::new(&print(&rule.rule, Arch::X86_64, Dialect::default())),
+        rule: JsonBytes::new(&print(
+            &rule.rule,
+            NativeArch::BUILD.b64(),
+            Dialect::default(),
+        )),
         key: rule.key.as_ref().map(|key| JsonBytes::new(key)),
     });
     serde_json::to_vec(&rules.collect::<Vec<_>>()).context("cannot encode the rules")

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use audit::ids::Arch;
-use audit::ids::Dialect;
+use audit::ids::{Dialect, NativeArch};
 use audit::plan::Plan;
 use audit::rule::print;
 use bstr::BString;
@@ -64,7 +63,8 @@ impl RuleStats {
     /// Adds the rules of a plan that became active.
     pub(crate) fn add(&mut self, epoch: Epoch, plan: &Plan) {
         let rules = plan.rules.iter();
-        let rules = rules.map(|rule| print(&rule.rule, Arch::X86_64, Dialect::default()));
+        let rules =
+            rules.map(|rule| print(&rule.rule, NativeArch::BUILD.b64(), Dialect::default()));
         self.restore_plan(epoch, rules.collect());
     }
 
@@ -132,6 +132,7 @@ impl RuleStats {
 mod tests {
     use super::*;
     use crate::host::ThisMachine;
+    use audit::ids::Arch;
     use audit::plan::rule_list::RuleList;
     use audit::rule::parse_file;
 

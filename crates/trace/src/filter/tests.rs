@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use audit::event::Task;
-use audit::ids::{Auid, Syscall};
+use audit::ids::{Arch, Auid, Syscall};
 use audit::plan::eval::EventFacts;
 use audit::plan::rule_list::RuleList;
 use audit::plan::verdict::Verdict;

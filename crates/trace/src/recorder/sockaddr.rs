@@ -82,7 +82,7 @@ impl SockaddrArgs {
     fn arg(&self, index: u8) -> u64 {
         let arg = self.args.get(usize::from(index)).copied();
         let arg = arg.unwrap_or_default();
-        if self.arch == Arch::I386 {
+        if !self.arch.is_64_bit() {
             low_u32(arg)
         } else {
             arg
@@ -91,7 +91,7 @@ impl SockaddrArgs {
 
     /// The address in the message header at `index` of the array that the second argument points to.
     fn message(&self, index: u64) -> Option<Vec<u8>> {
-        let (size, after) = if self.arch == Arch::I386 {
+        let (size, after) = if !self.arch.is_64_bit() {
             (COMPAT_MMSGHDR_BYTES, 4)
         } else {
             (MMSGHDR_BYTES, 8)

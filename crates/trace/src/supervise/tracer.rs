@@ -33,6 +33,7 @@ pub(crate) fn follow<O: Observer>(
     mut recorder: Recorder<'_, O>,
 ) -> Result<RunSummary, RunError> {
     recorder.track_execs();
+    let ptrace_syscalls = filter::syscalls_named("ptrace", recorder.native());
     let mut tracer = Tracer {
         recorder,
         root: started.child,
@@ -42,7 +43,7 @@ pub(crate) fn follow<O: Observer>(
         group_stopped: false,
         spin: true,
         is_smp: std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
-        ptrace_syscalls: filter::syscalls_named("ptrace"),
+        ptrace_syscalls,
         warned_ptrace: false,
     };
     if let Some(change) = started.early_stop {

@@ -122,7 +122,7 @@ fn memchr(bytes: &[u8]) -> Option<usize> {
 }
 
 const fn pointer_bytes(arch: Arch) -> usize {
-    if arch.0 == Arch::I386.0 { 4 } else { 8 }
+    if arch.is_64_bit() { 8 } else { 4 }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 use super::super::{Dialect, List, SyscallMask};
 use super::number;
-use crate::ids::Arch;
+use crate::ids::{Arch, NativeArch};
 use crate::table;
 
 /// First number whose bit in the mask is a class of syscalls.
@@ -171,10 +171,11 @@ fn by_name(part: &Word, names: Names, findings: &mut Findings<'_>) -> Option<u32
     if number.is_none() {
         findings.auditctl_fails(&[b"Syscall name unknown: ", &part.text]);
         let machine = table::arch_name(arch).unwrap_or("unknown");
-        let other = if arch == Arch::I386 {
-            Arch::X86_64
+        let native = NativeArch::with_abi(arch).unwrap_or(NativeArch::X86_64);
+        let other = if arch == native.b32() {
+            native.b64()
         } else {
-            Arch::I386
+            native.b32()
         };
         let otherwise = if table::syscall_number(other, &part.text).is_some() {
             format!(

@@ -218,8 +218,5 @@ fn note(note: &RuleNote) -> RuleNoteJson {
 
 /// Name of an ABI in rules.
 pub(super) const fn abi(arch: Arch) -> &'static str {
-    match arch {
-        Arch::I386 => "b32",
-        _ => "b64",
-    }
+    if arch.is_64_bit() { "b64" } else { "b32" }
 }

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use audit::ids::Dialect;
-use audit::ids::{Arch, Syscall};
+use audit::ids::{Arch, Dialect, NativeArch, Syscall};
 use audit::plan::name_list::shortened;
 use audit::plan::rule_list::RuleEntry;
 use audit::plan::{PlannedRule, SyscallId};
@@ -110,7 +109,7 @@ fn syscall_names(cost: &RuleCost) -> String {
             .collect();
         shortened(&names)
     };
-    let plain = cost.scope.syscalls.keys().all(|&arch| arch == Arch::X86_64);
+    let plain = cost.scope.syscalls.keys().all(|arch| arch.is_64_bit());
     let parts: Vec<String> = cost
         .scope
         .syscalls
@@ -217,7 +216,7 @@ fn list(explained: &Explained, title: &str, rules: &[RuleEntry]) -> Option<Strin
         format!(
             "{}: {}",
             location(explained, listed.source, listed.line),
-            print(&listed.rule, Arch::X86_64, Dialect::V4)
+            print(&listed.rule, NativeArch::BUILD.b64(), Dialect::V4)
         )
     });
     section(title, lines)

@@ -1,6 +1,7 @@
 //! Decisions of each list, and the conditions that it ignores.
 
 use super::*;
+use crate::ids::NativeArch;
 use crate::plan::SyscallId;
 use crate::rule::test_host::TestHost;
 use crate::rule::{Command, parse_line};
@@ -197,7 +198,7 @@ fn exit_rules_follow_uring_rules() {
     ]);
     let first = |op, with_syscalls| {
         let operation = UringOp::numbered(op).unwrap();
-        let SyscallId { arch, syscall } = operation.syscall_id();
+        let SyscallId { arch, syscall } = operation.syscall_id(NativeArch::X86_64);
         let observed = EventFacts {
             arch,
             syscall,
