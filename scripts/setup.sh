@@ -1,7 +1,8 @@
 #!/bin/sh
-# setup.sh [packages | tests | packaging]: installs missing Debian packages for `make build` and `make run`, and tells
+# setup.sh [packages | tests | packaging | arm64]: installs missing Debian packages for `make build` and `make run`, and tells
 # how to get Rust if it is missing or too old. `tests` also installs what `make test` and `make check` need,
-# `packaging` what `make deb`, `make dist` and their tests need; `packages` and `packaging` skip Rust. Changes nothing if nothing is missing.
+# `packaging` what `make deb`, `make dist` and their tests need, `arm64` what programs and test machines for arm64 need;
+# `packages` and `packaging` skip Rust. Changes nothing if nothing is missing.
 #
 # Exit status: 0 ready to build; 1 something is missing that this script could not install; 2 usage error.
 set -eu
@@ -40,12 +41,20 @@ for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chro
 #                    with the modules that the disk needs
 for_packaging='dpkg-dev lintian debootstrap qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs'
 
+# gcc-aarch64-linux-gnu   compiles programs for arm64
+# gcc-arm-linux-gnueabihf   compiles the 32-bit program of the tests
+# libelf-dev:arm64 zlib1g-dev:arm64   linked into static programs; dpkg must know the architecture
+# qemu-system-arm    emulates test machines
+for_arm64='gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libelf-dev:arm64 zlib1g-dev:arm64 qemu-system-arm'
+arm64_target=aarch64-unknown-linux-gnu
+
 case ${1:-} in
 '' | packages) ;;
 tests) packages="$packages $for_tests" ;;
 packaging) packages="$packages $for_packaging" ;;
+arm64) packages="$packages $for_arm64" ;;
 *)
-	echo "setup: unknown argument '$1': expected packages, tests or packaging" >&2
+	echo "setup: unknown argument '$1': expected packages, tests, packaging or arm64" >&2
 	exit 2
 	;;
 esac
@@ -61,9 +70,13 @@ complain() {
 # missing_packages: prints the packages that are not fully installed, on one line.
 missing_packages() {
 	missing_list=
+	native=$(dpkg --print-architecture 2>/dev/null) || native=
 	for package in $packages; do
-		status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=absent
-		[ "$status" = installed ] || missing_list="$missing_list $package"
+		# A package of two architectures has two lines.
+		wanted=$native
+		case $package in *:*) wanted=${package##*:} ;; esac
+		dpkg-query -W -f '${db:Status-Status} ${Architecture}\n' "$package" 2>/dev/null |
+			grep -q -x -e "installed $wanted" -e 'installed all' || missing_list="$missing_list $package"
 	done
 	printf '%s' "${missing_list# }"
 }
@@ -141,6 +154,14 @@ install_packages() {
 	esac
 
 	say "installing $1"
+	case " $1 " in
+	*':arm64 '*)
+		if ! dpkg --add-architecture arm64; then
+			complain 'dpkg cannot add the architecture arm64'
+			exit 1
+		fi
+		;;
+	esac
 	if ! apt_get update; then
 		complain 'apt-get update failed; check the package sources and the network'
 		exit 1
@@ -231,11 +252,26 @@ need_rust() {
 	say "cargo $version is new enough"
 }
 
+# Rust's library for arm64.
+need_arm64_target() {
+	if ! command -v rustup >/dev/null; then
+		complain "install Rust's target $arm64_target, for example with rustup"
+		return 1
+	fi
+	rustup --quiet target add "$arm64_target" || {
+		complain "run: rustup target add $arm64_target"
+		return 1
+	}
+}
+
 cd "$(dirname "$0")/.."
 ready=0
 need_packages "${1:-}" || ready=1
 case ${1:-} in
 packages | packaging) ;;
+arm64)
+	need_rust && need_arm64_target || ready=1
+	;;
 *) need_rust "${1:-}" || ready=1 ;;
 esac
 exit "$ready"

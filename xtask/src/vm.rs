@@ -11,11 +11,13 @@ mod counts;
 mod initramfs;
 mod kernel;
 mod kernels;
+mod pack;
 mod ports;
 mod queue;
 mod report;
 mod rulesets;
 mod table;
+mod target;
 
 use std::env;
 use std::error::Error;
@@ -25,38 +27,13 @@ use std::process::ExitCode;
 
 use crate::Outcome;
 use crate::repository::Repository;
-use crate::step::succeeds;
 use crate::test_results::TestResults;
-use boot::{FIRST_SEED, Machine, PARTS, Purpose, QEMU};
+use boot::{FIRST_SEED, Machine, PARTS, Purpose};
 use build::{Profile, build_with};
-use initramfs::Archive;
-use kernel::{Image, Kernel};
+use kernel::Kernel;
 use kernels::Diagnosed;
 use table::Counted;
-
-const BUSYBOX: &str = "/bin/busybox";
-const AUSEARCH: &str = "/usr/sbin/ausearch";
-const AUREPORT: &str = "/usr/sbin/aureport";
-const AULAST: &str = "/usr/bin/aulast";
-const AUDITCTL: &str = "/usr/sbin/auditctl";
-const BPFTOOL: &str = "/usr/sbin/bpftool";
-const MKFS_BTRFS: &str = "/usr/sbin/mkfs.btrfs";
-const MKFS_EXT4: &str = "/usr/sbin/mke2fs";
-const MKFS_XFS: &str = "/usr/sbin/mkfs.xfs";
-const BINDFS: &str = "/usr/bin/bindfs";
-const BTRFS: &str = "/usr/bin/btrfs";
-const CHECKPOLICY: &str = "checkpolicy";
-
-/// The header that programs with auparse include.
-const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
-
-/// C programs of the tests in `tests/differential`, and their linker options.
-const C_PROGRAMS: [(&str, &[&str]); 4] = [
-    ("auparse_dump", &["-lauparse"]),
-    ("contend", &[]),
-    ("send_login", &[]),
-    ("uring_ops", &[]),
-];
+use target::Target;
 
 /// Machines with a special purpose, and the prefix of their tests' names. A filter for these tests must
 /// start with the prefix.
@@ -69,34 +46,14 @@ const PREFIXES: [(&str, Purpose); 4] = [
 
 const COUNT: &str = "count_";
 
+/// The kernels of arm64 that are booted without `--kernel`, as its value.
+const ARM64_KERNELS: &str = "6.12";
+
 /// The tests with random rule lists.
 const LISTS: &str = "lists::";
 
 /// The tests with random programs.
 const HUNT: &str = "hunt::";
-
-/// Required programs and files.
-const TOOLS: [&str; 19] = [
-    QEMU,
-    BUSYBOX,
-    AUSEARCH,
-    AUREPORT,
-    AULAST,
-    AUPARSE_HEADER,
-    AUDITCTL,
-    BPFTOOL,
-    MKFS_BTRFS,
-    MKFS_EXT4,
-    MKFS_XFS,
-    BINDFS,
-    BTRFS,
-    "apt-cache",
-    "apt-get",
-    CHECKPOLICY,
-    "dpkg-deb",
-    "gcc",
-    "ldd",
-];
 
 pub(crate) use build::{BackgroundBuild, build};
 pub(crate) use kernels::run as kernels;
@@ -111,6 +68,7 @@ struct Passed {
 /// Parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
+    target: Target,
     kernels: Vec<Kernel>,
     profile: Profile,
     /// Runs only tests whose name contains this.
@@ -127,7 +85,7 @@ struct Options {
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let options = Options::parse(arguments)?;
     let mut tests = TestResults::default();
-    let passed = build_with(repository, options.profile)?
+    let passed = build_with(repository, options.profile, options.target)?
         && boot_all(repository, &options, &mut tests)?.is_some();
     println!("{}{}", tests.listing(), tests.tally);
     Ok(if passed && tests.tally.failed == 0 {
@@ -144,7 +102,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
 pub(crate) fn count(repository: &Repository, _: &[String]) -> Outcome {
     let options = Options::parse(&["--filter".to_owned(), COUNT.to_owned()])?;
     let mut tests = TestResults::default();
-    if build_with(repository, options.profile)?
+    if build_with(repository, options.profile, options.target)?
         && let Some(passed) = boot_all(repository, &options, &mut tests)?
     {
         table::write(repository, &passed.counted)?;
@@ -184,7 +142,8 @@ pub(crate) fn test(
 pub(crate) fn kernel_image(repository: &Repository, line: &str) -> Result<PathBuf, Box<dyn Error>> {
     let directory = repository.target().join("vm");
     fs::create_dir_all(&directory)?;
-    let kernel = Kernel::parse(line).ok_or_else(|| format!("`{line}` is no file and no kernel"))?;
+    let kernel = Kernel::parse(line, Target::X86_64)
+        .ok_or_else(|| format!("`{line}` is no file and no kernel"))?;
     Ok(kernel.image(&directory)?.path)
 }
 
@@ -193,7 +152,7 @@ pub(crate) fn missing_requirement() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
         return Some("the kernels are built for x86_64".to_owned());
     }
-    let missing = TOOLS.into_iter().find(|tool| !exists(tool))?;
+    let missing = pack::TOOLS.into_iter().find(|tool| !exists(tool))?;
     Some(format!("`{missing}` not found; see `make setup`"))
 }
 
@@ -206,26 +165,25 @@ fn exists(tool: &str) -> bool {
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Box<dyn Error>> {
         let mut options = Self {
+            target: Target::default(),
             kernels: Kernel::tested(),
             profile: Profile::Release,
             filter: String::new(),
             kernel_options: String::new(),
         };
+        let mut names = None;
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             let value = words
                 .next()
                 .ok_or_else(|| format!("`{word}` needs a value"))?;
             match word.as_str() {
-                "--kernel" if value == "all" => options.kernels = Kernel::tested(),
-                "--kernel" => {
-                    let parse = |name| {
-                        Kernel::parse(name).ok_or_else(|| {
-                            format!("unknown kernel `{name}`: a version, newest or all; -rt for PREEMPT_RT")
-                        })
-                    };
-                    options.kernels = value.split(',').map(parse).collect::<Result<_, _>>()?;
+                "--arch" => {
+                    let target = Target::parse(value);
+                    options.target =
+                        target.ok_or_else(|| format!("unknown arch `{value}`: x86_64 or arm64"))?;
                 }
+                "--kernel" => names = Some(value),
                 "--filter" if value.contains(char::is_whitespace) => {
                     return Err("a filter is part of one test name and has no blanks".into());
                 }
@@ -243,7 +201,7 @@ impl Options {
                 "--append" => options.kernel_options.clone_from(value),
                 _ => {
                     return Err(
-                        "usage: vm [--kernel VERSION[-rt]|newest[-rt]|all] [--filter NAME] \
+                        "usage: vm [--arch x86_64|arm64] [--kernel VERSION[-rt]|newest[-rt]|all] [--filter NAME] \
                                 [--lists SEED:FIRST:COUNT] [--hunt SEED:FIRST:COUNT] \
                                 [--append KERNEL_OPTIONS] [--profile dev|release]"
                             .into(),
@@ -251,12 +209,29 @@ impl Options {
                 }
             }
         }
+        options.kernels = options.kernels(names.map_or("all", String::as_str))?;
         Ok(options)
+    }
+
+    /// The kernels of a value of `--kernel`.
+    fn kernels(&self, names: &str) -> Result<Vec<Kernel>, Box<dyn Error>> {
+        let names = match (self.target, names) {
+            (Target::X86_64, "all") => return Ok(Kernel::tested()),
+            (Target::Arm64, "all") => ARM64_KERNELS,
+            (_, names) => names,
+        };
+        let parse = |name| {
+            Kernel::parse(name, self.target).ok_or_else(|| {
+                format!("unknown kernel `{name}`: a version, newest or all; -rt for PREEMPT_RT")
+                    .into()
+            })
+        };
+        names.split(',').map(parse).collect()
     }
 
     /// The parts in which a machine of this purpose is booted. `None` is the whole.
     fn parts(&self, purpose: Purpose) -> Vec<Option<usize>> {
-        if purpose == Purpose::General && self.filter.is_empty() {
+        if purpose == Purpose::General && self.filter.is_empty() && self.target == Target::X86_64 {
             (1..=PARTS).map(Some).collect()
         } else {
             vec![None]
@@ -265,6 +240,9 @@ impl Options {
 
     /// The machines that run the selected tests.
     fn purposes(&self) -> Vec<Purpose> {
+        if self.target == Target::Arm64 {
+            return vec![Purpose::General];
+        }
         if self.filter.is_empty() {
             return vec![
                 Purpose::General,
@@ -289,6 +267,9 @@ fn boot_all(
     if let Some(reason) = missing_requirement() {
         return Err(reason.into());
     }
+    if let Some(tool) = options.target.tools().iter().find(|tool| !exists(tool)) {
+        return Err(format!("`{tool}` not found; see `sh scripts/setup.sh arm64`").into());
+    }
     let directory = repository.target().join("vm");
     fs::create_dir_all(&directory)?;
     let mut images = Vec::new();
@@ -297,13 +278,18 @@ fn boot_all(
         println!("    {}: {}", kernel.line, image.package);
         images.push((kernel.line.as_str(), image));
     }
-    let initramfs = directory.join("initramfs");
-    fs::write(&initramfs, pack(repository, options.profile, &images)?)?;
+    let initramfs = directory.join(format!("initramfs-{}", options.target.debian()));
+    let packed = match options.target {
+        Target::X86_64 => pack::pack(repository, options.profile, &images)?,
+        Target::Arm64 => pack::pack_arm64(repository, options.profile, &directory)?,
+    };
+    fs::write(&initramfs, packed)?;
     let mut machines = Vec::new();
     for purpose in options.purposes() {
         for part in options.parts(purpose) {
             for (line, image) in &images {
                 machines.push(Machine {
+                    target: options.target,
                     purpose,
                     line,
                     kernel: &image.path,
@@ -336,67 +322,6 @@ fn boot_all(
     Ok(is_passed.then_some(passed))
 }
 
-/// The initramfs of all machines.
-fn pack(
-    repository: &Repository,
-    profile: Profile,
-    images: &[(&str, Image)],
-) -> Result<Vec<u8>, Box<dyn Error>> {
-    let programs = repository.target().join(match profile {
-        Profile::Release => "release",
-        Profile::Dev => "debug",
-    });
-    let mut archive = Archive::default();
-    for (from, to) in [
-        (programs.join("vm"), "/init"),
-        (programs.join("tollgate"), "/bin/tollgate"),
-        (PathBuf::from(BUSYBOX), BUSYBOX),
-        (PathBuf::from(AUSEARCH), AUSEARCH),
-        (PathBuf::from(AUREPORT), AUREPORT),
-        (PathBuf::from(AULAST), AULAST),
-        (PathBuf::from(AUDITCTL), AUDITCTL),
-        (PathBuf::from(BPFTOOL), BPFTOOL),
-        (PathBuf::from(MKFS_BTRFS), MKFS_BTRFS),
-        (PathBuf::from(MKFS_EXT4), MKFS_EXT4),
-        (PathBuf::from(MKFS_XFS), MKFS_XFS),
-        (PathBuf::from(BINDFS), BINDFS),
-        (PathBuf::from(BTRFS), BTRFS),
-    ] {
-        archive.program(&from, to)?;
-    }
-    for (name, libraries) in C_PROGRAMS {
-        let program = repository.target().join("vm").join(name);
-        let mut command = repository.command("gcc");
-        command
-            .args(["-Wall", "-Wextra", "-Werror", "-o"])
-            .arg(&program);
-        command.arg(format!("tests/differential/{name}.c"));
-        if !succeeds(command.args(libraries))? {
-            return Err(format!("cannot compile `{name}`").into());
-        }
-        archive.program(&program, &format!("/bin/{name}"))?;
-    }
-    for (_, image) in images {
-        archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
-    }
-    archive.file(
-        "/etc/passwd",
-        0o644,
-        b"root:x:0:0::/:/bin/sh\nwww-data:x:33:33::/:/bin/sh\n",
-    );
-    archive.file("/etc/group", 0o644, b"root:x:0:\n");
-    let policy = repository.target().join("vm").join("selinux.policy");
-    let mut command = repository.command(CHECKPOLICY);
-    // Both kernels accept this policy version.
-    command.args(["-c", "33", "-U", "allow", "-o"]).arg(&policy);
-    if !succeeds(command.arg("tests/vm/selinux/policy.conf"))? {
-        return Err("cannot compile the SELinux policy".into());
-    }
-    archive.file("/etc/selinux.policy", 0o644, &fs::read(policy)?);
-    rulesets::pack(repository, &mut archive)?;
-    Ok(archive.finish())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,6 +350,25 @@ mod tests {
         let two = options(&["--kernel", "6.18,newest-rt"]).unwrap().kernels;
         let lines: Vec<_> = two.iter().map(|it| it.line.as_str()).collect();
         assert_eq!(lines, ["6.18", "newest-rt"]);
+    }
+
+    #[test]
+    fn arm64_has_kernels_and_machines_of_its_own() {
+        let arm64 = options(&["--kernel", "6.12", "--arch", "arm64"]).unwrap();
+        assert_eq!(
+            arm64.kernels,
+            [Kernel::parse("6.12", Target::Arm64).unwrap()]
+        );
+        assert_ne!(
+            arm64.kernels,
+            options(&["--kernel", "6.12"]).unwrap().kernels
+        );
+        let all = options(&["--arch", "arm64"]).unwrap();
+        assert_eq!(
+            (all.kernels.len(), all.purposes()),
+            (1, vec![Purpose::General])
+        );
+        assert_eq!(all.parts(Purpose::General), [None]);
     }
 
     #[test]
@@ -469,6 +413,7 @@ mod tests {
             (&["--kernel"], "needs a value"),
             (&["--filter", "a b"], "no blanks"),
             (&["--what", "x"], "usage"),
+            (&["--arch", "vax"], "`vax`"),
         ] {
             let error = options(words).unwrap_err();
             assert!(error.contains(named), "{error}");

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
@@ -16,6 +16,9 @@ use crate::supervisor::{self, Outcome};
 use crate::{
     AuditMode, Case, Options, all, find, info, measure, restorer, saved_state, work_dir, workload,
 };
+
+/// The machine whose syscalls the rules of the cases name.
+const MACHINE: &str = "x86_64";
 
 /// Exit status without root, as of `auditctl`.
 const NOT_ROOT: u8 = 4;
@@ -121,6 +124,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.render {
         return finish(args, read(file)?);
     }
+    let machine = std::env::consts::ARCH;
+    ensure!(
+        machine == MACHINE,
+        "the benchmarks name syscalls that {machine} does not have; run them on {MACHINE}"
+    );
     let mut options = options(args)?;
     if !geteuid().is_root() {
         info("measuring needs root: it loads audit rules and BPF programs, and starts daemons");

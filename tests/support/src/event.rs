@@ -164,7 +164,7 @@ pub fn syscall_label(arch: &str, number: &str) -> String {
     let known = number.parse().ok().map(Syscall);
     let name = known.and_then(|syscall| table::syscall_name(arch, syscall));
     let name = name.unwrap_or(number);
-    if arch == Arch::I386 {
+    if table::arch_name(arch).is_some() && !arch.is_64_bit() {
         format!("32:{name}")
     } else {
         name.to_owned()

@@ -21,6 +21,7 @@ pub(crate) mod watched;
 use std::fs;
 
 use anyhow::{Context as _, ensure};
+use audit::ids::NativeArch;
 use support::compare::{Comparison, compare};
 use support::event::{self, Event};
 use support::permitted::{Permitted, RecordEntry, Setting};
@@ -41,7 +42,7 @@ pub(crate) const SESSION: Session = Session {
     name: "differential",
     engine: "fentry",
     prepare: stock::prepare,
-    rules: Rules::Text(RULES),
+    rules: Rules::Made(|| steps::rules_of_this_machine(RULES)),
     tests: &[
         ("open", |daemon| {
             agree(daemon, &SESSION, "open", &open::runs(B64))
@@ -69,11 +70,35 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
+/// Syscalls of the 64-bit table on arm64, where the stock tools are not packed. Not those with two names: the kernel lists
+/// their items in the order in which its compiler has read them.
+pub(crate) const SESSION_ARM64: Session = Session {
+    prepare: || Ok(()),
+    tests: &[
+        ("open", |daemon| {
+            agree(daemon, &SESSION, "open", &open::runs(B64))
+        }),
+        ("attributes", |daemon| {
+            agree(daemon, &SESSION, "attributes", &attributes::runs(B64))
+        }),
+        ("sockets", |daemon| {
+            agree(daemon, &SESSION, "sockets", &sockets::runs(B64))
+        }),
+        ("exec", |daemon| {
+            agree(daemon, &SESSION, "exec", &exec::runs(B64))
+        }),
+        ("objects", |daemon| {
+            agree(daemon, &SESSION, "objects", &objects::runs())
+        }),
+    ],
+    ..SESSION
+};
+
 /// Syscalls of the 32-bit table, from 64-bit and 32-bit programs.
 pub(crate) const SESSION_32: Session = Session {
     name: "differential_32",
     prepare: || Ok(()),
-    rules: Rules::Text(RULES_32),
+    rules: Rules::Made(|| steps::rules_of_this_machine(RULES_32)),
     tests: &[
         ("open_int80", |daemon| {
             agree(daemon, &SESSION_32, "open_int80", &open::runs(INT80))
@@ -388,8 +413,10 @@ fn judge(comparison: &Comparison, permitted: &mut Permitted<RecordEntry>) -> any
         comparison.apart_ms,
         idle.len()
     );
+    // The list is made on x86-64: on other machines some differences do not occur.
+    let is_complete = idle.is_empty() || NativeArch::BUILD != NativeArch::X86_64;
     ensure!(
-        unknown == 0 && idle.is_empty(),
+        unknown == 0 && is_complete,
         "{unknown} differences that are not permitted, {} that are and do not occur",
         idle.len()
     );

@@ -20,6 +20,7 @@ mod deny;
 mod differential;
 mod disabled_hooks;
 mod doctor;
+mod examples;
 mod failed_opens;
 mod filesystems;
 mod full_disk;
@@ -38,6 +39,7 @@ mod panic;
 mod pinned;
 mod program;
 mod raw;
+mod registers;
 mod reload;
 mod retried;
 mod rulesets;
@@ -52,6 +54,8 @@ mod tracepoint;
 mod uring_ops;
 
 use std::process::ExitCode;
+
+use audit::ids::NativeArch;
 
 use machine::Purpose;
 use suite::Session;
@@ -132,6 +136,14 @@ const GENERAL: [&[Session]; 3] = [
     ],
 ];
 
+/// Sessions of an arm64 machine, which has one part.
+const ARM64: &[Session] = &[
+    examples::SESSION,
+    examples::SESSION_TRACEPOINT,
+    examples::SESSION_RAW,
+    differential::SESSION_ARM64,
+];
+
 /// Sessions of the machine for races. `cargo xtask vm` selects it by their name.
 const RACE: &[Session] = &[attack::SESSION];
 
@@ -176,7 +188,10 @@ fn main() -> ExitCode {
 /// The general sessions of a part, `NUMBER/COUNT`, or all; `None` if the caller has another number of parts.
 fn general(part: Option<&str>) -> Option<Vec<Session>> {
     let Some(part) = part else {
-        return Some(GENERAL.concat());
+        return Some(match NativeArch::BUILD {
+            NativeArch::X86_64 => GENERAL.concat(),
+            NativeArch::Aarch64 => ARM64.to_vec(),
+        });
     };
     let (number, count) = part.split_once('/')?;
     let number: usize = number.parse().ok()?;

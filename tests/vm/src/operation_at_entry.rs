@@ -21,6 +21,7 @@ use crate::differential::steps::{self, ProgramStep, numbers, step};
 use crate::differential::uring::{Layout, Queue, openat2};
 use crate::machine::{PROGRAMS, STRANGER, USER, make_directory, make_file, start_waiting};
 use crate::program::{Arg, Entry, Program, args};
+use crate::registers;
 use crate::suite::{Rules, Session};
 use crate::traced::BEGUN;
 
@@ -156,8 +157,9 @@ fn trace(traced: &mut Child, number: u32) -> anyhow::Result<()> {
     loop {
         match waitpid(pid, Some(WaitPidFlag::__WALL)).context("cannot wait")? {
             WaitStatus::PtraceSyscall(_) => {
-                let registers = ptrace::getregs(pid)?;
-                let is_entry = registers.orig_rax == u64::from(number) && registers.rax == BEGUN;
+                let mut registers = ptrace::getregs(pid)?;
+                let is_entry = *registers::number(&mut registers) == u64::from(number)
+                    && *registers::result(&mut registers) == BEGUN;
                 if is_entry && !is_ready {
                     input.write_all(b"x")?;
                     is_ready = true;

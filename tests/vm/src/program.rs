@@ -8,6 +8,7 @@
 //! then the steps, each with `kind`, `number`, `saved` (address, or 0), `watched` (address, or 0) and the kind
 //! and value of six arguments. `steps` counts those of the first task; those of other tasks follow.
 
+mod entry;
 #[cfg(test)]
 mod tests;
 
@@ -18,9 +19,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use audit::ids::Arch;
 
 use crate::machine::PROGRAMS;
+pub(crate) use entry::Entry;
 
 /// Address of the program, as in `program.ld`.
 const BASE: u64 = 0x40_0000;
@@ -44,17 +45,6 @@ const ARG_NUMBER: u64 = 0;
 const ARG_RESULT: u64 = 1;
 const ARG_WORD: u64 = 2;
 const ARG_ARGV: u64 = 3;
-
-/// The way a program enters the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    /// A 64-bit program that uses `syscall`.
-    Syscall,
-    /// A 64-bit program that uses `int $0x80`, and so the 32-bit syscall table.
-    Int80,
-    /// A 32-bit program.
-    I386,
-}
 
 /// An argument of a syscall.
 #[derive(Clone, Debug)]
@@ -313,53 +303,6 @@ impl Program {
         };
         self.entry.set_segment_size(&mut file, counts);
         file
-    }
-}
-
-impl Entry {
-    /// The table of its syscalls.
-    pub(crate) const fn arch(self) -> Arch {
-        match self {
-            Self::Syscall => Arch::X86_64,
-            Self::Int80 | Self::I386 => Arch::I386,
-        }
-    }
-
-    /// The linked `program.c`, up to the end of its segment.
-    fn interpreter(self) -> Vec<u8> {
-        let elf: &[u8] = match self {
-            Self::Syscall => include_bytes!(concat!(env!("OUT_DIR"), "/program-syscall")),
-            Self::Int80 => include_bytes!(concat!(env!("OUT_DIR"), "/program-int80")),
-            Self::I386 => include_bytes!(concat!(env!("OUT_DIR"), "/program-i386")),
-        };
-        let (at, bytes) = self.segment_size_field();
-        let mut word = [0; WORD_BYTES];
-        for (to, from) in word.iter_mut().zip(elf.iter().skip(at).take(bytes)) {
-            *to = *from;
-        }
-        let size = usize::try_from(u64::from_le_bytes(word)).unwrap_or(elf.len());
-        elf.iter().copied().take(size).collect()
-    }
-
-    /// Extends the segment to the end of the file, and in memory by so many zero bytes.
-    fn set_segment_size(self, file: &mut [u8], zeros: u64) {
-        let (at, bytes) = self.segment_size_field();
-        let in_file = size(file.len());
-        let sizes = [in_file, in_file + zeros];
-        let words = sizes
-            .into_iter()
-            .flat_map(|size| size.to_le_bytes().into_iter().take(bytes));
-        for (to, from) in file.iter_mut().skip(at).zip(words) {
-            *to = from;
-        }
-    }
-
-    /// Offset and width of `p_filesz`, which `p_memsz` follows, in the one program header.
-    const fn segment_size_field(self) -> (usize, usize) {
-        match self {
-            Self::Syscall | Self::Int80 => (64 + 32, 8),
-            Self::I386 => (52 + 16, 4),
-        }
     }
 }
 

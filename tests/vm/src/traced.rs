@@ -17,6 +17,7 @@ use crate::differential::steps::{self, step};
 use crate::differential::uring::{Layout, Queue, openat2};
 use crate::machine::{PROGRAMS, USER, start_waiting};
 use crate::program::{Arg, Entry, Program, args};
+use crate::registers;
 use crate::suite::{Rules, Session};
 
 /// The tests.
@@ -95,7 +96,7 @@ fn trace(name: &str, program: &Program, number: u64) -> anyhow::Result<(u32, u32
                 running.insert(stopped);
                 if stopped == pid && event != ptrace::Event::PTRACE_EVENT_STOP as i32 {
                     let mut registers = ptrace::getregs(stopped)?;
-                    registers.orig_rax = number;
+                    *registers::number(&mut registers) = number;
                     ptrace::setregs(stopped, registers)?;
                     stops += 1;
                     if event != ptrace::Event::PTRACE_EVENT_EXEC as i32 {
@@ -215,8 +216,10 @@ fn trace_begins(path: &Path, number: u32, result: Option<u64>) -> anyhow::Result
         match waitpid(pid, Some(WaitPidFlag::__WALL)).context("cannot wait")? {
             WaitStatus::PtraceSyscall(_) => {
                 let mut registers = ptrace::getregs(pid)?;
-                if registers.orig_rax == u64::from(number) && registers.rax == BEGUN {
-                    registers.rax = result.unwrap_or(BEGUN);
+                if *registers::number(&mut registers) == u64::from(number)
+                    && *registers::result(&mut registers) == BEGUN
+                {
+                    *registers::result(&mut registers) = result.unwrap_or(BEGUN);
                     ptrace::setregs(pid, registers)?;
                 }
                 ptrace::syscall(pid, None)?;

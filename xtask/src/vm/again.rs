@@ -169,9 +169,11 @@ mod tests {
 
     use super::*;
     use crate::test_results::TestResults;
+    use crate::vm::target::Target;
 
     fn machine(purpose: Purpose, part: Option<usize>) -> Machine<'static> {
         Machine {
+            target: Target::X86_64,
             purpose,
             line: "6.1",
             kernel: Path::new("/kernel"),

@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 use super::counts::Counts;
 use super::ports;
 use super::report::{Doctor, MachineReport};
+use super::target::Target;
 use crate::test_results::TestResults;
-
-/// The emulator.
-pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
 /// The longest time without a line on the serial ports, on a slow and busy host.
 const MAX_SILENCE: Duration = Duration::from_secs(300);
@@ -26,6 +24,12 @@ const MAX_RUN: Duration = Duration::from_secs(1500);
 /// host the emulated timer is late, and the kernel takes it for broken and panics ("IO-APIC + timer doesn't work").
 const KERNEL_OPTIONS: &str =
     "console=ttyS1 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check";
+
+/// The same for arm64, where the emulated board has one serial port: the tests have one on the PCI bus.
+const ARM64_KERNEL_OPTIONS: &str = "console=ttyAMA0 loglevel=5 panic=-1 oops=panic mitigations=off";
+
+/// A CPU that runs 32-bit programs too, and has no pointer authentication, whose emulation is slow.
+const ARM64_CPU: &str = "cortex-a72";
 
 /// `init_on_alloc=0`: the emulator counts each iteration of a repeated string instruction, and clearing a
 /// page for a file name adds 500 of them. `dhash_entries`: the dentry hash table gets 4 Mi buckets (32 MiB)
@@ -78,6 +82,7 @@ pub(crate) enum Purpose {
 /// A machine to boot.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine<'a> {
+    pub(crate) target: Target,
     pub(crate) purpose: Purpose,
     /// The kernel's version line, such as `6.12`: the label of its output.
     pub(crate) line: &'a str,
@@ -202,22 +207,39 @@ impl Machine<'_> {
             }
         };
         let part = self.part.map(|number| format!("vm.part={number}/{PARTS}"));
-        let mut command = Command::new(QEMU);
+        let emulator = self.target.emulator();
+        let mut command = Command::new(emulator);
         if self.purpose == Purpose::Count {
             command = Command::new("nice");
-            command.args(["-n", COUNT_NICE, QEMU]);
+            command.args(["-n", COUNT_NICE, emulator]);
             command.args(["-icount", "shift=0,sleep=off"]);
             // The kernel randomizes its layout, and counts of two boots differ by a few. With the same
             // random numbers and date each boot is the same.
             command.args(["-seed", &self.seed.to_string()]);
             command.args(["-rtc", "base=2026-01-01,clock=vm"]);
         }
+        let kernel_options = match self.target {
+            Target::X86_64 => {
+                command
+                    .args(accelerator)
+                    .args(processors)
+                    .args(["-machine", "q35"])
+                    .args(["-serial", "stdio", "-serial", "file:/proc/self/fd/2"]);
+                KERNEL_OPTIONS
+            }
+            Target::Arm64 => {
+                command
+                    .args(["-accel", "tcg,thread=single", "-cpu", ARM64_CPU])
+                    .args(["-smp", "2", "-machine", "virt"])
+                    .args(["-serial", "file:/proc/self/fd/2"])
+                    .args(["-chardev", "stdio,id=tests"])
+                    .args(["-device", "pci-serial,chardev=tests"]);
+                ARM64_KERNEL_OPTIONS
+            }
+        };
         command
-            .args(accelerator)
-            .args(processors)
-            .args(["-machine", "q35", "-m", "1024"])
+            .args(["-m", "1024"])
             .args(["-nodefaults", "-display", "none", "-no-reboot"])
-            .args(["-serial", "stdio", "-serial", "file:/proc/self/fd/2"])
             .arg("-kernel")
             .arg(self.kernel)
             .arg("-initrd")
@@ -225,7 +247,7 @@ impl Machine<'_> {
             .args([
                 "-append",
                 &format!(
-                    "{KERNEL_OPTIONS} {options} vm.filter={} {} {}",
+                    "{kernel_options} {options} vm.filter={} {} {}",
                     self.filter,
                     part.unwrap_or_default(),
                     self.options
@@ -235,7 +257,7 @@ impl Machine<'_> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("cannot start {QEMU}: {error}; see `make setup`"))
+            .map_err(|error| format!("cannot start {emulator}: {error}; see `make setup`"))
     }
 }
 

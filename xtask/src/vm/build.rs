@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::process::{Child, Command, Stdio};
 
+use super::target::Target;
 use crate::repository::Repository;
 use crate::step::succeeds;
 
@@ -15,23 +16,34 @@ pub(crate) enum Profile {
     Dev,
 }
 
+impl Profile {
+    /// Name of its directory.
+    pub(super) const fn directory(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dev => "debug",
+        }
+    }
+}
+
 /// Builds the daemon and the first process of the machines.
 ///
 /// # Errors
 /// If cargo cannot be started.
 pub(crate) fn build(repository: &Repository) -> Result<bool, Box<dyn Error>> {
-    build_with(repository, Profile::Release)
+    build_with(repository, Profile::Release, Target::X86_64)
 }
 
-/// The same with a profile.
+/// The same with a profile and a target.
 ///
 /// # Errors
 /// If cargo cannot be started.
 pub(super) fn build_with(
     repository: &Repository,
     profile: Profile,
+    target: Target,
 ) -> Result<bool, Box<dyn Error>> {
-    succeeds(&mut build_command(repository, profile))
+    succeeds(&mut build_command(repository, profile, target))
 }
 
 /// A release build in the background.
@@ -43,7 +55,7 @@ impl BackgroundBuild {
     /// # Errors
     /// If cargo cannot be started.
     pub(crate) fn start(repository: &Repository) -> Result<Self, Box<dyn Error>> {
-        let mut command = build_command(repository, Profile::Release);
+        let mut command = build_command(repository, Profile::Release, Target::X86_64);
         let build = command.arg("--quiet").stderr(Stdio::piped()).spawn()?;
         Ok(Self(build))
     }
@@ -59,13 +71,17 @@ impl BackgroundBuild {
     }
 }
 
-fn build_command(repository: &Repository, profile: Profile) -> Command {
-    // Companions too: the end-to-end tests run this build.
-    let packages = [
-        "ausearch", "bench", "detect", "search", "tollgate", "top", "vm",
-    ];
-    let packages = packages.map(|name| format!("--package={name}"));
+fn build_command(repository: &Repository, profile: Profile, target: Target) -> Command {
+    let packages: &[&str] = match target {
+        // Companions too: the end-to-end tests run this build.
+        Target::X86_64 => &[
+            "ausearch", "bench", "detect", "search", "tollgate", "top", "vm",
+        ],
+        Target::Arm64 => &["ausearch", "tollgate", "vm"],
+    };
+    let packages = packages.iter().map(|name| format!("--package={name}"));
     let mut command = repository.cargo(&["build", "--locked"]);
+    target.configure(&mut command, repository);
     if profile == Profile::Release {
         command.arg("--release");
     }

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use apt::Apt;
 
+use super::target::Target;
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The kernels that `make test` boots: Debian 12's own, and the newer one that it offers beside it.
@@ -69,6 +71,7 @@ pub(crate) struct Kernel {
     /// What the kernels of this line have in common, such as `6.12`, `7.3-rt` or `newest`.
     pub(crate) line: String,
     source: Source,
+    target: Target,
 }
 
 /// How the current kernel of a line is found.
@@ -102,19 +105,22 @@ impl Kernel {
         let kernel = |(line, package): (&str, &'static str)| Self {
             line: line.to_owned(),
             source: Source::Dependency(package),
+            target: Target::X86_64,
         };
         TESTED.into_iter().map(kernel).collect()
     }
 
     /// The line of a name: one of [`Kernel::tested`], the start of a version, or `newest`; `-rt` selects kernels with
     /// `PREEMPT_RT`.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        if let Some(tested) = Self::tested().into_iter().find(|it| it.line == name) {
+    pub(crate) fn parse(name: &str, target: Target) -> Option<Self> {
+        if let Some(tested) = Self::tested().into_iter().find(|it| it.line == name)
+            && tested.target == target
+        {
             return Some(tested);
         }
         let (numbers, flavour) = match name.strip_suffix(RT) {
-            Some(numbers) => (numbers, "rt-amd64"),
-            None => (name, "cloud-amd64"),
+            Some(numbers) => (numbers, target.flavour(true)),
+            None => (name, target.flavour(false)),
         };
         let version = match numbers {
             NEWEST => Vec::new(),
@@ -126,6 +132,7 @@ impl Kernel {
         Some(Self {
             line: name.to_owned(),
             source: Source::Newest { version, flavour },
+            target,
         })
     }
 
@@ -136,7 +143,7 @@ impl Kernel {
     pub(crate) fn image(&self, directory: &Path) -> Result<Image> {
         let apt = match &self.source {
             Source::Dependency(_) => Apt::of_host(),
-            Source::Newest { .. } => Apt::with_all_suites(directory)?,
+            Source::Newest { .. } => Apt::with_all_suites(directory, self.target.debian())?,
         };
         if let Ok(image) = self.current(&apt, directory) {
             return Ok(image);
@@ -202,6 +209,32 @@ impl Kernel {
     }
 }
 
+/// A program of Debian's package for another architecture, from `directory` if it has been fetched before.
+///
+/// # Errors
+/// When apt does not know the package, it cannot be fetched or unpacked, or lacks the file.
+pub(super) fn program(
+    package: &str,
+    file: &str,
+    target: Target,
+    directory: &Path,
+) -> Result<PathBuf> {
+    let tree = directory.join(format!("{package}-{}", target.debian()));
+    let path = tree.join(file);
+    if !path.is_file() {
+        if tree.exists() {
+            fs::remove_dir_all(&tree)?;
+        }
+        fs::create_dir_all(&tree)?;
+        Apt::with_all_suites(directory, target.debian())?.unpack(package, &tree)?;
+    }
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(format!("the package {package} has no `{file}`").into())
+    }
+}
+
 /// Moves the kernel, and those of [`MODULES`] that there are, from below a directory.
 fn collect(from: &Path, image: &Path, modules: &Path) -> Result<()> {
     for entry in fs::read_dir(from)? {
@@ -249,7 +282,7 @@ mod tests {
 
     #[test]
     fn lines_are_parsed() {
-        let source = |name| Kernel::parse(name).map(|kernel| kernel.source);
+        let source = |name| Kernel::parse(name, Target::X86_64).map(|kernel| kernel.source);
         assert_eq!(
             source("6.1"),
             Some(Source::Dependency("linux-image-cloud-amd64"))
@@ -260,6 +293,9 @@ mod tests {
         let version = Vec::new();
         let flavour = "cloud-amd64";
         assert_eq!(source("newest"), Some(Source::Newest { version, flavour }));
+        let on_arm64 = Kernel::parse("6.12", Target::Arm64).map(|kernel| kernel.source);
+        let (version, flavour) = (vec![6, 12], "cloud-arm64");
+        assert_eq!(on_arm64, Some(Source::Newest { version, flavour }));
         for name in ["", "x", "7.", "-rt", "rt"] {
             assert_eq!(source(name), None, "{name}");
         }

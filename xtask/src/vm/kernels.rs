@@ -61,7 +61,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let words = ["--profile", "dev", "--kernel", MATRIX, "--filter", FILTER];
     let options = Options::parse(&words.map(str::to_owned))?;
     let mut tests = TestResults::default();
-    if !build_with(repository, options.profile)? {
+    if !build_with(repository, options.profile, options.target)? {
         return Ok(ExitCode::FAILURE);
     }
     let Some(passed) = boot_all(repository, &options, &mut tests)? else {

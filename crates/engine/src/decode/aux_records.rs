@@ -5,6 +5,7 @@ use audit::event::aux_record::{
     AuxRecord, CapabilitySets, FileCapabilities, IpcPerm, IpcSetPerm, MqAttributes, OldNew,
     SocketCall, TargetTask, Timespec,
 };
+use audit::ids::NativeArch;
 use zerocopy::IntoBytes as _;
 
 use crate::abi::{self, WireAux};
@@ -106,7 +107,10 @@ fn ipc(word: &Words) -> Option<AuxRecord<'static>> {
 fn open_how(word: &Words) -> AuxRecord<'static> {
     const O_CREAT: u64 = 0o100;
     const O_DSYNC: u64 = 0o10_000;
-    const O_LARGEFILE: u64 = 0o100_000;
+    const O_LARGEFILE: u64 = match NativeArch::BUILD {
+        NativeArch::X86_64 => 0o100_000,
+        NativeArch::Aarch64 => 0o400_000,
+    };
     const O_CLOEXEC: u64 = 0o2_000_000;
     const O_SYNC_BIT: u64 = 0o4_000_000;
     const O_TMPFILE_BIT: u64 = 0o20_000_000;

@@ -437,6 +437,7 @@ pub(crate) fn setup_installs_what_is_needed() {
         ("tests", "qemu-system-x86"),
         ("tests", "golang-go"),
         ("packaging", "lintian"),
+        ("arm64", "gcc-aarch64-linux-gnu"),
     ] {
         let (_, packages) = missing(&[mode]);
         assert!(packages.starts_with(&build), "{packages:?}");

@@ -1,5 +1,7 @@
 //! Syscalls that read or change the attributes of an object, or use it as a directory or mount point.
 
+use nix::libc::O_DIRECTORY;
+
 use super::steps::{CWD, ProgramStep, Run, RunAs, numbers, step};
 use super::watched::{ACL, ACL_BYTES, acl};
 use crate::program::{Arg, Entry};
@@ -7,7 +9,6 @@ use crate::program::{Arg, Entry};
 const O_RDWR: i32 = 2;
 const O_CREAT: i32 = 0o100;
 const O_PATH: i32 = 0o10_000_000;
-const O_DIRECTORY: i32 = 0o200_000;
 const AT_SYMLINK_NOFOLLOW: i32 = 0x100;
 const AT_EACCESS: i32 = 0x200;
 const AT_EMPTY_PATH: i32 = 0x1000;

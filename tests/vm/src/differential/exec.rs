@@ -1,14 +1,9 @@
 //! Syscalls that execute programs. A successful one is the last of its program.
 
+use nix::libc::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_PATH, O_RDONLY};
+
 use super::steps::{CWD, ProgramStep, Run, RunAs, numbers, step};
 use crate::program::{Arg, Entry};
-
-const O_RDONLY: i32 = 0;
-const O_PATH: i32 = 0o10_000_000;
-const O_DIRECTORY: i32 = 0o200_000;
-const O_CLOEXEC: i32 = 0o2_000_000;
-const AT_SYMLINK_NOFOLLOW: i32 = 0x100;
-const AT_EMPTY_PATH: i32 = 0x1000;
 
 pub(super) fn runs(entry: Entry) -> Vec<Run> {
     let run = |user, steps| Run { user, entry, steps };

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use audit::ids::{Arch, MsgType};
+use audit::ids::{Arch, MsgType, NativeArch};
 use audit::rule::{Insertion, Op, Rule, RuleHost, Value, parse_line};
 use audit::table;
 use bstr::ByteSlice as _;
@@ -48,7 +48,7 @@ pub(crate) struct KernelAudit {
 }
 
 impl KernelAudit {
-    /// Loads the rules of a file and enables the kernel's audit.
+    /// Loads the rules of a file, with `auditctl` if this machine has it, and enables the kernel's audit.
     ///
     /// # Errors
     /// When the kernel or `auditctl` rejects something, or another process uses the kernel's audit.
@@ -86,7 +86,11 @@ impl KernelAudit {
             text.lines().partition(|line| is_io_uring_rule(line));
         let known = rules.with_extension("known");
         fs::write(&known, others.join("\n") + "\n").context("cannot write the rules")?;
-        load(&known)?;
+        if Path::new(AUDITCTL).exists() {
+            load(&known)?;
+        } else {
+            others.iter().try_for_each(|line| audit.add(line))?;
+        }
         io_uring_rules.iter().try_for_each(|line| audit.add(line))?;
         settings.enabled = 1;
         audit.set(&settings)?;
@@ -247,7 +251,7 @@ impl RuleHost for NoHost {
     }
 
     fn native(&self) -> Arch {
-        Arch::X86_64
+        NativeArch::BUILD.b64()
     }
 }
 

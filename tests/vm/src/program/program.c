@@ -4,7 +4,7 @@
  * table's fields and appends the table to the linked program.
  *
  * build.rs compiles it for each kernel entry: as 64-bit code that uses `syscall`, as 64-bit code that
- * uses `int $0x80` (INT80), and as 32-bit code.
+ * uses `int $0x80` (INT80), and as 32-bit code; for arm64, as 64-bit and as 32-bit code.
  */
 #define MAX_ARGS 6
 
@@ -68,6 +68,48 @@ static long call(u32 number, const long *args)
 			 : "rcx", "r11", "memory");
 	return result;
 }
+#elif defined(__aarch64__)
+#define NR_WRITE 64
+#define NR_CLONE 220
+#define NR_EXIT	 93
+
+static long call(u32 number, const long *args)
+{
+	register long nr __asm__("x8") = number;
+	register long arg1 __asm__("x0") = args[0];
+	register long arg2 __asm__("x1") = args[1];
+	register long arg3 __asm__("x2") = args[2];
+	register long arg4 __asm__("x3") = args[3];
+	register long arg5 __asm__("x4") = args[4];
+	register long arg6 __asm__("x5") = args[5];
+
+	__asm__ volatile("svc #0"
+			 : "+r"(arg1)
+			 : "r"(nr), "r"(arg2), "r"(arg3), "r"(arg4), "r"(arg5), "r"(arg6)
+			 : "memory");
+	return arg1;
+}
+#elif defined(__arm__)
+#define NR_WRITE 4
+#define NR_CLONE 120
+#define NR_EXIT	 1
+
+static long call(u32 number, const long *args)
+{
+	register long nr __asm__("r7") = number;
+	register long arg1 __asm__("r0") = args[0];
+	register long arg2 __asm__("r1") = args[1];
+	register long arg3 __asm__("r2") = args[2];
+	register long arg4 __asm__("r3") = args[3];
+	register long arg5 __asm__("r4") = args[4];
+	register long arg6 __asm__("r5") = args[5];
+
+	__asm__ volatile("svc #0"
+			 : "+r"(arg1)
+			 : "r"(nr), "r"(arg2), "r"(arg3), "r"(arg4), "r"(arg5), "r"(arg6)
+			 : "memory");
+	return arg1;
+}
 #else
 #define NR_WRITE 4
 #define NR_CLONE 120
@@ -93,13 +135,17 @@ static long call(u32 number, const long *args)
 }
 #endif
 
-/* The low half of the time stamp counter. */
+/* The low half of the time stamp counter; machines without one do not count. */
 static u32 counter(void)
 {
+#if defined(__x86_64__) || defined(__i386__)
 	u32 low, high;
 
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high)::"memory");
 	return low;
+#else
+	return 0;
+#endif
 }
 
 static volatile u64 *word_at(u64 address)
@@ -145,6 +191,32 @@ static long start_thread(u64 flags, u64 *stack, u64 first, u64 count, char **arg
 			 : "a"((long)NR_CLONE), "D"(flags), "S"(stack), "d"(0L), "r"(arg4),
 			   "r"(arg5)
 			 : "rcx", "r11", "memory");
+	return result;
+}
+#elif defined(__aarch64__)
+static long start_thread(u64 flags, u64 *stack, u64 first, u64 count, char **argv)
+{
+	register long nr __asm__("x8") = NR_CLONE;
+	register long result __asm__("x0") = flags;
+	register u64 *arg2 __asm__("x1");
+	register long arg3 __asm__("x2") = 0;
+	register long arg4 __asm__("x3") = 0;
+	register long arg5 __asm__("x4") = 0;
+
+	stack = (u64 *)((unsigned long)stack & ~15UL) - 4;
+	stack[0] = first;
+	stack[1] = count;
+	stack[2] = (u64)argv;
+	arg2 = stack;
+	__asm__ volatile("svc #0\n\t"
+			 "cbnz x0, 1f\n\t"
+			 "ldp x0, x1, [sp]\n\t"
+			 "ldr x2, [sp, #16]\n\t"
+			 "bl run_task\n"
+			 "1:"
+			 : "+r"(result)
+			 : "r"(nr), "r"(arg2), "r"(arg3), "r"(arg4), "r"(arg5)
+			 : "memory");
 	return result;
 }
 #else
@@ -253,7 +325,11 @@ __attribute__((noreturn, used)) static void run(char **stack)
 	end(table.counts ? failed : 0);
 }
 
-#ifdef __x86_64__
+#if defined(__aarch64__)
+__asm__(".globl _start\n_start:\n\tmov x0, sp\n\tbl run\n");
+#elif defined(__arm__)
+__asm__(".globl _start\n_start:\n\tmov r0, sp\n\tbic sp, sp, #7\n\tbl run\n");
+#elif defined(__x86_64__)
 __asm__(".globl _start\n_start:\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall run\n");
 #else
 __asm__(".globl _start\n_start:\n\tmov %esp, %eax\n\tand $-16, %esp\n\tpush %eax\n\tcall run\n");

@@ -35,12 +35,16 @@ impl Apt {
         Self { config: None }
     }
 
-    /// apt with [`SUITES`], whose files are in `directory/apt`.
+    /// apt with [`SUITES`] for an architecture of Debian, whose files are in `directory/apt`; those of another one than
+    /// `amd64` in `directory/apt-ARCHITECTURE`.
     ///
     /// # Errors
     /// If the files cannot be written, or the lists of packages cannot be read for the first time.
-    pub(super) fn with_all_suites(directory: &Path) -> Result<Self> {
-        let directory = directory.join("apt");
+    pub(super) fn with_all_suites(directory: &Path, architecture: &str) -> Result<Self> {
+        let directory = directory.join(match architecture {
+            "amd64" => "apt".to_owned(),
+            other => format!("apt-{other}"),
+        });
         for part in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(directory.join(part))?;
         }
@@ -62,6 +66,8 @@ impl Apt {
             // The user that apt would rather fetch as may not write here.
             ("APT::Sandbox::User", "root".to_owned()),
             ("Acquire::Languages", "none".to_owned()),
+            ("APT::Architecture", architecture.to_owned()),
+            ("APT::Architectures", architecture.to_owned()),
         ];
         let text: String = options
             .iter()

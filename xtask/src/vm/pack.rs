@@ -1,0 +1,159 @@
+//! What is in the initramfs of the machines.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::build::Profile;
+use super::initramfs::Archive;
+use super::kernel::{self, Image};
+use super::rulesets;
+use super::target::Target;
+use crate::repository::Repository;
+use crate::step::succeeds;
+
+const BUSYBOX: &str = "/bin/busybox";
+const AUSEARCH: &str = "/usr/sbin/ausearch";
+const AUREPORT: &str = "/usr/sbin/aureport";
+const AULAST: &str = "/usr/bin/aulast";
+const AUDITCTL: &str = "/usr/sbin/auditctl";
+const BPFTOOL: &str = "/usr/sbin/bpftool";
+const MKFS_BTRFS: &str = "/usr/sbin/mkfs.btrfs";
+const MKFS_EXT4: &str = "/usr/sbin/mke2fs";
+const MKFS_XFS: &str = "/usr/sbin/mkfs.xfs";
+const BINDFS: &str = "/usr/bin/bindfs";
+const BTRFS: &str = "/usr/bin/btrfs";
+const CHECKPOLICY: &str = "checkpolicy";
+
+/// The header that programs with auparse include.
+const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
+
+/// C programs of the tests in `tests/differential`, and their linker options.
+const C_PROGRAMS: [(&str, &[&str]); 4] = [
+    ("auparse_dump", &["-lauparse"]),
+    ("contend", &[]),
+    ("send_login", &[]),
+    ("uring_ops", &[]),
+];
+
+/// Required programs and files.
+pub(super) const TOOLS: [&str; 19] = [
+    Target::X86_64.emulator(),
+    BUSYBOX,
+    AUSEARCH,
+    AUREPORT,
+    AULAST,
+    AUPARSE_HEADER,
+    AUDITCTL,
+    BPFTOOL,
+    MKFS_BTRFS,
+    MKFS_EXT4,
+    MKFS_XFS,
+    BINDFS,
+    BTRFS,
+    "apt-cache",
+    "apt-get",
+    CHECKPOLICY,
+    "dpkg-deb",
+    "gcc",
+    "ldd",
+];
+
+/// The initramfs of all machines of the host's architecture.
+///
+/// # Errors
+/// If a file cannot be read, or a program cannot be compiled.
+pub(super) fn pack(
+    repository: &Repository,
+    profile: Profile,
+    images: &[(&str, Image)],
+) -> Result<Vec<u8>, Box<dyn Error>> {
+    let programs = Target::X86_64.programs(repository, profile.directory());
+    let mut archive = Archive::default();
+    for (from, to) in [
+        (programs.join("vm"), "/init"),
+        (programs.join("tollgate"), "/bin/tollgate"),
+        (PathBuf::from(BUSYBOX), BUSYBOX),
+        (PathBuf::from(AUSEARCH), AUSEARCH),
+        (PathBuf::from(AUREPORT), AUREPORT),
+        (PathBuf::from(AULAST), AULAST),
+        (PathBuf::from(AUDITCTL), AUDITCTL),
+        (PathBuf::from(BPFTOOL), BPFTOOL),
+        (PathBuf::from(MKFS_BTRFS), MKFS_BTRFS),
+        (PathBuf::from(MKFS_EXT4), MKFS_EXT4),
+        (PathBuf::from(MKFS_XFS), MKFS_XFS),
+        (PathBuf::from(BINDFS), BINDFS),
+        (PathBuf::from(BTRFS), BTRFS),
+    ] {
+        archive.program(&from, to)?;
+    }
+    for (name, libraries) in C_PROGRAMS {
+        let program = repository.target().join("vm").join(name);
+        let mut command = repository.command("gcc");
+        command
+            .args(["-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(&program);
+        command.arg(format!("tests/differential/{name}.c"));
+        if !succeeds(command.args(libraries))? {
+            return Err(format!("cannot compile `{name}`").into());
+        }
+        archive.program(&program, &format!("/bin/{name}"))?;
+    }
+    for (_, image) in images {
+        archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
+    }
+    accounts(&mut archive);
+    let policy = repository.target().join("vm").join("selinux.policy");
+    let mut command = repository.command(CHECKPOLICY);
+    // Both kernels accept this policy version.
+    command.args(["-c", "33", "-U", "allow", "-o"]).arg(&policy);
+    if !succeeds(command.arg("tests/vm/selinux/policy.conf"))? {
+        return Err("cannot compile the SELinux policy".into());
+    }
+    archive.file("/etc/selinux.policy", 0o644, &fs::read(policy)?);
+    rulesets::pack(repository, &mut archive)?;
+    Ok(archive.finish())
+}
+
+/// Adds users and groups.
+fn accounts(archive: &mut Archive) {
+    archive.file(
+        "/etc/passwd",
+        0o644,
+        b"root:x:0:0::/:/bin/sh\nwww-data:x:33:33::/:/bin/sh\n",
+    );
+    archive.file("/etc/group", 0o644, b"root:x:0:\n");
+}
+
+/// The initramfs of arm64 machines, whose programs are all static.
+///
+/// # Errors
+/// If a file cannot be read, or `busybox` cannot be fetched.
+pub(super) fn pack_arm64(
+    repository: &Repository,
+    profile: Profile,
+    directory: &Path,
+) -> Result<Vec<u8>, Box<dyn Error>> {
+    let programs = Target::Arm64.programs(repository, profile.directory());
+    let busybox = kernel::program(
+        "busybox-static",
+        "usr/bin/busybox",
+        Target::Arm64,
+        directory,
+    )?;
+    let mut archive = Archive::default();
+    for (from, to) in [
+        (programs.join("vm"), "/init"),
+        (programs.join("tollgate"), "/bin/tollgate"),
+        // Answers as the stock tool, which is not static.
+        (programs.join("tollgate-ausearch"), AUSEARCH),
+        (busybox, BUSYBOX),
+    ] {
+        archive.program(&from, to)?;
+    }
+    let example = "examples/first-aarch64.rules";
+    let rules = fs::read(repository.root.join(example))?;
+    archive.file("/etc/first.rules", 0o644, &rules);
+    accounts(&mut archive);
+    Ok(archive.finish())
+}
