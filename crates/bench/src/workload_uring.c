@@ -24,6 +24,16 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Tells the processor that the caller waits for memory to change. */
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 #define DEPTH	    128
 #define BLOCK_BYTES 4096
 #define WINDOWS	    3
@@ -168,7 +178,7 @@ static unsigned int complete(struct load *load, unsigned int queued)
 		if (__atomic_load_n(load->sq_flags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP)
 			enter(load, queued, IORING_ENTER_SQ_WAKEUP);
 		while (head == __atomic_load_n(load->cq_tail, __ATOMIC_ACQUIRE))
-			__builtin_ia32_pause();
+			relax();
 	} else {
 		enter(load, queued, IORING_ENTER_GETEVENTS);
 	}
