@@ -131,6 +131,7 @@ const GENERAL: [&[Session]; 3] = [
         operation_at_entry::SESSION,
         operation_at_entry::unreadable_name::SESSION,
         traced::SESSION_TRACEPOINT,
+        traced::SESSION_WATCHED,
         hunt::SESSION,
         locked::SESSION,
     ],

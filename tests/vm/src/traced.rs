@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
@@ -15,7 +16,7 @@ use support::wait::wait_for;
 use crate::daemon::Daemon;
 use crate::differential::steps::{self, step};
 use crate::differential::uring::{Layout, Queue, openat2};
-use crate::machine::{PROGRAMS, USER, start_waiting};
+use crate::machine::{PROGRAMS, USER, make_directory, make_file, start_waiting};
 use crate::program::{Arg, Entry, Program, args};
 use crate::registers;
 use crate::suite::{Rules, Session};
@@ -48,6 +49,19 @@ pub(crate) const SESSION_TRACEPOINT: Session = Session {
     engine: "tracepoint",
     rules: Rules::Text("-a always,exit -F arch=b64 -S io_uring_enter -F uid=1001 -k traced\n"),
     tests: &[("uring_operation_is_recorded", uring_operation)],
+    ..SESSION
+};
+
+/// Rules that need to see objects: the names lead through a symbolic link.
+pub(crate) const SESSION_WATCHED: Session = Session {
+    name: "traced_watched",
+    prepare: || {
+        make_directory(Path::new("/tmp/traced/dir"), USER)?;
+        make_file(Path::new("/tmp/traced/dir/file"), USER)?;
+        symlink("/tmp/traced/dir", "/tmp/traced/link").context("cannot make a link")
+    },
+    rules: Rules::Text("-w /tmp/traced/dir -p wa -k watched\n"),
+    tests: &[("changed_result_hides_no_object", changed_result)],
     ..SESSION
 };
 
@@ -196,6 +210,31 @@ fn uring_operation(daemon: &Daemon) -> anyhow::Result<()> {
             "{count} operations with result {result:?}: {}",
             event::show(&events)
         );
+    }
+    Ok(())
+}
+
+/// A debugger that changes the register of the result when a syscall begins hides no object of it.
+fn changed_result(daemon: &Daemon) -> anyhow::Result<()> {
+    const CHMOD: u32 = 90;
+    const OPENAT: u32 = 257;
+    const O_WRONLY: i64 = 1;
+    const UNLINK: u32 = 87;
+    let file = "/tmp/traced/link/file";
+    for (number, args) in [
+        (OPENAT, args![steps::CWD, file, O_WRONLY]),
+        (CHMOD, args![file, 0o600]),
+        (UNLINK, args![file]),
+    ] {
+        let program = waiting(Entry::Syscall, number, args);
+        let path = program.install(&format!("traced{number}"))?;
+        let pid = trace_begins(&path, number, Some(0))?;
+        wait_for("the event", || {
+            let events = daemon.logged(pid)?;
+            let is_call = |event: &Event| event.syscall("syscall") == number.to_string();
+            Ok(events.iter().any(is_call).then_some(()))
+        })
+        .with_context(|| format!("syscall {number} is not recorded"))?;
     }
     Ok(())
 }

@@ -236,6 +236,14 @@ int call_enter(struct pt_regs *ctx)
 	syscall = plan_syscall(key);
 	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || open_is_excluded(syscall, regs, abi))
 		return 0;
+	/*
+	 * If a tracer has changed the register, it does not tell the syscall from operations of io_uring
+	 * on the way out.
+	 */
+	if (!REGS_IN_SYSCALL(regs) && has_ring(task)) {
+		count_lost(WIRE_LOST_NO_SLOT);
+		return 0;
+	}
 	if (syscall->facts & WIRE_FACT_ENTER_STATE)
 		save_enter_state(task);
 	state_drop(task, SLOT_SYSCALL);
@@ -308,10 +316,10 @@ int call_open(__u64 *ctx)
 	if (tlg_open_gate && !(file->f_flags & tlg_open_gate))
 		return 0;
 	task = current();
-	if (file->f_mode & FMODE_NOACCOUNT || !is_in_syscall(task))
+	if (file->f_mode & FMODE_NOACCOUNT)
 		return 0;
 	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_OPEN))
+	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_OPEN) || !is_in_syscall(task))
 		return 0;
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY &&
 	    !(ACC_MODE(file->f_flags) & syscall->watch_perm))

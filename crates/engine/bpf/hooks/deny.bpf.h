@@ -20,6 +20,7 @@
 #include "lib/errno.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/filter.bpf.h"
+#include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/object.bpf.h"
@@ -288,7 +289,7 @@ int deny_link(__u64 *ctx)
 SEC("fmod_ret/security_inode_rename")
 int deny_rename(__u64 *ctx)
 {
-	return deny_by_state(tlg_kprobes ? ctx[4] : ctx[5]);
+	return deny_by_state(tlg_kprobes ? load_word_of(ctx, 4) : load_word_of(ctx, 5));
 }
 
 /* fmod_ret on security_inode_setattr(idmap, dentry, attr), v6.0 form. */

@@ -61,21 +61,6 @@ static __always_inline void load_function_args(__u64 *arg, const volatile struct
 }
 
 /*
- * State of the syscall that the current task is in, if its kprobe has taken a slot: a syscall whose
- * kprobe was skipped is counted as lost.
- */
-static __always_inline struct syscall_state *state_of_call(void)
-{
-	struct task_struct *task = current();
-	struct task_state *of;
-
-	if (!is_in_syscall(task))
-		return NULL;
-	of = task_state(task);
-	return of ? state_held(of, SLOT_SYSCALL) : NULL;
-}
-
-/*
  * Loads the first `args` arguments when the function begins. Returns whether the program has
  * something to do.
  */
@@ -88,7 +73,7 @@ static __always_inline int at_entry(struct function_call *call, const __u64 *ctx
 		return 1;
 	}
 	load_function_args(call->arg, (const volatile struct pt_regs *)ctx);
-	return !!state_of_call();
+	return !!state_of_call(current());
 }
 
 /*
@@ -110,7 +95,7 @@ static __always_inline int load_return(struct function_call *call, __u64 *ctx, c
 		return 1;
 	}
 	call->skips_return = 1;
-	state = state_of_call();
+	state = state_of_call(current());
 	if (!state)
 		return 0;
 	saved = &state->saved[inside];

@@ -313,13 +313,25 @@ static __always_inline int has_ring(const struct task_struct *task)
 }
 
 /*
- * Whether the current task is inside a syscall, by its registers. Operations of io_uring also run in
- * workers, whose registers are those of another task, and on the way out of a syscall, when the
- * register has its result.
+ * State of the syscall that a task is in on the engine lsm, if its kprobe has taken a slot. Operations
+ * of io_uring also run in workers, whose registers are those of another task, and on the way out of
+ * a syscall, when the register has its result. A tracer can have changed the register before.
  */
+static __always_inline struct syscall_state *state_of_call(struct task_struct *task)
+{
+	struct task_state *of = task_state(task);
+	struct syscall_state *state = of ? state_held(of, SLOT_SYSCALL) : NULL;
+
+	if (!state || task->flags & PF_IO_WORKER || REGS_RESULT(task_regs(task)) != state->ax)
+		return NULL;
+	return state;
+}
+
+/* Whether a task is in a syscall. Without a slot, its kprobe was skipped: the registers tell. */
 static __always_inline int is_in_syscall(struct task_struct *task)
 {
-	return !(task->flags & PF_IO_WORKER) && REGS_IN_SYSCALL(task_regs(task));
+	return state_of_call(task) ||
+	       (!(task->flags & PF_IO_WORKER) && REGS_IN_SYSCALL(task_regs(task)));
 }
 
 /*
