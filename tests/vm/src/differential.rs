@@ -29,13 +29,36 @@ use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::program::Entry;
-use crate::suite::{Rules, Session};
+use crate::suite::{Rules, Session, Work};
 use kernel::{KernelAudit, is_io_uring_rule};
 use steps::Run;
 use uring::Worker;
 
 /// The group of the workloads.
 const GROUP: u32 = 4242;
+
+/// A test of a session.
+type Test = (&'static str, Work);
+
+/// Tests of the sessions about the 64-bit table.
+const OPEN: Test = ("open", |daemon| {
+    agree(daemon, &SESSION, "open", &open::runs(B64))
+});
+const NAMESPACE: Test = ("namespace", |daemon| {
+    agree(daemon, &SESSION, "namespace", &namespace::runs(B64))
+});
+const ATTRIBUTES: Test = ("attributes", |daemon| {
+    agree(daemon, &SESSION, "attributes", &attributes::runs(B64))
+});
+const SOCKETS: Test = ("sockets", |daemon| {
+    agree(daemon, &SESSION, "sockets", &sockets::runs(B64))
+});
+const EXEC: Test = ("exec", |daemon| {
+    agree(daemon, &SESSION, "exec", &exec::runs(B64))
+});
+const OBJECTS: Test = ("objects", |daemon| {
+    agree(daemon, &SESSION, "objects", &objects::runs())
+});
 
 /// Syscalls of the 64-bit table. The daemon also reads the kernel's own records, from the multicast group.
 pub(crate) const SESSION: Session = Session {
@@ -44,25 +67,13 @@ pub(crate) const SESSION: Session = Session {
     prepare: stock::prepare,
     rules: Rules::Made(|| steps::rules_of_this_machine(RULES)),
     tests: &[
-        ("open", |daemon| {
-            agree(daemon, &SESSION, "open", &open::runs(B64))
-        }),
-        ("namespace", |daemon| {
-            agree(daemon, &SESSION, "namespace", &namespace::runs(B64))
-        }),
-        ("attributes", |daemon| {
-            agree(daemon, &SESSION, "attributes", &attributes::runs(B64))
-        }),
-        ("sockets", |daemon| {
-            agree(daemon, &SESSION, "sockets", &sockets::runs(B64))
-        }),
-        ("exec", |daemon| {
-            agree(daemon, &SESSION, "exec", &exec::runs(B64))
-        }),
+        OPEN,
+        NAMESPACE,
+        ATTRIBUTES,
+        SOCKETS,
+        EXEC,
         ("ipc", |daemon| agree(daemon, &SESSION, "ipc", &ipc::runs())),
-        ("objects", |daemon| {
-            agree(daemon, &SESSION, "objects", &objects::runs())
-        }),
+        OBJECTS,
         ("stock_programs", stock::stock_readers_agree),
     ],
     stop: Daemon::stop,
@@ -74,23 +85,7 @@ pub(crate) const SESSION: Session = Session {
 /// their items in the order in which its compiler has read them.
 pub(crate) const SESSION_ARM64: Session = Session {
     prepare: || Ok(()),
-    tests: &[
-        ("open", |daemon| {
-            agree(daemon, &SESSION, "open", &open::runs(B64))
-        }),
-        ("attributes", |daemon| {
-            agree(daemon, &SESSION, "attributes", &attributes::runs(B64))
-        }),
-        ("sockets", |daemon| {
-            agree(daemon, &SESSION, "sockets", &sockets::runs(B64))
-        }),
-        ("exec", |daemon| {
-            agree(daemon, &SESSION, "exec", &exec::runs(B64))
-        }),
-        ("objects", |daemon| {
-            agree(daemon, &SESSION, "objects", &objects::runs())
-        }),
-    ],
+    tests: &[OPEN, ATTRIBUTES, SOCKETS, EXEC, OBJECTS],
     ..SESSION
 };
 
