@@ -117,10 +117,8 @@ enum wire_form {
 	WIRE_FORM_PARENT_BY_NAME = 1 << 0, /* __filename_parentat() in place of path_parentat() */
 	WIRE_FORM_CREATE_IN_PARENT = 1 << 1, /* vfs_create() without the directory */
 	WIRE_FORM_MKDIR_DENTRY = 1 << 2, /* vfs_mkdir() returns a dentry */
-	WIRE_FORM_MKNOD_DELEGATED = 1 << 3, /* vfs_mknod() with one argument more */
-	WIRE_FORM_SYMLINK_DELEGATED = 1 << 4, /* vfs_symlink() with one argument more */
-	WIRE_FORM_NTP_ADJTIMEX = 1 << 5, /* ntp_adjtimex() in place of __do_adjtimex() */
-	WIRE_FORM_NAMES_IN_ORDER = 1 << 6, /* the first of two names is copied first */
+	WIRE_FORM_NTP_ADJTIMEX = 1 << 3, /* ntp_adjtimex() in place of __do_adjtimex() */
+	WIRE_FORM_NAMES_IN_ORDER = 1 << 4, /* the first of two names is copied first */
 };
 
 /* nametype= of the PATH item of a LOOKUP_HOOKED object. */

@@ -106,7 +106,7 @@ pub enum EngineError {
     #[error(
         "rules of `[on_loss] deny` need the engine fentry or lsm: remove `deny`, or use a kernel on which one of them works"
     )]
-    DenyNeedsFentry,
+    DenyNeedsFunctions,
     /// The kernel lacks the function that a deny program attaches to.
     #[error(
         "a rule of `[on_loss] deny` needs the function `{function}`, which this kernel does not have: remove its key from `deny`"

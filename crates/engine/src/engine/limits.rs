@@ -12,13 +12,13 @@ const RUN_TASK_WORK: [&str; 1] = ["io_uring_enter"];
 /// Checks that an engine can run a plan.
 ///
 /// # Errors
-/// [`EngineError::DenyNeedsFentry`], [`EngineError::NoDenyFunction`], [`EngineError::Unseen`].
+/// [`EngineError::DenyNeedsFunctions`], [`EngineError::NoDenyFunction`], [`EngineError::Unseen`].
 pub(super) fn check(plan: &Plan, selection: HookSelection) -> Result<(), EngineError> {
     if selection.engine() == EngineKind::Lsm {
         check_seen(plan, selection)?;
     }
     if !selection.engine().is_on_functions() && plan.denying() != 0 {
-        return Err(EngineError::DenyNeedsFentry);
+        return Err(EngineError::DenyNeedsFunctions);
     }
     let mut syscalls = plan.syscalls.iter();
     let missing =

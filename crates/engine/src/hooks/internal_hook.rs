@@ -196,12 +196,12 @@ internal_hooks! {
     /// Special file created.
     CreatedNode = created_node: Fexit [
         "vfs_mknod": "int(_, inode*, dentry*, _, _)",
-        "vfs_mknod" since "6.19": "int(_, inode*, dentry*, _, _, delegated_inode*)" as MKNOD_DELEGATED,
+        "vfs_mknod" since "6.19": "int(_, inode*, dentry*, _, _, delegated_inode*)",
     ],
     /// Symbolic link created.
     CreatedSymlink = created_symlink: Fexit [
         "vfs_symlink": "int(_, inode*, dentry*, _)",
-        "vfs_symlink" since "6.19": "int(_, inode*, dentry*, _, delegated_inode*)" as SYMLINK_DELEGATED,
+        "vfs_symlink" since "6.19": "int(_, inode*, dentry*, _, delegated_inode*)",
     ],
     /// Hard link created.
     CreatedLink = created_link: Fexit ["vfs_link": "int(dentry*, _, inode*, dentry*, _)"],
