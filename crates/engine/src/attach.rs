@@ -124,7 +124,12 @@ pub(crate) fn attach(
             let name = name.ok_or(EngineError::NoSyscallFunctions)?;
             return kprobe::attach(program, kprobes, &name, function_cookie(hook));
         }
-        AttachTarget::InternalKprobe(function) => kprobe::attach_internal(program, function),
+        AttachTarget::Session(function) => {
+            let name = kprobe::function_name(function);
+            let name = name.ok_or(EngineError::NoSyscallFunctions)?;
+            kprobe::attach_multi(program, &name)
+        }
+        AttachTarget::InternalKprobe(function) => kprobe::attach_multi(program, function),
         AttachTarget::Declared => attach_raw_tracepoint(program, None),
         AttachTarget::RawTracepoint(name) => attach_raw_tracepoint(program, Some(name)),
         AttachTarget::Tracepoint(id) => {

@@ -21,7 +21,7 @@ use audit::rule::{Action, Field, Op};
 
 use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
 use crate::hooks::hook::Hook;
-use crate::hooks::hook_selection::{HookSelection, task_list_hook};
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::internal_hook::InternalHook;
 use crate::hooks::syscall_functions::tracepoint_name;
 use crate::hooks::syscall_hooks::object_hooks;
@@ -74,7 +74,7 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         syscalls: BTreeMap::new(),
         raw_enter: SyscallSet::default(),
         raw_exit: SyscallSet::default(),
-        hooks: task_list_hook(plan).into_iter().collect(),
+        hooks: selection.task_list_hook(plan).into_iter().collect(),
         uring: false,
         read_only_opens: ReadOnlyOpens::default(),
         open_gate: O_ACCMODE,

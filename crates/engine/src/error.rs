@@ -96,12 +96,6 @@ pub enum EngineError {
         /// What is missing, as a noun phrase.
         missing: &'static str,
     },
-    /// Rules that the engine `lsm` cannot honour.
-    #[error("the engine lsm does not see {what}")]
-    Unseen {
-        /// What some rules name, as a noun phrase.
-        what: String,
-    },
     /// `[on_loss] deny` on an engine that cannot deny syscalls.
     #[error(
         "rules of `[on_loss] deny` need the engine fentry or lsm: remove `deny`, or use a kernel on which one of them works"

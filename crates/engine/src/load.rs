@@ -273,7 +273,7 @@ impl<'s> LoadedObject<'s> {
             .map_err(EngineError::Open)?;
         program::select(&mut open.progs, &programs, hooks, kind).map_err(EngineError::Open)?;
         prepare(&mut open)?;
-        let on_functions = programs.iter().any(|program| program.needs_functions());
+        let on_functions = programs.iter().any(|program| program.needs_functions(kind));
         let kind = if on_functions {
             EngineKind::Fentry
         } else {

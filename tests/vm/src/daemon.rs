@@ -136,12 +136,12 @@ impl Daemon {
         })
     }
 
-    /// Whether the engine sees the objects of syscalls that fail, other than opens.
+    /// Whether the engine sees operations of `io_uring`, and the objects of syscalls that fail, other than opens.
     pub(crate) fn sees_inside(&self) -> bool {
         self.engine != "tracepoint"
     }
 
-    /// Whether it sees the object of an open that fails, operations of `io_uring`, and any number of syscalls.
+    /// Whether it sees the object of an open that fails as well, and any number of syscalls by few hooks.
     pub(crate) fn sees_all(&self) -> bool {
         self.engine == "fentry"
     }

@@ -86,25 +86,17 @@ const LSM: &str = "lsm";
 /// The engines that refuse kernels which preempt themselves.
 const FENTRY: &str = "fentry";
 const TRACEPOINT: &str = "tracepoint";
-/// Sessions about what the engine `lsm` refuses or does not show: rules of any list, operations of `io_uring`, more
-/// than 250 syscalls, and records that the kernel makes in the middle of a call; and sessions about calls whose end `fentry`
-/// does not see, how many slots it uses, and hooks that root disables, which the kernel refuses while kprobes use them.
-const NEED_FENTRY: [&str; 15] = [
-    "avc",
-    "differential_watched_raw",
+/// Sessions about calls whose end `fentry` does not see, how many slots it uses, calls that stay at its raw tracepoint, and
+/// hooks that root disables, which the kernel refuses while kprobes use them.
+const NEED_FENTRY: [&str; 8] = [
     "disabled_hooks",
     "half_seen",
-    "lists",
     "shared_functions",
     "slots",
     "slots_mapped",
+    "slots_operations",
     "slots_subordinate",
     "stopping",
-    "differential_uring",
-    "differential_uring_list",
-    "slots_operations",
-    "uring_ops",
-    "operation_at_entry",
 ];
 
 /// Stands for the tests of a machine whose engines this kernel does not have.

@@ -12,6 +12,7 @@
 #include "wire.h"
 #include "lib/arch.bpf.h"
 #include "lib/event.bpf.h"
+#include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/object.bpf.h"
@@ -97,17 +98,29 @@ static __always_inline int is_of_syscall(__u32 kind)
 }
 
 /*
- * fexit on audit_log_start(ctx, gfp_mask, type), v2.6.6. With a context the kernel adds the
- * syscall itself. Kernel threads and io_uring workers are in no syscall.
+ * Whether the end of the syscall that the task is in will be seen. Not if it has ended, and put its
+ * result in the register: its event has left.
  */
-SEC("fexit/audit_log_start")
-int avc_syscall(__u64 *ctx)
+static __always_inline int has_event(struct task_struct *task, const struct wire_syscall *syscall,
+				     __u32 abi, __u32 nr)
+{
+	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || is_daemon(task) ||
+	    never_returns(abi, nr) || restores_registers(abi, nr))
+		return 0;
+	if (tlg_kprobes && nr != NR_IO_URING_ENTER) {
+		const struct syscall_state *state = state_of_call(task);
+
+		return state && state->syscall == abi * WIRE_SYSCALLS + nr;
+	}
+	return REGS_IN_SYSCALL(task_regs(task));
+}
+
+/* Sends the syscall of a record, or keeps the stamp of the record for its event. */
+static __always_inline void avc_record(__u32 kind, __u64 buffer)
 {
 	struct task_struct *task = current();
 	const struct pt_regs *regs = task_regs(task);
 	__u32 cpu = bpf_get_smp_processor_id();
-	__u32 kind = ctx[2];
-	__u64 buffer = ctx[3];
 	__u32 nr = REGS_NR(regs);
 	__u32 abi = task_abi(task);
 	__u32 key = abi * WIRE_SYSCALLS + nr;
@@ -117,25 +130,20 @@ int avc_syscall(__u64 *ctx)
 	struct scratch *s;
 	const void *stamp;
 
-	if (!is_of_syscall(kind) || !buffer || ctx[0])
-		return 0;
 	if (nr >= WIRE_SYSCALLS || task->flags & (PF_KTHREAD | PF_IO_WORKER))
-		return 0;
+		return;
 	if (is_daemon(task) && !is_of_module(kind))
-		return 0;
+		return;
 	/* audit_log_start() has just written it at the start of the record's text. */
 	stamp = (void *)(LOAD(sk_buff, LOAD(audit_buffer, buffer, skb), data) + NLMSG_HDRLEN);
 	syscall = plan_syscall(key);
-	/* Not if the syscall has ended, and put its result there: its event has left. */
-	if (syscall && syscall->tests != WIRE_NO_SYSCALL && !is_daemon(task) &&
-	    REGS_IN_SYSCALL(regs) && !never_returns(abi, nr) && !restores_registers(abi, nr) &&
-	    stamp_keep(task, key, kind, stamp))
-		return 0;
+	if (has_event(task, syscall, abi, nr) && stamp_keep(task, key, kind, stamp))
+		return;
 	s = bpf_map_lookup_elem(&tlg_avc_scratch, &cpu);
 	shape = bpf_map_lookup_elem(&tlg_shapes, &key);
 	if (!s || !shape) {
 		count_truncated(WIRE_TRUNC_AVC);
-		return 0;
+		return;
 	}
 	event = &s->event;
 	s->used = s->hits = s->exe_hits = 0;
@@ -157,6 +165,33 @@ int avc_syscall(__u64 *ctx)
 	append_strings(s, task, NULL);
 	event->sockaddr_len = 0;
 	submit_stamped(event, finish_event(s, task));
+}
+
+/*
+ * fexit on audit_log_start(ctx, gfp_mask, type), v2.6.6; on the engine lsm its session. With a
+ * context the kernel adds the syscall itself. Kernel threads and io_uring workers are in no syscall.
+ */
+SEC("fexit/audit_log_start")
+int avc_syscall(__u64 *ctx)
+{
+	const volatile struct pt_regs *regs = (const volatile struct pt_regs *)ctx;
+
+	if (!tlg_kprobes) {
+		__u32 kind = load_word_of(ctx, 2);
+		__u64 buffer = load_word_of(ctx, 3);
+
+		if (buffer && is_of_syscall(kind) && !load_word_of(ctx, 0))
+			avc_record(kind, buffer);
+	} else if (bpf_session_is_return___v7_0(ctx)) {
+		if (FUNCTION_RESULT(regs))
+			avc_record(*bpf_session_cookie___v7_0(ctx), FUNCTION_RESULT(regs));
+	} else {
+		__u32 kind = FUNCTION_ARG3(regs);
+
+		if (FUNCTION_ARG1(regs) || !is_of_syscall(kind))
+			return 1; /* not at the end */
+		*bpf_session_cookie___v7_0(ctx) = kind;
+	}
 	return 0;
 }
 

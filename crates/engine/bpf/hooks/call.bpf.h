@@ -21,10 +21,12 @@
 #include "lib/enter_state.bpf.h"
 #include "hooks/open.bpf.h"
 #include "lib/event.bpf.h"
+#include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/object.bpf.h"
 #include "lib/plan.bpf.h"
+#include "lib/record_stamp.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/state_items.bpf.h"
@@ -56,20 +58,6 @@ struct {
 	__type(value, struct call_work);
 } tlg_call_work SEC(".maps");
 
-/*
- * Whether nothing was recorded of a syscall because no watch matches what it used. Of opens, hooks
- * see what they find; a watch does not match a file that does not exist.
- */
-static __always_inline int has_no_watch(const struct wire_syscall *syscall,
-					const struct syscall_state *state, __s64 ret)
-{
-	if (!(syscall->facts & WIRE_FACT_HOOKED) || !(syscall->facts & WIRE_FACT_WATCH_ONLY))
-		return 0;
-	if (!(syscall->facts & WIRE_FACT_FOUND_ONLY))
-		return 1;
-	return ret == -ENOENT || (state->judged && ret >= 0);
-}
-
 /* Emits the event of the syscall of a slot that has ended. */
 static __always_inline void call_emit(struct task_struct *task, struct wire_syscall *syscall,
 				      struct syscall_state *state)
@@ -92,7 +80,7 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 	}
 	if (!state->reserved)
 		ended.state = state;
-	else if (has_no_watch(syscall, state, REGS_RESULT(regs)))
+	else if (has_no_watch(syscall, state, REGS_RESULT(regs)) && !stamp_of(task, key))
 		return;
 	emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, REGS_RESULT(regs),
 		   flags, 0, ended);
@@ -119,6 +107,7 @@ static __always_inline void call_end(struct task_struct *task, __u32 index)
 		count_lost(WIRE_LOST_NO_SLOT);
 	else
 		call_emit(task, syscall, state);
+	stamp_drop(task);
 	slot_end(of, SLOT_SYSCALL);
 	of->entered = 0;
 }
@@ -168,10 +157,7 @@ __noinline int call_try(const struct wire_syscall *syscall, __u32 key, __u32 pla
 		return WORK_IS_BUSY;
 	}
 	state->ip = REGS_IP(task_regs(task));
-	state->script = state->judged = 0;
-	state->reserved = 1;
-	for (__u32 inside = 0; inside < INSIDE_KINDS; inside++)
-		state->saved[inside].sp = 0;
+	state_begin(state);
 	return 1 + state->index;
 }
 
@@ -226,6 +212,7 @@ int call_enter(struct pt_regs *ctx)
 	__u32 abi = task_abi(task);
 	__u32 nr = REGS_NR(regs);
 	struct wire_syscall *syscall;
+	struct task_state *of;
 	__u32 key;
 
 	if (numbers)
@@ -246,7 +233,13 @@ int call_enter(struct pt_regs *ctx)
 	}
 	if (syscall->facts & WIRE_FACT_ENTER_STATE)
 		save_enter_state(task);
-	state_drop(task, SLOT_SYSCALL);
+	of = task_state(task);
+	if (of && held_slot(of, SLOT_SYSCALL)) {
+		/* The work of the task's last syscall has not been requested yet. */
+		count_lost(WIRE_LOST_NO_SLOT);
+		slot_end(of, SLOT_SYSCALL);
+	}
+	stamp_drop(task);
 	call_claim(task, key, syscall);
 	return 0;
 }
@@ -258,6 +251,21 @@ int call_noreturn(struct pt_regs *ctx)
 	struct task_struct *task = current();
 
 	syscall_end(task, task_abi(task), REGS_NR(task_regs(task)), 0, 0);
+	return 0;
+}
+
+/*
+ * Session of the function of a syscall inside which the kernel runs task work: it is recorded when
+ * the function returns.
+ */
+SEC("kprobe.session")
+int call_return(struct pt_regs *ctx)
+{
+	struct task_struct *task = current();
+
+	if (bpf_session_is_return___v7_0(ctx))
+		syscall_end(task, task_abi(task), REGS_NR(task_regs(task)), FUNCTION_RESULT(ctx),
+			    WIRE_EVENT_RETURNED);
 	return 0;
 }
 
@@ -273,6 +281,10 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	struct scratch *s = scratch();
 	__u32 epoch = syscall->epoch;
 
+	if (!state && key >= WIRE_URING_FIRST)
+		return; /* counted when it ends */
+	if (is_of_operation(task, syscall, key, FOLLOW(nameidata, nd, name)))
+		return;
 	if (!state && !state_is_missing(task, key))
 		__sync_fetch_and_add(&tlg_rescued, 1);
 	if (!s || (state && !state->reserved))
@@ -293,6 +305,8 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	if (!state)
 		return;
 	state->reserved = 0;
+	/* An operation has the name that it would have if it found no file. */
+	state->items = state->text_used = state->hits = 0;
 	state->open_flags = file->f_flags;
 	if (state->epoch == epoch)
 		state_save_hits(state, s);
@@ -319,7 +333,7 @@ int call_open(__u64 *ctx)
 	if (file->f_mode & FMODE_NOACCOUNT)
 		return 0;
 	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_OPEN) || !is_in_syscall(task))
+	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_OPEN) || !is_in_call(task))
 		return 0;
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY &&
 	    !(ACC_MODE(file->f_flags) & syscall->watch_perm))

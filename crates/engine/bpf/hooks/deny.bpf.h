@@ -120,7 +120,7 @@ static __always_inline int deny_by_state(int before)
 
 	if (before)
 		return before;
-	if (tlg_kprobes && !is_in_syscall(task))
+	if (tlg_kprobes && !is_in_call(task))
 		return 0;
 	disable_preemption();
 	result = deny_recorded(task);
@@ -187,7 +187,7 @@ static __always_inline int deny_open_at(const struct dentry *dentry, const struc
 	struct task_struct *task = current();
 	int result;
 
-	if (tlg_kprobes && !is_in_syscall(task))
+	if (tlg_kprobes && !is_in_call(task))
 		return 0;
 	disable_preemption();
 	result = deny_opened(task, dentry, mnt, last, flags);

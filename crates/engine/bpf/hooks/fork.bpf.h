@@ -14,31 +14,28 @@
 #include "lib/scratch.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/task_mark.bpf.h"
+#include "lib/task_work.bpf.h"
 
 /* 1 + index of the first test of a new task, for each half of the plan; 0 for none. */
 volatile __u32 tlg_fork_tests[2];
 
 /*
- * raw tracepoint sched_process_fork(parent, child), v3.4: the new task has not run yet; runs in
- * its parent. Misses io_uring workers, which do not pass this tracepoint. `pid` is that of the
- * parent, because the kernel's audit asks before the task has a number.
+ * Judges a new task that has not run yet. `pid` is that of the parent, because the kernel's audit
+ * asks before the task has a number.
  */
-SEC("tp_btf/sched_process_fork")
-int task_fork(__u64 *ctx)
+static __always_inline void judge_task(const struct task_struct *parent, struct task_struct *child)
 {
-	struct task_struct *parent = (struct task_struct *)ctx[0];
-	struct task_struct *child = (struct task_struct *)ctx[1];
 	__u32 first = tlg_fork_tests[tlg_epoch & 1];
 	struct scratch *s;
 	__u32 verdict;
 	__u32 *mark;
 
 	if (!first)
-		return 0;
+		return;
 	s = scratch();
 	if (!s) {
 		count_lost(WIRE_LOST_NO_SLOT);
-		return 0;
+		return;
 	}
 	s->event.pid = parent->tgid;
 	s->event.objects = 0;
@@ -47,12 +44,35 @@ int task_fork(__u64 *ctx)
 	fill_creds(&s->event, child);
 	verdict = run_rules(s, first - 1);
 	if (verdict == NO_VERDICT)
-		return 0;
+		return;
 	mark = bpf_task_storage_get(&tlg_task_marks, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (mark)
 		*mark = verdict;
 	else
 		count_truncated(WIRE_TRUNC_TASK_MARK);
+}
+
+/*
+ * raw tracepoint sched_process_fork(parent, child), v3.4. Runs in the parent. Misses io_uring
+ * workers, which do not pass this tracepoint.
+ */
+SEC("tp_btf/sched_process_fork")
+int task_fork(__u64 *ctx)
+{
+	judge_task((struct task_struct *)ctx[0], (struct task_struct *)ctx[1]);
+	return 0;
+}
+
+/*
+ * LSM task_alloc(task, clone_flags), v5.7: the same on the engine lsm, where raw tracepoints can be
+ * skipped. Runs in the parent just after audit_alloc(), also for io_uring workers.
+ */
+SEC("lsm/task_alloc")
+int task_alloc(__u64 *ctx)
+{
+	bpf_preempt_disable();
+	judge_task(current(), (struct task_struct *)ctx[0]);
+	bpf_preempt_enable();
 	return 0;
 }
 

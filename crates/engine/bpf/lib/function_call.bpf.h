@@ -20,8 +20,9 @@
 #include "lib/task.bpf.h"
 #include "lib/task_state.bpf.h"
 
-/* v7.0 form: v6.10 has no argument. For the suffix see lib/task_work.bpf.h. */
+/* v7.0 forms: v6.10 has no argument. For the suffix see lib/task_work.bpf.h. */
 extern bool bpf_session_is_return___v7_0(void *ctx) __ksym __weak;
+extern __u64 *bpf_session_cookie___v7_0(void *ctx) __ksym __weak; /* the same word at both ends */
 
 struct function_call {
 	__u64 arg[FUNCTION_ARGS];

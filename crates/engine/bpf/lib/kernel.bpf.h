@@ -285,6 +285,26 @@ struct io_xattr {
 	struct filename *filename;
 };
 
+/* The copy of a name that the operation uses later: include/linux/fs.h, v7.0. */
+struct delayed_filename {
+	struct filename *__incomplete_filename;
+};
+
+struct io_xattr___v7_0 {
+	struct delayed_filename filename;
+};
+
+struct open_how {
+	__u64 flags;
+};
+
+/* What struct io_kiocb begins with for an open: io_uring/openclose.c, v7.0. */
+struct io_open {
+	int dfd;
+	struct delayed_filename filename;
+	struct open_how how;
+};
+
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;

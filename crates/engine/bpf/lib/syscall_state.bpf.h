@@ -282,6 +282,15 @@ state_find_or_claim(struct task_struct *task, __u32 key, struct wire_syscall **s
 	return state && !state->reserved ? state : state_claim(task, key, *syscall);
 }
 
+/* Sets what the engine lsm keeps with a new slot. */
+static __always_inline void state_begin(struct syscall_state *state)
+{
+	state->script = state->judged = 0;
+	state->reserved = 1;
+	for (__u32 inside = 0; inside < INSIDE_KINDS; inside++)
+		state->saved[inside].sp = 0;
+}
+
 /* Gives back the slot of the syscall that the task ends or begins. */
 static __always_inline void state_drop(struct task_struct *task, enum slot_kind kind)
 {
@@ -313,28 +322,6 @@ static __always_inline int has_ring(const struct task_struct *task)
 }
 
 /*
- * State of the syscall that a task is in on the engine lsm, if its kprobe has taken a slot. Operations
- * of io_uring also run in workers, whose registers are those of another task, and on the way out of
- * a syscall, when the register has its result. A tracer can have changed the register before.
- */
-static __always_inline struct syscall_state *state_of_call(struct task_struct *task)
-{
-	struct task_state *of = task_state(task);
-	struct syscall_state *state = of ? state_held(of, SLOT_SYSCALL) : NULL;
-
-	if (!state || task->flags & PF_IO_WORKER || REGS_RESULT(task_regs(task)) != state->ax)
-		return NULL;
-	return state;
-}
-
-/* Whether a task is in a syscall. Without a slot, its kprobe was skipped: the registers tell. */
-static __always_inline int is_in_syscall(struct task_struct *task)
-{
-	return state_of_call(task) ||
-	       (!(task->flags & PF_IO_WORKER) && REGS_IN_SYSCALL(task_regs(task)));
-}
-
-/*
  * Whether the current task may run io_uring operations, itself or as a worker. What a task submits
  * runs in io_uring_enter or on its way out of any syscall or interrupt.
  */
@@ -362,6 +349,43 @@ static __always_inline __u32 operation_of(struct task_struct *task)
 	if (!(task->flags & PF_IO_WORKER) && of->operation_in != call_fingerprint(task_regs(task)))
 		return WIRE_NO_SYSCALL;
 	return state ? state->syscall : of->missing[SLOT_URING_OP] - 1;
+}
+
+/* Whether a task is in an io_uring operation that rules name. */
+static __always_inline int is_in_operation(struct task_struct *task)
+{
+	return may_run_uring(task) && operation_of(task) != WIRE_NO_SYSCALL;
+}
+
+/*
+ * State of the syscall or operation that a task is in on the engine lsm, if its kprobe has taken a
+ * slot. Operations that no rule names also run in workers, whose registers are those of another
+ * task, and on the way out of a syscall, when the register has its result. A tracer can have changed
+ * the register before.
+ */
+static __always_inline struct syscall_state *state_of_call(struct task_struct *task)
+{
+	struct task_state *of = task_state(task);
+	struct syscall_state *state;
+
+	if (!of)
+		return NULL;
+	if (is_in_operation(task))
+		return state_held(of, SLOT_URING_OP);
+	state = state_held(of, SLOT_SYSCALL);
+	if (!state || task->flags & PF_IO_WORKER || REGS_RESULT(task_regs(task)) != state->ax)
+		return NULL;
+	return state;
+}
+
+/*
+ * Whether a task is in a syscall or operation. Without a slot, the kprobe of the syscall was
+ * skipped: the registers tell.
+ */
+static __always_inline int is_in_call(struct task_struct *task)
+{
+	return state_of_call(task) || is_in_operation(task) ||
+	       (!(task->flags & PF_IO_WORKER) && REGS_IN_SYSCALL(task_regs(task)));
 }
 
 /*
@@ -460,6 +484,21 @@ static __always_inline __u32 hooks_saw_all(const struct wire_syscall *syscall)
 	return tlg_hooked && syscall->facts & WIRE_FACT_HOOKED &&
 	       !(syscall->facts & WIRE_FACT_FOUND_ONLY) &&
 	       bpf_jiffies64() - tlg_switched_at >= SETTLE_TICKS;
+}
+
+/*
+ * Whether nothing was recorded of a syscall or operation because no watch matches what it used. Of
+ * opens on the engine lsm, hooks see what they find; a watch does not match a file that does not
+ * exist.
+ */
+static __always_inline int has_no_watch(const struct wire_syscall *syscall,
+					const struct syscall_state *state, __s64 ret)
+{
+	if (!(syscall->facts & WIRE_FACT_HOOKED) || !(syscall->facts & WIRE_FACT_WATCH_ONLY))
+		return 0;
+	if (!(syscall->facts & WIRE_FACT_FOUND_ONLY))
+		return 1;
+	return ret == -ENOENT || (state->judged && ret >= 0);
 }
 
 /* Whether the rules of a syscall use watches. */

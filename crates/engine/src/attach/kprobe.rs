@@ -36,14 +36,11 @@ pub(crate) fn attach(
     })
 }
 
-/// Attaches the program of an internal hook to a function, at both ends if it was loaded for a session.
+/// Attaches a program to a function without a perf event, at both ends if it was loaded for a session.
 ///
 /// # Errors
 /// As `BPF_LINK_CREATE` of `bpf(2)`.
-pub(crate) fn attach_internal(
-    program: &ProgramMut<'_>,
-    function: &'static str,
-) -> io::Result<AttachedLink> {
+pub(crate) fn attach_multi(program: &ProgramMut<'_>, function: &str) -> io::Result<AttachedLink> {
     let name = CString::new(function).map_err(io::Error::other)?;
     let mut names = [name.as_ptr()];
     let mut options = libbpf_sys::bpf_link_create_opts {

@@ -7,8 +7,9 @@ use libbpf_rs::MapCore as _;
 
 use super::Engine;
 use crate::abi::{self, WireShape};
-use crate::attach;
+use crate::attach::{self, kprobe};
 use crate::compile::objects;
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::hooks::program::Program;
 use crate::load::maps;
@@ -23,7 +24,9 @@ impl<'s> Engine<'s> {
     /// [`EngineError`] when the kernel has no programs on functions, or when the engine was started without
     /// [`crate::EngineOptions::avc`]. The engine keeps running.
     pub fn attach_avc_hook(&mut self, slots: &mut ObjectSlots<'s>) -> Result<(), EngineError> {
-        self.check_function_programs()?;
+        if self.kind != EngineKind::Lsm {
+            self.check_function_programs()?;
+        }
         self.objects
             .load_more(slots, &[Program::AvcSyscall].into(), GuardForm::OnFunctions)?;
         // In the order of `enum wire_abi`.
@@ -38,12 +41,17 @@ impl<'s> Engine<'s> {
         let bpf_maps = &self.objects.first().maps;
         maps::update_batch("tlg_shapes", &bpf_maps.tlg_shapes, 0, &shapes)?;
         let program = self.program(Program::AvcSyscall)?;
-        let link =
-            attach::attach_raw_tracepoint(program, None).map_err(|source| EngineError::Attach {
-                program: program.name().to_string_lossy().into_owned(),
-                hook: "`audit_log_start`".to_owned(),
-                source: source.into(),
-            })?;
+        let link = match self.kind {
+            EngineKind::Lsm => kprobe::attach_multi(program, "audit_log_start"),
+            EngineKind::Fentry | EngineKind::Tracepoint => {
+                attach::attach_raw_tracepoint(program, None)
+            }
+        };
+        let link = link.map_err(|source| EngineError::Attach {
+            program: program.name().to_string_lossy().into_owned(),
+            hook: "`audit_log_start`".to_owned(),
+            source: source.into(),
+        })?;
         self.avc = Some(link);
         Ok(())
     }

@@ -42,7 +42,9 @@ pub(crate) enum AttachTarget {
     Function(Function, FunctionSide),
     /// The entry of this function, by a kprobe.
     Kprobe(Function),
-    /// The function with this name, of an internal hook, by a kprobe.
+    /// This function, at both ends, by a kprobe session.
+    Session(Function),
+    /// The function with this name, by a kprobe.
     InternalKprobe(&'static str),
     /// The raw tracepoint with this name.
     RawTracepoint(&'static str),
@@ -56,12 +58,17 @@ impl AttachTarget {
         match self {
             Self::Tracepoint(_) => true,
             Self::RawTracepoint(name) => matches!(name.as_bytes(), b"sys_enter" | b"sys_exit"),
-            Self::Declared | Self::Function(..) | Self::Kprobe(_) | Self::InternalKprobe(_) => {
-                false
-            }
+            Self::Declared
+            | Self::Function(..)
+            | Self::Kprobe(_)
+            | Self::Session(_)
+            | Self::InternalKprobe(_) => false,
         }
     }
 }
+
+/// The function by which every task ends.
+const TASK_EXIT: &str = "do_exit";
 
 /// Raw tracepoints that programs are attached to.
 const RAW_TRACEPOINTS: [&str; 7] = [
@@ -84,6 +91,9 @@ impl Display for AttachPoint {
             AttachTarget::InternalKprobe(function) => write!(f, "inside-{function}"),
             AttachTarget::Tracepoint(id) => write!(f, "event-{id}"),
             AttachTarget::Kprobe(Function { id, kind }) => write!(f, "kprobe-{}-{id}", kind.name()),
+            AttachTarget::Session(Function { id, kind }) => {
+                write!(f, "session-{}-{id}", kind.name())
+            }
             AttachTarget::Function(Function { id, kind }, side) => {
                 write!(f, "{}-{}-{id}", kind.name(), side.name())
             }
@@ -105,17 +115,27 @@ impl AttachPoint {
                 )
             }
             "inside" => {
-                let Program::Internal(hook) = program else {
-                    return None;
-                };
                 let name = words.next()?;
-                let form = hook.forms().iter().find(|form| form.function == name)?;
-                AttachTarget::InternalKprobe(form.function)
+                let function = match program {
+                    Program::SlotsExit => Some(TASK_EXIT).filter(|&exit| exit == name),
+                    Program::Internal(hook) => {
+                        let mut forms = hook.forms().iter();
+                        forms.find_map(|form| (form.function == name).then_some(form.function))
+                    }
+                    _ => None,
+                };
+                AttachTarget::InternalKprobe(function?)
             }
-            "kprobe" => {
+            kind @ ("kprobe" | "session") => {
+                let is_session = kind == "session";
                 let kind = FunctionKind::from_name(words.next()?)?;
                 let id = words.next()?.parse().ok()?;
-                AttachTarget::Kprobe(Function { id, kind })
+                let function = Function { id, kind };
+                if is_session {
+                    AttachTarget::Session(function)
+                } else {
+                    AttachTarget::Kprobe(function)
+                }
             }
             "event" => AttachTarget::Tracepoint(words.next()?.parse().ok()?),
             kind => {
@@ -186,6 +206,7 @@ fn missing_syscall(hook: Hook) -> Option<&'static str> {
         }
         Hook::CallEnter(call)
         | Hook::CallNoReturn(call)
+        | Hook::CallReturn(call)
         | Hook::FunctionEnter(call)
         | Hook::FunctionEnterNoReturn(call)
         | Hook::FunctionExit(call) => Some(call.name().unwrap_or("?")),
@@ -228,6 +249,10 @@ impl<'k> AttachPointFinder<'k> {
             Hook::SchedProcessExec => raw(Program::ExecCommit, "sched_process_exec"),
             Hook::SchedProcessExit => raw(Program::TaskExit, "sched_process_exit"),
             Hook::SlotsExit => raw(Program::SlotsExit, "sched_process_exit"),
+            Hook::SlotsExitKprobe => Ok(vec![AttachPoint {
+                program: Program::SlotsExit,
+                target: AttachTarget::InternalKprobe(TASK_EXIT),
+            }]),
             Hook::SysExit(call) => self.syscall_tracepoint(Program::SysExitTp, "exit", call),
             Hook::SysEnter(call) => self.syscall_tracepoint(Program::SysEnterTp, "enter", call),
             Hook::SysEnterNoReturn(call) => {
@@ -250,20 +275,31 @@ impl<'k> AttachPointFinder<'k> {
                     _ => Program::StubNoreturn,
                 })
             }
-            Hook::CallEnter(call) => self.kprobes(Program::CallEnter, call),
-            Hook::CallNoReturn(call) => self.kprobes(Program::CallNoReturn, call),
+            Hook::CallEnter(call) => self.kprobes(Program::CallEnter, AttachTarget::Kprobe, call),
+            Hook::CallNoReturn(call) => {
+                self.kprobes(Program::CallNoReturn, AttachTarget::Kprobe, call)
+            }
+            Hook::CallReturn(call) => {
+                self.kprobes(Program::CallReturn, AttachTarget::Session, call)
+            }
             Hook::CallExec => Ok(declared(Program::CallExec)),
             Hook::CallOpen => Ok(declared(Program::CallOpen)),
             Hook::UringEnter(name) => {
-                self.uring_operation(Program::StubUringEnter, FunctionSide::Enter, name)
+                let target = |function| AttachTarget::Function(function, FunctionSide::Enter);
+                self.uring_operation(Program::StubUringEnter, target, name)
             }
             Hook::UringExit(name) => {
-                self.uring_operation(Program::StubUringExit, FunctionSide::Exit, name)
+                let target = |function| AttachTarget::Function(function, FunctionSide::Exit);
+                self.uring_operation(Program::StubUringExit, target, name)
+            }
+            Hook::UringSession(name) => {
+                self.uring_operation(Program::UringSession, AttachTarget::Session, name)
             }
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
             Hook::Internal(hook) => Ok(declared(Program::Internal(hook))),
             Hook::InternalKprobe(hook) => Ok(self.internal_kprobe(hook)),
             Hook::SchedProcessFork => Ok(declared(Program::TaskFork)),
+            Hook::TaskAlloc => Ok(declared(Program::TaskAlloc)),
         }
     }
 
@@ -303,11 +339,16 @@ impl<'k> AttachPointFinder<'k> {
         Ok(functions.map(attach_point).collect())
     }
 
-    /// Attach points of a kprobe at the entries of the functions of a syscall.
-    fn kprobes(&self, program: Program, call: SyscallId) -> Result<Vec<AttachPoint>, EngineError> {
+    /// Attach points of a kprobe on the functions of a syscall.
+    fn kprobes(
+        &self,
+        program: Program,
+        target: fn(Function) -> AttachTarget,
+        call: SyscallId,
+    ) -> Result<Vec<AttachPoint>, EngineError> {
         let attach_point = |function| AttachPoint {
             program,
-            target: AttachTarget::Kprobe(function),
+            target: target(function),
         };
         let functions = self.syscall_functions(call)?.into_iter();
         Ok(functions.map(attach_point).collect())
@@ -345,14 +386,14 @@ impl<'k> AttachPointFinder<'k> {
     fn uring_operation(
         &self,
         program: Program,
-        side: FunctionSide,
+        target: fn(Function) -> AttachTarget,
         name: &str,
     ) -> Result<Vec<AttachPoint>, EngineError> {
         let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
         let found = kernel.find_operation(name);
         let attach_point = |function| AttachPoint {
             program,
-            target: AttachTarget::Function(function, side),
+            target: target(function),
         };
         Ok(found.map(attach_point).into_iter().collect())
     }
@@ -382,6 +423,10 @@ mod tests {
             function(FunctionKind::Syscall, FunctionSide::Enter),
             function(FunctionKind::NoArgument, FunctionSide::Exit),
             function(FunctionKind::Uring, FunctionSide::Exit),
+            AttachTarget::Session(Function {
+                id: 4711,
+                kind: FunctionKind::Uring,
+            }),
         ]
         .into_iter()
         .chain(RAW_TRACEPOINTS.map(AttachTarget::RawTracepoint))

@@ -29,6 +29,8 @@ pub enum Hook {
     SchedProcessExit,
     /// The raw tracepoint `sched_process_exit`: gives back the slots of the task.
     SlotsExit,
+    /// The same by a kprobe.
+    SlotsExitKprobe,
     /// Entry of the function of a syscall that returns: saves state for its exit.
     FunctionEnter(SyscallId),
     /// Entry of the function of a syscall that never returns.
@@ -39,6 +41,8 @@ pub enum Hook {
     CallEnter(SyscallId),
     /// Kprobe at the entry of the function of a syscall that never returns.
     CallNoReturn(SyscallId),
+    /// Kprobe session of the function of a syscall inside which the kernel runs task work.
+    CallReturn(SyscallId),
     /// The LSM hook `bprm_committed_creds`: an exec has succeeded.
     CallExec,
     /// The LSM hook `file_open`: an open has found a file.
@@ -47,6 +51,8 @@ pub enum Hook {
     UringEnter(&'static str),
     /// Exit of the function of an operation of `io_uring`.
     UringExit(&'static str),
+    /// Kprobe session of the function of an operation of `io_uring`.
+    UringSession(&'static str),
     /// The raw tracepoint `io_uring_complete`, which every operation passes.
     UringComplete,
     /// A function inside the kernel that several syscalls pass.
@@ -55,6 +61,8 @@ pub enum Hook {
     InternalKprobe(InternalHook),
     /// The raw tracepoint `sched_process_fork`.
     SchedProcessFork,
+    /// The LSM hook `task_alloc`: a task is being made.
+    TaskAlloc,
 }
 
 /// What a kernel offers to hooks, and what the configuration takes from it.
@@ -132,7 +140,9 @@ impl fmt::Display for Hook {
             Self::SchedPrepareExec => f.write_str("sched:sched_prepare_exec"),
             Self::SchedProcessExec => f.write_str("sched:sched_process_exec"),
             Self::SchedProcessExit | Self::SlotsExit => f.write_str("sched:sched_process_exit"),
+            Self::SlotsExitKprobe => f.write_str("kprobe:do_exit"),
             Self::SchedProcessFork => f.write_str("sched:sched_process_fork"),
+            Self::TaskAlloc => f.write_str("lsm:task_alloc"),
             Self::FunctionEnter(syscall) | Self::FunctionEnterNoReturn(syscall) => {
                 write!(f, "fentry:{}", function_label(syscall))
             }
@@ -140,10 +150,14 @@ impl fmt::Display for Hook {
             Self::CallEnter(syscall) | Self::CallNoReturn(syscall) => {
                 write!(f, "kprobe:{}", function_label(syscall))
             }
+            Self::CallReturn(syscall) => {
+                write!(f, "kprobe.session:{}", function_label(syscall))
+            }
             Self::CallExec => f.write_str("lsm:bprm_committed_creds"),
             Self::CallOpen => f.write_str("lsm:file_open"),
             Self::UringEnter(function) => write!(f, "fentry:{function}"),
             Self::UringExit(function) => write!(f, "fexit:{function}"),
+            Self::UringSession(function) => write!(f, "kprobe.session:{function}"),
             Self::UringComplete => f.write_str("io_uring:io_uring_complete"),
             Self::Internal(hook) => {
                 let kind = match hook.attach_kind() {

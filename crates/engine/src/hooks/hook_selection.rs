@@ -2,9 +2,9 @@
 //!
 //! The fentry engine attaches to the functions of the plan's syscalls: other syscalls pay nothing.
 //!
-//! The lsm engine has kprobes at the entries of the same functions; task work shows the end of the syscall. The
-//! internal functions are the same as well, by kprobes; but an LSM program shows the file that an open finds, because
-//! every open passes it.
+//! The lsm engine has kprobes at the entries of the same functions, however many; task work shows the end of the
+//! syscall. The internal functions and those of operations are the same as well, by kprobes; but an LSM program shows
+//! the file that an open finds, because every open passes it.
 //!
 //! The tracepoint engine attaches to `syscalls:sys_exit_X`, which costs other syscalls little, but never
 //! fires for 32-bit syscalls and exists only for syscalls that have a name. One syscall in the plan without
@@ -67,7 +67,7 @@ pub(crate) fn plan_hooks(
     kernel: KernelFeatures,
 ) -> BTreeSet<Hook> {
     let selection = HookSelection::new(plan, engine, kernel);
-    let mut hooks: BTreeSet<Hook> = task_list_hook(plan).into_iter().collect();
+    let mut hooks: BTreeSet<Hook> = selection.task_list_hook(plan).into_iter().collect();
     for (&syscall, planned) in &plan.syscalls {
         hooks.extend(selection.syscall_hooks(syscall));
         hooks.extend(selection.denial_hooks(plan, syscall, planned));
@@ -77,12 +77,6 @@ pub(crate) fn plan_hooks(
         hooks.extend(selection.denial_hooks(plan, operation.syscall_id(plan.native), &planned));
     }
     hooks
-}
-
-/// Hook at which the task list is evaluated for a new task. It stays attached while no rule names a syscall,
-/// because the result holds for the life of the task.
-pub(crate) fn task_list_hook(plan: &Plan) -> Option<Hook> {
-    (!plan.task_slots.is_empty()).then_some(Hook::SchedProcessFork)
 }
 
 impl HookSelection {
@@ -165,10 +159,21 @@ impl HookSelection {
         Ok(selection)
     }
 
+    /// Hook at which the task list is evaluated for a new task. It stays attached while no rule names a syscall,
+    /// because the result holds for the life of the task.
+    pub(crate) fn task_list_hook(self, plan: &Plan) -> Option<Hook> {
+        let hook = match self.engine {
+            EngineKind::Lsm => Hook::TaskAlloc,
+            EngineKind::Fentry | EngineKind::Tracepoint => Hook::SchedProcessFork,
+        };
+        (!plan.task_slots.is_empty()).then_some(hook)
+    }
+
     /// Hook of the exit of one syscall alone, if the engine has such hooks.
     fn own_exit(self, syscall: SyscallId) -> Option<Hook> {
         match self.engine {
             EngineKind::Fentry => Some(Hook::FunctionExit(syscall)),
+            EngineKind::Lsm if runs_task_work(syscall) => Some(Hook::CallReturn(syscall)),
             EngineKind::Lsm => Some(Hook::CallEnter(syscall)),
             EngineKind::Tracepoint => tracepoint_name(syscall).map(|_| Hook::SysExit(syscall)),
         }
@@ -290,12 +295,6 @@ impl HookSelection {
         })
     }
 
-    /// Whether some syscalls of the plan are seen at a raw tracepoint.
-    #[must_use]
-    pub(crate) fn uses_raw_tracepoint(self) -> bool {
-        self.raw_enter || self.raw_exit || self.raw_exits != SyscallSet::default()
-    }
-
     /// What the kernel offers.
     #[must_use]
     pub(crate) const fn kernel(self) -> KernelFeatures {
@@ -312,9 +311,11 @@ impl HookSelection {
     #[must_use]
     pub(crate) const fn uring_coverage(self) -> UringCoverage {
         match self.engine {
-            EngineKind::Tracepoint | EngineKind::Lsm => UringCoverage::Completions,
-            EngineKind::Fentry if self.kernel.uring => UringCoverage::SyscallRules,
-            EngineKind::Fentry => UringCoverage::OwnRules,
+            EngineKind::Tracepoint => UringCoverage::Completions,
+            EngineKind::Fentry | EngineKind::Lsm if self.kernel.uring => {
+                UringCoverage::SyscallRules
+            }
+            EngineKind::Fentry | EngineKind::Lsm => UringCoverage::OwnRules,
         }
     }
 
@@ -327,8 +328,13 @@ impl HookSelection {
         let Some(function) = uring_function(operation) else {
             return BTreeSet::new();
         };
-        let mut hooks: BTreeSet<Hook> = [Hook::UringExit(function)].into();
         let syscall = operation.syscall_id(self.native);
+        if self.engine == EngineKind::Lsm {
+            let mut hooks = self.inner_hooks(syscall);
+            hooks.extend([Hook::UringSession(function), Hook::SlotsExitKprobe]);
+            return hooks;
+        }
+        let mut hooks: BTreeSet<Hook> = [Hook::UringExit(function)].into();
         if self.sees_objects(syscall) {
             hooks.extend([Hook::UringEnter(function), Hook::SlotsExit]);
             hooks.extend(self.object_hooks(syscall).map(Hook::Internal));
@@ -341,15 +347,24 @@ impl HookSelection {
         if !syscall.returns() {
             return [Hook::CallNoReturn(syscall)].into();
         }
-        let mut hooks: BTreeSet<Hook> = [Hook::CallEnter(syscall)].into();
+        let mut hooks = self.inner_hooks(syscall);
+        hooks.extend(self.own_exit(syscall));
         hooks.extend(syscall.is_exec().then_some(Hook::CallExec));
-        if opens(syscall) {
-            hooks.insert(Hook::CallOpen);
-        } else if self.sees_objects(syscall) {
-            hooks.extend(self.object_hooks(syscall).map(Hook::InternalKprobe));
-        }
         hooks.extend(self.aux_record_hooks(syscall).map(Hook::InternalKprobe));
         hooks
+    }
+
+    /// Hooks on the engine `lsm` that show the objects of a syscall.
+    fn inner_hooks(self, syscall: SyscallId) -> BTreeSet<Hook> {
+        if opens(syscall) {
+            return [Hook::CallOpen].into();
+        }
+        if !self.sees_objects(syscall) {
+            return BTreeSet::new();
+        }
+        self.object_hooks(syscall)
+            .map(Hook::InternalKprobe)
+            .collect()
     }
 
     /// Internal functions that show the objects of a syscall.
@@ -399,10 +414,16 @@ fn opens(syscall: SyscallId) -> bool {
     )
 }
 
+/// Whether the kernel runs task work inside the syscall, so that task work does not show its end.
+fn runs_task_work(syscall: SyscallId) -> bool {
+    syscall.name() == Some("io_uring_enter")
+}
+
 /// How many syscalls can have hooks of their own for their exits.
 const fn max_exits(engine: EngineKind) -> usize {
     match engine {
-        EngineKind::Fentry | EngineKind::Lsm => MAX_FUNCTIONS,
+        EngineKind::Fentry => MAX_FUNCTIONS,
+        EngineKind::Lsm => usize::MAX,
         EngineKind::Tracepoint => MAX_TRACEPOINTS,
     }
 }

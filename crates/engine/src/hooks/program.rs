@@ -69,6 +69,7 @@ programs! {
     ExecCommit => exec_commit,
     TaskExit => task_exit,
     TaskFork => task_fork,
+    TaskAlloc => task_alloc,
     StubSysExit => stub_sys_exit,
     StubOpenat => stub_openat,
     StubOpen => stub_open,
@@ -78,11 +79,13 @@ programs! {
     SysEnterFn => sys_enter_fn,
     CallEnter => call_enter,
     CallNoReturn => call_noreturn,
+    CallReturn => call_return,
     CallExec => call_exec,
     CallOpen => call_open,
     StubUringEnter => stub_uring_enter,
     UringEnter => uring_enter,
     StubUringExit => stub_uring_exit,
+    UringSession => uring_session,
     UringComplete => uring_complete,
     SysExitFn => sys_exit_fn,
     SysExitFn0 => sys_exit_fn0,
@@ -132,10 +135,10 @@ impl Program {
         is_function && self.name().starts_with("guard_")
     }
 
-    /// Whether the program is on a function with every engine. A kernel that refuses it refuses the fentry engine
+    /// Whether the program is on a function with this engine. A kernel that refuses it refuses the fentry engine
     /// as well.
-    pub(crate) fn needs_functions(self) -> bool {
-        self == Self::AvcSyscall || self.is_guard()
+    pub(crate) fn needs_functions(self, kind: EngineKind) -> bool {
+        (self == Self::AvcSyscall && kind != EngineKind::Lsm) || self.is_guard()
     }
 
     /// The function of a guard, where some supported kernels lack it.
@@ -192,6 +195,15 @@ pub(crate) fn select(
         let is_wanted = wanted.contains(&program);
         let open = program.open(programs);
         open.set_autoload(is_wanted);
+        match program {
+            Program::SlotsExit if kind == EngineKind::Lsm => {
+                make_kprobe(open, ProgramAttachType::KprobeMulti);
+            }
+            Program::AvcSyscall if kind == EngineKind::Lsm => {
+                make_kprobe(open, ProgramAttachType::TraceKprobeSession);
+            }
+            _ => {}
+        }
         let Program::Internal(hook) = program else {
             continue;
         };

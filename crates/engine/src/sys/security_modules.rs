@@ -2,8 +2,8 @@
 
 /// `lsm_list_modules(2)`, v6.8.
 const LSM_LIST_MODULES: libc::c_long = 461;
-/// `LSM_ID_BPF` of `include/uapi/linux/lsm.h`.
-const BPF: u64 = 110;
+/// `LSM_ID_BPF` of `include/uapi/linux/lsm.h`, v6.8. 110 is Landlock.
+const BPF: u64 = 109;
 /// More than the kernel has.
 const MAX_MODULES: usize = 64;
 

@@ -12,7 +12,7 @@ const TABLE: &str = include_str!("../../../differential/lists.toml");
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PermittedCall {
-    engine: Option<String>,
+    engines: Option<Vec<String>>,
     calls: Option<Vec<String>>,
     exits: Option<Vec<String>>,
     sides: Option<Vec<Side>>,
@@ -29,7 +29,7 @@ pub(crate) struct PermittedCall {
 /// The file is malformed.
 pub(crate) fn for_engine(engine: &str) -> anyhow::Result<Permitted<PermittedCall>> {
     let mut permitted = Permitted::<PermittedCall>::parse("tests/differential/lists.toml", TABLE)?;
-    permitted.retain(|entry| entry.engine.as_deref().is_none_or(|named| named == engine));
+    permitted.retain(|entry| names(entry.engines.as_deref(), engine));
     Ok(permitted)
 }
 

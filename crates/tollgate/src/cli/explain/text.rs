@@ -142,17 +142,19 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::RawSysEnter => raw.push("raw enter".to_owned()),
             Hook::RawSysExit => raw.push("raw exit".to_owned()),
             Hook::SchedPrepareExec | Hook::SchedProcessExec => raw.push("exec".to_owned()),
-            Hook::SchedProcessExit | Hook::SlotsExit => raw.push("task exit".to_owned()),
-            Hook::SchedProcessFork => raw.push("new tasks".to_owned()),
+            Hook::SchedProcessExit | Hook::SlotsExit | Hook::SlotsExitKprobe => {
+                raw.push("task exit".to_owned());
+            }
+            Hook::SchedProcessFork | Hook::TaskAlloc => raw.push("new tasks".to_owned()),
             Hook::FunctionEnter(_)
             | Hook::FunctionEnterNoReturn(_)
             | Hook::CallEnter(_)
             | Hook::CallNoReturn(_) => enters += 1,
             Hook::CallExec => raw.push("exec".to_owned()),
-            Hook::FunctionExit(_) => exits += 1,
+            Hook::FunctionExit(_) | Hook::CallReturn(_) => exits += 1,
             Hook::Internal(_) | Hook::InternalKprobe(_) | Hook::CallOpen => inside += 1,
             Hook::UringEnter(_) => {}
-            Hook::UringExit(_) => uring += 1,
+            Hook::UringExit(_) | Hook::UringSession(_) => uring += 1,
             Hook::UringComplete => raw.push("all of io_uring".to_owned()),
         }
     }
