@@ -112,9 +112,8 @@ impl SyscallEvent {
                 _ => {}
             }
         }
-        if !execve.is_empty()
-            && let Ok(found) = execve::arguments(&execve)
-        {
+        let found = execve::readable(&execve);
+        if !found.args.is_empty() {
             let mut argv = Vec::new();
             for argument in &found.args {
                 argv.extend_from_slice(argument);

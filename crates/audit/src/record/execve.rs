@@ -53,6 +53,24 @@ where
     assembler.finish()
 }
 
+/// Collects the arguments before the first one that is missing, incomplete or out of order, and what is recorded of
+/// that one: a log can end, or be cut, within them.
+pub fn readable<'a, 'r>(records: impl IntoIterator<Item = &'r Record<'a>>) -> Arguments
+where
+    'a: 'r,
+{
+    let mut assembler = ArgumentAssembler::default();
+    let records = records.into_iter().filter(|record| record.kind == "EXECVE");
+    let mut fields = records.flat_map(|record| {
+        let fields = record.fields().map_while(Result::ok);
+        fields.map(move |field| (record, field))
+    });
+    let _first_damaged = fields.try_for_each(|(record, field)| assembler.add(record, &field));
+    let ArgumentAssembler { mut done, open } = assembler;
+    done.args.extend(open.map(|open| open.bytes));
+    done
+}
+
 /// Whether a field of an EXECVE record holds an argument or a chunk.
 pub(super) fn is_argument(name: &[u8]) -> bool {
     matches!(
@@ -342,6 +360,23 @@ mod tests {
                 "a0[2]=7878787878787878787878787878"
             ]
         );
+    }
+
+    #[test]
+    fn arguments_that_are_cut_are_read_up_to_there() {
+        let lines = [
+            "type=EXECVE msg=audit(1.000:1): argc=4 a0=\"sh\" a1=\"-c\" a2_len=8 a2[0]=6162",
+            "type=EXECVE msg=audit(1.000:1): a2[1]=63",
+            "type=EXECVE msg=audit(1.000:1): a3=\"after\"",
+        ];
+        let records = lines.map(|line| decode::line(line.as_bytes()).unwrap());
+        arguments(&records).unwrap_err();
+        for records in [&records[..2], &records[..]] {
+            let found = readable(records);
+            assert_eq!((found.argc, found.args.len()), (4, 3));
+            assert_eq!(found.args, ["sh", "-c", "abc"]);
+        }
+        assert_eq!(readable(&records[1..]), Arguments::default());
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Process {
 
 /// The arguments of a program from its EXECVE records.
 fn arguments(records: &[Record<'_>]) -> Option<String> {
-    let found = audit::record::execve::arguments(records).ok()?;
+    let found = audit::record::execve::readable(records);
     let args = found.args.iter().map(|arg| arg.to_str_lossy());
     let line = args.collect::<Vec<_>>().join(" ");
     (!line.is_empty()).then_some(line)

@@ -62,17 +62,8 @@ pub(super) fn fields<'a>(
 /// Fields of the records with a program's arguments, together.
 pub(super) fn arguments<'a>(records: &[Record<'a>], context: Option<&'a Fields<'a>>) -> Fields<'a> {
     let parts = records.iter().filter(|record| record.kind == "EXECVE");
-    let Ok(found) = execve::arguments(parts.clone()) else {
-        // Damaged arguments are compared as far as they can be read.
-        let mut all = Fields::within(context);
-        all.text("type", "EXECVE");
-        for record in parts {
-            for field in record.valid_fields() {
-                add(record, &field, |_| true, &mut all);
-            }
-        }
-        return all;
-    };
+    let found = execve::readable(parts.clone());
+    let is_damaged = execve::arguments(parts.clone()).is_err();
     let mut fields = Fields::within(context);
     fields.text("type", "EXECVE");
     fields.text("argc", found.argc.to_string());
@@ -80,15 +71,20 @@ pub(super) fn arguments<'a>(records: &[Record<'a>], context: Option<&'a Fields<'
         .args
         .into_iter()
         .map(|arg| to_text(Cow::Owned(arg.into())));
-    for number in 0..MOST_ARGUMENTS {
-        match args.next() {
-            Some(arg) => fields.text(argument_name(number), arg),
-            None => return fields,
-        }
+    for (number, arg) in args.by_ref().take(MOST_ARGUMENTS).enumerate() {
+        fields.text(argument_name(number), arg);
     }
     let rest: Vec<_> = args.collect();
     if !rest.is_empty() {
         fields.text(argument_name(MOST_ARGUMENTS), rest.join(" "));
+    }
+    if is_damaged {
+        // What follows the damage is compared as it is written.
+        for record in parts {
+            for field in record.valid_fields() {
+                add(record, &field, |_| true, &mut fields);
+            }
+        }
     }
     fields
 }

@@ -295,6 +295,35 @@ fn fields_of_the_syscall_are_those_of_its_records_but_for_arguments_and_keywords
     assert_eq!(rules, [0, 2]);
 }
 
+/// A task can give a program so many arguments that the event is split in the middle of one.
+#[test]
+fn arguments_that_are_cut_are_compared_up_to_there() {
+    let engine = Recorder::default();
+    let text = syscall(1, 59, "success=yes exit=0 a0=0 ppid=1 pid=7")
+        + &record(
+            1,
+            "EXECVE argc=9 a0=\"sh\" a1=\"-c\" a2=\"evil\" a3_len=262000 a3[0]=4142",
+        )
+        + &record(1, "EXECVE a3[1]=4344");
+    let mut mapping = mapping();
+    for event in events(&text) {
+        mapping.find(&engine, &event, &mut Vec::new());
+    }
+    let seen = engine.0.into_inner();
+    assert!(
+        seen[1].starts_with("auditd type=EXECVE argc=9 a0=sh a1=-c a2=evil a3=ABCD"),
+        "{}",
+        seen[1]
+    );
+    assert!(
+        seen[2].contains(" CommandLine=sh -c evil ABCD"),
+        "{}",
+        seen[2]
+    );
+    let process = mapping.processes().get(None, 7).unwrap();
+    assert_eq!(&*process.command_line, "sh -c evil ABCD");
+}
+
 #[test]
 fn table_of_processes_is_bounded_and_keeps_the_newest() {
     let mut mapping = mapping();
