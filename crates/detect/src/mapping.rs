@@ -7,7 +7,7 @@ mod process_table;
 mod record;
 mod whole;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use audit::record::assemble::EventRecords;
@@ -26,8 +26,8 @@ use whole::Head;
 pub struct Mapping {
     accounts: Accounts,
     processes: ProcessTable,
-    /// Where parents are looked up that the table does not have: `/proc`.
-    proc_directory: Option<PathBuf>,
+    /// Whether parents that the table does not have are looked up in `/proc`.
+    looks_up: bool,
 }
 
 impl Mapping {
@@ -37,14 +37,15 @@ impl Mapping {
         Self {
             accounts,
             processes,
-            proc_directory: None,
+            looks_up: false,
         }
     }
 
     /// Looks parents up in `/proc`, or in another directory of its form, if the table does not have them and the event
     /// is one of the last seconds.
     pub fn look_up_in(&mut self, proc_directory: &Path) {
-        self.proc_directory = Some(proc_directory.to_owned());
+        self.looks_up = true;
+        self.processes.look_up_in(proc_directory);
     }
 
     /// The processes.
@@ -76,10 +77,8 @@ impl Mapping {
     fn look_up_parent(&mut self, event: &EventRecords, head: &Head<'_>) {
         // Its number may be that of another process soon.
         const MAX_AGE: Duration = Duration::from_secs(5);
-        let Some(directory) = &self.proc_directory else {
-            return;
-        };
-        let is_needed = head.source() == Some(Source::Process)
+        let is_needed = self.looks_up
+            && head.source() == Some(Source::Process)
             && event.node().is_none()
             && self.processes.get(None, head.ppid).is_none();
         let age = || {
@@ -89,7 +88,7 @@ impl Mapping {
                 .ok()
         };
         if is_needed && age().is_some_and(|age| age <= MAX_AGE) {
-            self.processes.seed_process(directory, head.ppid);
+            self.processes.look_up(head.ppid);
         }
     }
 
