@@ -4,6 +4,7 @@
 //! zero times: the next one repeats the last alerts, with the same ids.
 
 mod confinement;
+mod failures;
 mod state;
 mod throttle;
 
@@ -30,6 +31,7 @@ use crate::mapping::{Mapping, ProcessTable};
 use crate::output::info;
 use crate::rule_files::RuleFiles;
 use crate::sigma::{Level, Match};
+use failures::Failures;
 use state::State;
 use throttle::{Limits, Throttle};
 
@@ -120,19 +122,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         found: Vec::new(),
         show: Vec::new(),
     };
-    save(&mut state, &reader)?;
+    let mut log_failures = Failures::default();
+    let mut state_failures = Failures::default();
+    state_failures.note(save(&mut state, &reader));
     let mut saved = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let mut is_idle = false;
         match reader.next_item() {
-            Ok(Some(Item::Event(event))) => alerts.take(event)?,
+            Ok(Some(Item::Event(event))) => {
+                alerts.take(event)?;
+                log_failures.end();
+            }
             Ok(Some(Item::Malformed { path, line, error })) => {
                 let path = Escaped(path.as_os_str().as_encoded_bytes());
                 info(format_args!("{path}:{line}: {error}"));
             }
-            Ok(Some(Item::Idle)) => is_idle = true,
+            Ok(Some(Item::Idle)) => {
+                is_idle = true;
+                log_failures.end();
+            }
             Ok(None) => break,
-            Err(error) => info(error),
+            Err(error) => {
+                log_failures.note(Err(error.into()));
+                if !args.once {
+                    log_failures.wait()?;
+                }
+            }
         }
         if is_idle {
             alerts.expire()?;
@@ -143,7 +158,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
         if saved.elapsed() >= interval {
             alerts.summarise()?;
-            save(&mut state, &reader)?;
+            // Alerts are worth more than a position: what is evaluated again has the same ids.
+            state_failures.note(save(&mut state, &reader));
             saved = Instant::now();
         }
     }

@@ -283,6 +283,59 @@ mod tests {
         assert_eq!(seen.len(), EVENTS as usize);
     }
 
+    fn end(mut child: Child) -> bool {
+        let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        child.wait().unwrap().success()
+    }
+
+    /// Users can fill a disk.
+    #[test]
+    fn alerts_go_on_without_a_state_directory() {
+        let place = Place::new();
+        let (child, mut lines) = start(&place, &["--window", "0"]);
+        wait_for_cursor(&place);
+        fs::remove_dir_all(place.0.path().join("state")).unwrap();
+        for serial in 3..6 {
+            place.append(&shell(serial));
+            wait_for(
+                &mut lines,
+                &format!("shell-1:{}.500:{serial}", 1_790_000_000 + serial),
+            );
+            // Longer than the time between two positions.
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(1100) {
+                std::thread::yield_now();
+            }
+        }
+        assert!(!end(child), "the position of the end cannot be written");
+    }
+
+    #[test]
+    fn log_that_cannot_be_opened_is_told_once_and_tried_again() {
+        let place = Place::new();
+        let mut command = place.command(&["--window", "0"]);
+        let told = place.0.path().join("told");
+        command.stdout(Stdio::piped());
+        command.stderr(File::create(&told).unwrap());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        wait_for_cursor(&place);
+        fs::rename(place.log(), place.log().with_extension("log.1")).unwrap();
+        fs::create_dir(place.log()).unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(3) {
+            std::thread::yield_now();
+        }
+        fs::remove_dir(place.log()).unwrap();
+        File::create(place.log()).unwrap();
+        place.append(&shell(4));
+        wait_for(&mut lines, "shell-1:1790000004.500:4");
+        assert!(end(child));
+        let told = fs::read_to_string(told).unwrap();
+        assert_eq!(told.lines().count(), 3, "{told}");
+    }
+
     #[test]
     fn what_cannot_work_is_an_error_with_advice() {
         let place = Place::new();
