@@ -152,6 +152,19 @@ impl Alert {
         }
     }
 
+    /// Bytes of the texts of the event.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let subject = &self.subject;
+        let own = [&subject.image, &subject.command_line, &subject.directory];
+        let ancestors = self.ancestors.iter();
+        let ancestors =
+            ancestors.map(|ancestor| ancestor.image.len() + ancestor.command_line.len());
+        let fields = self.fields.iter().map(|(_, value)| value.len());
+        own.into_iter().map(String::len).sum::<usize>()
+            + ancestors.sum::<usize>()
+            + fields.sum::<usize>()
+    }
+
     /// Milliseconds since the epoch.
     pub(crate) fn time_ms(&self) -> i64 {
         let seconds = i64::try_from(self.time.sec).unwrap_or(i64::MAX / 1000);

@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// Count events of one rule, user and program within SECONDS as one alert
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     window: u64,
-    /// Print at most N alerts in a minute, and a summary of the others
+    /// Print at most N alerts in a minute, the first of each rule and user, and a summary of the others
     #[arg(long, value_name = "N", default_value_t = 60)]
     rate: usize,
 }

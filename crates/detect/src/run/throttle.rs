@@ -2,14 +2,19 @@
 //!
 //! What is left out is counted and told: with the next alert of the rule and entity after the window, or when the window
 //! is over, and in a summary of the rate limit. Memory is bounded; what must be forgotten is told before.
+//!
+//! The first alert of a rule and user in a minute is shown above the rate too: who makes many alerts of one rule hides
+//! no other.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
 use crate::alert::{Alert, Kind};
 
 /// Most rules and entities that are remembered.
 const MAX_ENTITIES: usize = 4096;
+/// Most bytes of their alerts, most of which can be texts that users chose.
+const MAX_BYTES: usize = 16 << 20;
 /// Minutes that an event may be older than the one before without a new count.
 const MAX_DISORDER_MINUTES: u64 = 10;
 /// Most rules in a summary of the rate limit.
@@ -23,7 +28,7 @@ pub(super) struct Limits {
     /// # Units
     /// Seconds of the log's time.
     pub(super) window_secs: u64,
-    /// Most alerts in a minute; summaries are not counted.
+    /// Most alerts in a minute, but for the first of each rule and user; summaries are not counted.
     pub(super) per_minute: usize,
 }
 
@@ -35,8 +40,12 @@ pub(super) struct Throttle {
     entities: HashMap<u64, Entity>,
     /// Entities by the begin of their windows.
     order: VecDeque<(u64, u64)>,
+    /// Bytes of the alerts of all entities.
+    bytes: usize,
     /// The minute, and how many alerts it has.
     minute: (u64, usize),
+    /// Rules and users with an alert in the minute.
+    shown: HashSet<u64>,
     /// The last alert that the rate limit left out, and their numbers by rule.
     left_out: Option<Alert>,
     by_rule: BTreeMap<String, u64>,
@@ -57,7 +66,9 @@ impl Throttle {
             hasher: RandomState::new(),
             entities: HashMap::new(),
             order: VecDeque::new(),
+            bytes: 0,
             minute: (0, 0),
+            shown: HashSet::new(),
             left_out: None,
             by_rule: BTreeMap::new(),
             left_out_count: 0,
@@ -75,7 +86,10 @@ impl Throttle {
             entity.repeated += 1;
             return;
         }
-        if self.entities.len() >= MAX_ENTITIES {
+        self.bytes += alert.text_bytes();
+        while !self.order.is_empty()
+            && (self.entities.len() >= MAX_ENTITIES || self.bytes > MAX_BYTES)
+        {
             self.end_oldest(show);
         }
         self.order.push_back((alert.time.sec, key));
@@ -120,11 +134,16 @@ impl Throttle {
     }
 
     fn key(&self, alert: &Alert) -> u64 {
+        self.hasher
+            .hash_one((self.rule_and_user(alert), &alert.subject.image))
+    }
+
+    fn rule_and_user(&self, alert: &Alert) -> u64 {
         let subject = &alert.subject;
         let user = subject.user.as_ref().map(|(uid, _)| uid);
         let login = subject.login.as_ref().map(|(uid, _)| uid);
         self.hasher
-            .hash_one((&alert.rule.id, &alert.node, user, login, &subject.image))
+            .hash_one((&alert.rule.id, &alert.node, user, login))
     }
 
     fn end_oldest(&mut self, show: &mut Vec<Alert>) {
@@ -135,10 +154,12 @@ impl Throttle {
             mut first,
             repeated,
         }) = self.entities.remove(&key)
-            && repeated > 0
         {
-            first.kind = Kind::Repeated(repeated);
-            self.limit(first, show);
+            self.bytes -= first.text_bytes();
+            if repeated > 0 {
+                first.kind = Kind::Repeated(repeated);
+                self.limit(first, show);
+            }
         }
     }
 
@@ -148,8 +169,13 @@ impl Throttle {
         // Events of several nodes are not in order; a clock that was set back must not stop alerts.
         if minute > self.minute.0 || minute + MAX_DISORDER_MINUTES < self.minute.0 {
             self.minute = (minute, 0);
+            self.shown.clear();
         }
-        if self.minute.1 < self.limits.per_minute {
+        let rule_and_user = self.rule_and_user(&alert);
+        let is_first = alert.kind == Kind::New
+            && self.shown.len() < MAX_ENTITIES
+            && self.shown.insert(rule_and_user);
+        if is_first || self.minute.1 < self.limits.per_minute {
             self.minute.1 += 1;
             show.push(alert);
             return;

@@ -108,6 +108,51 @@ fn rate_limit_leaves_out_and_tells_how_many() {
 }
 
 #[test]
+fn many_alerts_of_a_rule_hide_no_other_rule_and_user() {
+    let mut throttle = throttle(300, 3);
+    let mut show = Vec::new();
+    for number in 0..100 {
+        throttle.take(alert("decoy", &number.to_string(), 600), &mut show);
+    }
+    let user = |rule: &str, uid| {
+        let mut alert = alert(rule, "/x", 601);
+        alert.subject.user = Some((uid, "name".to_owned()));
+        alert
+    };
+    for alert in [user("real", 1), user("real", 1), user("decoy", 2)] {
+        throttle.take(alert, &mut show);
+    }
+    let rules: Vec<&str> = show.iter().map(|alert| &*alert.rule.id).collect();
+    assert_eq!(rules, ["decoy", "decoy", "decoy", "real", "decoy"]);
+    show.clear();
+    throttle.summarise(&mut show);
+    assert_eq!(show[0].kind, Kind::LeftOut(97));
+}
+
+/// Names and arguments have up to 4,096 characters, and each alert those of 16 processes.
+#[test]
+fn long_texts_are_bounded_too() {
+    let mut throttle = throttle(300, 100_000);
+    let mut show = Vec::new();
+    for number in 0..4000 {
+        let mut alert = alert("a", &number.to_string(), 600);
+        let long = "x".repeat(4096);
+        alert.fields = vec![("CommandLine".to_owned(), long); 20];
+        throttle.take(alert, &mut show);
+        show.clear();
+    }
+    let kept = throttle.entities.values();
+    let bytes: usize = kept.map(|entity| entity.first.text_bytes()).sum();
+    assert_eq!(bytes, throttle.bytes);
+    assert!(
+        bytes <= MAX_BYTES && throttle.entities.len() > 100,
+        "{bytes}"
+    );
+    throttle.end(&mut show);
+    assert_eq!(throttle.bytes, 0);
+}
+
+#[test]
 fn memory_is_bounded_and_what_is_forgotten_is_told() {
     let mut throttle = throttle(1_000_000, 100_000);
     let mut show = Vec::new();
