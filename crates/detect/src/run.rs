@@ -164,6 +164,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     alerts.end()?;
+    if reader.has_unfinished() {
+        info("the log ends within an event or line: the next run continues before it");
+    }
     save(&mut state, &reader)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -217,7 +220,7 @@ fn reader(args: &Args, log: &Path, state: &State) -> anyhow::Result<EventReader>
         },
     };
     if args.once {
-        return Ok(reader);
+        return Ok(reader.leave_unfinished());
     }
     let mut reader = reader
         .follow(log)

@@ -40,6 +40,11 @@ mod tests {
             log.write_all(text.as_bytes()).unwrap();
         }
 
+        fn append_new(&self, text: &str) {
+            File::create_new(self.log()).unwrap();
+            self.append(text);
+        }
+
         fn command(&self, options: &[&str]) -> Command {
             let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-detect"));
             command.current_dir(self.0.path());
@@ -281,6 +286,50 @@ mod tests {
             assert!(seen.contains_key(&id), "{id} was not evaluated");
         }
         assert_eq!(seen.len(), EVENTS as usize);
+    }
+
+    #[test]
+    fn event_that_is_not_whole_is_left_for_the_next_run() {
+        let place = Place::new();
+        let text = shell(2);
+        let (head, tail) = text.split_at(text.find("type=EXECVE").unwrap() + 30);
+        place.append(head);
+        assert_eq!(place.once(&[]), "");
+        place.append(tail);
+        assert!(place.once(&[]).contains("  command  sh\n"));
+    }
+
+    #[test]
+    fn log_that_was_emptied_between_two_runs_is_read_whole() {
+        let place = Place::new();
+        place.append(
+            &(2..5)
+                .map(|serial| exec(serial, "\"/bin/x\"", "\"x\""))
+                .collect::<String>(),
+        );
+        assert_eq!(place.once(&[]), "");
+        File::create(place.log()).unwrap();
+        place.append(&(100_000..100_009).map(shell).collect::<String>());
+        let printed = place.once(&["--window", "0"]);
+        assert_eq!(printed.matches("shell-1:").count(), 9, "{printed}");
+    }
+
+    #[test]
+    fn removed_log_has_no_older_one_read_again() {
+        let place = Place::new();
+        place.append(&shell(2));
+        fs::rename(place.log(), place.log().with_extension("log.1")).unwrap();
+        place.append_new(&shell(3));
+        let (child, mut lines) = start(&place, &["--window", "0"]);
+        wait_for_cursor(&place);
+        fs::remove_file(place.log()).unwrap();
+        place.append_new(&shell(4));
+        let mut first = String::new();
+        lines.read_line(&mut first).unwrap();
+        first.clear();
+        lines.read_line(&mut first).unwrap();
+        assert_eq!(first, "  id       shell-1:1790000004.500:4\n");
+        assert!(end(child));
     }
 
     fn end(mut child: Child) -> bool {

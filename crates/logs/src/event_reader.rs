@@ -2,6 +2,7 @@
 
 mod cut;
 mod following;
+mod resume;
 
 use std::path::Path;
 
@@ -43,6 +44,8 @@ pub struct EventReader {
     ended: bool,
     /// Only events that begin here are returned.
     window: Option<TextRange>,
+    /// What the end of the log may not have whole is left for a reader that continues there.
+    leaves_unfinished: bool,
 }
 
 /// A position in the files of a reader: number of the file, and offset in it.
@@ -139,6 +142,7 @@ impl EventReader {
             last: LastText::default(),
             ended: false,
             window: None,
+            leaves_unfinished: false,
         }
     }
 
@@ -161,32 +165,13 @@ impl EventReader {
         self.files.get_mut(number).map(|open| &mut open.file)
     }
 
-    /// A reader that continues at a cursor.
-    ///
-    /// # Errors
-    /// [`LogError::CursorLost`] if the file is not among the logs, or has become shorter.
-    pub fn at_cursor(logs: LogSet, cursor: &Cursor) -> Result<Self, LogError> {
-        let mut reader = Self::new(logs);
-        let is_named = |open: &OpenFile| open.file.id() == Some(cursor.file);
-        let at = reader.files.iter().position(is_named);
-        let (at, open) = at
-            .and_then(|at| Some((at, reader.files.get(at)?)))
-            .ok_or(LogError::CursorLost)?;
-        if open.file.size()?.is_some_and(|size| size < cursor.offset) {
-            return Err(LogError::CursorLost);
-        }
-        reader.at = at;
-        reader.buffer.restart(cursor.offset);
-        reader.last_serial = cursor.serial;
-        Ok(reader)
-    }
-
     /// Continues after the end of the log: waits for more text, and follows the log when it is rotated.
     ///
     /// # Errors
     /// The log is not a single one, or it cannot be watched.
     pub fn follow(mut self, log: &Path) -> Result<Self, LogError> {
-        self.follow = Some(Follow::start(log)?);
+        let read = self.files.iter().filter_map(|open| open.file.id());
+        self.follow = Some(Follow::start(log, read.collect())?);
         Ok(self)
     }
 
@@ -267,7 +252,7 @@ impl EventReader {
                 },
                 Step::End => {
                     self.ended = true;
-                    self.assembler.end_all();
+                    self.end_open();
                     continue;
                 }
             };
@@ -453,6 +438,9 @@ impl EventReader {
             }
             let opened = newer.into_iter().map(|file| OpenFile { file, base: 0 });
             self.files.extend(opened);
+        }
+        if is_last && self.leaves_unfinished {
+            return Ok(Step::End);
         }
         if let Some(line) = self.buffer.last_line() {
             return Ok(Step::Line(line));

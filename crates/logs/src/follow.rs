@@ -25,11 +25,11 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    /// Watches the directory of `log`.
+    /// Watches the directory of `log`, whose files that are known are not returned.
     ///
     /// # Errors
     /// The directory cannot be watched.
-    pub(crate) fn start(log: &Path) -> Result<Self, LogError> {
+    pub(crate) fn start(log: &Path, known: Vec<FileId>) -> Result<Self, LogError> {
         let failed = |errno: Errno| LogError::Open {
             path: log.to_owned(),
             cause: errno.into(),
@@ -48,7 +48,11 @@ impl Follow {
         Ok(Self {
             log: log.to_owned(),
             inotify,
-            read: Vec::new(),
+            // Without a time of creation, a new file can have the number of one that was removed.
+            read: known
+                .into_iter()
+                .filter(|file| file.created_ns != 0)
+                .collect(),
         })
     }
 

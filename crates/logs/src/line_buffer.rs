@@ -109,6 +109,11 @@ impl LineBuffer {
         (!self.dropping).then_some(unread)
     }
 
+    /// Whether bytes were read and not returned.
+    pub(crate) const fn has_unread(&self) -> bool {
+        self.start < self.end || self.dropping
+    }
+
     /// Skips whole lines.
     pub(crate) fn skip_lines(&mut self, bytes: usize) {
         self.skip(bytes.min(self.end - self.start));

@@ -228,6 +228,18 @@ impl EventAssembler {
         }
     }
 
+    /// Ends the open events but those that may go on now, at the end of a log that grows.
+    pub fn end_all_but_those_of(&mut self, sec: u64) {
+        let mut at = 0;
+        while let Some(open) = self.open.get(at) {
+            if open.time.sec.abs_diff(sec) > self.timeout_secs {
+                self.end_at(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
     /// The next event that has ended. Return it with [`EventAssembler::recycle`] to reuse its buffer.
     pub fn next_ended(&mut self) -> Option<EventRecords> {
         self.ended.pop_front()

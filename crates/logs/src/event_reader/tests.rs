@@ -116,6 +116,48 @@ fn cursor_continues_after_the_returned_events_over_rotation() {
 }
 
 #[test]
+fn cursor_in_a_log_that_was_emptied_is_lost() {
+    let logs = Logs::new();
+    append(&logs.log, &event(1));
+    let mut reader = EventReader::new(logs.set());
+    assert_eq!(serials(&mut reader), [1]);
+    let cursor = reader.cursor().unwrap();
+    fs::File::create(&logs.log).unwrap();
+    append(&logs.log, &(event(1000) + &event(1001)));
+    let lost = EventReader::at_cursor(logs.set(), &cursor).unwrap_err();
+    assert!(matches!(lost, LogError::CursorLost));
+}
+
+#[test]
+fn what_is_unfinished_is_left_for_the_next_reader() {
+    let logs = Logs::new();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap().as_secs();
+    let recent = |text: &str| format!("type=SYSCALL msg=audit({now}.000:7): {text}");
+    append(&logs.log, &(record(1, "a=1") + &recent("a=2\n")));
+    let read = |reader: EventReader| {
+        let mut reader = reader.leave_unfinished();
+        let found = serials(&mut reader);
+        (found, reader.cursor().unwrap(), reader.has_unfinished())
+    };
+    let begin = u64::try_from(record(1, "a=1").len()).unwrap();
+    let (found, cursor, is_left) = read(EventReader::new(logs.set()));
+    assert_eq!((found, cursor.offset, is_left), (vec![1], begin, true));
+    // A line without its end, and the events that may go on there.
+    append(&logs.log, &(record(2, "a=1") + "type=CWD msg=audit(1.0"));
+    let (found, cursor, _) = read(EventReader::at_cursor(logs.set(), &cursor).unwrap());
+    assert_eq!((found, cursor.offset), (vec![], begin));
+    append(
+        &logs.log,
+        &("00:2): cwd=\"/\"\n".to_owned()
+            + &end(2)
+            + &recent("a=3\n").replace("SYSCALL", "PROCTITLE")),
+    );
+    let (found, _, is_left) = read(EventReader::at_cursor(logs.set(), &cursor).unwrap());
+    assert_eq!((found, is_left), (vec![2, 7], false));
+}
+
+#[test]
 fn cursor_is_in_the_file_that_is_read() {
     let logs = Logs::new();
     append(&logs.log, &(event(1) + &event(2)));
