@@ -14,7 +14,9 @@ use rsigma_eval::{CompiledRule, EvaluationResult, ResultBody, compile_rule};
 use rsigma_parser::{Detection, SigmaRule, parse_sigma_yaml};
 use serde_json::Value as Json;
 
-use detection::{check_condition, check_items, collect_items, items_fields, split_keywords};
+use detection::{
+    check_condition, check_items, collect_items, items_fields, keyword_bytes, split_keywords,
+};
 
 use super::bucket::Bucket;
 use super::fields::{FieldNames, Fields, Interest};
@@ -37,6 +39,8 @@ pub struct Rsigma {
     by_type: HashMap<String, Bucket>,
     /// Fields that rules of records look at.
     record_fields: FieldNames,
+    /// About the bytes of all compiled patterns.
+    bytes: usize,
 }
 
 impl std::fmt::Debug for Rsigma {
@@ -72,7 +76,9 @@ impl Engine for Rsigma {
                 ));
             }
         }
-        check_items(&items, document)?;
+        let keywords = parsed.detection.named.values().map(keyword_bytes);
+        let bytes = self.bytes.saturating_add(keywords.sum());
+        let bytes = check_items(&items, document, bytes)?;
         let mut compiled = compile_rule(&parsed).map_err(|error| {
             Mistake::new(
                 line_of_key(document, "detection"),
@@ -85,6 +91,7 @@ impl Engine for Rsigma {
         compiled.include_event = false;
         let used = items_fields(&items);
         self.store(source, &parsed, &used, &compiled);
+        self.bytes = bytes;
         self.ids.insert(id);
         self.rules.push(rule(&parsed, source, &used));
         Ok(())

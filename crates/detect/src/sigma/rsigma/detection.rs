@@ -1,6 +1,7 @@
 //! What the engine would accept, but not as the author means it, or at too high a price.
 
 use regex::RegexBuilder;
+use rsigma_parser::value::StringPart;
 use rsigma_parser::{
     ConditionExpr, Detection, DetectionItem, Modifier, SelectorPattern, SigmaRule, SigmaValue,
 };
@@ -11,8 +12,19 @@ use crate::sigma::requirement::selects;
 
 /// Most bytes that a regular expression takes when it is compiled.
 const MAX_REGEX_BYTES: usize = 256 << 10;
+/// Bytes of most of them.
+const FEWER_REGEX_BYTES: usize = 32 << 10;
+/// Most bytes of the compiled patterns of all rules, about.
+const MAX_BYTES: usize = 64 << 20;
 /// Most regular expressions in a rule.
 const MAX_REGEXES: usize = 256;
+/// About the bytes of a wildcard, or of a variant of a text, when they are compiled.
+const VALUE_BYTES: usize = 2 << 10;
+/// Variants of a dash.
+///
+/// # Source
+/// Sigma specification 2.0.0, "Sigma Modifiers", `windash`.
+const DASHES: usize = 5;
 /// Checks that the names in the conditions exist, and that every condition can match.
 pub(super) fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mistake> {
     let mut pending: Vec<&ConditionExpr> = rule.detection.conditions.iter().collect();
@@ -106,12 +118,20 @@ pub(super) fn collect_items<'r>(
     true
 }
 
-/// Checks what the engine would accept, but not as the author means it, or at too high a price.
-pub(super) fn check_items(items: &[&DetectionItem], document: &str) -> Result<(), Mistake> {
+/// Checks what the engine would accept, but not as the author means it, or at too high a price. `bytes` are
+/// about those of what is compiled before; returns those with these items.
+pub(super) fn check_items(
+    items: &[&DetectionItem],
+    document: &str,
+    mut bytes: usize,
+) -> Result<usize, Mistake> {
     let mut regexes = 0;
     for item in items {
         let has = |modifier| item.field.modifiers.contains(&modifier);
         let line = || line_of_key(document, item.field.name.as_deref().unwrap_or_default());
+        if bytes > MAX_BYTES {
+            break;
+        }
         if has(Modifier::Expand) {
             return Err(Mistake::new(
                 line(),
@@ -120,6 +140,12 @@ pub(super) fn check_items(items: &[&DetectionItem], document: &str) -> Result<()
             ));
         }
         if !has(Modifier::Re) {
+            let has_variants = has(Modifier::WindAsh);
+            let of_values = item
+                .values
+                .iter()
+                .map(|value| value_bytes(value, has_variants));
+            bytes = of_values.fold(bytes, usize::saturating_add);
             continue;
         }
         for value in &item.values {
@@ -130,6 +156,9 @@ pub(super) fn check_items(items: &[&DetectionItem], document: &str) -> Result<()
                 1 => line(),
                 line => line,
             };
+            if bytes > MAX_BYTES {
+                break;
+            }
             regexes += 1;
             if regexes > MAX_REGEXES {
                 return Err(Mistake::new(
@@ -138,23 +167,62 @@ pub(super) fn check_items(items: &[&DetectionItem], document: &str) -> Result<()
                     "split the rule",
                 ));
             }
-            let compiled = RegexBuilder::new(&pattern.original)
-                .size_limit(MAX_REGEX_BYTES)
-                .nest_limit(64)
-                .build();
-            if let Err(error) = compiled {
-                return Err(Mistake::new(
+            let compile = |most: usize| {
+                RegexBuilder::new(&pattern.original)
+                    .size_limit(most)
+                    .nest_limit(64)
+                    .build()
+                    .map(|_| most)
+            };
+            let compiled =
+                compile(FEWER_REGEX_BYTES).or_else(|_too_large| compile(MAX_REGEX_BYTES));
+            bytes = bytes.saturating_add(compiled.map_err(|error| {
+                Mistake::new(
                     line,
                     format!(
                         "the regular expression cannot be used: {}",
                         last_line(&error.to_string())
                     ),
                     "correct or shorten it; lookaround and backreferences are not supported",
-                ));
-            }
+                )
+            })?);
         }
     }
-    Ok(())
+    match bytes > MAX_BYTES {
+        true => Err(Mistake::new(
+            line_of_key(document, "detection"),
+            "the patterns of this rule and those before need too much memory",
+            "write simpler patterns, with fewer wildcards, or load fewer rules",
+        )),
+        false => Ok(bytes),
+    }
+}
+
+/// About the bytes of the texts of a detection that have no field, when they are compiled.
+pub(super) fn keyword_bytes(detection: &Detection) -> usize {
+    match detection {
+        Detection::Keywords(values) => values.iter().map(|value| value_bytes(value, false)).sum(),
+        Detection::AnyOf(parts) | Detection::And(parts) => parts.iter().map(keyword_bytes).sum(),
+        Detection::AllOf(_) | Detection::ArrayMatch { .. } | Detection::Conditional { .. } => 0,
+    }
+}
+
+/// About the bytes of a value when it is compiled: a regular expression if it has wildcards, and all variants of its
+/// dashes.
+fn value_bytes(value: &SigmaValue, has_variants: bool) -> usize {
+    let SigmaValue::String(text) = value else {
+        return 0;
+    };
+    let is_wildcard = |part: &&StringPart| matches!(part, StringPart::Special(_));
+    let wildcards = text.parts.iter().filter(is_wildcard).count();
+    let dashes = text.original.matches('-').count();
+    let variants = match u32::try_from(dashes) {
+        Ok(dashes) if has_variants => DASHES.saturating_pow(dashes),
+        _ => 1,
+    };
+    // The outer wildcards are none of a regular expression.
+    let parts = wildcards.saturating_sub(2) + usize::from(variants > 1);
+    parts.saturating_mul(variants).saturating_mul(VALUE_BYTES)
 }
 
 /// Fields that items look at; `fieldref` compares with another field.

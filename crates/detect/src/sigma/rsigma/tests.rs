@@ -278,6 +278,44 @@ fn hostile_files_end_in_bounded_time() {
     }
 }
 
+/// Each of these patterns is allowed, and a file of them takes gigabytes.
+#[test]
+fn patterns_of_all_rules_are_bounded() {
+    let values = |count: usize, value: &str| {
+        let line = |number| {
+            format!(
+                "            - '{}'\n",
+                value.replace('N', &format!("n{number}"))
+            )
+        };
+        (0..count).map(line).collect::<String>()
+    };
+    let regexes = values(200, "aNb\\w{5}");
+    let windash = values(1000, " -a -b -c -d -e -f -g -N");
+    let wildcards = values(40, &"?N".repeat(1000));
+    for (selection, loaded) in [
+        (format!("        CommandLine|re:\n{regexes}"), 1),
+        (
+            format!("        CommandLine|windash|contains:\n{windash}"),
+            0,
+        ),
+        (format!("        CommandLine|contains:\n{wildcards}"), 0),
+        (format!("        - '{}'\n", "?N".repeat(40_000)), 0),
+    ] {
+        let detection = format!("    a:\n{selection}    condition: a\n");
+        let mut text = String::new();
+        for number in 0..8 {
+            text.push_str("---\n");
+            text.push_str(&process(&detection).replace("title: T", &format!("title: T{number}")));
+        }
+        let mistakes = load(&text);
+        assert_eq!(mistakes.len(), 8 - loaded, "{selection:.100}");
+        for mistake in mistakes {
+            assert!(mistake.reason.contains("need too much memory"), "{mistake}");
+        }
+    }
+}
+
 #[test]
 fn documents_are_split_with_their_lines() {
     let text = "# head\n---\na: 1\n---   # x\n\nb: 2\n--- c: 3\n---\n";
