@@ -6,6 +6,7 @@
 
 mod detection;
 mod event;
+mod wildcards;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -79,7 +80,10 @@ impl Engine for Rsigma {
         let keywords = parsed.detection.named.values().map(keyword_bytes);
         let bytes = self.bytes.saturating_add(keywords.sum());
         let bytes = check_items(&items, document, bytes)?;
-        let mut compiled = compile_rule(&parsed).map_err(|error| {
+        let mut exact = parsed.clone();
+        let named = exact.detection.named.values_mut();
+        named.for_each(wildcards::to_regexes);
+        let mut compiled = compile_rule(&exact).map_err(|error| {
             Mistake::new(
                 line_of_key(document, "detection"),
                 error.to_string(),

@@ -1,11 +1,11 @@
 //! What the engine would accept, but not as the author means it, or at too high a price.
 
 use regex::RegexBuilder;
-use rsigma_parser::value::StringPart;
 use rsigma_parser::{
     ConditionExpr, Detection, DetectionItem, Modifier, SelectorPattern, SigmaRule, SigmaValue,
 };
 
+use super::wildcards::has_wildcard;
 use crate::sigma::Mistake;
 use crate::sigma::mistake::{line_of, line_of_key};
 use crate::sigma::requirement::selects;
@@ -140,11 +140,13 @@ pub(super) fn check_items(
             ));
         }
         if !has(Modifier::Re) {
-            let has_variants = has(Modifier::WindAsh);
-            let of_values = item
-                .values
-                .iter()
-                .map(|value| value_bytes(value, has_variants));
+            let is_pattern = item.values.iter().any(has_wildcard);
+            let has_variants = has(Modifier::WindAsh) && !is_pattern;
+            let of_values = item.values.iter().map(|value| match is_pattern {
+                true => pattern_bytes(value),
+                false if has_variants => variant_bytes(value),
+                false => 0,
+            });
             bytes = of_values.fold(bytes, usize::saturating_add);
             continue;
         }
@@ -201,28 +203,32 @@ pub(super) fn check_items(
 /// About the bytes of the texts of a detection that have no field, when they are compiled.
 pub(super) fn keyword_bytes(detection: &Detection) -> usize {
     match detection {
-        Detection::Keywords(values) => values.iter().map(|value| value_bytes(value, false)).sum(),
+        Detection::Keywords(values) => {
+            let patterns = values.iter().filter(|value| has_wildcard(value));
+            patterns.map(pattern_bytes).sum()
+        }
         Detection::AnyOf(parts) | Detection::And(parts) => parts.iter().map(keyword_bytes).sum(),
         Detection::AllOf(_) | Detection::ArrayMatch { .. } | Detection::Conditional { .. } => 0,
     }
 }
 
-/// About the bytes of a value when it is compiled: a regular expression if it has wildcards, and all variants of its
-/// dashes.
-fn value_bytes(value: &SigmaValue, has_variants: bool) -> usize {
-    let SigmaValue::String(text) = value else {
-        return 0;
-    };
-    let is_wildcard = |part: &&StringPart| matches!(part, StringPart::Special(_));
-    let wildcards = text.parts.iter().filter(is_wildcard).count();
-    let dashes = text.original.matches('-').count();
-    let variants = match u32::try_from(dashes) {
-        Ok(dashes) if has_variants => DASHES.saturating_pow(dashes),
+/// About the bytes of a regular expression for a value.
+fn pattern_bytes(value: &SigmaValue) -> usize {
+    let parts = match value {
+        SigmaValue::String(text) => text.parts.len(),
         _ => 1,
     };
-    // The outer wildcards are none of a regular expression.
-    let parts = wildcards.saturating_sub(2) + usize::from(variants > 1);
-    parts.saturating_mul(variants).saturating_mul(VALUE_BYTES)
+    parts.saturating_mul(VALUE_BYTES)
+}
+
+/// About the bytes of all variants of the dashes in a value.
+fn variant_bytes(value: &SigmaValue) -> usize {
+    let dashes = match value {
+        SigmaValue::String(text) => text.original.matches('-').count(),
+        _ => 0,
+    };
+    let dashes = u32::try_from(dashes).unwrap_or(u32::MAX);
+    DASHES.saturating_pow(dashes).saturating_mul(VALUE_BYTES)
 }
 
 /// Fields that items look at; `fieldref` compares with another field.

@@ -278,6 +278,62 @@ fn hostile_files_end_in_bounded_time() {
     }
 }
 
+#[test]
+fn wildcards_match_any_characters_at_the_right_end() {
+    for (selection, matching, others) in [
+        (
+            "Image: '/a*c'",
+            &["/aXc", "/a\nc", "/AC"][..],
+            &["x/ac", "/acx"][..],
+        ),
+        ("Image: '*a?c*'", &["abc", "x\na\nc\nx"], &["ac"]),
+        (
+            "Image|startswith: '/home/*/bin/'",
+            &["/home/x/bin/y", "/HOME/\n/bin/"],
+            &["x/home/x/bin/"],
+        ),
+        (
+            "Image|endswith: '/bin/*/x'",
+            &["/y/bin/z/x"],
+            &["/bin/z/x/y"],
+        ),
+        ("Image|contains: 'a*c'", &["xabcx", "xa\ncx"], &["xcax"]),
+        (
+            "Image|contains|all: ['a*c', '1']",
+            &["1a\nc"],
+            &["abc", "1"],
+        ),
+        ("Image|cased: 'A*c'", &["Abc"], &["abc"]),
+        (
+            "Image|windash|contains: ' -a*-b'",
+            &[" /ax\u{2014}b"],
+            &[" +a-b"],
+        ),
+        (
+            "Image: ['*.x?', 7, 'a\\*b']",
+            &["a.xy", "7", "A*B"],
+            &["77", "axb"],
+        ),
+    ] {
+        let mut engine = Rsigma::default();
+        let document = process(&format!("    a:\n        {selection}\n    condition: a\n"));
+        engine.add(&document).unwrap();
+        for (values, count) in [(matching, 1), (others, 0)] {
+            for value in values {
+                let found = found(&engine, Source::Process, &[("Image", value)]);
+                assert_eq!(found.len(), count, "{selection} {value:?}");
+            }
+        }
+    }
+    let mut engine = Rsigma::default();
+    let keywords = "    a:\n        - 'curl*sh'\n        - plain\n    condition: a\n";
+    engine.add(&process(keywords)).unwrap();
+    for (value, count) in [("x curl y\n| sh z", 1), ("a plain text", 1), ("sh curl", 0)] {
+        let found = found(&engine, Source::Process, &[("CommandLine", value)]);
+        assert_eq!(found.len(), count, "{value:?}");
+    }
+}
+
 /// Each of these patterns is allowed, and a file of them takes gigabytes.
 #[test]
 fn patterns_of_all_rules_are_bounded() {
