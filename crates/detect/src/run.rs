@@ -119,6 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             window_secs: args.window,
             per_minute: args.rate,
         }),
+        last_secs: 0,
         found: Vec::new(),
         show: Vec::new(),
     };
@@ -157,6 +158,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             false => SAVE_INTERVAL,
         };
         if saved.elapsed() >= interval {
+            if alerts.is_live() {
+                alerts.expire()?;
+            }
             alerts.summarise()?;
             // Alerts are worth more than a position: what is evaluated again has the same ids.
             state_failures.note(save(&mut state, &reader));
@@ -257,6 +261,12 @@ fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Time of this machine.
+fn now_secs() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
 /// Evaluates events and prints alerts.
 struct Alerts {
     rules: RuleFiles,
@@ -264,6 +274,8 @@ struct Alerts {
     least: Level,
     format: Format,
     throttle: Throttle,
+    /// Time of the last event.
+    last_secs: u64,
     found: Vec<Match>,
     show: Vec<Alert>,
 }
@@ -271,6 +283,7 @@ struct Alerts {
 impl Alerts {
     fn take(&mut self, event: &audit::record::assemble::EventRecords) -> anyhow::Result<()> {
         let engine = &*self.rules.engine;
+        self.last_secs = event.time().sec;
         self.mapping.find(engine, event, &mut self.found);
         for matched in self.found.drain(..) {
             let rule = engine.rules().get(matched.rule);
@@ -282,12 +295,16 @@ impl Alerts {
         self.print()
     }
 
-    /// Ends windows by the time of this machine, while no events come.
+    /// Ends windows by the time of this machine: while no events come, or none of them is an alert.
     fn expire(&mut self) -> anyhow::Result<()> {
-        if let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) {
-            self.throttle.expire(now.as_secs(), &mut self.show);
-        }
+        self.throttle.expire(now_secs(), &mut self.show);
         self.print()
+    }
+
+    /// Whether events are read as they come, and not those of an old log.
+    fn is_live(&self) -> bool {
+        const MOST_SECS: u64 = 60;
+        now_secs().abs_diff(self.last_secs) <= MOST_SECS
     }
 
     fn summarise(&mut self) -> anyhow::Result<()> {

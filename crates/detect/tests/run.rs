@@ -332,6 +332,35 @@ mod tests {
         assert!(end(child));
     }
 
+    /// Events that are no alerts come all the time on a busy machine.
+    #[test]
+    fn window_ends_while_other_events_come() {
+        let place = Place::new();
+        let (child, mut lines) = start(&place, &["--window", "1"]);
+        wait_for_cursor(&place);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.unwrap().as_secs();
+        let at_once = |serial: u32, exe: &str| {
+            let stamp = format!("audit({}.", 1_790_000_000 + serial);
+            exec(serial, exe, "\"x\"").replace(&stamp, &format!("audit({now}."))
+        };
+        place.append(&(at_once(2, "\"/bin/sh\"") + &at_once(3, "\"/bin/sh\"")));
+        let begun = Instant::now();
+        let (told, is_told) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            wait_for(&mut lines, "Shell: 1 more events");
+            told.send(()).unwrap();
+        });
+        let mut serial = 10;
+        while is_told.recv_timeout(Duration::from_millis(200)).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            place.append(&at_once(serial, "\"/bin/other\""));
+            serial += 1;
+        }
+        reader.join().unwrap();
+        assert!(end(child));
+    }
+
     fn end(mut child: Child) -> bool {
         let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
