@@ -78,7 +78,7 @@ impl Engine for Rsigma {
             }
         }
         let keywords = parsed.detection.named.values().map(keyword_bytes);
-        let bytes = self.bytes.saturating_add(keywords.sum());
+        let bytes = keywords.fold(self.bytes, usize::saturating_add);
         let bytes = check_items(&items, document, bytes)?;
         let mut exact = parsed.clone();
         let named = exact.detection.named.values_mut();

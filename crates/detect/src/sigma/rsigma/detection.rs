@@ -20,6 +20,8 @@ const MAX_BYTES: usize = 64 << 20;
 const MAX_REGEXES: usize = 256;
 /// About the bytes of a wildcard, or of a variant of a text, when they are compiled.
 const VALUE_BYTES: usize = 2 << 10;
+/// Most texts between wildcards: the time for an event grows with their product with its bytes.
+const MAX_PARTS: usize = 512;
 /// Variants of a dash.
 ///
 /// # Source
@@ -193,7 +195,7 @@ pub(super) fn check_items(
     match bytes > MAX_BYTES {
         true => Err(Mistake::new(
             line_of_key(document, "detection"),
-            "the patterns of this rule and those before need too much memory",
+            "the patterns of this rule and those before are too large",
             "write simpler patterns, with fewer wildcards, or load fewer rules",
         )),
         false => Ok(bytes),
@@ -205,20 +207,26 @@ pub(super) fn keyword_bytes(detection: &Detection) -> usize {
     match detection {
         Detection::Keywords(values) => {
             let patterns = values.iter().filter(|value| has_wildcard(value));
-            patterns.map(pattern_bytes).sum()
+            patterns.map(pattern_bytes).fold(0, usize::saturating_add)
         }
-        Detection::AnyOf(parts) | Detection::And(parts) => parts.iter().map(keyword_bytes).sum(),
+        Detection::AnyOf(parts) | Detection::And(parts) => {
+            let parts = parts.iter().map(keyword_bytes);
+            parts.fold(0, usize::saturating_add)
+        }
         Detection::AllOf(_) | Detection::ArrayMatch { .. } | Detection::Conditional { .. } => 0,
     }
 }
 
-/// About the bytes of a regular expression for a value.
+/// About the bytes of a regular expression for a value, and more than all may have if it is too slow.
 fn pattern_bytes(value: &SigmaValue) -> usize {
     let parts = match value {
         SigmaValue::String(text) => text.parts.len(),
         _ => 1,
     };
-    parts.saturating_mul(VALUE_BYTES)
+    match parts > MAX_PARTS {
+        true => usize::MAX,
+        false => parts * VALUE_BYTES,
+    }
 }
 
 /// About the bytes of all variants of the dashes in a value.
