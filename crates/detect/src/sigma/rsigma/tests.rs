@@ -326,6 +326,21 @@ fn wildcards_match_any_characters_at_the_right_end() {
         }
     }
     let mut engine = Rsigma::default();
+    let other = "    a:\n        Image: [null, 'a*c']\n        User: x\n    condition: a\n";
+    engine.add(&process(other)).unwrap();
+    for (fields, count) in [
+        (&[("User", "x"), ("Image", "a\nc")][..], 1),
+        (&[("User", "x")], 1),
+        (&[("User", "x"), ("Image", "b")], 0),
+        (&[("User", "y")], 0),
+    ] {
+        assert_eq!(
+            found(&engine, Source::Process, fields).len(),
+            count,
+            "{fields:?}"
+        );
+    }
+    let mut engine = Rsigma::default();
     let keywords = "    a:\n        - 'curl*sh'\n        - plain\n    condition: a\n";
     engine.add(&process(keywords)).unwrap();
     for (value, count) in [("x curl y\n| sh z", 1), ("a plain text", 1), ("sh curl", 0)] {

@@ -16,7 +16,25 @@ const DASHES: &str = "[-/\u{2013}\u{2014}\u{2015}]";
 /// Replaces texts with wildcards, and those beside them, by regular expressions.
 pub(super) fn to_regexes(detection: &mut Detection) {
     match detection {
-        Detection::AllOf(items) => items.iter_mut().for_each(item_to_regexes),
+        Detection::AllOf(items) => {
+            let mut parts = Vec::new();
+            items.retain_mut(|item| {
+                let others = split_off_others(item);
+                item_to_regexes(item);
+                let Some(others) = others else {
+                    return true;
+                };
+                let either = [item.clone(), others].map(|item| Detection::AllOf(vec![item]));
+                parts.push(Detection::AnyOf(either.into()));
+                false
+            });
+            if !parts.is_empty() {
+                if !items.is_empty() {
+                    parts.push(Detection::AllOf(std::mem::take(items)));
+                }
+                *detection = Detection::And(parts);
+            }
+        }
         Detection::AnyOf(parts) | Detection::And(parts) => parts.iter_mut().for_each(to_regexes),
         Detection::Keywords(values) if values.iter().any(has_wildcard) => {
             let (patterns, plain): (Vec<_>, Vec<_>) =
@@ -35,6 +53,23 @@ pub(super) fn to_regexes(detection: &mut Detection) {
         }
         Detection::Keywords(_) | Detection::ArrayMatch { .. } | Detection::Conditional { .. } => {}
     }
+}
+
+/// Takes away the values beside texts with wildcards that are no texts or numbers: null, true and false.
+fn split_off_others(item: &mut DetectionItem) -> Option<DetectionItem> {
+    let is_other = |value: &SigmaValue| matches!(value, SigmaValue::Null | SigmaValue::Bool(_));
+    let has_both = item.values.iter().any(is_other) && item.values.iter().any(has_wildcard);
+    if !has_both {
+        return None;
+    }
+    let (values, texts) = std::mem::take(&mut item.values)
+        .into_iter()
+        .partition(is_other);
+    item.values = texts;
+    Some(DetectionItem {
+        field: item.field.clone(),
+        values,
+    })
 }
 
 fn item_to_regexes(item: &mut DetectionItem) {
