@@ -24,6 +24,20 @@ pub enum Cost {
     Everything,
 }
 
+impl Cost {
+    /// Name of the cost.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "none",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Everything => "everything",
+        }
+    }
+}
+
 /// Syscalls and operations that evaluate a rule, and the cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleScope {

@@ -2,7 +2,6 @@
 
 use audit::ids::{Dialect, NativeArch};
 use audit::plan::Plan;
-use audit::plan::cost::Cost;
 use audit::rule::print;
 use engine::Explanation;
 use serde::{Deserialize, Serialize};
@@ -50,7 +49,7 @@ impl RuleCosts {
                     Dialect::default(),
                 )),
                 keys: keys.map(|key| JsonBytes::new(key)).collect(),
-                cost: cost_name(cost.scope.cost).to_owned(),
+                cost: cost.scope.cost.name().to_owned(),
                 syscalls: count(cost.scope.syscall_ids().count() + cost.scope.operations.len()),
             }
         });
@@ -60,16 +59,5 @@ impl RuleCosts {
             rules: costs.collect(),
             omitted: count(plan.rules.len().saturating_sub(MAX_RULES)),
         }
-    }
-}
-
-/// Name of a cost.
-pub(crate) const fn cost_name(cost: Cost) -> &'static str {
-    match cost {
-        Cost::Nothing => "none",
-        Cost::Low => "low",
-        Cost::Medium => "medium",
-        Cost::High => "high",
-        Cost::Everything => "everything",
     }
 }

@@ -13,7 +13,6 @@ use serde::Serialize;
 use super::super::this_machine::{RefusedEngine, ThisMachineEngine};
 use super::Explained;
 use super::text::operations;
-use crate::control::rule_costs::cost_name;
 
 #[derive(Serialize)]
 struct Document {
@@ -186,7 +185,7 @@ fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
             .iter()
             .map(|key| key.to_str_lossy().into_owned())
             .collect(),
-        cost: cost_name(cost.scope.cost),
+        cost: cost.scope.cost.name(),
         syscalls: cost
             .scope
             .syscalls

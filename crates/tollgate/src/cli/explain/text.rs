@@ -14,7 +14,6 @@ use engine::{Hook, InternalHook, RuleCost, RuleNote};
 
 use super::Explained;
 use super::json::abi;
-use crate::control::rule_costs::cost_name;
 use crate::messages::{count, escape_control};
 
 /// Renders the explanation.
@@ -92,7 +91,7 @@ fn row(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> [String
         .collect();
     [
         location(explained, planned.source, planned.line),
-        cost_name(cost.scope.cost).into(),
+        cost.scope.cost.name().into(),
         cost.scope.syscall_ids().count().to_string(),
         hooks(&cost.hooks),
         shortened(&keys),
