@@ -35,5 +35,6 @@ mod log_error;
 pub mod log_file;
 pub mod log_set;
 pub mod name_service;
+pub mod rule_decision;
 pub mod stamp;
 pub mod syscall_event;

@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use audit::event::{Event, reported_exit};
 use audit::ids::{Arch, Dialect, NativeArch};
-use audit::plan::eval::{EventFacts, ObjectFacts, first_match};
 use audit::plan::rule_list::RuleList;
 use audit::record::assemble::EventRecords;
 use audit::rule::{Action, Field, List, Rule, RuleHost, Severity, parse_file, print};
@@ -21,7 +19,7 @@ use bstr::ByteSlice as _;
 use clap::Parser as _;
 use logs::accounts::Accounts;
 use logs::event_reader::EventReader;
-use logs::event_values::resolved;
+use logs::rule_decision::deciding_rule;
 use logs::syscall_event::SyscallEvent;
 
 use crate::ERROR;
@@ -202,7 +200,7 @@ impl Replay {
         };
         let syscall = syscall.event();
         self.seen.insert((syscall.arch.0, syscall.syscall.0));
-        let Some(decisive) = decide(&self.rules, &syscall, event) else {
+        let Some(decisive) = deciding_rule(&self.rules, &syscall, event) else {
             self.unmatched.add(event);
             return false;
         };
@@ -267,55 +265,6 @@ impl Replay {
         .into_iter()
         .flatten()
     }
-}
-
-/// The rule that decides about a syscall.
-fn decide(rules: &[Rule], syscall: &Event<'_>, event: &EventRecords) -> Option<usize> {
-    let paths: Vec<_> = syscall
-        .items
-        .iter()
-        .map(|item| item.name.map(|name| resolved(name, syscall.cwd)))
-        .collect();
-    let objects: Vec<ObjectFacts<'_>> = syscall
-        .items
-        .iter()
-        .zip(&paths)
-        .map(|(item, path)| ObjectFacts {
-            path: path.as_deref().unwrap_or_default(),
-            name: item.name,
-            inode: item.inode,
-            label: None,
-        })
-        .collect();
-    let facts = EventFacts {
-        arch: syscall.arch,
-        syscall: syscall.syscall,
-        exit: syscall.exit.map(reported_exit),
-        args: syscall.args,
-        open_how_flags: open_how_flags(event),
-        task: syscall.task,
-        groups: &[],
-        personality: syscall.personality,
-        label: None,
-        socket_family: syscall.sockaddr.and_then(|address| {
-            let family = address.first_chunk::<2>()?;
-            Some(u16::from_le_bytes(*family).into())
-        }),
-        task_state: None,
-        uring_enter: None,
-        objects: &objects,
-    };
-    first_match(rules, &facts)
-}
-
-/// Flags in the OPENAT2 record.
-fn open_how_flags(event: &EventRecords) -> u64 {
-    let record = event.records().find(|record| record.kind == "OPENAT2");
-    let flags = record.and_then(|record| {
-        let field = record.field("oflag")?;
-        u64::from_str_radix(field.value.to_str().ok()?, 8).ok()
-    });
-    flags.unwrap_or(0)
 }
 
 #[cfg(test)]
