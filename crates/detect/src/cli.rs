@@ -6,13 +6,16 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::output::is_closed_pipe;
-use crate::{check, run as follow, test};
+use crate::{check, explain, run as follow, test};
 
 /// Examples of the help and the manual page.
 const EXAMPLES: &str = "\
 Examples:
   Which rules of SigmaHQ can be used, and why not the others?
     tollgate detect check sigma/rules/linux
+  Which audit rules do they need, and does this machine have them?
+    tollgate detect explain sigma/rules/linux
+    tollgate detect explain sigma/rules/linux --audit-rules > 50-sigma.rules
   Which events of the whole log match rules of level high and above?
     tollgate detect run rules --from-start --once --level high --state state
   Do my rules still find what they are for, and nothing else?
@@ -30,6 +33,8 @@ pub(crate) struct Args {
 enum Command {
     /// Load rules; name those that cannot be loaded, with line, reason and advice
     Check(check::Args),
+    /// Show which audit rules Sigma rules need, whether there are, and what they cost
+    Explain(explain::Args),
     /// Follow the log and print an alert for each event that a rule matches
     Run(follow::Args),
     /// Run cases: logs, and the rules that must match their events
@@ -43,6 +48,7 @@ enum Command {
 pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<ExitCode> {
     let result = match Args::parse_from(words).command {
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Run(args) => follow::run(&args),
         Command::Test(args) => test::run(&args),
     };

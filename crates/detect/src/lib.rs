@@ -9,6 +9,7 @@ mod bounded_file;
 mod cases;
 mod check;
 mod cli;
+mod explain;
 pub mod mapping;
 mod output;
 pub mod rule_files;

@@ -22,6 +22,14 @@ impl Output {
         writeln!(self.0, "{line}").context("cannot write to standard output")
     }
 
+    /// Prints lines that end with a newline.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn text(&mut self, text: impl Display) -> anyhow::Result<()> {
+        write!(self.0, "{text}").context("cannot write to standard output")
+    }
+
     /// Writes what is buffered.
     ///
     /// # Errors

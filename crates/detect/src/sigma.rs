@@ -11,6 +11,7 @@ pub mod document;
 pub mod fields;
 mod literals;
 mod mistake;
+pub mod need;
 mod requirement;
 pub mod rsigma;
 
@@ -20,6 +21,7 @@ pub use mistake::Mistake;
 pub(crate) use mistake::one_line;
 
 use fields::{Fields, Interest};
+use need::Need;
 
 /// How much a match matters.
 ///
@@ -172,6 +174,9 @@ pub trait Engine: fmt::Debug {
 
     /// The rules that were added, in their order.
     fn rules(&self) -> &[Rule];
+
+    /// What events must have so that each of [`Engine::rules`] can match them.
+    fn needs(&self) -> &[Need];
 
     /// Whether a rule of a log source was added.
     fn has_rules(&self, source: Source) -> bool;

@@ -6,6 +6,7 @@ use audit::record::assemble::EventAssembler;
 
 use super::*;
 use crate::sigma::fields::{Fields, Interest};
+use crate::sigma::need::Need;
 use crate::sigma::rsigma::Rsigma;
 use crate::sigma::{Mistake, Rule};
 
@@ -19,6 +20,10 @@ impl Engine for Recorder {
     }
 
     fn rules(&self) -> &[Rule] {
+        &[]
+    }
+
+    fn needs(&self) -> &[Need] {
         &[]
     }
 

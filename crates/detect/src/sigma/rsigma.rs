@@ -23,6 +23,7 @@ use super::bucket::Bucket;
 use super::fields::{FieldNames, Fields, Interest};
 use super::literals::required;
 use super::mistake::{line_of, line_of_key, one_line};
+use super::need::Need;
 use super::requirement::{TYPE, record_types};
 use super::{Engine, Level, Match, Mistake, Rule, Source};
 
@@ -33,6 +34,8 @@ const NUMBER: &str = "tollgate";
 #[derive(Default)]
 pub struct Rsigma {
     rules: Vec<Rule>,
+    /// Of each rule.
+    needs: Vec<Need>,
     ids: HashSet<String>,
     /// Rules of each log source; of records, those without a type.
     by_source: BTreeMap<Source, Bucket>,
@@ -97,12 +100,19 @@ impl Engine for Rsigma {
         self.store(source, &parsed, &used, &compiled);
         self.bytes = bytes;
         self.ids.insert(id);
+        let definition = parsed.logsource.definition.as_deref();
+        self.needs
+            .push(Need::of(&parsed.detection, source, definition));
         self.rules.push(rule(&parsed, source, &used));
         Ok(())
     }
 
     fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    fn needs(&self) -> &[Need] {
+        &self.needs
     }
 
     fn has_rules(&self, source: Source) -> bool {
