@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::output::is_closed_pipe;
-use crate::{check, explain, run as follow, test};
+use crate::{check, explain, run as follow, status, test};
 
 /// Examples of the help and the manual page.
 const EXAMPLES: &str = "\
@@ -37,6 +37,8 @@ enum Command {
     Explain(explain::Args),
     /// Follow the log and print an alert for each event that a rule matches
     Run(follow::Args),
+    /// Show what the run has done, and how far it is behind the log
+    Status(status::Args),
     /// Run cases: logs, and the rules that must match their events
     Test(test::Args),
 }
@@ -50,6 +52,7 @@ pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<E
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Run(args) => follow::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Test(args) => test::run(&args),
     };
     match result {

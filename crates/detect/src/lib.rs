@@ -15,6 +15,7 @@ mod output;
 pub mod rule_files;
 mod run;
 pub mod sigma;
+mod status;
 mod test;
 
 use std::ffi::OsString;

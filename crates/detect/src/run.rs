@@ -5,7 +5,8 @@
 
 mod confinement;
 mod failures;
-mod state;
+pub(crate) mod progress;
+pub(crate) mod state;
 mod throttle;
 
 use std::io::{self, Write as _};
@@ -32,6 +33,7 @@ use crate::output::info;
 use crate::rule_files::RuleFiles;
 use crate::sigma::{Level, Match};
 use failures::Failures;
+use progress::Progress;
 use state::State;
 use throttle::{Limits, Throttle};
 
@@ -111,6 +113,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .into_iter()
         .find(|level| level.name() == args.level);
     let mut alerts = Alerts {
+        progress: Progress::new(&log, &rules),
         rules,
         mapping,
         least: level.unwrap_or(Level::Medium),
@@ -125,7 +128,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut log_failures = Failures::default();
     let mut state_failures = Failures::default();
-    state_failures.note(save(&mut state, &reader));
+    state_failures.note(save(&mut state, &reader, &mut alerts.progress));
     let mut saved = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let mut is_idle = false;
@@ -163,7 +166,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             alerts.summarise()?;
             // Alerts are worth more than a position: what is evaluated again has the same ids.
-            state_failures.note(save(&mut state, &reader));
+            state_failures.note(save(&mut state, &reader, &mut alerts.progress));
             saved = Instant::now();
         }
     }
@@ -171,7 +174,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if reader.has_unfinished() {
         info("the log ends within an event or line: the next run continues before it");
     }
-    save(&mut state, &reader)?;
+    save(&mut state, &reader, &mut alerts.progress)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -235,9 +238,12 @@ fn reader(args: &Args, log: &Path, state: &State) -> anyhow::Result<EventReader>
     Ok(reader)
 }
 
-fn save(state: &mut State, reader: &EventReader) -> anyhow::Result<()> {
-    match reader.cursor() {
-        Some(cursor) => state.save(cursor),
+/// Saves the position, then what led to it.
+fn save(state: &mut State, reader: &EventReader, progress: &mut Progress) -> anyhow::Result<()> {
+    let cursor = reader.cursor();
+    cursor.map_or(Ok(()), |cursor| state.save(cursor))?;
+    match progress.text(cursor) {
+        Some(text) => state.save_status(&text),
         None => Ok(()),
     }
 }
@@ -270,6 +276,7 @@ fn now_secs() -> u64 {
 /// Evaluates events and prints alerts.
 struct Alerts {
     rules: RuleFiles,
+    progress: Progress,
     mapping: Mapping,
     least: Level,
     format: Format,
@@ -284,10 +291,12 @@ impl Alerts {
     fn take(&mut self, event: &audit::record::assemble::EventRecords) -> anyhow::Result<()> {
         let engine = &*self.rules.engine;
         self.last_secs = event.time().sec;
+        self.progress.event(event);
         self.mapping.find(engine, event, &mut self.found);
         for matched in self.found.drain(..) {
             let rule = engine.rules().get(matched.rule);
             if let Some(rule) = rule.filter(|rule| rule.level >= self.least) {
+                self.progress.matched(rule);
                 let alert = Alert::new(event, rule, matched, &self.mapping);
                 self.throttle.take(alert, &mut self.show);
             }
@@ -323,6 +332,7 @@ impl Alerts {
         }
         let mut out = io::stdout().lock();
         for alert in self.show.drain(..) {
+            self.progress.printed(&alert);
             let line = match self.format {
                 Format::Text => text::lines(&alert),
                 Format::Ocsf => EscapedJson(&ocsf::finding(&alert)).to_string(),

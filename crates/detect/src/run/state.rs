@@ -1,6 +1,6 @@
-//! The state directory: where the next run continues.
+//! The state directory: where the next run continues, and what this one has done.
 //!
-//! The file `cursor` has a line: the cursor. It is replaced as a whole: `cursor.new` is written, synced and renamed, so
+//! The file `cursor` has a line: the cursor; the file `status` is that of [`super::progress`]. Each is replaced as a whole: `cursor.new` is written, synced and renamed, so
 //! that a program or machine that ends at any time leaves the old or the new one. No link is followed in the directory,
 //! and a lock keeps a second program out.
 
@@ -18,9 +18,13 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 const CURSOR: &str = "cursor";
 const NEW_CURSOR: &str = "cursor.new";
+const STATUS: &str = "status";
+const NEW_STATUS: &str = "status.new";
 const LOCK: &str = "lock";
 /// Most bytes of a cursor: five numbers.
 const MAX_CURSOR_BYTES: u64 = 256;
+/// Most bytes of a status: some hundred for each of at most 20,000 rules.
+const MAX_STATUS_BYTES: u64 = 32 << 20;
 
 /// The state directory, locked.
 #[derive(Debug)]
@@ -72,16 +76,9 @@ impl State {
     pub(super) fn cursor(&self) -> anyhow::Result<Option<Cursor>> {
         let shown = self.path.join(CURSOR);
         let shown = shown.display();
-        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let file = match openat(&self.directory, CURSOR, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::ENOENT) => return Ok(None),
-            Err(errno) => return Err(errno).with_context(|| format!("cannot open `{shown}`")),
+        let Some(text) = read(&self.directory, &self.path, CURSOR, MAX_CURSOR_BYTES)? else {
+            return Ok(None);
         };
-        let mut text = String::new();
-        file.take(MAX_CURSOR_BYTES)
-            .read_to_string(&mut text)
-            .with_context(|| format!("cannot read `{shown}`"))?;
         let cursor = text.trim_end().parse();
         cursor.map(Some).with_context(|| {
             format!("`{shown}` is damaged: remove it; the next run begins at the end of the log, or with --from-start at its start")
@@ -96,25 +93,66 @@ impl State {
         if self.saved == Some(cursor) {
             return Ok(());
         }
-        self.replace(&format!("{cursor}\n"))
+        self.replace(CURSOR, NEW_CURSOR, &format!("{cursor}\n"))
             .with_context(|| format!("cannot write `{}`", self.path.join(CURSOR).display()))?;
         self.saved = Some(cursor);
         Ok(())
     }
 
-    fn replace(&self, text: &str) -> io::Result<()> {
-        match unlinkat(&self.directory, NEW_CURSOR, UnlinkatFlags::NoRemoveDir) {
+    /// Replaces the status.
+    ///
+    /// # Errors
+    /// It cannot be written; the old one stays.
+    pub(super) fn save_status(&self, text: &str) -> anyhow::Result<()> {
+        self.replace(STATUS, NEW_STATUS, text)
+            .with_context(|| format!("cannot write `{}`", self.path.join(STATUS).display()))
+    }
+
+    fn replace(&self, name: &str, new: &str, text: &str) -> io::Result<()> {
+        match unlinkat(&self.directory, new, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno.into()),
         }
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mut file = File::from(openat(&self.directory, NEW_CURSOR, flags, mode())?);
+        let mut file = File::from(openat(&self.directory, new, flags, mode())?);
         file.write_all(text.as_bytes())?;
         file.sync_data()?;
-        renameat(&self.directory, NEW_CURSOR, &self.directory, CURSOR)?;
+        renameat(&self.directory, new, &self.directory, name)?;
         Ok(())
     }
+}
+
+/// The status in a state directory; `None` if it has none.
+///
+/// # Errors
+/// The directory or the file cannot be read.
+pub(crate) fn status(path: &Path) -> anyhow::Result<Option<String>> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let directory = open(path, flags, Mode::empty()).with_context(|| {
+        let shown = path.display();
+        format!(
+            "cannot open state directory `{shown}`: name that of the run with --state, or be root"
+        )
+    })?;
+    read(&directory, path, STATUS, MAX_STATUS_BYTES)
+}
+
+/// Text of a file in a directory, up to a number of bytes; `None` if there is none. No link is followed.
+fn read(directory: &OwnedFd, path: &Path, name: &str, most: u64) -> anyhow::Result<Option<String>> {
+    let shown = path.join(name);
+    let shown = shown.display();
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = match openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(errno) => return Err(errno).with_context(|| format!("cannot open `{shown}`")),
+    };
+    let mut text = String::new();
+    file.take(most)
+        .read_to_string(&mut text)
+        .with_context(|| format!("cannot read `{shown}`"))?;
+    Ok(Some(text))
 }
 
 const fn mode() -> Mode {
