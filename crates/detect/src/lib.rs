@@ -15,6 +15,7 @@ mod output;
 pub mod rule_files;
 mod run;
 pub mod sigma;
+mod silence;
 mod status;
 mod test;
 

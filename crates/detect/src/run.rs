@@ -32,12 +32,13 @@ use crate::mapping::{Mapping, ProcessTable};
 use crate::output::info;
 use crate::rule_files::RuleFiles;
 use crate::sigma::{Level, Match};
+use crate::silence::{Asked, Silences};
 use failures::Failures;
-use progress::Progress;
+use progress::{Progress, now_ms};
 use state::State;
 use throttle::{Limits, Throttle};
 
-/// How often the cursor is saved while events come.
+/// How often the cursor is saved while events come, and the file of silences looked at.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a summary of the rate limit is printed, and the cursor saved, while it leaves alerts out.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
@@ -53,6 +54,9 @@ pub(crate) struct Args {
     /// Follow LOG
     #[arg(long, value_name = "LOG", default_value = "/var/log/audit/audit.log")]
     log: PathBuf,
+    /// Leave out the alerts that FILE silences, in TOML; it is read again when it changes and on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    silences: Option<PathBuf>,
     /// Keep the position in the log in DIR
     #[arg(long, value_name = "DIR", default_value = "/var/lib/tollgate-detect")]
     state: PathBuf,
@@ -95,6 +99,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rules = RuleFiles::load(&args.rules);
     report(&rules)?;
+    let silences = args.silences.as_deref().map(Silences::read).transpose()?;
     let mut state = State::open(&args.state)?;
     let log = match args.log.is_dir() {
         true => args.log.join("audit.log"),
@@ -107,13 +112,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Mapping::new(Accounts::read().unwrap_or_default(), processes)
     };
     mapping.look_up_in(Path::new(PROC));
-    info(confinement::confine(&log, &args.state, Path::new(PROC))?);
-    let stop = stop_on_signals()?;
+    let confined =
+        confinement::confine(&log, args.silences.as_deref(), &args.state, Path::new(PROC))?;
+    info(confined);
+    let signals = watch_signals()?;
     let level = Level::ALL
         .into_iter()
         .find(|level| level.name() == args.level);
     let mut alerts = Alerts {
         progress: Progress::new(&log, &rules),
+        silences,
         rules,
         mapping,
         least: level.unwrap_or(Level::Medium),
@@ -128,9 +136,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut log_failures = Failures::default();
     let mut state_failures = Failures::default();
+    alerts.tell_about_silences();
     state_failures.note(save(&mut state, &reader, &mut alerts.progress));
-    let mut saved = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
+    let (mut saved, mut looked) = (Instant::now(), Instant::now());
+    while !signals.stop.load(Ordering::Relaxed) {
         let mut is_idle = false;
         match reader.next_item() {
             Ok(Some(Item::Event(event))) => {
@@ -160,6 +169,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             true => SUMMARY_INTERVAL,
             false => SAVE_INTERVAL,
         };
+        if looked.elapsed() >= SAVE_INTERVAL {
+            alerts.reread_silences(&signals);
+            looked = Instant::now();
+        }
         if saved.elapsed() >= interval {
             if alerts.is_live() {
                 alerts.expire()?;
@@ -248,23 +261,36 @@ fn save(state: &mut State, reader: &EventReader, progress: &mut Progress) -> any
     }
 }
 
-/// Returns what becomes true when SIGTERM or SIGINT comes. The reader wakes up for it within two seconds.
-fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGINT);
-    signals.thread_block().context("cannot block signals")?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
+/// What signals ask for.
+#[derive(Debug, Default)]
+struct Signals {
+    /// SIGTERM or SIGINT came.
+    stop: AtomicBool,
+    /// SIGHUP came.
+    reread: AtomicBool,
+}
+
+/// Returns what becomes true when signals come. The reader wakes up for it within two seconds.
+fn watch_signals() -> anyhow::Result<Arc<Signals>> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block().context("cannot block signals")?;
+    let signals = Arc::new(Signals::default());
+    let told = Arc::clone(&signals);
     thread::Builder::new()
         .name("tlg-signals".to_owned())
         .spawn(move || {
-            if signals.wait().is_ok() {
-                told.store(true, Ordering::Relaxed);
+            while let Ok(signal) = set.wait() {
+                match signal {
+                    Signal::SIGHUP => told.reread.store(true, Ordering::Relaxed),
+                    _ => told.stop.store(true, Ordering::Relaxed),
+                }
             }
         })
         .context("cannot start a thread")?;
-    Ok(stop)
+    Ok(signals)
 }
 
 /// Time of this machine.
@@ -276,6 +302,7 @@ fn now_secs() -> u64 {
 /// Evaluates events and prints alerts.
 struct Alerts {
     rules: RuleFiles,
+    silences: Option<Silences>,
     progress: Progress,
     mapping: Mapping,
     least: Level,
@@ -298,10 +325,52 @@ impl Alerts {
             if let Some(rule) = rule.filter(|rule| rule.level >= self.least) {
                 self.progress.matched(rule);
                 let alert = Alert::new(event, rule, matched, &self.mapping);
+                let silences = self.silences.as_ref();
+                if silences.is_some_and(|silences| silences.apply_to(&alert)) {
+                    self.progress.silenced(rule);
+                    continue;
+                }
                 self.throttle.take(alert, &mut self.show);
             }
         }
         self.print()
+    }
+
+    /// Reads the silences again if their file changed or SIGHUP came, and tells which have expired.
+    fn reread_silences(&mut self, signals: &Signals) {
+        let asked = match signals.reread.swap(false, Ordering::Relaxed) {
+            true => Asked::Yes,
+            false => Asked::No,
+        };
+        match self
+            .silences
+            .as_mut()
+            .and_then(|silences| silences.reread(asked))
+        {
+            Some(Ok(count)) => {
+                info(format_args!("{count} silences are read"));
+                self.tell_about_silences();
+            }
+            Some(Err(error)) => info(format_args!("the old silences stay: {error}")),
+            None => self.expire_silences(),
+        }
+    }
+
+    fn tell_about_silences(&mut self) {
+        let silences = self.silences.iter();
+        let unknown =
+            silences.flat_map(|silences| silences.without_rule(self.rules.engine.rules()));
+        unknown.for_each(info);
+        self.expire_silences();
+    }
+
+    fn expire_silences(&mut self) {
+        let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
+        let now = jiff::Timestamp::from_millisecond(now).unwrap_or(jiff::Timestamp::MAX);
+        if let Some(silences) = &mut self.silences {
+            silences.expire(now).into_iter().for_each(info);
+            self.progress.silences(silences.active());
+        }
     }
 
     /// Ends windows by the time of this machine: while no events come, or none of them is an alert.

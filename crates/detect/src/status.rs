@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::FAILED;
 use crate::output::{Output, table};
-use crate::run::progress::{Progress, absolute};
+use crate::run::progress::{Progress, RuleProgress, absolute};
 use crate::run::state;
 use crate::sigma::{Level, one_line};
 
@@ -119,15 +119,21 @@ fn lag(progress: &Progress, log: &Path) -> anyhow::Result<Lag> {
     Ok(lag)
 }
 
-/// Numbers of events and alerts by level.
-fn by_level(progress: &Progress) -> BTreeMap<Level, (u64, u64)> {
-    let mut levels: BTreeMap<Level, (u64, u64)> = BTreeMap::new();
+/// Numbers of events, of alerts, and of events that were silenced.
+const fn counts(rule: &RuleProgress) -> [u64; 3] {
+    [rule.events, rule.alerts, rule.silenced]
+}
+
+/// The same by level.
+fn by_level(progress: &Progress) -> BTreeMap<Level, [u64; 3]> {
+    let mut levels: BTreeMap<Level, [u64; 3]> = BTreeMap::new();
     for rule in progress.by_rule.values() {
         let mut known = Level::ALL.into_iter();
         if let Some(level) = known.find(|level| level.name() == rule.level) {
-            let (events, alerts) = levels.entry(level).or_default();
-            *events = events.saturating_add(rule.events);
-            *alerts = alerts.saturating_add(rule.alerts);
+            let sums = levels.entry(level).or_default();
+            for (sum, count) in sums.iter_mut().zip(counts(rule)) {
+                *sum = sum.saturating_add(count);
+            }
         }
     }
     levels
@@ -178,17 +184,23 @@ fn print(
         "left out   {} by the rate limit",
         progress.left_out
     ))?;
-    let row = |name: &str, events: u64, alerts: u64| {
-        vec![name.to_owned(), events.to_string(), alerts.to_string()]
+    out.line(format_args!("silences   {} apply", progress.silences))?;
+    let row = |name: &str, counts: [u64; 3]| -> Vec<String> {
+        let counts = counts.iter().map(u64::to_string);
+        std::iter::once(name.to_owned()).chain(counts).collect()
     };
-    let header = |name: &str| vec![name.to_owned(), "events".to_owned(), "alerts".to_owned()];
+    let header = |name: &str| {
+        [name, "events", "alerts", "silenced"]
+            .map(str::to_owned)
+            .to_vec()
+    };
     let mut rows = vec![header("level")];
     let levels = by_level(progress);
     rows.extend(
         levels
             .iter()
             .rev()
-            .map(|(level, (events, alerts))| row(level.name(), *events, *alerts)),
+            .map(|(level, counts)| row(level.name(), *counts)),
     );
     let mut rules: Vec<_> = progress.by_rule.values().collect();
     rules.sort_by_key(|rule| std::cmp::Reverse(rule.events));
@@ -196,7 +208,7 @@ fn print(
     rows.extend(
         rules
             .iter()
-            .map(|rule| row(&one_line(&rule.title), rule.events, rule.alerts)),
+            .map(|rule| row(&one_line(&rule.title), counts(rule))),
     );
     for line in table(&rows) {
         out.line(line)?;
@@ -217,11 +229,9 @@ fn time(ms: u64) -> String {
 
 fn as_json(progress: &Progress, is_alive: bool, lag: Option<&Lag>) -> Value {
     let levels = by_level(progress);
-    let levels = levels.iter().map(|(level, (events, alerts))| {
-        (
-            level.name().to_owned(),
-            json!({ "events": events, "alerts": alerts }),
-        )
+    let levels = levels.iter().map(|(level, [events, alerts, silenced])| {
+        let counts = json!({ "events": events, "alerts": alerts, "silenced": silenced });
+        (level.name().to_owned(), counts)
     });
     json!({
         "alive": is_alive,
@@ -238,6 +248,7 @@ fn as_json(progress: &Progress, is_alive: bool, lag: Option<&Lag>) -> Value {
         "rules": progress.rules,
         "events": progress.events,
         "left_out_by_rate": progress.left_out,
+        "silences": progress.silences,
         "by_level": levels.collect::<serde_json::Map<_, _>>(),
         "by_rule": progress.by_rule,
     })

@@ -138,4 +138,83 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(json(&status(place, &["--json"]), 1)["alive"], false);
     }
+
+    const SILENCE: &str = "[[silence]]\nrule = \"shell-1\"\nprogram = \"/bin/*\"\nuntil = 2100-01-01T00:00:00Z\nreason = \"test\"\n";
+
+    #[test]
+    fn silences_are_counted_and_read_again() {
+        let place = place();
+        let place = place.path();
+        fs::create_dir(place.join("etc")).unwrap();
+        let silences = place.join("etc/silences.toml");
+        fs::write(&silences, SILENCE.replace("2100", "2000")).unwrap();
+        let words = [
+            "run",
+            "rules.yml",
+            "--once",
+            "--window",
+            "0",
+            "--silences",
+            "etc/silences.toml",
+        ];
+        append(place, 0);
+        let output = command(place, &words).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            errors
+                .matches("etc/silences.toml:1: the silence of `shell-1` until 2000-01-01")
+                .count(),
+            1,
+            "{errors}"
+        );
+        assert!(!output.stdout.is_empty());
+        fs::write(&silences, SILENCE).unwrap();
+        append(place, 1);
+        let output = command(place, &words).output().unwrap();
+        assert!(
+            output.status.success() && output.stdout.is_empty(),
+            "{output:?}"
+        );
+        let found = json(&status(place, &["--json"]), 1);
+        assert_eq!(
+            (&found["silences"], &found["by_rule"]["shell-1"]["silenced"]),
+            (&1.into(), &1.into())
+        );
+        assert_eq!(found["by_level"]["high"]["silenced"], 1);
+        fs::write(&silences, "[[silence]]\nrule = 5\n").unwrap();
+        let output = command(place, &words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            errors.contains("etc/silences.toml:2:8: invalid type: integer `5`"),
+            "{errors}"
+        );
+        // A run that follows reads the file that replaces it, with Landlock in force.
+        fs::write(&silences, "").unwrap();
+        let words = ["run", "rules.yml", "--silences", "etc/silences.toml"];
+        let mut child = command(place, &words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut serial = 10;
+        loop {
+            if serial == 12 {
+                fs::write(place.join("etc/new"), SILENCE).unwrap();
+                fs::rename(place.join("etc/new"), &silences).unwrap();
+            }
+            append(place, serial);
+            serial += 1;
+            let output = status(place, &["--json"]);
+            let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let counts = &found["by_rule"]["shell-1"];
+            if found["alive"] == true && counts["silenced"].as_u64() >= Some(1) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{output:?}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -11,22 +11,29 @@ use landlock::{
 /// Newest ABI whose rights are handled; rights of later ones are not restricted.
 const LANDLOCK_ABI: ABI = ABI::V7;
 
-/// Lets this thread and those that it starts read the directory of the log and `/proc`, and write the state directory;
-/// nothing else: no other file, no TCP, no signals to other processes. Returns what the kernel enforces.
+/// Lets this thread and those that it starts read the directories of the log and of `silences`, and `/proc`, and write
+/// the state directory; nothing else: no other file, no TCP, no signals to other processes. Returns what the kernel enforces.
 ///
 /// # Errors
 /// The rules cannot be made. A kernel without Landlock is no error.
-pub(super) fn confine(log: &Path, state: &Path, proc_directory: &Path) -> anyhow::Result<String> {
+pub(super) fn confine(
+    log: &Path,
+    silences: Option<&Path>,
+    state: &Path,
+    proc_directory: &Path,
+) -> anyhow::Result<String> {
     let read = AccessFs::from_read(LANDLOCK_ABI) & !AccessFs::Execute;
     let write = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
     // A link leads to the log of another directory.
     let resolved = log.canonicalize().unwrap_or_else(|_| log.to_owned());
-    let directories = [
+    let mut directories = vec![
         (log.parent(), read),
         (resolved.parent(), read),
         (Some(proc_directory), read),
         (Some(state), read | write),
     ];
+    // A file that replaces it is in the same directory.
+    directories.extend(silences.map(|file| (file.parent(), read)));
     let failed = "cannot restrict this program with Landlock";
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(LANDLOCK_ABI))
@@ -71,14 +78,16 @@ mod tests {
     fn confined_thread_reads_the_log_and_writes_the_state() {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
-        for name in ["log", "state", "other"] {
+        for name in ["log", "state", "other", "silences"] {
             fs::create_dir(path(name)).unwrap();
             fs::write(path(name).join("file"), "text").unwrap();
         }
         let (log, state, other) = (path("log/file"), path("state"), path("other/file"));
+        let silences = path("silences/file");
         let confined = thread::spawn(move || {
-            let told = confine(&log, &state, Path::new("/proc")).unwrap();
+            let told = confine(&log, Some(&silences), &state, Path::new("/proc")).unwrap();
             fs::read(&log).unwrap();
+            fs::read(&silences).unwrap();
             fs::read("/proc/self/stat").unwrap();
             fs::write(state.join("new"), "text").unwrap();
             fs::rename(state.join("new"), state.join("file")).unwrap();

@@ -35,6 +35,8 @@ pub(crate) struct Progress {
     pub(crate) events: u64,
     /// Alerts that the rate limit left out.
     pub(crate) left_out: u64,
+    /// Silences that apply.
+    pub(crate) silences: u64,
     /// By the id of the rule; rules without a match are not in it.
     pub(crate) by_rule: BTreeMap<String, RuleProgress>,
     /// Whether something changed since it was written.
@@ -60,6 +62,8 @@ pub(crate) struct RuleProgress {
     pub(crate) events: u64,
     /// Alerts that were printed.
     pub(crate) alerts: u64,
+    /// Events that a silence left out.
+    pub(crate) silenced: u64,
 }
 
 impl Progress {
@@ -113,6 +117,18 @@ impl Progress {
     /// Counts a match of a rule whose level is printed.
     pub(super) fn matched(&mut self, rule: &Rule) {
         self.rule(rule).events += 1;
+    }
+
+    /// Counts an event that a silence left out.
+    pub(super) fn silenced(&mut self, rule: &Rule) {
+        self.rule(rule).silenced += 1;
+    }
+
+    /// Notes the number of silences that apply.
+    pub(super) fn silences(&mut self, active: usize) {
+        let active = u64::try_from(active).unwrap_or(u64::MAX);
+        self.is_new |= self.silences != active;
+        self.silences = active;
     }
 
     /// Counts what is printed.
