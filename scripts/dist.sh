@@ -53,6 +53,7 @@ install -D -m 0755 -t "$stage/scripts" scripts/install.sh scripts/uninstall.sh
 install -D -m 0644 -t "$stage/man" man/*.5 man/*.8
 install -D -m 0644 -t "$stage/packaging" packaging/tollgate-alternatives packaging/tollgate.service packaging/tollgate-detect.service \
 	packaging/tollgate.tmpfiles packaging/journald.conf
+install -D -m 0644 -t "$stage/packaging/sigma" packaging/sigma/*.yml
 install -D -m 0644 -t "$stage/examples" examples/*
 install -m 0644 -t "$stage" README.md CHANGELOG.md LICENSE.md LICENSE-APACHE LICENSE-BSD-2-Clause LICENSE-GPL-2.0
 

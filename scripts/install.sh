@@ -17,11 +17,12 @@ sed "s,/usr/lib/tollgate,$prefix/lib/tollgate,g" packaging/tollgate-alternatives
 chmod 0755 "$root/sbin/tollgate-alternatives"
 install -D -m 0644 -t "$root/share/man/man8" man/*.8
 install -D -m 0644 -t "$root/share/man/man5" man/*.5
+install -D -m 0644 -t "$root/share/tollgate/sigma" packaging/sigma/*.yml
 install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"
 install -D -m 0644 packaging/journald.conf "$root/lib/systemd/journald.conf.d/10-tollgate.conf"
 install -d "$root/lib/systemd/system"
 for unit in tollgate.service tollgate-detect.service; do
-	sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g" "packaging/$unit" >"$root/lib/systemd/system/$unit"
+	sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g; s,/usr/share/tollgate,$prefix/share/tollgate,g" "packaging/$unit" >"$root/lib/systemd/system/$unit"
 	chmod 0644 "$root/lib/systemd/system/$unit"
 done
 

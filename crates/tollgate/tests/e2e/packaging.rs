@@ -398,6 +398,7 @@ pub(crate) fn uninstall_removes_what_was_installed() {
     files(&root, &mut after);
     assert_eq!(after, [other]);
     assert!(!root.join("usr/local/lib/tollgate").exists());
+    assert!(!root.join("usr/local/share/tollgate").exists());
 }
 
 /// Building and running need few packages; browsers, emulators and Go come with the tests.
