@@ -255,13 +255,14 @@ fn unfed(
             Feed::Sent { kind, sender } if sender.contains(" if ") => {
                 reasons.insert(format!("{kind} records are sent by {sender}"));
             }
-            Feed::Recorded(_) | Feed::Written { .. } | Feed::Sent { .. } => {
-                // Rules with the keys of others can come first.
+            // Rules with the keys of others can come first.
+            Feed::Recorded(demand) if demand.key.is_some() => {
                 let coverage = AuditRules { plan, line }.coverage(feed);
-                if !matches!(coverage.status, Status::Given | Status::Sent) {
+                if coverage.status != Status::Given {
                     reasons.extend(coverage.reasons);
                 }
             }
+            Feed::Recorded(_) | Feed::Written { .. } | Feed::Sent { .. } => {}
         }
     }
     reasons

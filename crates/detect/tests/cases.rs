@@ -39,6 +39,7 @@ mod tests {
                 .skip(1);
             let block = block.take_while(|line| *line != "```");
             let text: Vec<&str> = block.collect();
+            assert!(!name.starts_with('/'), "{name} is outside of the directory");
             let path = directory.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text.join("\n") + "\n").unwrap();

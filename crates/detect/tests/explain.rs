@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
     use std::process::{Command, Output};
 
@@ -124,5 +125,51 @@ mod tests {
         fs::remove_dir_all(place.path().join("rules")).unwrap();
         fs::create_dir(place.path().join("rules")).unwrap();
         stdout(&explain(place.path(), &[]), 2);
+    }
+
+    /// The last line with a `tollgate` beside the program that is this script.
+    fn with_tollgate(place: &Path, script: &str) -> String {
+        let program = place.join("tollgate-detect");
+        let tollgate = place.join("tollgate");
+        fs::copy(env!("CARGO_BIN_EXE_tollgate-detect"), &program).unwrap();
+        fs::write(&tollgate, format!("#!/bin/sh\ncat >/dev/null\n{script}\n")).unwrap();
+        fs::set_permissions(&tollgate, fs::Permissions::from_mode(0o755)).unwrap();
+        let output = Command::new(program)
+            .current_dir(place)
+            .args(["explain", "rules"])
+            .output()
+            .unwrap();
+        let text = stdout(&output, 0);
+        text.lines().last().unwrap().to_owned()
+    }
+
+    #[test]
+    fn rules_of_this_machine_are_those_of_the_daemon_or_its_files() {
+        let place = place();
+        let explanation = |files: &str| {
+            format!(
+                "{{\"engine\":\"tracepoint\",\"measured_on\":\"x\",\"every_syscall_ns\":1,\"paying_syscall_ns\":2,\"files\":[{files}]}}"
+            )
+        };
+        let none = explanation("");
+        let loaded = format!("case $1 in auditctl) cat audit.rules;; *) echo '{none}';; esac");
+        assert_eq!(
+            with_tollgate(place.path(), &loaded),
+            "of 1 Sigma rules, the loaded rules give 0 all that they need, 1 a part, 0 nothing; 0 need none, 0 nothing feeds"
+        );
+        let no_rules = format!("case $1 in auditctl) echo No rules;; *) echo '{none}';; esac");
+        assert!(
+            with_tollgate(place.path(), &no_rules)
+                .contains("the loaded rules give 0 all that they need, 0 a part, 1 nothing")
+        );
+        let read = explanation("\"audit.rules\"");
+        let files = format!("case $1 in auditctl) exit 1;; *) echo '{read}';; esac");
+        assert!(
+            with_tollgate(place.path(), &files)
+                .contains("the rule files of this machine give 0 all that they need, 1 a part")
+        );
+        assert!(
+            with_tollgate(place.path(), "exit 1").starts_with("2 of 382 64-bit syscalls evaluate")
+        );
     }
 }

@@ -17,6 +17,7 @@ mod e2e {
     mod cases;
     mod control;
     mod daemon;
+    mod detections;
     mod differential;
     mod endure;
     mod event;
@@ -142,6 +143,7 @@ mod e2e {
         json::json_log_has_more_than_records,
         status_metrics::metrics_are_served,
         status_metrics::status_watch_shows_program_runs,
+        detections::own_sigma_rules_find_what_is_done,
         examples::rules_have_current_prices,
         examples::commands_exist,
         packaging::unit_files_are_valid,

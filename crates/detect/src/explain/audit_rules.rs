@@ -78,7 +78,8 @@ fn merged(demands: BTreeMap<Demand, BTreeSet<usize>>) -> Vec<Shared> {
             (other.kind, &other.place, &other.tests, &other.key)
                 == (demand.kind, &demand.place, &demand.tests, &demand.key)
         };
-        match merged.iter_mut().find(is_alike) {
+        // They are sorted by what the others have in common.
+        match merged.last_mut().filter(is_alike) {
             Some(shared) => {
                 for (syscall, feeds) in own {
                     shared.feeds.entry(syscall).or_default().extend(feeds);

@@ -11,6 +11,7 @@ use audit::plan::{Operand, Plan, Slot, SyscallId, Test};
 use audit::rule::perm::{READ, WRITE};
 use audit::rule::{Action, Field, List, Op, Value};
 use audit::table;
+use bstr::ByteSlice as _;
 
 use super::demand::{Condition, Demand};
 use super::feed::Feed;
@@ -253,23 +254,16 @@ impl AuditRules<'_> {
     fn holds(&self, test: &Test, demand: &Demand) -> Relation {
         let watch = |value: u32| {
             let index = usize::try_from(value).ok()?;
-            let path = self.plan.watches.get(index)?;
-            Some(String::from_utf8_lossy(path).into_owned())
+            self.plan.watches.get(index)?.to_str().ok()
         };
         match test.operand {
             Operand::Field(field) => number_holds(field, test, &demand.tests),
-            // A directory test holds for its name, whatever the other names are.
             Operand::Dir => match watch(test.value) {
-                Some(directory) if Place::Below(directory.clone()).includes(&demand.place) => {
-                    Relation::All
-                }
-                Some(directory) if directory == "/" && demand.place != Place::Anywhere => {
-                    Relation::All
-                }
+                Some(directory) if demand.place.is_at_or_below(directory) => Relation::All,
                 _ => Relation::Some,
             },
-            Operand::Path => match watch(test.value) {
-                Some(path) if demand.place == Place::Path(path.clone()) => Relation::All,
+            Operand::Path => match (watch(test.value), &demand.place) {
+                (Some(path), Place::Path(own)) if path == own => Relation::All,
                 _ => Relation::Some,
             },
             Operand::Exe => {
@@ -284,7 +278,7 @@ impl AuditRules<'_> {
                 let is = programs
                     .into_iter()
                     .next()
-                    .map(|own| Some(own.to_string()) == path);
+                    .map(|own| own.to_str().ok() == path);
                 match is {
                     Some(is) if is == (test.op == Op::Equal) => Relation::All,
                     Some(_) => Relation::None,

@@ -1,6 +1,5 @@
 //! The audit rules to compare with: those of files, or of this machine.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,6 +18,8 @@ use super::host::Host;
 
 /// Most bytes of a file of audit rules, as `tollgate check` reads.
 const MAX_FILE_BYTES: u64 = 16 << 20;
+/// What `auditctl -l` prints if no rule is loaded.
+const NO_RULES: &[u8] = b"No rules\n";
 /// Program that asks the daemon and knows what rules cost. It is looked up beside this one.
 const TOLLGATE: &str = "tollgate";
 
@@ -67,14 +68,15 @@ impl RuleSource {
     pub(super) fn of_this_machine() -> anyhow::Result<Self> {
         if let Ok(text) = ask(&["auditctl", "-l"], b"") {
             let name = "the loaded rules".to_owned();
-            return Ok(Self::of_texts(name.clone(), vec![(name, text)]));
+            let texts = match text == NO_RULES {
+                true => Vec::new(),
+                false => vec![(name.clone(), text)],
+            };
+            return Ok(Self::of_texts(name, texts));
         }
-        let files = ask(&["explain", "--json"], b"").ok();
-        let files = files
-            .and_then(|text| Explanation::of(&text))
-            .map(Explanation::files);
-        match files.filter(|files| !files.is_empty()) {
-            Some(files) => Self::of_files("the rule files of this machine".to_owned(), &files),
+        let read = ask(&["explain", "--json"], b"").ok();
+        match read.and_then(|text| Explanation::of(&text)) {
+            Some(read) => Self::of_files("the rule files of this machine".to_owned(), &read.files),
             None => anyhow::bail!(
                 "the audit rules of this machine are not known: name them with --rules-file"
             ),
@@ -133,12 +135,8 @@ pub(super) struct Explanation {
     pub(super) measured_on: String,
     pub(super) every_syscall_ns: u32,
     pub(super) paying_syscall_ns: Option<u32>,
-    rules: Vec<ExplainedRule>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-struct ExplainedRule {
-    file: PathBuf,
+    /// The rule files, in their order.
+    files: Vec<PathBuf>,
 }
 
 impl Explanation {
@@ -149,15 +147,6 @@ impl Explanation {
 
     fn of(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
-    }
-
-    /// The files of the rules.
-    fn files(self) -> Vec<PathBuf> {
-        let files: BTreeSet<PathBuf> = self.rules.into_iter().map(|rule| rule.file).collect();
-        let mut files: Vec<PathBuf> = files.into_iter().collect();
-        let name = |file: &Path| file.as_os_str().as_encoded_bytes().to_owned();
-        files.sort_by(|one, other| augenrules::compare(&name(one), &name(other)));
-        files
     }
 }
 

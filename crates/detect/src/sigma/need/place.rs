@@ -44,15 +44,22 @@ impl Place {
         Self::Anywhere
     }
 
+    /// Whether every name is this directory or below it.
+    #[must_use]
+    pub fn is_at_or_below(&self, directory: &str) -> bool {
+        let (Self::Path(path) | Self::Below(path)) = self else {
+            return false;
+        };
+        let rest = path.strip_prefix(directory.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// Whether every name of the other place is one of this.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Anywhere, _) => true,
-            (Self::Below(directory), Self::Path(path) | Self::Below(path)) => {
-                let rest = path.strip_prefix(&**directory);
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
+            (Self::Below(directory), _) => other.is_at_or_below(directory),
             _ => self == other,
         }
     }

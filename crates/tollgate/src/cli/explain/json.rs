@@ -22,6 +22,8 @@ struct Document {
     /// Engines that the daemon would not take.
     refused_engines: Vec<RefusedEngineJson>,
     measured_on: &'static str,
+    /// The files that were read.
+    files: Vec<String>,
     rules: Vec<Rule>,
     unsupported: Vec<Unsupported>,
     findings: Vec<Finding>,
@@ -140,6 +142,9 @@ pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
             .map(RefusedEngineJson::from)
             .collect(),
         measured_on: "Linux 6.18",
+        files: (0..explained.files.len())
+            .map(|source| explained.file(source))
+            .collect(),
         rules: rules
             .map(|(planned, cost)| rule(explained, planned, cost))
             .collect(),
