@@ -110,9 +110,9 @@ impl Wanted {
     }
 
     /// A program with its rules.
-    fn case(self, number: u32, setup: &Setup) -> Case {
+    fn case(self, number: u32, setup: &Setup, engine: &str) -> Case {
         let mut random = Random::of(self.seed, number);
-        let flavor = Flavor::of(number / BATCH);
+        let flavor = Flavor::of(number / BATCH, engine);
         Case {
             program: HuntProgram::random(&mut random, &flavor.favorites(), setup.may_be_root),
             flavor,
@@ -160,7 +160,7 @@ fn hunt(daemon: &Daemon, wanted: &Wanted, setup: &Setup) -> anyhow::Result<()> {
         }
         let cases = numbers
             .iter()
-            .map(|number| wanted.case(*number, setup))
+            .map(|number| wanted.case(*number, setup, daemon.engine()))
             .collect();
         let verdicts = match Batch::new(cases).run(daemon, setup) {
             Ok(verdicts) => verdicts,
@@ -188,7 +188,7 @@ fn hunt(daemon: &Daemon, wanted: &Wanted, setup: &Setup) -> anyhow::Result<()> {
             }
             tally.differing += 1;
             let name = format!("--seed {} --program {number}", wanted.seed);
-            let case = wanted.case(number, setup);
+            let case = wanted.case(number, setup, daemon.engine());
             minimise::report(daemon, setup, &name, &case, &verdict, &mut known)?;
         }
         println!("vm: note hunt: {tally:?}");

@@ -82,9 +82,9 @@ impl Rules {
 }
 
 /// The engine that newer kernels have only.
-const LSM: &str = "lsm";
+pub(crate) const LSM: &str = "lsm";
 /// The engines that refuse kernels which preempt themselves.
-const FENTRY: &str = "fentry";
+pub(crate) const FENTRY: &str = "fentry";
 const TRACEPOINT: &str = "tracepoint";
 /// Sessions about calls whose end `fentry` does not see, how many slots it uses, calls that stay at its raw tracepoint, and
 /// hooks that root disables, which the kernel refuses while kprobes use them.

@@ -9,6 +9,7 @@ use super::forms::{GROUPS, known};
 use crate::lists::list_workload::ListWorkload;
 use crate::lists::random::Random;
 use crate::program::Entry;
+use crate::suite::LSM;
 
 /// The name of the program in its directory.
 pub(super) const PROGRAM: &str = "hunted";
@@ -20,6 +21,8 @@ pub(super) struct Flavor {
     /// The only groups of syscalls, if not all. Rules about nearly all syscalls make the fentry engine use tracepoints:
     /// half of the batches have few groups.
     few: Option<&'static [&'static str]>,
+    /// Whether rules name operations of `io_uring`.
+    has_operations: bool,
 }
 
 /// A syscall that only rules with watches name takes another way through the engine than one that others name too.
@@ -34,8 +37,8 @@ enum Kinds {
 const FEW: usize = 5;
 
 impl Flavor {
-    /// The flavor of a batch.
-    pub(super) fn of(batch: u32) -> Self {
+    /// The flavor of a batch. The engine `lsm` refuses rules about so many syscalls and about operations.
+    pub(super) fn of(batch: u32, engine: &str) -> Self {
         let kinds = match batch % 3 {
             0 => Kinds::Mixed,
             1 => Kinds::Watches,
@@ -43,11 +46,13 @@ impl Flavor {
         };
         // Three batches with few groups, one of each kind, then three with all.
         let round = batch / 3;
-        let has_few = round.is_multiple_of(2);
+        let is_lsm = engine == LSM;
+        let has_few = is_lsm || round.is_multiple_of(2);
         let few = GROUPS.chunks(FEW).cycle().nth(round as usize / 2);
         Self {
             kinds,
             few: few.filter(|_| has_few),
+            has_operations: !is_lsm,
         }
     }
 
@@ -86,7 +91,7 @@ pub(super) fn rules(
             lines.push(writer.watch());
         }
     }
-    if writer.random.once_in(2) {
+    if writer.random.once_in(2) && flavor.has_operations {
         lines.push(writer.operations());
     }
     // The kernel rejects a duplicate rule.
