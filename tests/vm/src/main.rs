@@ -132,6 +132,7 @@ const GENERAL: [&[Session]; 3] = [
         operation_at_entry::unreadable_name::SESSION,
         traced::SESSION_TRACEPOINT,
         traced::SESSION_WATCHED,
+        traced::SESSION_RESULT,
         hunt::SESSION,
         locked::SESSION,
     ],

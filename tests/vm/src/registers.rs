@@ -10,6 +10,14 @@ pub(crate) const fn number(registers: &mut user_regs_struct) -> &mut c_ulonglong
     return &mut registers.regs[8];
 }
 
+/// The first argument of the task's syscall.
+pub(crate) const fn argument(registers: &mut user_regs_struct) -> &mut c_ulonglong {
+    #[cfg(target_arch = "x86_64")]
+    return &mut registers.rdi;
+    #[cfg(target_arch = "aarch64")]
+    return &mut registers.regs[0];
+}
+
 /// The result of the task's syscall.
 pub(crate) const fn result(registers: &mut user_regs_struct) -> &mut c_ulonglong {
     #[cfg(target_arch = "x86_64")]

@@ -65,6 +65,30 @@ pub(crate) const SESSION_WATCHED: Session = Session {
     ..SESSION
 };
 
+/// Rules that test the result.
+pub(crate) const SESSION_RESULT: Session = Session {
+    name: "traced_result",
+    rules: Rules::Text(
+        "-a always,exit -F arch=b64 -S fork,vfork,clone,clone3 -F uid=1001 -F success=1 -k result\n",
+    ),
+    tests: &[
+        ("fork_has_its_result", |daemon| {
+            result_of_fork(daemon, "fork", 57)
+        }),
+        ("vfork_has_its_result", |daemon| {
+            result_of_fork(daemon, "vfork", 58)
+        }),
+        ("clone_has_its_result", |daemon| {
+            result_of_fork(daemon, "clone", 56)
+        }),
+        ("clone3_has_its_result", |daemon| {
+            result_of_fork(daemon, "clone3", 435)
+        }),
+        ("clone_has_its_arguments", clone_has_its_arguments),
+    ],
+    ..SESSION
+};
+
 /// The numbers that the debugger sets: a syscall that no rule names, and one of the rules.
 const GETPID: u64 = 39;
 const RMDIR: u64 = 84;
@@ -84,23 +108,47 @@ fn waiting(entry: Entry, number: u32, args: Vec<Arg>) -> Program {
         .call(exit_group, args![0])
 }
 
-/// Runs a program as the user; at each stop inside a syscall, its number becomes `number`. Returns its process id and
-/// the number of stops.
-fn trace(name: &str, program: &Program, number: u64) -> anyhow::Result<(u32, u32)> {
-    let path = program.install(name)?;
-    let mut traced = start_waiting(&path, USER)?;
+/// What a debugger changes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changes {
+    /// The number at each stop inside a syscall.
+    number: Option<u64>,
+    /// The first argument at each stop inside a syscall.
+    argument: Option<u64>,
+    /// The register of the result when a syscall of this number begins.
+    begun: Option<(u32, u64)>,
+}
+
+/// What a debugger has seen.
+#[derive(Debug, Default)]
+struct Trace {
+    pid: u32,
+    /// Stops inside a syscall.
+    stops: u32,
+    /// The last new task.
+    made: Option<i64>,
+}
+
+/// Runs a program as the user under a debugger, until all its tasks have ended.
+fn trace(path: &Path, changes: Changes) -> anyhow::Result<Trace> {
+    let mut traced = start_waiting(path, USER)?;
     let pid = Pid::from_raw(traced.id().try_into()?);
     ptrace::seize(
         pid,
-        Options::PTRACE_O_TRACEFORK
+        Options::PTRACE_O_TRACESYSGOOD
+            | Options::PTRACE_O_TRACEFORK
             | Options::PTRACE_O_TRACEVFORK
             | Options::PTRACE_O_TRACECLONE
             | Options::PTRACE_O_TRACEEXEC,
     )
     .context("cannot trace")?;
+    ptrace::interrupt(pid)?;
     let mut input = traced.stdin.take().context("no input")?;
     input.write_all(b"x")?;
-    let mut stops = 0;
+    let mut trace = Trace {
+        pid: traced.id(),
+        ..Trace::default()
+    };
     let mut running = BTreeSet::from([pid]);
     while !running.is_empty() {
         // The daemon is a child too, and does not end.
@@ -110,24 +158,41 @@ fn trace(name: &str, program: &Program, number: u64) -> anyhow::Result<(u32, u32
                 running.insert(stopped);
                 if stopped == pid && event != ptrace::Event::PTRACE_EVENT_STOP as i32 {
                     let mut registers = ptrace::getregs(stopped)?;
-                    *registers::number(&mut registers) = number;
+                    let number = registers::number(&mut registers);
+                    *number = changes.number.unwrap_or(*number);
+                    let argument = registers::argument(&mut registers);
+                    *argument = changes.argument.unwrap_or(*argument);
                     ptrace::setregs(stopped, registers)?;
-                    stops += 1;
+                    trace.stops += 1;
                     if event != ptrace::Event::PTRACE_EVENT_EXEC as i32 {
                         let made = ptrace::getevent(stopped)?;
+                        trace.made = Some(made);
                         running.insert(Pid::from_raw(made.try_into()?));
                     }
                 }
-                ptrace::cont(stopped, None)?;
+                ptrace::syscall(stopped, None)?;
             }
-            WaitStatus::Stopped(stopped, signal) => ptrace::cont(stopped, signal)?,
+            WaitStatus::PtraceSyscall(stopped) => {
+                let mut registers = ptrace::getregs(stopped)?;
+                let number = *registers::number(&mut registers);
+                if let Some((call, result)) = changes.begun
+                    && stopped == pid
+                    && number == u64::from(call)
+                    && *registers::result(&mut registers) == BEGUN
+                {
+                    *registers::result(&mut registers) = result;
+                    ptrace::setregs(stopped, registers)?;
+                }
+                ptrace::syscall(stopped, None)?;
+            }
+            WaitStatus::Stopped(stopped, signal) => ptrace::syscall(stopped, signal)?,
             WaitStatus::Exited(ended, _) | WaitStatus::Signaled(ended, ..) => {
                 running.remove(&ended);
             }
             _ => {}
         }
     }
-    Ok((traced.id(), stops))
+    Ok(trace)
 }
 
 /// Checks that a process has exactly one event besides that of its own start.
@@ -148,9 +213,10 @@ fn expect_one(daemon: &Daemon, pid: u32, call: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn fork(daemon: &Daemon, call: &str, number: u32) -> anyhow::Result<()> {
+/// The arguments of a call that makes a process.
+fn fork_arguments(call: &str) -> Vec<Arg> {
     let sigchld = 17;
-    let arguments = match call {
+    match call {
         "clone" => args![sigchld, 0, 0, 0, 0],
         "clone3" => {
             let mut clone_args = vec![0_u8; 64];
@@ -160,21 +226,72 @@ fn fork(daemon: &Daemon, call: &str, number: u32) -> anyhow::Result<()> {
             args![Arg::Bytes(clone_args), 64]
         }
         _ => args![],
-    };
+    }
+}
+
+/// Traces a program that makes one call, whose number becomes another at each stop inside it.
+fn replace_number(name: &str, program: &Program, number: u64) -> anyhow::Result<Trace> {
+    let trace = trace(
+        &program.install(name)?,
+        Changes {
+            number: Some(number),
+            ..Changes::default()
+        },
+    )?;
+    ensure!(trace.stops > 0, "the debugger saw no {name}");
+    Ok(trace)
+}
+
+fn fork(daemon: &Daemon, call: &str, number: u32) -> anyhow::Result<()> {
     for replaced in [GETPID, RMDIR] {
-        let program = waiting(Entry::Syscall, number, arguments.clone());
-        let (pid, stops) = trace(call, &program, replaced)?;
-        ensure!(stops > 0, "the debugger saw no {call}");
-        expect_one(daemon, pid, call)?;
+        let program = waiting(Entry::Syscall, number, fork_arguments(call));
+        let trace = replace_number(call, &program, replaced)?;
+        expect_one(daemon, trace.pid, call)?;
     }
     Ok(())
 }
 
 fn fork_by_int80(daemon: &Daemon) -> anyhow::Result<()> {
     let program = waiting(Entry::Int80, 2, args![]);
-    let (pid, stops) = trace("fork32", &program, GETPID)?;
-    ensure!(stops > 0, "the debugger saw no fork");
-    expect_one(daemon, pid, "fork")
+    let trace = replace_number("fork32", &program, GETPID)?;
+    expect_one(daemon, trace.pid, "fork")
+}
+
+/// A fork in whose middle the debugger stops the task has its result, whatever the register had when it began.
+fn result_of_fork(daemon: &Daemon, call: &str, number: u32) -> anyhow::Result<()> {
+    for begun in [None, Some((number, 0)), Some((number, 7))] {
+        let program = waiting(Entry::Syscall, number, fork_arguments(call)).install(call)?;
+        let changes = Changes {
+            begun,
+            ..Changes::default()
+        };
+        let trace = trace(&program, changes)?;
+        let made = trace.made.context("the debugger saw no new task")?;
+        let events = daemon.events_until(trace.pid, number);
+        let events = events.with_context(|| format!("{call} begun with {begun:?}"))?;
+        let exits: Vec<&str> = events.iter().map(|event| event.syscall("exit")).collect();
+        ensure!(
+            exits == [made.to_string().as_str()],
+            "{call} of {made}, begun with {begun:?}, has the results {exits:?}"
+        );
+    }
+    Ok(())
+}
+
+/// A debugger changes the flags of a clone that it has stopped after the kernel used them.
+fn clone_has_its_arguments(daemon: &Daemon) -> anyhow::Result<()> {
+    const CLONE: u32 = 56;
+    let program = waiting(Entry::Syscall, CLONE, fork_arguments("clone")).install("clone")?;
+    let changes = Changes {
+        argument: Some(0),
+        ..Changes::default()
+    };
+    let trace = trace(&program, changes)?;
+    ensure!(trace.stops > 0, "the debugger saw no clone");
+    let events = daemon.events_until(trace.pid, CLONE)?;
+    let flags: Vec<&str> = events.iter().map(|event| event.syscall("a0")).collect();
+    ensure!(flags == ["11"], "the clone has the flags {flags:?}");
+    Ok(())
 }
 
 /// After the exec the number is that of `rmdir`, and the result 0.
@@ -188,9 +305,8 @@ fn exec(daemon: &Daemon) -> anyhow::Result<()> {
         59,
         args!["/tmp/programs/next", argv, Arg::Number(0)],
     );
-    let (pid, stops) = trace("execs", &program, RMDIR)?;
-    ensure!(stops > 0, "the debugger saw no execve");
-    expect_one(daemon, pid, "execve")
+    let trace = replace_number("execs", &program, RMDIR)?;
+    expect_one(daemon, trace.pid, "execve")
 }
 
 /// A debugger that changes the register of the result when `io_uring_enter` begins hides no operation.
@@ -201,7 +317,11 @@ fn uring_operation(daemon: &Daemon) -> anyhow::Result<()> {
         all.extend(queue.made());
         all.push(queue.give(openat2("/tmp/work", 0), false));
         let path = steps::program(Entry::Syscall, &all)?.install("operates")?;
-        let pid = trace_begins(&path, IO_URING_ENTER, result)?;
+        let changes = Changes {
+            begun: result.map(|result| (IO_URING_ENTER, result)),
+            ..Changes::default()
+        };
+        let pid = trace(&path, changes)?.pid;
         let events = daemon.events_until(pid, IO_URING_ENTER)?;
         let has_operation = |event: &&Event| event.all("URINGOP").count() == 1;
         let count = events.iter().filter(has_operation).count();
@@ -228,7 +348,11 @@ fn changed_result(daemon: &Daemon) -> anyhow::Result<()> {
     ] {
         let program = waiting(Entry::Syscall, number, args);
         let path = program.install(&format!("traced{number}"))?;
-        let pid = trace_begins(&path, number, Some(0))?;
+        let changes = Changes {
+            begun: Some((number, 0)),
+            ..Changes::default()
+        };
+        let pid = trace(&path, changes)?.pid;
         wait_for("the event", || {
             let events = daemon.logged(pid)?;
             let is_call = |event: &Event| event.syscall("syscall") == number.to_string();
@@ -241,31 +365,3 @@ fn changed_result(daemon: &Daemon) -> anyhow::Result<()> {
 
 /// The register of the result when a syscall begins: `-ENOSYS`.
 pub(crate) const BEGUN: u64 = (-38_i64).cast_unsigned();
-
-/// Runs a program as the user, until its end; when a syscall of this number begins, the register of its result becomes
-/// `result`. Returns its process id.
-fn trace_begins(path: &Path, number: u32, result: Option<u64>) -> anyhow::Result<u32> {
-    let mut traced = start_waiting(path, USER)?;
-    let pid = Pid::from_raw(traced.id().try_into()?);
-    ptrace::seize(pid, Options::PTRACE_O_TRACESYSGOOD).context("cannot trace")?;
-    ptrace::interrupt(pid)?;
-    let mut input = traced.stdin.take().context("no input")?;
-    input.write_all(b"x")?;
-    loop {
-        match waitpid(pid, Some(WaitPidFlag::__WALL)).context("cannot wait")? {
-            WaitStatus::PtraceSyscall(_) => {
-                let mut registers = ptrace::getregs(pid)?;
-                if *registers::number(&mut registers) == u64::from(number)
-                    && *registers::result(&mut registers) == BEGUN
-                {
-                    *registers::result(&mut registers) = result.unwrap_or(BEGUN);
-                    ptrace::setregs(pid, registers)?;
-                }
-                ptrace::syscall(pid, None)?;
-            }
-            WaitStatus::Stopped(_, signal) => ptrace::syscall(pid, signal)?,
-            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Ok(traced.id()),
-            _ => ptrace::syscall(pid, None)?,
-        }
-    }
-}

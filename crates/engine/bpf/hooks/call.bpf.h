@@ -96,6 +96,10 @@ static __always_inline void call_end(struct task_struct *task, __u32 index)
 
 	if (!of || !state || held_slot(of, SLOT_SYSCALL) != 1 + index)
 		return;
+	if (state->within && REGS_RESULT(regs) == state->ax) {
+		state->within = WITHIN_WORK_RAN;
+		return;
+	}
 	syscall = plan_syscall_at(state->epoch, state->syscall);
 	/*
 	 * The work is requested by an interrupt of this CPU. If that came after the syscall, the
@@ -267,6 +271,45 @@ int call_return(struct pt_regs *ctx)
 		syscall_end(task, task_abi(task), REGS_NR(task_regs(task)), FUNCTION_RESULT(ctx),
 			    WIRE_EVENT_RETURNED);
 	return 0;
+}
+
+/*
+ * A function in which the kernel may run task work of its caller. What runs there sees no result: it
+ * is requested again at the end of the function, so that it runs at the end of the syscall.
+ */
+static __always_inline int call_within(void *ctx)
+{
+	struct task_state *of = task_state(current());
+	struct syscall_state *state = of ? state_held(of, SLOT_SYSCALL) : NULL;
+	__u32 within;
+
+	if (!tlg_kprobes || !state)
+		return 1;
+	if (!bpf_session_is_return___v7_0(ctx)) {
+		state->within = WITHIN_FUNCTION;
+		return 0;
+	}
+	within = state->within;
+	state->within = WITHIN_NONE;
+	if (within != WITHIN_WORK_RAN || call_request_end(current(), state->index))
+		return 0;
+	count_lost(WIRE_LOST_NO_SLOT);
+	slot_end(of, SLOT_SYSCALL);
+	return 0;
+}
+
+/* kernel_clone(args), v5.10: a traced task stops in the middle (ptrace_notify()). */
+SEC("fexit/kernel_clone")
+int call_clone(__u64 *ctx)
+{
+	return call_within(ctx);
+}
+
+/* begin_new_exec(bprm), v5.8: cancels operations of io_uring (io_uring_cancel_generic()). */
+SEC("fexit/begin_new_exec")
+int call_new_exec(__u64 *ctx)
+{
+	return call_within(ctx);
 }
 
 /* Syscalls whose skipped kprobe an LSM program has made good. */

@@ -57,6 +57,10 @@ static __always_inline int is_of_operation(struct task_struct *task, struct wire
 	struct scratch *s;
 	__u64 uptr;
 
+	if (tlg_kprobes) { /* v7.0 has no filename->uptr; only execs pass here */
+		state = state_of_call(task);
+		return state && state->within;
+	}
 	if (!bpf_core_field_exists(filename->uptr) || !has_ring(task) || key >= WIRE_URING_FIRST)
 		return 0;
 	s = scratch();

@@ -58,6 +58,13 @@ struct saved_call {
 	__u64 arg[FUNCTION_ARGS];
 };
 
+/* Whether a syscall is in a function in which the kernel may run its task work: see call_within(). */
+enum within {
+	WITHIN_NONE,
+	WITHIN_FUNCTION,
+	WITHIN_WORK_RAN, /* the work has run there: it must be requested again */
+};
+
 struct syscall_state {
 	__u32 index; /* of the slot */
 	__u32 syscall; /* index in the syscall table */
@@ -67,6 +74,7 @@ struct syscall_state {
 	__u64 ip; /* where the syscall returns to */
 	__u32 script; /* the program that an exec starts is the interpreter of a script */
 	__u32 judged; /* an LSM program has compared the file of an open with the watches */
+	__u32 within; /* enum within */
 	__u32 reserved; /* nothing is recorded yet */
 	__u32 items;
 	__u32 text_used;
@@ -286,6 +294,7 @@ state_find_or_claim(struct task_struct *task, __u32 key, struct wire_syscall **s
 static __always_inline void state_begin(struct syscall_state *state)
 {
 	state->script = state->judged = 0;
+	state->within = WITHIN_NONE;
 	state->reserved = 1;
 	for (__u32 inside = 0; inside < INSIDE_KINDS; inside++)
 		state->saved[inside].sp = 0;

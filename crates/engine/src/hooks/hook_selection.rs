@@ -16,7 +16,8 @@
 //!
 //! State that exec and exit destroy is read at tracepoints of the scheduler on kernels that have them early
 //! enough, which costs other syscalls nothing, and at the entry of the syscall on older kernels. `sigreturn` is
-//! always seen at its entry: at its exit its number is lost.
+//! always seen at its entry: at its exit its number is lost. A debugger that stops a task inside a fork can change
+//! its arguments, so they are read at its entry too, but by the tracepoint engine.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ use super::denial::{denial_hooks, newer_denial_hooks};
 use super::hook::{Hook, KernelFeatures};
 use super::internal_hook::InternalHook;
 use super::syscall_functions::tracepoint_name;
-use super::syscall_hooks::{aux_record_hooks, newer_object_hooks, object_hooks};
+use super::syscall_hooks::{aux_record_hooks, newer_object_hooks, object_hooks, work_hooks};
 use super::syscall_set::SyscallSet;
 use super::uring_functions::uring_function;
 
@@ -222,7 +223,7 @@ impl HookSelection {
         }
         if is_exec && self.kernel.exec_prepare {
             hooks.insert(Hook::SchedPrepareExec);
-        } else if is_exec || waits(syscall) {
+        } else if is_exec || waits(syscall) || on_functions && syscall.forks() {
             if on_functions {
                 hooks.insert(Hook::FunctionEnter(syscall));
             } else if self.raw_enter || nameless && is_exec {
@@ -351,6 +352,12 @@ impl HookSelection {
         hooks.extend(self.own_exit(syscall));
         hooks.extend(syscall.is_exec().then_some(Hook::CallExec));
         hooks.extend(self.aux_record_hooks(syscall).map(Hook::InternalKprobe));
+        hooks.extend(
+            work_hooks(syscall)
+                .iter()
+                .copied()
+                .map(Hook::InternalKprobe),
+        );
         hooks
     }
 
@@ -390,7 +397,7 @@ impl HookSelection {
     #[must_use]
     pub(crate) fn saves_enter_state(self, syscall: SyscallId) -> bool {
         if self.engine == EngineKind::Lsm {
-            return syscall.is_exec() || waits(syscall);
+            return syscall.is_exec() || waits(syscall) || syscall.forks();
         }
         syscall.returns()
             && self.syscall_hooks(syscall).iter().any(|hook| {

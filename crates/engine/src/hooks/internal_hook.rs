@@ -1,4 +1,4 @@
-//! Hooks on functions inside the kernel that several syscalls pass, on the fentry engine only.
+//! Hooks on functions inside the kernel that several syscalls pass, on the engines `fentry` and `lsm`.
 //!
 //! They show the objects of a syscall as the kernel itself finds them, and the details of auxiliary records.
 //! A program on such a function first checks which syscall it runs in. Functions that ordinary syscalls share
@@ -284,6 +284,10 @@ internal_hooks! {
     ClockSetEnter = clock_set_enter: Fentry ["do_settimeofday64": "_(timespec64*)"],
     /// Clock after it is set.
     ClockSetExit = clock_set_exit: Fexit ["do_settimeofday64": "int(timespec64*)"],
+    /// Fork in whose middle the kernel may run task work (engine `lsm`).
+    CallClone = call_clone: Fexit ["kernel_clone": "_(kernel_clone_args*)"],
+    /// Exec in whose middle the kernel may run task work (engine `lsm`).
+    CallNewExec = call_new_exec: Fexit ["begin_new_exec": "int(linux_binprm*)"],
     /// Denies opening a file.
     DenyOpen = deny_open: ModifyReturn ["security_file_open": "int(file*)"],
     /// Denies creating a file by an open.

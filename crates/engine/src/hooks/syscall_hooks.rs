@@ -112,6 +112,22 @@ pub(crate) fn aux_record_hooks(syscall: SyscallId) -> &'static [InternalHook] {
     }
 }
 
+/// Internal functions in which the kernel may run task work of a syscall before its end.
+///
+/// # Source
+/// Callers of `task_work_run()`: `ptrace_notify()` in `kernel/signal.c`, for forks of a traced task, and
+/// `io_uring_cancel_generic()` in `io_uring/cancel.c`, for execs, Linux 7.0 to 7.3.
+#[must_use]
+pub(crate) fn work_hooks(syscall: SyscallId) -> &'static [InternalHook] {
+    if syscall.forks() {
+        &[InternalHook::CallClone]
+    } else if syscall.is_exec() {
+        &[InternalHook::CallNewExec]
+    } else {
+        &[]
+    }
+}
+
 /// Whether the functions of a syscall show every name that the kernel has copied, including names by which it
 /// finds nothing.
 #[must_use]

@@ -174,13 +174,10 @@ fn uring_op_runs_inside_an_exec(daemon: &Daemon) -> anyhow::Result<()> {
     ensure!(operations == expected, "{operations:?}");
     let execs = events.iter().map(Event::summary);
     let execs: Vec<String> = execs.filter(|text| text.starts_with("execve")).collect();
-    // docs/limits.md: on the engine lsm, the kernel runs the work that sees the end of the exec together with the operation.
-    let expected = if daemon.sees_all() {
-        "execve=0 (true) NORMAL:/tmp/w/busybox"
-    } else {
-        "execve NORMAL:/tmp/w/busybox"
-    };
-    ensure!(execs == [expected], "{execs:?}");
+    ensure!(
+        execs == ["execve=0 (true) NORMAL:/tmp/w/busybox"],
+        "{execs:?}"
+    );
     Ok(())
 }
 

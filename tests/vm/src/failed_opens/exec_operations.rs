@@ -26,6 +26,7 @@ pub(crate) const SESSION: Session = Session {
         ("exec_with_openat2_is_recorded", |daemon| {
             exec_is_recorded(daemon, "tmpfs", "exec_cancelled_2", DENIED)
         }),
+        ("exec_has_its_result", exec_has_its_result),
         ("exec_beside_watches_is_recorded", |daemon| {
             let rule = "-w /tmp/failed_opens/ext4/readable -p wa -k readable\n";
             exec_is_recorded(daemon, "tmpfs", "exec_cancelled_2", rule)
@@ -73,6 +74,24 @@ fn exec_is_recorded(
     ensure!(
         ours.iter().all(|event| !event.contains("NORMAL:(null)")),
         "{ours:?}"
+    );
+    Ok(())
+}
+
+/// The operations run in the middle of the exec, and the kernel with them what else waits for the end of the call.
+fn exec_has_its_result(daemon: &Daemon) -> anyhow::Result<()> {
+    let rules = "-a always,exit -F arch=b64 -S execve -F uid=1001 -F a2=0 -F success=1 -k execs\n";
+    let quiet = "/tmp/failed_opens/ext4/quiet";
+    let plain = Program::new(Entry::Syscall).install("plain")?;
+    let plain = plain.to_str().context("no text")?;
+    let run = || daemon.run_user(Path::new(URING_OPS), &["exec_cancelled", quiet, plain]);
+    let [ours, kernel] = recorded(daemon, rules, "execs", &run)?;
+    ensure!(
+        ours.len() == 1
+            && ours
+                .iter()
+                .all(|event| event.starts_with("execve=0 (word)")),
+        "recorded {ours:?}, the kernel {kernel:?}"
     );
     Ok(())
 }
