@@ -1,9 +1,10 @@
 /*
- * contend CALLS: opens /tmp/contend/file CALLS times, by four processes on one CPU, of which one is SCHED_IDLE,
- * beside a process on that CPU that updates a BPF map. Prints how many opens were made: the idle process stops when
- * the others have ended.
+ * contend CALLS [chmod]: opens /tmp/contend/file CALLS times, by four processes on one CPU, of which one is
+ * SCHED_IDLE, beside a process on that CPU that updates a BPF map. Prints how many opens were made: the idle process
+ * stops when the others have ended. With `chmod` changes the mode of the file instead, and counts what is not denied.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <sched.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,9 +57,31 @@ static void update_map(void)
 	}
 }
 
+/* Opens the file; returns 1 if that was done. */
+static int opens(void)
+{
+	int file = open("/tmp/contend/file", O_RDONLY);
+
+	if (file < 0)
+		_exit(1);
+	close(file);
+	return 1;
+}
+
+/* Changes the mode of the file; returns 1 if that was done, 0 if it was denied. */
+static int changes_mode(void)
+{
+	if (!chmod("/tmp/contend/file", 0600))
+		return 1;
+	if (errno != EPERM)
+		_exit(1);
+	return 0;
+}
+
 int main(int count, char **words)
 {
-	long calls = count == 2 ? atol(words[1]) / PROCESSES : 0;
+	int (*done)(void) = count == 3 && !strcmp(words[2], "chmod") ? changes_mode : opens;
+	long calls = count >= 2 ? atol(words[1]) / PROCESSES : 0;
 	volatile long *made;
 	volatile int *ended;
 	struct sched_param none = { 0 };
@@ -84,14 +108,8 @@ int main(int count, char **words)
 			_exit(1);
 		if (!i && sched_setscheduler(0, SCHED_IDLE, &none))
 			_exit(1);
-		for (long call = 0; call < calls && (i || !*ended); call++) {
-			int file = open("/tmp/contend/file", O_RDONLY);
-
-			made[i]++;
-			if (file < 0)
-				_exit(1);
-			close(file);
-		}
+		for (long call = 0; call < calls && (i || !*ended); call++)
+			made[i] += done();
 		_exit(0);
 	}
 	for (int i = PROCESSES - 1; i >= 0; i--) {

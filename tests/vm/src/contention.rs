@@ -20,14 +20,28 @@ pub(crate) const SESSION: Session = Session {
     rules: Rules::Text(
         "-a always,exit -F arch=b64 -S openat -F path=/tmp/contend/file -F uid=1001 -k opens\n",
     ),
-    tests: &[("opens_on_one_cpu", opens_on_one_cpu)],
+    tests: &[("opens_on_one_cpu", |_daemon| contend(&[CALLS]))],
     stop,
     after: |_log| Ok(()),
     stays: false,
 };
 
+/// Calls that are denied if they cannot be recorded.
+pub(crate) const SESSION_DENY: Session = Session {
+    name: "contention_deny",
+    prepare: || {
+        prepare()?;
+        let settings = "[on_loss]\ndeny = [\"modes\"]\n";
+        fs::write("/tmp/contention_deny.toml", settings).context("no settings")
+    },
+    rules: Rules::Text("-a always,exit -F arch=b64 -S chmod -F uid=1001 -k modes\n"),
+    tests: &[("modes_on_one_cpu", |_daemon| contend(&["20000", "chmod"]))],
+    stop: stop_denied,
+    ..SESSION
+};
+
 /// Number of opens; fewer than the ring holds, because the reader is slow on an emulated CPU.
-const CALLS: u32 = 60_000;
+const CALLS: &str = "60000";
 /// Opens of the daemon that may count as lost.
 const MOST_OWN: u64 = 10;
 /// How many were made.
@@ -38,12 +52,27 @@ fn prepare() -> anyhow::Result<()> {
     make_file(Path::new("/tmp/contend/file"), USER)
 }
 
-fn opens_on_one_cpu(_daemon: &Daemon) -> anyhow::Result<()> {
+/// Runs the processes, and writes down how many calls were made.
+fn contend(arguments: &[&str]) -> anyhow::Result<()> {
     let mut contend = Command::new("/bin/contend");
-    let output = contend.arg(CALLS.to_string()).stderr(Stdio::inherit());
+    let output = contend.args(arguments).stderr(Stdio::inherit());
     let output = output.output().context("cannot start contend")?;
     ensure!(output.status.success(), "contend: {}", output.status);
     fs::write(MADE, &output.stdout)?;
+    Ok(())
+}
+
+/// Every call that was let pass is in the log; the kernel has skipped kprobes of others.
+fn stop_denied(daemon: &Daemon) -> anyhow::Result<()> {
+    let account = daemon.end(Signal::SIGTERM, LONGEST_END)?;
+    let (line, counts) = (account.line, account.summary);
+    println!("vm: note {line}");
+    let made = fs::read_to_string(MADE).context("no modes were changed")?;
+    let made: u64 = made.trim().parse()?;
+    ensure!(
+        (counts.matched, counts.written) == (made, made) && counts.lost > 0,
+        "{made} modes were changed: {line}"
+    );
     Ok(())
 }
 

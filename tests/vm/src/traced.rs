@@ -2,6 +2,7 @@
 //! that the kernel runs must be recorded, and no other.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -86,6 +87,26 @@ pub(crate) const SESSION_RESULT: Session = Session {
         }),
         ("clone_has_its_arguments", clone_has_its_arguments),
     ],
+    ..SESSION
+};
+
+/// Rules that deny what cannot be recorded.
+pub(crate) const SESSION_DENIED: Session = Session {
+    name: "traced_denied",
+    prepare: || {
+        make_directory(Path::new("/tmp/traced_denied"), USER)?;
+        fs::write(
+            "/tmp/traced_denied.toml",
+            "[on_loss]\ndeny = [\"denied\"]\n",
+        )
+        .context("no settings")
+    },
+    rules: Rules::Text("-a always,exit -F arch=b64 -S unlink -F uid=1001 -k denied\n"),
+    tests: &[(
+        "call_beside_operations_is_recorded_or_denied",
+        recorded_or_denied,
+    )],
+    stop: Daemon::stop,
     ..SESSION
 };
 
@@ -359,6 +380,31 @@ fn changed_result(daemon: &Daemon) -> anyhow::Result<()> {
             Ok(events.iter().any(is_call).then_some(()))
         })
         .with_context(|| format!("syscall {number} is not recorded"))?;
+    }
+    Ok(())
+}
+
+/// A task that can have operations of `io_uring`, and whose debugger changes the register of the result when a call
+/// begins, does nothing that is not recorded.
+fn recorded_or_denied(daemon: &Daemon) -> anyhow::Result<()> {
+    const UNLINK: u32 = 87;
+    let file = Path::new("/tmp/traced_denied/file");
+    for result in [None, Some(0), Some(7)] {
+        make_file(file, USER)?;
+        let queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
+        let mut all = vec![step!("read", 0, Arg::Buffer, 1)];
+        all.extend(queue.made());
+        all.push(step!("unlink", "/tmp/traced_denied/file"));
+        let path = steps::program(Entry::Syscall, &all)?.install("unlinks")?;
+        let changes = Changes {
+            begun: result.map(|result| (UNLINK, result)),
+            ..Changes::default()
+        };
+        let pid = trace(&path, changes)?.pid;
+        if !file.exists() {
+            let recorded = daemon.events_until(pid, UNLINK);
+            recorded.with_context(|| format!("removed with result {result:?}"))?;
+        }
     }
     Ok(())
 }

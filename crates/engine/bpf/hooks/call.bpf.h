@@ -216,6 +216,7 @@ int call_enter(struct pt_regs *ctx)
 	__u32 abi = task_abi(task);
 	__u32 nr = REGS_NR(regs);
 	struct wire_syscall *syscall;
+	struct syscall_state *state;
 	struct task_state *of;
 	__u32 key;
 
@@ -227,14 +228,6 @@ int call_enter(struct pt_regs *ctx)
 	syscall = plan_syscall(key);
 	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || open_is_excluded(syscall, regs, abi))
 		return 0;
-	/*
-	 * If a tracer has changed the register, it does not tell the syscall from operations of io_uring
-	 * on the way out.
-	 */
-	if (!REGS_IN_SYSCALL(regs) && has_ring(task)) {
-		count_lost(WIRE_LOST_NO_SLOT);
-		return 0;
-	}
 	if (syscall->facts & WIRE_FACT_ENTER_STATE)
 		save_enter_state(task);
 	of = task_state(task);
@@ -244,7 +237,15 @@ int call_enter(struct pt_regs *ctx)
 		slot_end(of, SLOT_SYSCALL);
 	}
 	stamp_drop(task);
-	call_claim(task, key, syscall);
+	state = call_claim(task, key, syscall);
+	/*
+	 * If a tracer has changed the register, it does not tell the syscall from operations of io_uring
+	 * on the way out.
+	 */
+	if (state && !REGS_IN_SYSCALL(regs) && has_ring(task)) {
+		state->frame = ctx->sp;
+		state->frame_return = LOAD_WORD(ctx->sp);
+	}
 	return 0;
 }
 

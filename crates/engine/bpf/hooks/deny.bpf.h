@@ -86,12 +86,15 @@ static __always_inline int deny_recorded(struct task_struct *task)
 		return 0;
 	if (state_is_missing(task, key))
 		return -EPERM;
-	if (has_room())
+	state = state_find(task, key, &syscall);
+	/* On the engine lsm the kernel has skipped the kprobe at its entry: it cannot be recorded. */
+	if (tlg_kprobes && !state && needs_state(syscall))
+		return -EPERM;
+	if ((state || !tlg_kprobes) && has_room())
 		return 0;
 	s = scratch();
 	if (!s)
 		return 0;
-	state = state_find(task, key, &syscall);
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (state)
@@ -112,6 +115,21 @@ static __always_inline void enable_preemption(void)
 		bpf_preempt_enable();
 }
 
+/*
+ * Whether the current task is in a syscall that can be denied. One that got no slot is denied: its
+ * registers need not tell that it is one.
+ */
+static __always_inline int is_in_deniable(struct task_struct *task)
+{
+	const struct task_state *of;
+
+	if (!tlg_kprobes || state_of_call(task) || is_in_operation(task) ||
+	    has_call_registers(task))
+		return 1;
+	of = task_state(task);
+	return of && of->missing[SLOT_SYSCALL];
+}
+
 /* For hooks whose objects earlier hooks have recorded. `before` is the result of other programs. */
 static __always_inline int deny_by_state(int before)
 {
@@ -120,7 +138,7 @@ static __always_inline int deny_by_state(int before)
 
 	if (before)
 		return before;
-	if (tlg_kprobes && !is_in_call(task))
+	if (!is_in_deniable(task))
 		return 0;
 	disable_preemption();
 	result = deny_recorded(task);
@@ -187,7 +205,7 @@ static __always_inline int deny_open_at(const struct dentry *dentry, const struc
 	struct task_struct *task = current();
 	int result;
 
-	if (tlg_kprobes && !is_in_call(task))
+	if (!is_in_deniable(task))
 		return 0;
 	disable_preemption();
 	result = deny_opened(task, dentry, mnt, last, flags);

@@ -72,6 +72,8 @@ struct syscall_state {
 	__u64 ax; /* the register while the syscall runs: afterwards it has the result */
 	__u64 call[CALL_WORDS]; /* see save_call() */
 	__u64 ip; /* where the syscall returns to */
+	__u64 frame; /* where the address that its function returns to is, or 0: see is_in_frame() */
+	__u64 frame_return; /* that address */
 	__u32 script; /* the program that an exec starts is the interpreter of a script */
 	__u32 judged; /* an LSM program has compared the file of an open with the watches */
 	__u32 within; /* enum within */
@@ -295,6 +297,7 @@ static __always_inline void state_begin(struct syscall_state *state)
 {
 	state->script = state->judged = 0;
 	state->within = WITHIN_NONE;
+	state->frame = 0;
 	state->reserved = 1;
 	for (__u32 inside = 0; inside < INSIDE_KINDS; inside++)
 		state->saved[inside].sp = 0;
@@ -328,6 +331,25 @@ static __always_inline int has_ring(const struct task_struct *task)
 {
 	/* No FOLLOW() here: a cast makes every open slower. */
 	return bpf_core_field_exists(task->io_uring) && task->io_uring;
+}
+
+/*
+ * Whether the function of the syscall has not returned: do_syscall_64() and its like write another
+ * address in its place when they call the next function.
+ */
+static __always_inline int is_in_frame(const struct syscall_state *state)
+{
+	return !state->frame || LOAD_WORD(state->frame) == state->frame_return;
+}
+
+/*
+ * Whether the registers of a task look like those of a syscall in progress. They also do while an
+ * operation of io_uring runs before the kprobe, in a task that a tracer stops (ptrace_notify()), and
+ * after an exception for which the task has chosen them: `int $0` leaves number 2, that of open.
+ */
+static __always_inline int has_call_registers(struct task_struct *task)
+{
+	return !(task->flags & PF_IO_WORKER) && REGS_IN_SYSCALL(task_regs(task));
 }
 
 /*
@@ -370,7 +392,7 @@ static __always_inline int is_in_operation(struct task_struct *task)
  * State of the syscall or operation that a task is in on the engine lsm, if its kprobe has taken a
  * slot. Operations that no rule names also run in workers, whose registers are those of another
  * task, and on the way out of a syscall, when the register has its result. A tracer can have changed
- * the register before.
+ * the register before, to what the result will be.
  */
 static __always_inline struct syscall_state *state_of_call(struct task_struct *task)
 {
@@ -384,17 +406,17 @@ static __always_inline struct syscall_state *state_of_call(struct task_struct *t
 	state = state_held(of, SLOT_SYSCALL);
 	if (!state || task->flags & PF_IO_WORKER || REGS_RESULT(task_regs(task)) != state->ax)
 		return NULL;
-	return state;
+	return is_in_frame(state) ? state : NULL;
 }
 
 /*
  * Whether a task is in a syscall or operation. Without a slot, the kprobe of the syscall was
- * skipped: the registers tell.
+ * skipped, unless it is an operation that no rule names.
  */
 static __always_inline int is_in_call(struct task_struct *task)
 {
 	return state_of_call(task) || is_in_operation(task) ||
-	       (!(task->flags & PF_IO_WORKER) && REGS_IN_SYSCALL(task_regs(task)));
+	       (has_call_registers(task) && !has_ring(task));
 }
 
 /*
