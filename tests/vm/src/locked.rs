@@ -117,6 +117,7 @@ const ATTEMPTS: &[&str] = &[
     "bpftool map delete pinned /tmp/locked-bpf/tollgate/map-tlg_watch_path key 0 0 0 0 0 0 0 0",
     "bpftool map update name tlg_guard_maps key 0 0 0 0 value 0 0 0 0",
     "echo 0 > /proc/sys/kernel/ftrace_enabled",
+    "mkdir -p /tmp/debugfs; mount -t debugfs none /tmp/debugfs; echo 0 > /tmp/debugfs/kprobes/enabled",
 ];
 
 /// Attempts on file systems with inode flags, which tmpfs on Linux 6.1 lacks.

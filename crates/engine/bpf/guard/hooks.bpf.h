@@ -20,6 +20,7 @@
 #define EXT4_IOC_SETVERSION   0x40086604 /* fs/ext4/ext4.h: EXT4_IOC_SETVERSION_OLD */
 #define EXT4_IOC32_SETVERSION 0x40046604
 #define PROC_SUPER_MAGIC      0x9fa0 /* include/uapi/linux/magic.h */
+#define DEBUGFS_MAGIC	      0x64626720
 
 /*
  * Run by the daemon through BPF_PROG_TEST_RUN: reads the inodes of its descriptors, which can
@@ -100,17 +101,29 @@ int guard_map(__u64 *ctx)
 	return guard_verdict(ctx[1] & FMODE_WRITE && bpf_map_lookup_elem(&tlg_guard_maps, &id));
 }
 
-/* sysctl kernel.ftrace_enabled: 0 disables every program on a function. */
-static __always_inline int is_ftrace_sysctl(__u64 dentry)
+/* Whether the last component of a dentry is `wanted`, of at most 15 bytes. */
+static __always_inline int is_named(__u64 dentry, const char *wanted, __u32 bytes)
 {
-	__u64 sb = LOAD(dentry, dentry, d_sb);
 	char name[16] = {};
 
-	if (LOAD(super_block, sb, s_magic) != PROC_SUPER_MAGIC)
-		return 0;
 	bpf_probe_read_kernel_str(name, sizeof(name),
 				  (void *)LOAD(qstr, AT(dentry, dentry, d_name), name));
-	return !__builtin_memcmp(name, "ftrace_enabled", 15);
+	return !__builtin_memcmp(name, wanted, bytes);
+}
+
+/*
+ * Whether a file disables programs when 0 is written to it: sysctl kernel.ftrace_enabled those on
+ * functions, kprobes/enabled of debugfs all kprobes.
+ */
+static __always_inline int is_hook_switch(__u64 dentry)
+{
+	__u64 sb = LOAD(dentry, dentry, d_sb);
+	__u64 magic = LOAD(super_block, sb, s_magic);
+
+	if (magic == PROC_SUPER_MAGIC)
+		return is_named(dentry, "ftrace_enabled", sizeof("ftrace_enabled"));
+	return magic == DEBUGFS_MAGIC && is_named(dentry, "enabled", sizeof("enabled")) &&
+	       is_named(LOAD(dentry, dentry, d_parent), "kprobes", sizeof("kprobes"));
 }
 
 /* fmod_ret on security_file_open(file), v4.19: before truncation. */
@@ -127,7 +140,7 @@ int guard_open(__u64 *ctx)
 		return guard_verdict(1);
 	dentry = (__u64)FOLLOW(file, file, f_path.dentry);
 	if (!is_guarded_entry(dentry))
-		return guard_verdict(is_guarded_inode(inode) || is_ftrace_sysctl(dentry));
+		return guard_verdict(is_guarded_inode(inode) || is_hook_switch(dentry));
 	if (!is_guard_daemon((__u64)current()))
 		return -EPERM;
 	guard_inode(inode); /* a handle of the file can be opened without its name */
