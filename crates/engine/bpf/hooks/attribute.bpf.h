@@ -53,10 +53,16 @@ static long mount_step(__u32 index, void *data)
 	return 0;
 }
 
-/* The mount after `mount` of the same file system; with 0, its first one. */
+/* Whether a file system lists its newest mount first: mnt_add_instance() in fs/namespace.c, v6.18. */
+#define NEWEST_MOUNT_FIRST (!bpf_core_field_exists(struct mount, mnt_instance))
+
+/* Mounts of a file system that are looked through for the oldest ones. */
+#define MOUNTS_LISTED 512
+
+/* The mount after `mount` in the list of the same file system; with 0, the first one there. */
 static __always_inline __u64 next_mount(__u64 sb, __u64 mount)
 {
-	if (!bpf_core_field_exists(struct mount, mnt_instance))
+	if (NEWEST_MOUNT_FIRST)
 		return mount ? LOAD(mount___v6_18, mount, mnt_next_for_sb)
 			     : LOAD(super_block___v6_18, sb, s_mounts);
 	mount = mount ? LOAD(mount, mount, mnt_instance.next)
@@ -66,8 +72,37 @@ static __always_inline __u64 next_mount(__u64 sb, __u64 mount)
 		       : mount - bpf_core_field_offset(struct mount, mnt_instance);
 }
 
+struct oldest_mounts {
+	__u64 sb;
+	__u64 first; /* struct mount, or 0 */
+	__u64 second;
+};
+
+static long oldest_step(__u32 index, void *data)
+{
+	struct oldest_mounts *oldest = data;
+	__u64 mount = next_mount(oldest->sb, oldest->first);
+
+	if (!mount)
+		return 1;
+	oldest->second = oldest->first;
+	oldest->first = mount;
+	return 0;
+}
+
+static __always_inline void find_oldest_mounts(struct oldest_mounts *oldest)
+{
+	if (NEWEST_MOUNT_FIRST) {
+		bpf_loop(MOUNTS_LISTED, oldest_step, oldest, 0);
+		return;
+	}
+	oldest->first = next_mount(oldest->sb, 0);
+	if (oldest->first)
+		oldest->second = next_mount(oldest->sb, oldest->first);
+}
+
 /*
- * Sets the mount of `s->object[0]` for hooks without one: of the first mounts of the file system
+ * Sets the mount of `s->object[0]` for hooks without one: of the oldest mounts of the file system
  * and the task's own, one that shows the object. A name that does not begin with a slash starts in
  * the working directory. Not inlined: the verifier checks it once per hook.
  */
@@ -75,8 +110,9 @@ __noinline int find_mount(struct scratch *s, __u32 from_cwd)
 {
 	const struct fs_struct *fs = FOLLOW(task_struct, current(), fs);
 	struct mount_search search = { .s = s };
+	struct oldest_mounts oldest = {};
 	__u64 *mount;
-	__u64 sb, listed;
+	__u64 sb;
 
 	if (!s)
 		return 0;
@@ -90,12 +126,12 @@ __noinline int find_mount(struct scratch *s, __u32 from_cwd)
 		mount[from_cwd ? 0 : MOUNTS_MAX - 1] = (__u64)fs->pwd.mnt;
 	if ((__u64)fs->root.dentry->d_sb == sb)
 		mount[1] = (__u64)fs->root.mnt;
-	listed = next_mount(sb, 0);
-	if (listed)
-		mount[2] = AT(mount, listed, mnt);
-	listed = listed ? next_mount(sb, listed) : 0;
-	if (listed)
-		mount[3] = AT(mount, listed, mnt);
+	oldest.sb = sb;
+	find_oldest_mounts(&oldest);
+	if (oldest.first)
+		mount[2] = AT(mount, oldest.first, mnt);
+	if (oldest.second)
+		mount[3] = AT(mount, oldest.second, mnt);
 	for (__u32 i = 0; i < MOUNTS_MAX; i++)
 		s->mount_root[i] = mount[i] ? LOAD(vfsmount, mount[i], mnt_root) : 0;
 	bpf_loop(LEVELS_MAX, mount_step, &search, 0);

@@ -327,8 +327,6 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 
 	if (!state && key >= WIRE_URING_FIRST)
 		return; /* counted when it ends */
-	if (is_of_operation(task, syscall, key, FOLLOW(nameidata, nd, name)))
-		return;
 	if (!state && !state_is_missing(task, key))
 		__sync_fetch_and_add(&tlg_rescued, 1);
 	if (!s || (state && !state->reserved))

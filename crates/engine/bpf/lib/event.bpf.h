@@ -274,6 +274,9 @@ static __always_inline __u32 evaluate(struct scratch *s, const struct wire_sysca
 	for (__u32 i = 0; i < WIRE_OBJECTS; i++)
 		if (i < s->event.objects)
 			watch_object(s, i);
+	/* A link in the name of an open that found no file, or was refused, can lead anywhere. */
+	if (tlg_kprobes && syscall->facts & WIRE_FACT_FOUND_ONLY)
+		distrust_hits(s->hit);
 	return run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
 }
 

@@ -49,7 +49,9 @@ pub(super) fn mount_loopback() -> anyhow::Result<()> {
         .or_else(|_| control("versions", "-3 +4 +4.1 +4.2"))?;
     // Seconds in which no file is opened; fewer are refused.
     control("nfsv4gracetime", "10")?;
-    control("threads", "2")?;
+    // Newer kernels do not listen by themselves: `nfsd_startup_net()` in `fs/nfsd/nfssvc.c`.
+    control("threads", "2")
+        .or_else(|_| control("portlist", "tcp 2049").and_then(|()| control("threads", "2")))?;
     tell(
         "auth.unix.ip",
         format!("nfsd 127.0.0.1 {NEVER} this-machine\n"),
