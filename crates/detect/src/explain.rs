@@ -7,7 +7,6 @@ mod audit_rules;
 mod coverage;
 mod demand;
 mod feed;
-mod host;
 mod json;
 mod record_types;
 mod rule_source;
@@ -23,6 +22,7 @@ use audit::plan::cost::{Cost, syscalls_of};
 use audit::plan::rule_list::RuleList;
 use audit::plan::uring::UringCoverage;
 use audit::rule::parse_file;
+use logs::accounts::Accounts;
 use logs::escaped::EscapedJson;
 
 use crate::check::problem_line;
@@ -32,7 +32,6 @@ use crate::{ERROR, FAILED};
 use audit_rules::{AuditRule, audit_rules, rule_file};
 use coverage::{AuditRules, Coverage, Status};
 use feed::Feed;
-use host::Host;
 use rule_source::{Explanation, RuleSource};
 
 /// Arguments of `explain`.
@@ -272,7 +271,7 @@ fn unfed(
 fn priced(rules: Vec<AuditRule>) -> (Vec<Priced>, Plan) {
     let mut list = RuleList::default();
     for (number, rule) in rules.iter().enumerate() {
-        let (lines, _) = parse_file(rule.lines.join("\n").as_bytes(), &Host::default());
+        let (lines, _) = parse_file(rule.lines.join("\n").as_bytes(), &Accounts::default());
         let _refused = list.load(number, lines);
     }
     let plan = Plan::compile(list.into_rules(), &NativeArch::BUILD.abis());

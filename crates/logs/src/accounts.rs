@@ -4,9 +4,12 @@
 //! activity could be audited.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::{fs, io};
 
+use audit::ids::{Arch, NativeArch};
 use audit::record::interpret::AccountNames;
+use audit::rule::RuleHost;
 use bstr::ByteSlice as _;
 
 /// Users and groups of this machine.
@@ -53,6 +56,25 @@ impl Accounts {
 fn numbers<'a>(names: &'a HashMap<u32, String>, name: &'a str) -> impl Iterator<Item = u32> + 'a {
     let matching = names.iter().filter(move |(_, other)| *other == name);
     matching.map(|(number, _)| *number)
+}
+
+/// This machine, for the parser of rules.
+impl RuleHost for Accounts {
+    fn uid(&self, name: &[u8]) -> Option<u32> {
+        self.uids(name.to_str().ok()?).next()
+    }
+
+    fn gid(&self, name: &[u8]) -> Option<u32> {
+        self.gids(name.to_str().ok()?).next()
+    }
+
+    fn is_directory(&self, path: &[u8]) -> bool {
+        path.to_path().is_ok_and(Path::is_dir)
+    }
+
+    fn native(&self) -> Arch {
+        NativeArch::BUILD.b64()
+    }
 }
 
 impl AccountNames for Accounts {

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use audit::ids::{Arch, Dialect, NativeArch};
+use audit::ids::{Dialect, NativeArch};
 use audit::plan::rule_list::RuleList;
 use audit::record::assemble::EventRecords;
-use audit::rule::{Action, Field, List, Rule, RuleHost, Severity, parse_file, print};
+use audit::rule::{Action, Field, List, Rule, Severity, parse_file, print};
 use bstr::ByteSlice as _;
 use clap::Parser as _;
 use logs::accounts::Accounts;
@@ -104,7 +104,7 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
 /// Reads the rules of a file.
 fn load(path: &Path) -> anyhow::Result<Vec<Rule>> {
     let text = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-    let host = Host(Accounts::read().unwrap_or_default());
+    let host = Accounts::read().unwrap_or_default();
     let (lines, findings) = parse_file(&text, &host);
     let mut errors = findings
         .iter()
@@ -121,27 +121,6 @@ fn load(path: &Path) -> anyhow::Result<Vec<Rule>> {
     list.load(0, lines);
     let rules = list.into_rules().into_iter();
     Ok(rules.map(|entry| entry.rule).collect())
-}
-
-/// This host, for the parser of rules.
-struct Host(Accounts);
-
-impl RuleHost for Host {
-    fn uid(&self, name: &[u8]) -> Option<u32> {
-        self.0.uids(name.to_str().ok()?).next()
-    }
-
-    fn gid(&self, name: &[u8]) -> Option<u32> {
-        self.0.gids(name.to_str().ok()?).next()
-    }
-
-    fn is_directory(&self, path: &[u8]) -> bool {
-        path.to_path().is_ok_and(Path::is_dir)
-    }
-
-    fn native(&self) -> Arch {
-        NativeArch::BUILD.b64()
-    }
 }
 
 /// What the events of one rule, or of none, add up to.

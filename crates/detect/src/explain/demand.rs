@@ -18,6 +18,21 @@ const WRITES: u32 = 0o3 | 0o100 | 0o1000;
 /// `O_CREAT`.
 const CREATES: u32 = 0o100;
 
+/// Syscalls that can give a file a new name, but for those with open flags in an argument.
+const MAKE_NAMES: [&str; 11] = [
+    "creat",
+    "link",
+    "linkat",
+    "mknod",
+    "mknodat",
+    "openat2",
+    "rename",
+    "renameat",
+    "renameat2",
+    "symlink",
+    "symlinkat",
+];
+
 /// Families of hosts.
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
@@ -158,21 +173,7 @@ impl Demand {
 
     /// Files that are created or written, as [`crate::mapping`] maps them.
     pub(super) fn written_files(place: &Place) -> Vec<Self> {
-        let others = [
-            "creat",
-            "link",
-            "linkat",
-            "mknod",
-            "mknodat",
-            "openat2",
-            "rename",
-            "renameat",
-            "renameat2",
-            "symlink",
-            "symlinkat",
-            "truncate",
-            "truncate64",
-        ];
+        let others = [&MAKE_NAMES[..], &["truncate", "truncate64"]].concat();
         let opens = ["openat", "open_by_handle_at"];
         let demands = by_flags(&opens, WRITES, &others);
         let with = |(syscalls, mut tests): (_, Vec<_>)| {
@@ -185,22 +186,7 @@ impl Demand {
 
     /// Names that are new.
     pub(super) fn created_names(place: &Place) -> Vec<Self> {
-        let others = [
-            "bind",
-            "creat",
-            "link",
-            "linkat",
-            "mkdir",
-            "mkdirat",
-            "mknod",
-            "mknodat",
-            "openat2",
-            "rename",
-            "renameat",
-            "renameat2",
-            "symlink",
-            "symlinkat",
-        ];
+        let others = [&MAKE_NAMES[..], &["bind", "mkdir", "mkdirat"]].concat();
         let demands = by_flags(&["openat"], CREATES, &others).into_iter();
         let with = |(syscalls, tests)| Self::new(Kind::File, syscalls, &["PATH"], tests).at(place);
         demands.map(with).collect()

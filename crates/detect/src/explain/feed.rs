@@ -6,9 +6,9 @@ use audit::ids::NativeArch;
 use audit::plan::SyscallId;
 use audit::rule::{Action, Command, Field, List, parse_line, print};
 use bstr::ByteSlice as _;
+use logs::accounts::Accounts;
 
 use super::demand::{Condition, Demand, Kind};
-use super::host::Host;
 use super::record_types::{Origin, syscall_ids};
 use crate::sigma::Source;
 use crate::sigma::need::{Need, Place, Way};
@@ -206,7 +206,7 @@ fn by_key(keys: &BTreeSet<String>, definition: Option<&str>) -> Feed {
     };
     let mut lines: Vec<String> = Vec::new();
     for line in definition.unwrap_or_default().lines() {
-        let (command, _) = parse_line(line.trim().as_bytes(), &Host::default());
+        let (command, _) = parse_line(line.trim().as_bytes(), &Accounts::default());
         if let Some(Command::Add { rule, .. }) = command
             && (rule.list, rule.action) == (List::Exit, Action::Always)
             && rule

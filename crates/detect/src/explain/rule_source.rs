@@ -11,10 +11,9 @@ use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
 use audit::rule::{Severity, augenrules, parse_file};
 use bstr::ByteSlice as _;
+use logs::accounts::Accounts;
 use logs::escaped::Escaped;
 use serde::Deserialize;
-
-use super::host::Host;
 
 /// Most bytes of a file of audit rules, as `tollgate check` reads.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -94,7 +93,7 @@ impl RuleSource {
 
     /// The rules of texts with their names.
     pub(super) fn of_texts(name: String, texts: Vec<(String, Vec<u8>)>) -> Self {
-        let host = Host::of_this_machine();
+        let host = Accounts::read().unwrap_or_default();
         let (mut files, mut errors) = (Vec::new(), Vec::new());
         let mut list = RuleList::default();
         for (number, (file, text)) in texts.into_iter().enumerate() {

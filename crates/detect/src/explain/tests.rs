@@ -42,7 +42,7 @@ fn made(sigma: &RuleFiles, with_excessive: bool) -> String {
 /// Rules of a file, in the order of the kernel.
 #[track_caller]
 fn parsed(text: &str) -> Vec<Rule> {
-    let (lines, findings) = parse_file(text.as_bytes(), &Host::default());
+    let (lines, findings) = parse_file(text.as_bytes(), &Accounts::default());
     assert_eq!(findings, [], "{text}");
     let mut list = RuleList::default();
     assert_eq!(list.load(0, lines), [], "{text}");
@@ -356,7 +356,7 @@ fn stock_auditctl_accepts_the_rule_file() {
         for dialect in [Dialect::V3, Dialect::V4] {
             for line in text.lines().filter(|line| line.starts_with("-a")) {
                 let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-                let invocation = auditctl::arguments(&words, dialect, &Host::default());
+                let invocation = auditctl::arguments(&words, dialect, &Accounts::default());
                 assert_eq!(invocation.messages, [""; 0], "{dialect:?}: {line}");
                 assert_eq!(invocation.status, 0, "{dialect:?}: {line}");
             }
