@@ -3,10 +3,13 @@
 //! Each record is an event of `service: auditd`, and some syscalls are one of `process_creation`, `file_event` or
 //! `network_connection` as a whole, with the parent of the process from a table that is kept from the events.
 
+mod caller;
+mod head;
 mod process_table;
 mod record;
 mod whole;
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -14,18 +17,21 @@ use audit::record::assemble::EventRecords;
 use audit::record::decode::Record;
 use bstr::ByteSlice as _;
 use logs::accounts::Accounts;
-use logs::syscall_event::SyscallEvent;
-
 pub use process_table::{Process, ProcessTable};
+use smallvec::SmallVec;
 
+use crate::sigma::fields::Fields;
+use crate::sigma::gate::Passed;
 use crate::sigma::{Engine, Match, Source};
-use whole::Head;
+use caller::Callers;
+use head::Head;
 
 /// Converts events, and remembers processes.
 #[derive(Debug)]
 pub struct Mapping {
     accounts: Accounts,
     processes: ProcessTable,
+    callers: Callers,
     /// Whether parents that the table does not have are looked up in `/proc`.
     looks_up: bool,
 }
@@ -33,10 +39,11 @@ pub struct Mapping {
 impl Mapping {
     /// A mapping with the names of users, and with the processes that are known.
     #[must_use]
-    pub const fn new(accounts: Accounts, processes: ProcessTable) -> Self {
+    pub fn new(accounts: Accounts, processes: ProcessTable) -> Self {
         Self {
             accounts,
             processes,
+            callers: Callers::default(),
             looks_up: false,
         }
     }
@@ -63,65 +70,89 @@ impl Mapping {
     /// Appends the rules that match an event or one of its records, each of them once.
     pub fn find(&mut self, engine: &dyn Engine, event: &EventRecords, found: &mut Vec<Match>) {
         let start = found.len();
-        let records: Vec<Record<'_>> = event.records().collect();
+        let records: SmallVec<[Record<'_>; 8]> = event.records().collect();
         let syscall = records.iter().find(|record| is_syscall(record));
-        find_in_records(engine, &records, syscall, found);
-        if let Some(head) = syscall.and_then(Head::of) {
-            self.look_up_parent(event, &head);
-            self.find_in_whole(engine, event, &head, found);
+        let (head, passed) = match syscall {
+            Some(record) => Head::of(record, engine, &mut self.callers),
+            None => (None, Passed::default()),
+        };
+        if engine.has_rules(Source::Record) {
+            find_in_records(engine, &records, syscall, passed, found);
+        }
+        if let Some(head) = head {
+            if self.looks_up {
+                look_up_parent(&mut self.processes, event, &head);
+            }
+            let whole = Whole {
+                event,
+                records: &records,
+                head: &head,
+            };
+            whole.find(engine, &self.processes, &self.accounts, found);
             self.processes.update(event, &records, &head);
         }
         drop_repeated(found, start);
     }
+}
 
-    fn look_up_parent(&mut self, event: &EventRecords, head: &Head<'_>) {
-        // Its number may be that of another process soon.
-        const MAX_AGE: Duration = Duration::from_secs(5);
-        let is_needed = self.looks_up
-            && head.source() == Some(Source::Process)
-            && event.node().is_none()
-            && self.processes.get(None, head.ppid).is_none();
-        let age = || {
-            UNIX_EPOCH
-                .checked_add(Duration::from_secs(event.time().sec))?
-                .elapsed()
-                .ok()
-        };
-        if is_needed && age().is_some_and(|age| age <= MAX_AGE) {
-            self.processes.look_up(head.ppid);
-        }
+fn look_up_parent(processes: &mut ProcessTable, event: &EventRecords, head: &Head<'_>) {
+    // Its number may be that of another process soon.
+    const MAX_AGE: Duration = Duration::from_secs(5);
+    let is_needed = head.source() == Some(Source::Process)
+        && event.node().is_none()
+        && processes.get(None, head.ppid).is_none();
+    let age = || {
+        UNIX_EPOCH
+            .checked_add(Duration::from_secs(event.time().sec))?
+            .elapsed()
+            .ok()
+    };
+    if is_needed && age().is_some_and(|age| age <= MAX_AGE) {
+        processes.look_up(head.ppid);
     }
+}
 
-    fn find_in_whole(
-        &self,
+/// The event of a call.
+#[derive(Clone, Copy)]
+struct Whole<'e> {
+    event: &'e EventRecords,
+    records: &'e [Record<'e>],
+    head: &'e Head<'e>,
+}
+
+impl Whole<'_> {
+    /// Appends the rules that match it as an event of a category.
+    fn find(
+        self,
         engine: &dyn Engine,
-        event: &EventRecords,
-        head: &Head<'_>,
+        processes: &ProcessTable,
+        accounts: &Accounts,
         found: &mut Vec<Match>,
     ) {
+        let Self {
+            event,
+            records,
+            head,
+        } = self;
         let Some(source) = head.source().filter(|source| engine.has_rules(*source)) else {
             return;
         };
-        let Some(syscall) = SyscallEvent::of(event) else {
-            return;
-        };
-        let syscall = syscall.event();
-        let user = whole::user(event, syscall.task.euid, &self.accounts);
+        let user = || whole::user(records, head.caller.euid, accounts);
         match source {
             Source::Record => {}
             Source::Process => {
-                let parent = self.processes.get(event.node(), syscall.task.ppid);
-                let fields = whole::process(&syscall, user, parent);
+                let parent = processes.get(event.node(), head.ppid);
+                let fields = whole::process(head, records, user(), parent);
                 engine.find(source, &fields, found);
             }
             Source::File => {
-                for name in whole::written_files(&syscall, event) {
-                    let fields = whole::file(&syscall, user.clone(), &name);
+                for name in whole::written_files(head, records) {
+                    let fields = whole::file(head, user(), &name);
                     engine.find(source, &fields, found);
                 }
             }
             Source::Network => {
-                if let Some(fields) = whole::connection(&syscall, user, head) {
+                if let Some(fields) = whole::connection(head, records, user) {
                     engine.find(source, &fields, found);
                 }
             }
@@ -138,39 +169,50 @@ fn find_in_records(
     engine: &dyn Engine,
     records: &[Record<'_>],
     syscall: Option<&Record<'_>>,
+    passed: Passed,
     found: &mut Vec<Match>,
 ) {
-    if !engine.has_rules(Source::Record) {
-        return;
-    }
-    let shared = engine.shared_fields();
-    let context = syscall.map(|record| {
-        let kind = record.kind.to_str().unwrap_or_default();
-        let own = engine.record_fields(kind).unwrap_or_default();
-        record::fields(record, None, |field| {
-            own.contains(field) || shared.contains(field)
-        })
-    });
-    if let Some(fields) = &context {
+    let context = OnceCell::new();
+    let context = || {
+        let fields = context.get_or_init(|| syscall.map(|record| syscall_fields(engine, record)));
+        fields.as_ref()
+    };
+    if passed.own
+        && let Some(fields) = context()
+    {
         engine.find(Source::Record, fields, found);
     }
     let mut has_arguments = false;
     for record in records {
-        let kind = record.kind.to_str().unwrap_or_default();
-        let Some(interest) = engine.record_fields(kind).filter(|_| !is_syscall(record)) else {
+        let kind = record.kind;
+        if kind == "EOE"
+            || is_syscall(record)
+            || !passed.shared && !record::passes(record, &engine.record_gate(kind))
+        {
+            continue;
+        }
+        let Some(interest) = engine.record_fields(kind) else {
             continue;
         };
-        let fields = match kind {
-            "EOE" => continue,
-            "EXECVE" if has_arguments => continue,
-            "EXECVE" => {
+        let fields = match kind.as_bytes() {
+            b"EXECVE" if has_arguments => continue,
+            b"EXECVE" => {
                 has_arguments = true;
-                record::arguments(records, context.as_ref())
+                record::arguments(records, context())
             }
-            _ => record::fields(record, context.as_ref(), |field| interest.contains(field)),
+            _ => record::fields(record, context(), |field| interest.contains(field)),
         };
         engine.find(Source::Record, &fields, found);
     }
+}
+
+/// Fields of a syscall's record that rules look at, also with other records.
+fn syscall_fields<'a>(engine: &dyn Engine, record: &Record<'a>) -> Fields<'a> {
+    let shared = engine.shared_fields();
+    let own = engine.record_fields(record.kind).unwrap_or_default();
+    record::fields(record, None, |field| {
+        own.contains(field) || shared.contains(field)
+    })
 }
 
 /// Keeps the first match of each rule.

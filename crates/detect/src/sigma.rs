@@ -9,11 +9,13 @@
 mod bucket;
 pub mod document;
 pub mod fields;
+pub mod gate;
 mod literals;
 mod mistake;
 pub mod need;
 mod requirement;
 pub mod rsigma;
+pub mod search;
 
 use std::fmt;
 
@@ -21,6 +23,7 @@ pub use mistake::Mistake;
 pub(crate) use mistake::one_line;
 
 use fields::{Fields, Interest};
+use gate::{Gate, SyscallGate};
 use need::Need;
 
 /// How much a match matters.
@@ -182,10 +185,19 @@ pub trait Engine: fmt::Debug {
     fn has_rules(&self, source: Source) -> bool;
 
     /// Fields that rules for records of a type look at; `None` if no rule can match such a record.
-    fn record_fields(&self, kind: &str) -> Option<Interest<'_>>;
+    fn record_fields(&self, kind: &[u8]) -> Option<Interest<'_>>;
 
     /// Fields that any rule for records looks at.
     fn shared_fields(&self) -> Interest<'_>;
+
+    /// A number that no other engine has, and that changes when a rule is added: what was learned of its gates is void.
+    fn version(&self) -> u64;
+
+    /// First look at records of a type, without the fields of their event's syscall.
+    fn record_gate(&self, kind: &[u8]) -> Gate<'_>;
+
+    /// First look at the record of a syscall, which is of a type.
+    fn syscall_gate(&self, kind: &[u8]) -> SyscallGate<'_>;
 
     /// Appends the rules of a log source that match an event.
     fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>);

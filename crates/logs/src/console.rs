@@ -23,6 +23,7 @@ use audit::ids::{Auid, Syscall};
 use audit::plan::uring::UringOp;
 use audit::record::assemble::EventRecords;
 use audit::record::interpret::{self, AccountNames};
+use audit::table;
 
 use crate::accounts::Accounts;
 use crate::escaped::Escaped;
@@ -287,10 +288,13 @@ impl Block<'_, '_> {
         if name.starts_with(b"/") || data {
             return name.to_vec();
         }
-        let cwd = self
-            .event
-            .cwd
-            .filter(|_| interpret::starts_at_cwd(self.event));
+        let event = self.event;
+        let starts_at_cwd = || {
+            let [a0, a1, a2, _] = event.args;
+            let call = table::syscall_name(event.arch, event.syscall);
+            call.is_some_and(|call| interpret::starts_at_cwd(call, [a0, a1, a2]))
+        };
+        let cwd = event.cwd.filter(|_| starts_at_cwd());
         let directory = cwd.unwrap_or(b"(fd)");
         match name {
             b"" | b"." => directory.to_vec(),

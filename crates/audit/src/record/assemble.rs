@@ -11,16 +11,18 @@
 //! `au_check_events` and `auparse_feed` in `auparse/auparse.c`, audit-userspace 4.2: the two seconds,
 //! and the types of single-record events.
 
+mod line;
 pub mod whole;
 
 use std::collections::VecDeque;
 
 use bstr::{BStr, ByteSlice as _};
 
-use super::decode::{self, DecodeError, Header, Record};
+use super::decode::{DecodeError, ENRICHMENT, Header, Record};
 use crate::event::Timestamp;
 use crate::ids::{MsgType, Serial};
 use crate::table;
+use line::Line;
 use whole::WholeEvent;
 
 /// Maximum number of open events. One more ends the oldest.
@@ -37,6 +39,7 @@ pub const END_OF_EVENT_TIMEOUT_SECS: u64 = 2;
 pub struct EventRecords {
     /// Bytes of all lines, each with its newline.
     text: Vec<u8>,
+    lines: Vec<Line>,
     /// Length of the node name in the first line; 0 without one.
     node_len: usize,
     time: Timestamp,
@@ -49,6 +52,7 @@ pub struct EventRecords {
 impl EventRecords {
     const EMPTY: Self = Self {
         text: Vec::new(),
+        lines: Vec::new(),
         node_len: 0,
         time: Timestamp { sec: 0, milli: 0 },
         serial: Serial(0),
@@ -64,11 +68,9 @@ impl EventRecords {
 
     /// The records. Their headers were decoded before, and have the same time and serial.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        let lines = self.text.lines_with_terminator();
-        lines.filter_map(|line| {
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            Some(Header::with_stamp(line, self.time, self.serial)?.record(line))
-        })
+        let is_enriched = self.text.contains(&ENRICHMENT);
+        let lines = self.lines.iter();
+        lines.filter_map(move |line| line.record(&self.text, is_enriched, self.time, self.serial))
     }
 
     /// Node that wrote the event, if the log names it.
@@ -97,10 +99,17 @@ impl EventRecords {
         self.start
     }
 
-    fn contains(&self, record: &Record<'_>) -> bool {
-        self.serial == record.serial
-            && self.time == record.time
-            && self.node() == record.node.filter(|node| !node.is_empty())
+    fn contains(&self, header: &Header<'_>) -> bool {
+        self.serial == header.serial
+            && self.time == header.time
+            && self.node() == header.node.filter(|node| !node.is_empty())
+    }
+
+    fn push(&mut self, header: &Header<'_>, line: &[u8]) {
+        let start = self.text.len();
+        self.lines.push(Line::of(header, start..start + line.len()));
+        self.text.extend_from_slice(line);
+        self.text.push(b'\n');
     }
 }
 
@@ -142,29 +151,27 @@ impl EventAssembler {
     /// # Errors
     /// [`DecodeError`] if the line has no record header. The line is dropped.
     pub fn take(&mut self, line: &[u8], position: u64) -> Result<(), DecodeError> {
-        let record = decode::header(line)?;
-        self.end_older_than(record.time.sec);
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let header = Header::parse(line)?;
+        self.end_older_than(header.time.sec);
         // The records of most events are adjacent.
-        let at = self.open.iter().rposition(|open| open.contains(&record));
+        let at = self.open.iter().rposition(|open| open.contains(&header));
         let mut event = match at.and_then(|at| self.open.remove(at)) {
             Some(open) => {
                 self.open_bytes -= open.text.len();
                 if open.text.len() + line.len() < MAX_EVENT_BYTES {
                     open
                 } else {
-                    let mut rest = self.new_event(&record, position);
+                    let mut rest = self.new_event(&header, position);
                     rest.whole_start = open.whole_start;
                     self.ended.push_back(open);
                     rest
                 }
             }
-            None => self.new_event(&record, position),
+            None => self.new_event(&header, position),
         };
-        event
-            .text
-            .extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
-        event.text.push(b'\n');
-        if ends_event(record.kind) {
+        event.push(&header, line);
+        if ends_event(header.kind) {
             self.ended.push_back(event);
             return Ok(());
         }
@@ -213,6 +220,8 @@ impl EventAssembler {
         let mut copy = self.free.pop().unwrap_or(EventRecords::EMPTY);
         copy.text.clear();
         copy.text.extend_from_slice(event.text());
+        copy.lines.clear();
+        copy.lines.extend_from_slice(event.lines());
         copy.node_len = event.node_len();
         copy.time = event.time();
         copy.serial = event.serial();
@@ -288,12 +297,13 @@ impl EventAssembler {
         self.open.iter().map(|open| open.whole_start).min()
     }
 
-    fn new_event(&mut self, record: &Record<'_>, position: u64) -> EventRecords {
+    fn new_event(&mut self, header: &Header<'_>, position: u64) -> EventRecords {
         let mut event = self.free.pop().unwrap_or(EventRecords::EMPTY);
         event.text.clear();
-        event.node_len = record.node.map_or(0, |node| node.len());
-        event.time = record.time;
-        event.serial = record.serial;
+        event.lines.clear();
+        event.node_len = header.node.map_or(0, |node| node.len());
+        event.time = header.time;
+        event.serial = header.serial;
         event.start = position;
         event.whole_start = position;
         event

@@ -17,7 +17,7 @@ use crate::event::Timestamp;
 use crate::ids::Serial;
 
 /// Byte between the kernel's text and the fields that `auditd` adds in the enriched format.
-const ENRICHMENT: u8 = 0x1d;
+pub(super) const ENRICHMENT: u8 = 0x1d;
 
 /// A parsed line: the header that all records have, and the unparsed fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,27 +134,21 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Parses the header of a line whose time and serial are known.
-    pub(super) fn with_stamp(line: &'a [u8], time: Timestamp, serial: Serial) -> Option<Self> {
-        let mut cursor = Cursor { line, at: 0 };
-        let (node, kind) = cursor.node_and_type().ok()?;
-        let stamp = cursor.at;
-        let len = field::find_near(cursor.rest(), |byte| byte == b')')?;
-        Some(Self {
-            node,
-            kind,
-            time,
-            serial,
-            stamp,
-            end: stamp + len + b"):".len(),
-        })
+    /// Start of the record type.
+    pub(super) fn kind_start(&self) -> usize {
+        self.stamp - b" msg=audit(".len() - self.kind.len()
     }
 
     /// The record in the line, without its newline.
     pub(super) fn record(&self, line: &'a [u8]) -> Record<'a> {
+        let text = line.get(self.end..).unwrap_or_default();
+        self.record_with(text, text.find_byte(ENRICHMENT))
+    }
+
+    /// The record with the text behind the header, in which the byte before the enriched part is at a known place.
+    pub(super) fn record_with(&self, text: &'a [u8], enrichment: Option<usize>) -> Record<'a> {
         let start = self.end;
-        let text = line.get(start..).unwrap_or_default();
-        let (body, enrichment) = match text.find_byte(ENRICHMENT) {
+        let (body, enrichment) = match enrichment {
             Some(at) => (
                 text.get(..at).unwrap_or_default(),
                 text.get(at + 1..).unwrap_or_default(),
@@ -221,6 +215,37 @@ impl<'a> Record<'a> {
     /// Fields of the kernel's text before the first malformed one, in order.
     pub fn valid_fields(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
         ValidFields(Fields::of(self.body))
+    }
+
+    /// The kernel's text with the blanks around it.
+    #[must_use]
+    pub const fn untrimmed(&self) -> &'a [u8] {
+        self.body.text
+    }
+
+    /// Fields of the kernel's text before the first malformed one, in order, at least up to the one whose name ends at
+    /// this offset in [`Record::untrimmed`], with its `=` or without; none if there is no offset.
+    pub fn fields_up_to(&self, end: Option<usize>) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        let LineSlice { text, column } = self.body;
+        let slice = LineSlice {
+            text: if end.is_some() { text } else { b"" },
+            column,
+        };
+        let last = column + end.unwrap_or(0);
+        ValidFields(Fields::of(slice)).take_while(move |field| field.column <= last + 1)
+    }
+
+    /// The kernel's text behind a field of it.
+    #[must_use]
+    pub fn after(&self, field: &Field<'a>) -> &'a [u8] {
+        let end = field.column + field.value.len() - self.body.column;
+        self.body.text.get(end..).unwrap_or_default()
+    }
+
+    /// The text that `auditd` added in the enriched format.
+    #[must_use]
+    pub const fn enrichment_text(&self) -> &'a [u8] {
+        self.enrichment.text
     }
 
     /// First field of the kernel's text with this name. Fields after a malformed one are not found.

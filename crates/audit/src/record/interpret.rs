@@ -95,15 +95,11 @@ pub fn mode(mode: u32) -> String {
     ])
 }
 
-/// Whether relative names in the event are relative to its working directory: false if the syscall passed
-/// another directory, and for unknown syscalls.
+/// Whether relative names in an event are relative to its working directory: false if the syscall of this name, with
+/// these first arguments, passed another directory.
 #[must_use]
-pub fn starts_at_cwd(event: &Event<'_>) -> bool {
+pub fn starts_at_cwd(name: &str, [a0, a1, a2]: [u64; 3]) -> bool {
     const AT_FDCWD: i32 = -100;
-    let Some(name) = table::syscall_name(event.arch, event.syscall) else {
-        return false;
-    };
-    let [a0, a1, a2, _] = event.args;
     let cwd = |arg: u64| low_32_bits(arg).cast_signed() == AT_FDCWD;
     match name {
         "symlinkat" => cwd(a1),

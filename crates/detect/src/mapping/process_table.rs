@@ -8,17 +8,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use audit::record::assemble::EventRecords;
 use audit::record::decode::Record;
 use bstr::{BStr, ByteSlice as _};
-use logs::event_values::decoded;
+use foldhash::fast::RandomState;
 
+use super::head::Head;
 use super::record::with_blanks;
-use super::whole::Head;
+use super::whole;
 
 /// Most processes.
 const MAX_PROCESSES: usize = 16_384;
@@ -54,7 +55,7 @@ type Key = (u64, u32);
 /// The processes.
 #[derive(Debug, Default)]
 pub struct ProcessTable {
-    processes: HashMap<Key, Process>,
+    processes: HashMap<Key, Process, RandomState>,
     /// Oldest first; an entry of another generation is void.
     order: VecDeque<(Key, u64)>,
     bytes: usize,
@@ -160,11 +161,7 @@ impl ProcessTable {
     pub(super) fn update(&mut self, event: &EventRecords, records: &[Record<'_>], head: &Head<'_>) {
         let key = (self.node(event.node()), head.pid);
         let is_exec = matches!(head.call, "execve" | "execveat") && head.success;
-        let text = |kind: &str, name: &str| {
-            let record = records.iter().find(|record| record.kind == kind)?;
-            decoded(record, &record.field(name)?)
-        };
-        let Some(image) = text("SYSCALL", "exe").or_else(|| text("URINGOP", "exe")) else {
+        let Some(image) = &head.caller.exe else {
             return;
         };
         let image = image.to_str_lossy();
@@ -174,19 +171,11 @@ impl ProcessTable {
         // Another program in a process that executed none: its number is used again.
         let is_news = |known: &Process| known.told < stamp && *known.image != *program(&image);
         if is_exec || known.is_none_or(is_news) {
-            let arguments = match is_exec {
-                true => arguments(records),
-                false => None,
+            let command_line = match is_exec {
+                true => whole::command_line(records),
+                false => whole::proctitle(records),
             };
-            let command_line =
-                arguments.or_else(|| Some(with_blanks(&text("PROCTITLE", "proctitle")?)));
-            self.insert(
-                key,
-                head.ppid,
-                &image,
-                &command_line.unwrap_or_default(),
-                stamp,
-            );
+            self.insert(key, head.ppid, &image, &command_line, stamp);
             self.touch((key.0, head.ppid));
         }
         // The number is that of the caller's pid namespace, and the child may have executed a program before this call
@@ -271,14 +260,6 @@ impl Process {
         let name = self.image.rsplit('/').next();
         self.parent == 0 || matches!(name, Some("systemd" | "init"))
     }
-}
-
-/// The arguments of a program from its EXECVE records.
-fn arguments(records: &[Record<'_>]) -> Option<String> {
-    let found = audit::record::execve::readable(records);
-    let args = found.args.iter().map(|arg| arg.to_str_lossy());
-    let line = args.collect::<Vec<_>>().join(" ");
-    (!line.is_empty()).then_some(line)
 }
 
 /// The path of a program, which it keeps when its file is replaced while it runs, as by an update.

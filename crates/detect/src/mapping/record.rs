@@ -5,6 +5,7 @@
 //! arguments of a program are `a0`, `a1` and so on of `type: EXECVE`.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 
 use audit::ids::{Arch, Syscall};
 use audit::record::decode::{Field, Record};
@@ -13,7 +14,9 @@ use audit::table;
 use bstr::ByteSlice as _;
 use logs::event_values::decoded;
 
-use crate::sigma::fields::{Fields, to_text};
+use crate::sigma::fields::{Fields, SYSCALL_NAME, Value, to_text};
+use crate::sigma::gate::{Gate, Passed, SyscallGate};
+use crate::sigma::search::Search;
 
 /// Arguments with a field of their own. Rules name at most eight; all others are one field together.
 const MOST_ARGUMENTS: usize = 256;
@@ -22,41 +25,110 @@ const MOST_ARGUMENTS: usize = 256;
 pub(super) fn fields<'a>(
     record: &Record<'a>,
     context: Option<&'a Fields<'a>>,
-    wants: impl Fn(&str) -> bool,
+    wants: impl Fn(&[u8]) -> bool,
 ) -> Fields<'a> {
     let mut fields = Fields::within(context);
     fields.text("type", to_text(Cow::Borrowed(record.kind)));
+    add_values(record, wants, &mut fields);
+    fields
+}
+
+/// Whether a gate lets a record through.
+pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
+    let passes = |search: &Search| {
+        let fields = record.fields_up_to(search.last_name(record.untrimmed()));
+        let wants = |name: &[u8]| search.wants(name);
+        let is_in = |name: &str, value| match search.is_in(name, &value) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        values(record, fields, wants, is_in).is_break()
+    };
+    gate.is_open
+        || record.kind == "EXECVE" && has_joined_arguments(record)
+        || gate.searches.into_iter().flatten().any(passes)
+}
+
+/// What a gate lets through of an event, but for the name of the syscall that is not written: adds the value of a field
+/// in the record of the syscall.
+pub(super) fn pass_field(
+    record: &Record<'_>,
+    field: &Field<'_>,
+    gate: &SyscallGate<'_>,
+    passed: &mut Passed,
+) {
+    if field.name == "msg" {
+        *passed = SyscallGate::OPEN.open();
+    } else if let Some(name) = wanted(field, |name| gate.wants(name))
+        && let Some(value) = value(record, field)
+    {
+        gate.pass(name, &value, passed);
+    }
+}
+
+/// As [`pass_field`], for the fields that `auditd` added.
+pub(super) fn pass_enrichment(record: &Record<'_>, gate: &SyscallGate<'_>, passed: &mut Passed) {
+    let wants = |name: &[u8]| gate.wants(name);
+    for (name, value) in enriched_values(record, wants) {
+        gate.pass(name, &value, passed);
+    }
+}
+
+/// Whether [`arguments`] has values that no field of the record has.
+fn has_joined_arguments(record: &Record<'_>) -> bool {
+    let body = record.body();
+    body.contains_str("_len=") || body.contains_str(format!(" a{MOST_ARGUMENTS}="))
+}
+
+/// Adds the wanted fields of a record.
+fn add_values<'a>(record: &Record<'a>, wants: impl Fn(&[u8]) -> bool, fields: &mut Fields<'a>) {
+    let _to_the_end = values(record, record.valid_fields(), wants, |name, value| {
+        fields.add(name, value);
+        ControlFlow::Continue(())
+    });
+}
+
+/// Passes the wanted ones of some fields of a record, and those that `auditd` added, with their values, until `visit`
+/// breaks.
+fn values<'a>(
+    record: &Record<'a>,
+    fields: impl Iterator<Item = Field<'a>>,
+    wants: impl Fn(&[u8]) -> bool,
+    mut visit: impl FnMut(&'a str, Value<'a>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let (mut arch, mut number) = (None, None);
-    for field in record.valid_fields() {
+    let mut has_name = false;
+    let mut pass = |field: &Field<'a>| match wanted(field, &wants) {
+        Some(name) => {
+            value(record, field).map_or(ControlFlow::Continue(()), |value| visit(name, value))
+        }
+        None => ControlFlow::Continue(()),
+    };
+    for field in fields {
         match field.name.as_bytes() {
             b"msg" => {
-                for nested in record.nested_fields(&field).map_while(Result::ok) {
-                    add(record, &nested, &wants, &mut fields);
-                }
+                let nested = record.nested_fields(&field).map_while(Result::ok);
+                nested.into_iter().try_for_each(|nested| pass(&nested))?;
                 continue;
             }
             b"arch" => arch = hex(field.value),
             b"syscall" => number = decimal(field.value),
             _ => {}
         }
-        add(record, &field, &wants, &mut fields);
+        pass(&field)?;
     }
-    for field in record.enrichment().map_while(Result::ok) {
-        let value: &'a [u8] = field.value;
-        let value = value.trim_with(|character| character == '"');
-        let name: &'a [u8] = field.name;
-        if let Some(name) = name.to_str().ok().filter(|name| wants(name)) {
-            fields.text(name, to_text(Cow::Borrowed(value)));
-        }
+    for (name, value) in enriched_values(record, &wants) {
+        has_name |= name == SYSCALL_NAME;
+        visit(name, value)?;
     }
-    if wants("SYSCALL")
-        && fields.get("SYSCALL").is_none()
+    if !has_name
+        && wants(SYSCALL_NAME.as_bytes())
         && let Some((arch, number)) = arch.zip(number)
         && let Some(name) = table::syscall_name(Arch(arch), Syscall(number))
     {
-        fields.text("SYSCALL", name);
+        visit(SYSCALL_NAME, Value::Text(name.into()))?;
     }
-    fields
+    ControlFlow::Continue(())
 }
 
 /// Fields of the records with a program's arguments, together.
@@ -81,9 +153,7 @@ pub(super) fn arguments<'a>(records: &[Record<'a>], context: Option<&'a Fields<'
     if is_damaged {
         // What follows the damage is compared as it is written.
         for record in parts {
-            for field in record.valid_fields() {
-                add(record, &field, |_| true, &mut fields);
-            }
+            add_values(record, |_| true, &mut fields);
         }
     }
     fields
@@ -97,36 +167,41 @@ fn argument_name(number: usize) -> Cow<'static, str> {
     }
 }
 
-fn add<'a>(
+/// The wanted ones of the fields that `auditd` added.
+fn enriched_values<'a>(
     record: &Record<'a>,
-    field: &Field<'a>,
-    wants: impl Fn(&str) -> bool,
-    fields: &mut Fields<'a>,
-) {
+    wants: impl Fn(&[u8]) -> bool,
+) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+    let fields = record.enrichment().map_while(Result::ok);
+    fields.filter_map(move |field| {
+        let name = wanted(&field, &wants)?;
+        let value: &'a [u8] = field.value;
+        let value = value.trim_with(|character| character == '"');
+        Some((name, Value::Text(to_text(Cow::Borrowed(value)))))
+    })
+}
+
+/// Name of a field that is wanted.
+fn wanted<'a>(field: &Field<'a>, wants: impl Fn(&[u8]) -> bool) -> Option<&'a str> {
     let name: &'a [u8] = field.name;
-    let Some(name) = name.to_str().ok().filter(|name| wants(name)) else {
-        return;
-    };
-    let Some(value) = decoded(record, field) else {
-        return;
-    };
-    match name {
-        "key" if value.contains(&1) => {
+    wants(name).then(|| name.to_str().ok()).flatten()
+}
+
+/// Decoded value of a field, if it has one.
+fn value<'a>(record: &Record<'a>, field: &Field<'a>) -> Option<Value<'a>> {
+    let value = decoded(record, field)?;
+    Some(match field.name.as_bytes() {
+        b"key" if value.contains(&1) => {
             let keys = value.split(|&byte| byte == 1);
             let keys = keys.map(|key| Cow::Owned(key.to_str_lossy().into_owned()));
-            fields.texts(name, keys.collect());
+            Value::Texts(keys.collect())
         }
-        "proctitle" => fields.text(name, with_blanks(&value)),
-        _ => {
-            let value = match value {
-                Cow::Borrowed(value) => {
-                    Cow::Borrowed(value.trim_with(|character| character == '"'))
-                }
-                owned @ Cow::Owned(_) => owned,
-            };
-            fields.bytes(name, value);
-        }
-    }
+        b"proctitle" => Value::Text(with_blanks(&value).into()),
+        _ => Value::Text(to_text(match value {
+            Cow::Borrowed(value) => Cow::Borrowed(value.trim_with(|character| character == '"')),
+            owned @ Cow::Owned(_) => owned,
+        })),
+    })
 }
 
 /// Arguments that end with NUL, with blanks between them.
@@ -136,8 +211,13 @@ pub(super) fn with_blanks(arguments: &[u8]) -> String {
     text.replace('\0', " ")
 }
 
-fn hex(value: &[u8]) -> Option<u32> {
-    u32::from_str_radix(value.to_str().ok()?, 16).ok()
+/// A hexadecimal number.
+pub(super) fn hex<T: TryFrom<u64>>(value: &[u8]) -> Option<T> {
+    const MAX_DIGITS: usize = 16;
+    let mut digits = value.iter().map(|&digit| char::from(digit).to_digit(16));
+    let number = digits.try_fold(0_u64, |number, digit| Some(number << 4 | u64::from(digit?)));
+    let number = number.filter(|_| (1..=MAX_DIGITS).contains(&value.len()));
+    number?.try_into().ok()
 }
 
 /// A decimal number.

@@ -6,6 +6,7 @@ use audit::record::assemble::EventAssembler;
 
 use super::*;
 use crate::sigma::fields::{Fields, Interest};
+use crate::sigma::gate::{Gate, SyscallGate};
 use crate::sigma::need::Need;
 use crate::sigma::rsigma::Rsigma;
 use crate::sigma::{Mistake, Rule};
@@ -31,7 +32,7 @@ impl Engine for Recorder {
         true
     }
 
-    fn record_fields(&self, _kind: &str) -> Option<Interest<'_>> {
+    fn record_fields(&self, _kind: &[u8]) -> Option<Interest<'_>> {
         Some(self.shared_fields())
     }
 
@@ -40,6 +41,18 @@ impl Engine for Recorder {
             names: [None, None],
             all: true,
         }
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn record_gate(&self, _kind: &[u8]) -> Gate<'_> {
+        Gate::OPEN
+    }
+
+    fn syscall_gate(&self, _kind: &[u8]) -> SyscallGate<'_> {
+        SyscallGate::OPEN
     }
 
     fn find(&self, source: Source, event: &Fields<'_>, _found: &mut Vec<Match>) {
@@ -352,4 +365,5 @@ fn hostile_events_are_mapped() {
     );
 }
 
+mod gates;
 mod processes;

@@ -6,133 +6,21 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use audit::event::{Event, NameType, PathItem};
-use audit::ids::{Arch, Syscall};
-use audit::record::assemble::EventRecords;
 use audit::record::decode::Record;
-use audit::record::interpret::{self, AccountNames as _};
-use audit::table;
+use audit::record::execve;
+use audit::record::interpret::AccountNames as _;
 use bstr::ByteSlice as _;
 use logs::accounts::Accounts;
-use logs::event_values::resolved;
+use logs::event_values::{decoded, resolved};
 
 use super::Process;
-use super::record::{decimal, with_blanks};
-use crate::sigma::Source;
+use super::head::{Head, WRITES};
+use super::record::{hex, with_blanks};
 use crate::sigma::fields::{Fields, to_text};
 
-/// Flags of an open that creates or writes a file.
-///
-/// # Source
-/// `O_ACCMODE`, `O_CREAT` and `O_TRUNC` in `include/uapi/asm-generic/fcntl.h`, Linux 6.12.
-const WRITES: u64 = 0o3 | 0o100 | 0o1000;
-
-/// What decides about an event before it is decoded as a whole.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Head<'a> {
-    /// Name of the syscall or of the operation of `io_uring`.
-    pub(super) call: &'static str,
-    pub(super) pid: u32,
-    pub(super) ppid: u32,
-    pub(super) success: bool,
-    pub(super) exit: i64,
-    /// First three arguments, in hex.
-    args: [&'a [u8]; 3],
-}
-
-impl<'a> Head<'a> {
-    /// What a SYSCALL or URINGOP record tells; `None` if it names no known call or no process.
-    pub(super) fn of(record: &Record<'a>) -> Option<Self> {
-        let (mut arch, mut number, mut op) = (None, None, None);
-        let (mut pid, mut ppid, mut success, mut exit) = (None, 0, false, 0);
-        let mut args: [&[u8]; 3] = [b""; 3];
-        for field in record.valid_fields() {
-            let value: &'a [u8] = field.value;
-            match field.name.as_bytes() {
-                b"arch" => arch = u32::from_str_radix(value.to_str().ok()?, 16).ok(),
-                b"syscall" => number = decimal(value),
-                b"uring_op" => op = decimal(value),
-                b"success" => success = value == b"yes",
-                b"exit" => exit = decimal(value).unwrap_or(0),
-                [b'a', digit @ b'0'..=b'2'] => {
-                    if let Some(arg) = args.get_mut(usize::from(digit - b'0')) {
-                        *arg = value;
-                    }
-                }
-                b"ppid" => ppid = decimal(value).unwrap_or(0),
-                b"pid" => {
-                    pid = decimal(value);
-                    // What follows is not needed.
-                    break;
-                }
-                _ => {}
-            }
-        }
-        let call = match op {
-            Some(op) => table::uring_op_name(op),
-            None => table::syscall_name(Arch(arch?), Syscall(number?)),
-        };
-        Some(Self {
-            call: call?,
-            pid: pid?,
-            ppid,
-            success,
-            exit,
-            args,
-        })
-    }
-
-    /// The log source that the call may feed.
-    pub(super) fn source(&self) -> Option<Source> {
-        const EINPROGRESS: i64 = -115;
-        match self.call {
-            "execve" | "execveat" if self.success => Some(Source::Process),
-            // A connection is made in the background.
-            "connect" if self.success || self.exit == EINPROGRESS => Some(Source::Network),
-            "accept" | "accept4" if self.success => Some(Source::Network),
-            "socketcall" if self.success || self.exit == EINPROGRESS => Some(Source::Network),
-            // Most opens are to read.
-            "open" if self.opens_to_read(1) => None,
-            "openat" | "open_by_handle_at" if self.opens_to_read(2) => None,
-            "open" | "openat" | "openat2" | "open_by_handle_at" | "creat" | "rename"
-            | "renameat" | "renameat2" | "link" | "linkat" | "symlink" | "symlinkat" | "mknod"
-            | "mknodat" | "truncate" | "truncate64"
-                if self.success =>
-            {
-                Some(Source::File)
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether the flags in an argument say that a file is opened to be read; false in doubt.
-    fn opens_to_read(&self, argument: usize) -> bool {
-        let flags = self
-            .args
-            .get(argument)
-            .and_then(|flags| flags.to_str().ok());
-        let flags = flags.and_then(|flags| u64::from_str_radix(flags, 16).ok());
-        flags.is_some_and(|flags| flags & WRITES == 0)
-    }
-
-    /// Whether a connection was made to another host; `None` if the call makes none.
-    ///
-    /// # Source
-    /// `SYS_CONNECT`, `SYS_ACCEPT` and `SYS_ACCEPT4` in `include/uapi/linux/net.h`, Linux 6.12.
-    fn is_initiated(&self) -> Option<bool> {
-        let [a0, ..] = self.args;
-        match (self.call, a0) {
-            ("connect", _) | ("socketcall", b"3") => Some(true),
-            ("accept" | "accept4", _) | ("socketcall", b"5" | b"12") => Some(false),
-            _ => None,
-        }
-    }
-}
-
 /// Name of a user: from the enriched part of the record, else of this machine, else the number.
-pub(super) fn user(event: &EventRecords, uid: u32, accounts: &Accounts) -> String {
-    let mut records = event.records();
-    let syscall = records.find(super::is_syscall);
+pub(super) fn user(records: &[Record<'_>], uid: u32, accounts: &Accounts) -> String {
+    let syscall = records.iter().find(|record| super::is_syscall(record));
     let enriched = syscall.and_then(|record| {
         let mut fields = record.enrichment().map_while(Result::ok);
         let field = fields.find(|field| field.name == "EUID")?;
@@ -146,29 +34,30 @@ pub(super) fn user(event: &EventRecords, uid: u32, accounts: &Accounts) -> Strin
 }
 
 /// Fields that all log sources have.
-fn common<'a>(event: &Event<'a>, user: String) -> Fields<'a> {
+fn common<'a>(head: &Head<'a>, user: String) -> Fields<'a> {
     let mut fields = Fields::default();
-    if let Some(exe) = event.task.exe {
+    if let Some(exe) = &head.caller.exe {
         fields.bytes("Image", Cow::Borrowed(exe));
     }
     fields.text("User", user);
-    fields.text("LogonId", event.task.uid.to_string());
-    fields.text("ProcessId", event.task.pid.to_string());
+    fields.text("LogonId", head.caller.uid.to_string());
+    fields.text("ProcessId", head.pid.to_string());
     fields
 }
 
 /// A program that was executed.
 pub(super) fn process<'a>(
-    event: &Event<'a>,
+    head: &Head<'a>,
+    records: &[Record<'a>],
     user: String,
     parent: Option<&'a Process>,
 ) -> Fields<'a> {
-    let mut fields = common(event, user);
-    fields.text("CommandLine", command_line(event));
-    if let Some(cwd) = event.cwd {
-        fields.bytes("CurrentDirectory", Cow::Borrowed(cwd));
+    let mut fields = common(head, user);
+    fields.text("CommandLine", command_line(records));
+    if let Some(cwd) = value(records, "CWD", "cwd") {
+        fields.bytes("CurrentDirectory", cwd);
     }
-    fields.text("ParentProcessId", event.task.ppid.to_string());
+    fields.text("ParentProcessId", head.ppid.to_string());
     if let Some(parent) = parent {
         fields.text("ParentImage", &*parent.image);
         fields.text("ParentCommandLine", &*parent.command_line);
@@ -177,20 +66,36 @@ pub(super) fn process<'a>(
 }
 
 /// The arguments of an executed program, else the beginning of them that PROCTITLE has.
-pub(super) fn command_line(event: &Event<'_>) -> String {
-    with_blanks(event.argv.map_or(event.proctitle, |argv| argv.bytes))
+pub(super) fn command_line(records: &[Record<'_>]) -> String {
+    let found = execve::readable(records);
+    if found.args.is_empty() {
+        return proctitle(records);
+    }
+    let args = found.args.iter().map(|arg| arg.to_str_lossy());
+    args.collect::<Vec<_>>().join(" ")
+}
+
+/// The beginning of the arguments of a process.
+pub(super) fn proctitle(records: &[Record<'_>]) -> String {
+    value(records, "PROCTITLE", "proctitle").map_or_else(String::new, |title| with_blanks(&title))
+}
+
+/// Decoded value of a field in the first record of a type.
+fn value<'a>(records: &[Record<'a>], kind: &str, name: &str) -> Option<Cow<'a, [u8]>> {
+    let record = records.iter().find(|record| record.kind == kind)?;
+    decoded(record, &record.field(name)?)
 }
 
 /// Names of the files that a call created, or opened to be written.
-pub(super) fn written_files(event: &Event<'_>, records: &EventRecords) -> Vec<String> {
-    let writes = opens_to_write(event, records);
-    let cwd = event.cwd.filter(|_| starts_at_cwd(event));
+pub(super) fn written_files(head: &Head<'_>, records: &[Record<'_>]) -> Vec<String> {
+    let writes = opens_to_write(head, records);
+    let cwd = value(records, "CWD", "cwd").filter(|_| head.starts_at_cwd());
     let mut names = Vec::new();
-    for item in event.items.iter().filter(|item| is_written(item, writes)) {
-        let Some(name) = item.name else {
+    for record in records.iter().filter(|record| record.kind == "PATH") {
+        let Some(name) = written_name(record, writes) else {
             continue;
         };
-        let name = to_text(resolved(name, cwd)).into_owned();
+        let name = to_text(resolved(&name, cwd.as_deref())).into_owned();
         if !names.contains(&name) {
             names.push(name);
         }
@@ -198,64 +103,67 @@ pub(super) fn written_files(event: &Event<'_>, records: &EventRecords) -> Vec<St
     names
 }
 
-/// Whether a relative name is one in the working directory.
-fn starts_at_cwd(event: &Event<'_>) -> bool {
-    match event.uring_op {
-        // Arguments of operations are not recorded.
-        Some(_) => false,
-        None => interpret::starts_at_cwd(event),
-    }
-}
-
-fn is_written(item: &PathItem<'_>, writes: bool) -> bool {
+/// Name in a PATH record of a file that was created, or of any file if the call writes.
+fn written_name<'a>(record: &Record<'a>, writes: bool) -> Option<Cow<'a, [u8]>> {
     const S_IFMT: u32 = 0o170_000;
     const S_IFDIR: u32 = 0o040_000;
-    let is_directory = item
-        .inode
-        .is_some_and(|inode| inode.mode & S_IFMT == S_IFDIR);
-    !is_directory
-        && match item.nametype {
-            NameType::Create => true,
-            NameType::Normal | NameType::Unknown => writes,
-            _ => false,
+    let (mut name, mut is_directory) = (None, false);
+    for field in record.valid_fields() {
+        match field.name.as_bytes() {
+            b"name" => name = decoded(record, &field),
+            b"mode" => {
+                let mode = field.value.to_str().ok();
+                let mode = mode.and_then(|mode| u32::from_str_radix(mode, 8).ok());
+                is_directory = mode.is_some_and(|mode| mode & S_IFMT == S_IFDIR);
+            }
+            b"nametype" => {
+                let is_written = match field.value.as_bytes() {
+                    b"CREATE" => true,
+                    b"PARENT" | b"DELETE" => false,
+                    _ => writes,
+                };
+                return name.filter(|_| is_written && !is_directory);
+            }
+            _ => {}
         }
+    }
+    name.filter(|_| writes && !is_directory)
 }
 
 /// Whether a call opens what it names to be written, or truncates it. The field `oflag` of the record OPENAT2 is octal.
-fn opens_to_write(event: &Event<'_>, records: &EventRecords) -> bool {
-    let [_, a1, a2, _] = event.args;
-    let flags = match table::syscall_name(event.arch, event.syscall) {
-        Some("open") => a1,
-        Some("openat" | "open_by_handle_at") => a2,
-        Some("openat2") => {
-            let mut records = records.records();
-            let record = records.find(|record| record.kind == "OPENAT2");
+fn opens_to_write(head: &Head<'_>, records: &[Record<'_>]) -> bool {
+    let flags = match head.call {
+        _ if head.is_uring_op => None,
+        "open" => head.arg(1),
+        "openat" | "open_by_handle_at" => head.arg(2),
+        "openat2" => {
+            let record = records.iter().find(|record| record.kind == "OPENAT2");
             let flags = record.and_then(|record| record.field("oflag"));
-            let flags = flags.and_then(|flags| flags.value.to_str().ok());
-            flags.map_or(0, |flags| u64::from_str_radix(flags, 8).unwrap_or(0))
+            flags.and_then(|flags| u64::from_str_radix(flags.value.to_str().ok()?, 8).ok())
         }
-        Some("creat" | "truncate" | "truncate64") => return true,
-        _ => 0,
+        "creat" | "truncate" | "truncate64" => return true,
+        _ => None,
     };
-    flags & WRITES != 0
+    flags.is_some_and(|flags| flags & WRITES != 0)
 }
 
 /// A file that was created or written.
-pub(super) fn file<'a>(event: &Event<'a>, user: String, name: &str) -> Fields<'a> {
-    let mut fields = common(event, user);
-    fields.text("TargetFilename", name.to_owned());
+pub(super) fn file<'a>(head: &Head<'a>, user: String, name: &'a str) -> Fields<'a> {
+    let mut fields = common(head, user);
+    fields.text("TargetFilename", name);
     fields
 }
 
 /// A connection to or from a host; `None` if the address is none of a host.
 pub(super) fn connection<'a>(
-    event: &Event<'a>,
-    user: String,
-    head: &Head<'_>,
+    head: &Head<'a>,
+    records: &[Record<'a>],
+    user: impl FnOnce() -> String,
 ) -> Option<Fields<'a>> {
     let is_initiated = head.is_initiated()?;
-    let (address, port) = host(event.sockaddr?)?;
-    let mut fields = common(event, user);
+    let record = records.iter().find(|record| record.kind == "SOCKADDR")?;
+    let (address, port) = host(&bytes(record.field("saddr")?.value)?)?;
+    let mut fields = common(head, user());
     let (ip, number) = match is_initiated {
         true => ("DestinationIp", "DestinationPort"),
         false => ("SourceIp", "SourcePort"),
@@ -264,6 +172,11 @@ pub(super) fn connection<'a>(
     fields.text(ip, address.to_string());
     fields.text(number, port.to_string());
     Some(fields)
+}
+
+/// Bytes of hex digits.
+fn bytes(digits: &[u8]) -> Option<Vec<u8>> {
+    digits.chunks(2).map(hex).collect()
 }
 
 /// Address and port of a host.

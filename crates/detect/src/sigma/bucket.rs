@@ -1,38 +1,35 @@
 //! Rules that are compared with the same events, and which of them an event can match.
 //!
-//! A search for the texts that rules require ([`super::literals`]) finds the rules to evaluate. Events with text that
-//! is not ASCII are evaluated by all rules, because the engine folds the case of all Unicode.
+//! A search for the texts that rules require ([`super::literals`]) finds the rules to evaluate.
 
 #[cfg(test)]
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use rsigma_eval::{CompiledRule, EvaluationResult, evaluate_rule};
 
 use super::fields::{FieldNames, Fields};
-
-/// Most bytes of texts of which the fastest search is built: it takes some 250 bytes for each.
-const MAX_DFA_BYTES: usize = 64 << 10;
+use super::literals::Literal;
+use super::search::{NotAscii, Search};
 
 /// Some rules.
 #[derive(Default)]
 pub(super) struct Bucket {
     rules: Vec<CompiledRule>,
     /// Texts, and the rules that need them.
-    literals: Vec<(String, usize)>,
+    literals: Vec<(Literal, usize)>,
     /// Rules of which no text is known.
     always: Vec<usize>,
     pub(super) fields: FieldNames,
     /// Whether a rule looks at texts of any field.
     pub(super) has_keywords: bool,
     /// Finds the texts; built when they are looked for, `None` if that fails.
-    search: OnceLock<Option<AhoCorasick>>,
+    search: OnceLock<Option<Search>>,
 }
 
 impl Bucket {
     /// Adds a rule that needs one of some texts, if that is known.
-    pub(super) fn add(&mut self, rule: CompiledRule, literals: Option<Vec<String>>) {
+    pub(super) fn add(&mut self, rule: CompiledRule, literals: Option<Vec<Literal>>) {
         let number = self.rules.len();
         match literals {
             Some(literals) => {
@@ -62,35 +59,30 @@ impl Bucket {
         }
     }
 
+    /// The texts that rules need.
+    pub(super) fn literals(&self) -> impl Iterator<Item = &Literal> {
+        self.literals.iter().map(|(literal, _)| literal)
+    }
+
+    /// Finds the texts that rules need; `None` if every event must be evaluated.
+    pub(super) fn gate(&self) -> Option<&Search> {
+        self.search().filter(|_| self.always.is_empty())
+    }
+
+    fn search(&self) -> Option<&Search> {
+        let new = || Search::new(self.literals.iter().map(|(literal, rule)| (literal, *rule)));
+        self.search.get_or_init(new).as_ref()
+    }
+
     /// Rules of which a required text is in the event, in order; `None` if all must be evaluated.
     fn candidates(&self, event: &Fields<'_>) -> Option<Vec<usize>> {
-        let mut numbers = Vec::new();
-        if self.literals.is_empty() {
-            return Some(numbers);
-        }
-        let search = self.search.get_or_init(|| self.search()).as_ref()?;
-        let shared = event
-            .shared()
-            .filter(|(name, _)| self.fields.contains(name));
-        for (_, value) in event.iter().chain(shared) {
-            for text in value.as_texts() {
-                if !text.is_ascii() {
-                    return None;
-                }
-                for found in search.find_overlapping_iter(text.as_bytes()) {
-                    let literal = self.literals.get(found.pattern().as_usize());
-                    numbers.extend(literal.map(|(_, number)| *number));
-                }
-            }
-            // The same text may come again and again.
-            if numbers.len() > self.rules.len() {
-                numbers.sort_unstable();
-                numbers.dedup();
-            }
-        }
-        numbers.sort_unstable();
-        numbers.dedup();
-        Some(numbers)
+        let search = self.search()?;
+        let mut candidates = Candidates {
+            numbers: Vec::new(),
+            most: self.rules.len(),
+        };
+        candidates.add(search, event).ok()?;
+        Some(candidates.sorted())
     }
 
     /// Numbers of the rules that match if all are evaluated; they are numbered as they were added.
@@ -100,15 +92,46 @@ impl Bucket {
         let matching = rules.filter(|(_, rule)| evaluate_rule(rule, event).is_some());
         matching.map(|(number, _)| number).collect()
     }
+}
 
-    fn search(&self) -> Option<AhoCorasick> {
-        let bytes: usize = self.literals.iter().map(|(text, _)| text.len()).sum();
-        let texts = self.literals.iter().map(|(text, _)| text);
-        AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .match_kind(MatchKind::Standard)
-            .kind((bytes <= MAX_DFA_BYTES).then_some(AhoCorasickKind::DFA))
-            .build(texts)
-            .ok()
+/// Numbers of rules that are to be evaluated.
+struct Candidates {
+    numbers: Vec<usize>,
+    /// Number of all rules.
+    most: usize,
+}
+
+impl Candidates {
+    fn add(&mut self, search: &Search, event: &Fields<'_>) -> Result<(), NotAscii> {
+        let mut found = |number| {
+            self.numbers.push(number);
+            // The same text may come again and again.
+            if self.numbers.len() > 2 * self.most {
+                sort(&mut self.numbers);
+            }
+            true
+        };
+        for name in search.names() {
+            let texts = event.get(name).map_or(&[][..], |value| value.as_texts());
+            for text in texts {
+                search.in_value(name, text, &mut found)?;
+            }
+        }
+        if search.wants_any() {
+            for text in event.own_texts() {
+                search.in_any(text, &mut found)?;
+            }
+        }
+        Ok(())
     }
+
+    fn sorted(mut self) -> Vec<usize> {
+        sort(&mut self.numbers);
+        self.numbers
+    }
+}
+
+fn sort(numbers: &mut Vec<usize>) {
+    numbers.sort_unstable();
+    numbers.dedup();
 }

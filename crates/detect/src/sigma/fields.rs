@@ -1,6 +1,12 @@
 //! An event as rules see it: names and values.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+/// Field with the name of the syscall, which enriched records have, and all others get.
+pub(crate) const SYSCALL_NAME: &str = "SYSCALL";
 
 /// Value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +50,7 @@ impl<'a> Fields<'a> {
 
     /// Adds a field.
     pub fn text(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
-        self.own.push((name.into(), Value::Text(value.into())));
+        self.add(name, Value::Text(value.into()));
     }
 
     /// Adds a field from bytes.
@@ -52,9 +58,9 @@ impl<'a> Fields<'a> {
         self.text(name, to_text(value));
     }
 
-    /// Adds a field with several values.
-    pub fn texts(&mut self, name: impl Into<Cow<'a, str>>, values: Vec<Cow<'a, str>>) {
-        self.own.push((name.into(), Value::Texts(values)));
+    /// Adds a field with its value.
+    pub fn add(&mut self, name: impl Into<Cow<'a, str>>, value: Value<'a>) {
+        self.own.push((name.into(), value));
     }
 
     /// Value of a field.
@@ -79,12 +85,6 @@ impl<'a> Fields<'a> {
         self.own.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// Fields of the context that count for this record too.
-    pub(crate) fn shared(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
-        let context = self.context.into_iter().flat_map(Self::iter);
-        context.filter(|(name, _)| is_shared(name))
-    }
-
     /// All texts of the fields without those of the context.
     pub(crate) fn own_texts(&self) -> impl Iterator<Item = &str> {
         let values = self.own.iter().map(|(_, value)| value);
@@ -93,48 +93,56 @@ impl<'a> Fields<'a> {
 }
 
 /// Whether a field of a syscall tells about the whole event. Its arguments are not those of a program.
-fn is_shared(name: &str) -> bool {
+pub(super) fn is_shared(name: &str) -> bool {
     !matches!(name, "type" | "items" | "a0" | "a1" | "a2" | "a3")
 }
 
 /// Names of fields.
 #[derive(Debug, Default)]
 pub struct FieldNames {
-    /// Sorted.
-    names: Vec<String>,
-    /// First letters by length, which most other names do not have.
-    letters: [u32; 32],
+    /// With their positions in the order of additions.
+    names: HashMap<Box<[u8]>, usize, RandomState>,
+    /// A bit for each name, which most other names do not have.
+    letters: [u64; 4],
 }
 
 impl FieldNames {
-    /// Adds a name.
-    pub fn insert(&mut self, name: &str) {
-        if let Some(letters) = self.letters.get_mut(name.len() % 32) {
-            *letters |= letter(name);
+    /// Adds a name, if it is new, and returns its position in the order of additions.
+    pub fn insert(&mut self, name: &str) -> usize {
+        let next = self.names.len();
+        let (word, bit) = letters(name.as_bytes());
+        if let Some(letters) = self.letters.get_mut(word) {
+            *letters |= bit;
         }
-        if let Err(at) = self
-            .names
-            .binary_search_by(|known| known.as_str().cmp(name))
-        {
-            self.names.insert(at, name.to_owned());
-        }
+        *self.names.entry(name.as_bytes().into()).or_insert(next)
     }
 
     /// Whether a name was added.
+    #[inline]
     #[must_use]
-    pub fn contains(&self, name: &str) -> bool {
-        let letters = self.letters.get(name.len() % 32);
-        letters.is_some_and(|letters| letters & letter(name) != 0)
-            && self
-                .names
-                .binary_search_by(|known| known.as_str().cmp(name))
-                .is_ok()
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.position(name).is_some()
+    }
+
+    /// Position of a name in the order of additions.
+    #[inline]
+    #[must_use]
+    pub fn position(&self, name: &[u8]) -> Option<usize> {
+        let (word, bit) = letters(name);
+        match self.letters.get(word)? & bit {
+            0 => None,
+            _ => self.names.get(name).copied(),
+        }
     }
 }
 
-fn letter(name: &str) -> u32 {
-    let first = name.bytes().next().unwrap_or(0);
-    1 << (first % 32)
+/// Word and bit of a name, by its length and two letters.
+#[inline]
+fn letters(name: &[u8]) -> (usize, u64) {
+    let first = name.first().copied().map_or(0, usize::from);
+    let last = name.last().copied().map_or(0, usize::from);
+    let mixed = name.len() + 3 * first + 29 * last;
+    (mixed / 64 % 4, 1 << (mixed % 64))
 }
 
 /// Fields of a record that rules look at.
@@ -149,7 +157,7 @@ pub struct Interest<'e> {
 impl Interest<'_> {
     /// Whether a rule looks at a field.
     #[must_use]
-    pub fn contains(&self, name: &str) -> bool {
+    pub fn contains(&self, name: &[u8]) -> bool {
         self.all
             || self
                 .names

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use rsigma_parser::{
-    ConditionExpr, Detection, DetectionItem, Detections, Modifier, Quantifier, SelectorPattern,
-    SigmaValue,
+    ConditionExpr, Detection, DetectionItem, Detections, Modifier, Quantifier, SigmaValue,
 };
 
 /// Field of the record type.
@@ -42,41 +41,13 @@ fn of_condition(condition: &ConditionExpr, detections: &Detections) -> Option<BT
             pattern,
         } => {
             let named = detections.named.iter();
-            let selected = named.filter(|(name, _)| selects(pattern, name));
+            let selected = named.filter(|(name, _)| pattern.matches_detection_name(name));
             let sets = selected.map(|(_, detection)| of_detection(detection));
             match quantifier {
                 Quantifier::All => all(sets),
                 Quantifier::Any | Quantifier::Count(1..) => any(sets),
                 Quantifier::Count(0) => None,
             }
-        }
-    }
-}
-
-/// Whether a selector may mean a detection; one that means more finds only more types.
-pub(super) fn selects(pattern: &SelectorPattern, name: &str) -> bool {
-    match pattern {
-        SelectorPattern::Them => !name.starts_with('_'),
-        SelectorPattern::Pattern(pattern) => {
-            let mut parts = pattern.split('*');
-            let first = parts.next().unwrap_or_default();
-            let Some(mut rest) = name.strip_prefix(first) else {
-                return false;
-            };
-            let mut parts = parts.peekable();
-            if parts.peek().is_none() {
-                return rest.is_empty();
-            }
-            while let Some(part) = parts.next() {
-                if parts.peek().is_none() {
-                    return rest.ends_with(part);
-                }
-                let Some((_, after)) = rest.split_once(part) else {
-                    return false;
-                };
-                rest = after;
-            }
-            true
         }
     }
 }
@@ -144,14 +115,5 @@ mod tests {
             types("    a:\n        type: SYS*\n    condition: a\n"),
             None
         );
-    }
-
-    #[test]
-    fn patterns_select_names() {
-        let selects =
-            |pattern: &str, name| selects(&SelectorPattern::Pattern(pattern.to_owned()), name);
-        assert!(selects("sel_*", "sel_a") && selects("*", "x") && selects("a*b*c", "axbxc"));
-        assert!(selects("sel", "sel") && selects("*_x", "a_x"));
-        assert!(!selects("sel", "sel_a") && !selects("a*b*c", "axc") && !selects("*_x", "a_xy"));
     }
 }

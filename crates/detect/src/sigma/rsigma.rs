@@ -8,9 +8,11 @@ mod detection;
 mod event;
 mod wildcards;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
 use rsigma_eval::{CompiledRule, EvaluationResult, ResultBody, compile_rule};
 use rsigma_parser::{Detection, SigmaRule, parse_sigma_yaml};
 use serde_json::Value as Json;
@@ -20,19 +22,59 @@ use detection::{
 };
 
 use super::bucket::Bucket;
-use super::fields::{FieldNames, Fields, Interest};
-use super::literals::required;
+use super::fields::{FieldNames, Fields, Interest, is_shared};
+use super::gate::{Gate, Passed, SyscallGate};
+use super::literals::{Literal, required};
 use super::mistake::{line_of, line_of_key, one_line};
 use super::need::Need;
 use super::requirement::{TYPE, record_types};
+use super::search::Search;
 use super::{Engine, Level, Match, Mistake, Rule, Source};
 
 /// Attribute by which a result names its rule.
 const NUMBER: &str = "tollgate";
 
+/// The most frequent records, and their fields with those that `auditd` adds.
+///
+/// # Source
+/// `audit_log_name` in `kernel/audit.c` and `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12; `enriched_format` in
+/// `src/auditd-event.c`, audit-userspace 4.2.
+const FIXED_RECORDS: [(&str, &[&str]); 4] = [
+    ("CWD", &["cwd"]),
+    ("PROCTITLE", &["proctitle"]),
+    ("SOCKADDR", &["saddr", "SADDR"]),
+    (
+        "PATH",
+        &[
+            "item",
+            "name",
+            "inode",
+            "dev",
+            "mode",
+            "ouid",
+            "ogid",
+            "rdev",
+            "obj",
+            "nametype",
+            "cap_fp",
+            "cap_fi",
+            "cap_fe",
+            "cap_fver",
+            "cap_frootid",
+            "OUID",
+            "OGID",
+        ],
+    ),
+];
+
+/// Number of the next version of an engine.
+static NEXT_VERSION: AtomicU64 = AtomicU64::new(1);
+
 /// The engine.
 #[derive(Default)]
 pub struct Rsigma {
+    /// 0 without rules.
+    version: u64,
     rules: Vec<Rule>,
     /// Of each rule.
     needs: Vec<Need>,
@@ -40,9 +82,15 @@ pub struct Rsigma {
     /// Rules of each log source; of records, those without a type.
     by_source: BTreeMap<Source, Bucket>,
     /// Rules of records by their type, in upper case.
-    by_type: HashMap<String, Bucket>,
+    by_type: HashMap<Box<[u8]>, Bucket, RandomState>,
     /// Fields that rules of records look at.
     record_fields: FieldNames,
+    /// Texts of [`SyscallGate`] of SYSCALL records; built when they are looked for, `None` if that fails.
+    syscall_search: OnceLock<Option<Search>>,
+    /// Those of URINGOP records.
+    uring_search: OnceLock<Option<Search>>,
+    /// Which of [`FIXED_RECORDS`] can have fields of rules that name no type; found out when it is asked.
+    untyped_reach: OnceLock<[bool; FIXED_RECORDS.len()]>,
     /// About the bytes of all compiled patterns.
     bytes: usize,
 }
@@ -98,6 +146,9 @@ impl Engine for Rsigma {
         compiled.include_event = false;
         let used = items_fields(&items);
         self.store(source, &parsed, &used, &compiled);
+        (self.syscall_search, self.uring_search) = Default::default();
+        self.untyped_reach = OnceLock::new();
+        self.version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
         self.bytes = bytes;
         self.ids.insert(id);
         let definition = parsed.logsource.definition.as_deref();
@@ -119,8 +170,8 @@ impl Engine for Rsigma {
         self.by_source.contains_key(&source) || source == Source::Record && !self.by_type.is_empty()
     }
 
-    fn record_fields(&self, kind: &str) -> Option<Interest<'_>> {
-        let buckets = [self.by_type.get(kind), self.by_source.get(&Source::Record)];
+    fn record_fields(&self, kind: &[u8]) -> Option<Interest<'_>> {
+        let buckets = self.record_buckets(kind);
         let has_rules = buckets.iter().any(Option::is_some);
         has_rules.then(|| Interest {
             names: buckets.map(|bucket| Some(&bucket?.fields)),
@@ -132,6 +183,40 @@ impl Engine for Rsigma {
         Interest {
             names: [Some(&self.record_fields), None],
             all: false,
+        }
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn record_gate(&self, kind: &[u8]) -> Gate<'_> {
+        let mut gate = Gate::default();
+        let buckets = self.record_buckets(kind).into_iter();
+        for (bucket, slot) in buckets.zip(&mut gate.searches) {
+            match bucket.map(Bucket::gate) {
+                Some(Some(search)) => *slot = Some(search),
+                Some(None) => return Gate::OPEN,
+                None => {}
+            }
+        }
+        let [_, untyped] = &mut gate.searches;
+        *untyped = untyped.filter(|search| self.can_reach(search, kind));
+        gate
+    }
+
+    fn syscall_gate(&self, kind: &[u8]) -> SyscallGate<'_> {
+        let search = match kind {
+            b"SYSCALL" => &self.syscall_search,
+            b"URINGOP" => &self.uring_search,
+            _ => return SyscallGate::OPEN,
+        };
+        match search.get_or_init(|| self.syscall_search(kind)) {
+            Some(search) => {
+                let own = self.record_gate(kind).is_open;
+                SyscallGate::new(search, Passed { own, shared: false })
+            }
+            None => SyscallGate::OPEN,
         }
     }
 
@@ -151,7 +236,7 @@ impl Engine for Rsigma {
         };
         if source == Source::Record
             && let Some(kind) = event.get_text(TYPE)
-            && let Some(bucket) = self.by_type.get(kind)
+            && let Some(bucket) = self.by_type.get(kind.as_bytes())
         {
             bucket.find(event, &mut add);
         }
@@ -163,12 +248,58 @@ impl Engine for Rsigma {
     }
 }
 
+/// Whether the record of a syscall can have a text: its arguments are hexadecimal.
+fn can_be(literal: &Literal) -> bool {
+    let is_argument = matches!(literal.field.as_deref(), Some("a0" | "a1" | "a2" | "a3"));
+    !is_argument || literal.text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 /// Whether a record has a field of its own that rules look at which name no type.
 fn is_about(bucket: &Bucket, record: &Fields<'_>) -> bool {
-    bucket.has_keywords || record.iter().any(|(name, _)| bucket.fields.contains(name))
+    bucket.has_keywords
+        || record
+            .iter()
+            .any(|(name, _)| bucket.fields.contains(name.as_bytes()))
 }
 
 impl Rsigma {
+    /// Rules for records of a type, and for records of any.
+    fn record_buckets(&self, kind: &[u8]) -> [Option<&Bucket>; 2] {
+        [self.by_type.get(kind), self.by_source.get(&Source::Record)]
+    }
+
+    /// Whether records of a type can have a field of rules that name no type.
+    fn can_reach(&self, untyped: &Search, kind: &[u8]) -> bool {
+        let reach = self.untyped_reach.get_or_init(|| {
+            FIXED_RECORDS.map(|(_, fields)| {
+                let mut fields = fields.iter();
+                untyped.wants_any() || fields.any(|field| untyped.wants(field.as_bytes()))
+            })
+        });
+        let mut fixed = FIXED_RECORDS.iter().zip(reach);
+        fixed
+            .find(|((fixed, _), _)| fixed.as_bytes() == kind)
+            .is_none_or(|(_, can_reach)| *can_reach)
+    }
+
+    /// Texts that rules require of records of a type that is a syscall's, and in its fields of others.
+    fn syscall_search(&self, kind: &[u8]) -> Option<Search> {
+        let others = self.by_type.iter().filter(|(of, _)| &***of != kind);
+        let others = others.map(|(_, bucket)| bucket);
+        let untyped = self.by_source.get(&Source::Record);
+        let shared = others.chain(untyped).flat_map(Bucket::literals);
+        let shared = shared.filter(|literal| literal.field.as_deref().is_some_and(is_shared));
+        let own = self.record_buckets(kind).into_iter().flatten();
+        let own = own
+            .flat_map(Bucket::literals)
+            .filter(|literal| can_be(literal));
+        let numbered: BTreeSet<(&Literal, usize)> = shared
+            .map(|literal| (literal, SyscallGate::SHARED))
+            .chain(own.map(|literal| (literal, SyscallGate::OWN)))
+            .collect();
+        Search::new(numbered.into_iter())
+    }
+
     fn store(
         &mut self,
         source: Source,
@@ -183,18 +314,22 @@ impl Rsigma {
         let named = &parsed.detection.named;
         let has_keywords = named.values().any(has_keywords);
         let add = |bucket: &mut Bucket, kind: Option<&str>| {
-            used.iter().for_each(|name| bucket.fields.insert(name));
+            for name in used {
+                bucket.fields.insert(name);
+            }
             bucket.has_keywords |= has_keywords;
             bucket.add(compiled.clone(), required(&parsed.detection, kind));
         };
         if source == Source::Record {
-            used.iter().for_each(|name| self.record_fields.insert(name));
+            for name in used {
+                self.record_fields.insert(name);
+            }
         }
         match types {
             None => add(self.by_source.entry(source).or_default(), None),
             Some(types) => {
                 for kind in types {
-                    let bucket = self.by_type.entry(kind.clone()).or_default();
+                    let bucket = self.by_type.entry(kind.as_bytes().into()).or_default();
                     add(bucket, Some(&kind));
                 }
             }

@@ -1,13 +1,12 @@
 //! Finds events whose lines are adjacent, as most are, without copying their lines.
 
-use std::ops::Range;
-
 use bstr::ByteSlice as _;
 
 use super::ends_event;
+use super::line::Line;
 use crate::event::Timestamp;
 use crate::ids::Serial;
-use crate::record::decode::{Header, Record};
+use crate::record::decode::{ENRICHMENT, Header, Record};
 
 /// Longest event that is found: the search for the end of one that has none costs little.
 const MAX_BYTES: usize = 32 << 10;
@@ -16,19 +15,6 @@ const MAX_BYTES: usize = 32 << 10;
 #[derive(Debug, Default)]
 pub struct WholeEventFinder {
     lines: Vec<Line>,
-}
-
-/// A line of the event.
-#[derive(Clone, Debug)]
-struct Line {
-    /// The line without its newline.
-    range: Range<usize>,
-    /// Start of the record type.
-    kind: usize,
-    /// Start of the stamp.
-    stamp: usize,
-    /// End of the header.
-    body: usize,
 }
 
 /// An event whose lines are adjacent. The last one ends it, and [`super::EventAssembler`] makes the same event of the
@@ -71,19 +57,13 @@ impl WholeEventFinder {
         let text = text.get(..MAX_BYTES).unwrap_or(text);
         let first_line = text.get(..text.find_byte(b'\n')?)?;
         let first = Header::parse(first_line).ok()?;
-        let kind = first.stamp - b" msg=audit(".len() - first.kind.len();
         // From the blank after the type to the colon after the stamp.
         let stamp = first_line.get(first.stamp..first.end)?;
         let common = Common {
-            prefix: first_line.get(..kind)?,
+            prefix: first_line.get(..first.kind_start())?,
             stamp,
         };
-        let mut line = Line {
-            range: 0..first_line.len(),
-            kind,
-            stamp: first.stamp,
-            body: first.end,
-        };
+        let mut line = Line::of(&first, 0..first_line.len());
         let mut is_last = ends_event(first.kind);
         while !is_last {
             let start = line.range.end + 1;
@@ -183,36 +163,26 @@ impl<'a> WholeEvent<'a> {
 
     /// The records.
     pub fn records(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
-        let Self { text, lines, .. } = *self;
-        let (node, time, serial) = (self.node(), self.time, self.serial);
-        lines.iter().filter_map(move |line| {
-            let kind_end = line.stamp - b" msg=audit(".len();
-            let header = Header {
-                node,
-                kind: text.get(line.kind..kind_end)?.as_bstr(),
-                time,
-                serial,
-                stamp: line.stamp - line.range.start,
-                end: line.body - line.range.start,
-            };
-            Some(header.record(text.get(line.range.clone())?))
-        })
+        let Self {
+            text,
+            lines,
+            time,
+            serial,
+            ..
+        } = *self;
+        let is_enriched = text.contains(&ENRICHMENT);
+        let record = move |line: &Line| line.record(text, is_enriched, time, serial);
+        lines.iter().filter_map(record)
+    }
+
+    /// Where the lines are in the text.
+    pub(super) const fn lines(&self) -> &'a [Line] {
+        self.lines
     }
 
     /// Length of the node name in the first line; 0 without one.
     pub(super) const fn node_len(&self) -> usize {
         self.node
-    }
-
-    fn node(&self) -> Option<&'a bstr::BStr> {
-        let prefix = b"node=".len();
-        let name = self.text.starts_with(b"node=");
-        name.then(|| {
-            self.text
-                .get(prefix..prefix + self.node)
-                .unwrap_or_default()
-                .as_bstr()
-        })
     }
 }
 

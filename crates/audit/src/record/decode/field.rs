@@ -68,19 +68,16 @@ impl<'n> FieldFinder<'n> {
         &self,
         record: &super::Record<'a>,
     ) -> impl Iterator<Item = Field<'a>> + use<'a> {
-        let LineSlice { text, column } = record.body;
-        // The column of the last value, or of the `=` before it.
-        let mut last = 0;
-        for name in &self.0 {
-            let mut rest = text;
+        let ends = self.0.iter().filter_map(|name| {
+            let mut rest = record.untrimmed();
+            let mut last = None;
             while let Some(at) = name.find(rest) {
                 rest = rest.get(at + name.needle().len()..).unwrap_or_default();
-                last = last.max(column + text.len() - rest.len());
+                last = Some(record.untrimmed().len() - rest.len());
             }
-        }
-        record
-            .valid_fields()
-            .take_while(move |field| field.column <= last + 1)
+            last
+        });
+        record.fields_up_to(ends.max())
     }
 }
 
@@ -134,7 +131,8 @@ impl<'a> Fields<'a> {
             let rest = self.slice.text.get(self.at..)?;
             let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
             let word = rest.get(blanks..)?;
-            let end = find_near(word, |byte| matches!(byte, b' ' | b'='))?;
+            let end = find_soon(word, |word| find_byte(word, b' ') | find_byte(word, b'='))
+                .or_else(|| find_near(word, |byte| matches!(byte, b' ' | b'=')))?;
             let (name, after) = word.split_at_checked(end)?;
             self.at += blanks + end + 1;
             if let Some(from_value) = after.strip_prefix(b"=") {
@@ -193,13 +191,32 @@ pub(super) fn find_near(text: &[u8], is_end: impl Fn(u8) -> bool) -> Option<usiz
 /// Length of the text before the first blank. It is mostly short, and now and then very long.
 #[inline]
 fn short_word(text: &[u8]) -> usize {
-    const SHORT: usize = 24;
-    let is_blank = |&byte: &u8| byte == b' ';
-    let short = text.get(..SHORT).unwrap_or(text);
-    short.iter().position(is_blank).unwrap_or_else(|| {
-        let rest = text.get(short.len()..).unwrap_or_default();
-        short.len() + rest.find_byte(b' ').unwrap_or(rest.len())
-    })
+    find_soon(text, |word| find_byte(word, b' '))
+        .unwrap_or_else(|| text.find_byte(b' ').unwrap_or(text.len()))
+}
+
+/// Position of the first byte that `find` finds in the next sixteen; `None` if there is none, or the text ends before.
+/// It has few branches that depend on the length, unlike a loop.
+#[inline]
+fn find_soon(text: &[u8], find: impl Fn(u64) -> u64) -> Option<usize> {
+    const LEN: usize = size_of::<u64>();
+    let at = |text: &[u8]| {
+        let found = find(u64::from_le_bytes(*text.first_chunk()?));
+        (found != 0).then_some((found.trailing_zeros() / u8::BITS) as usize)
+    };
+    at(text).or_else(|| Some(LEN + at(text.get(LEN..)?)?))
+}
+
+/// Sets the highest bit of the bytes with a value, and sometimes of such behind the first of them.
+///
+/// # Source
+/// "Determine if a word has a zero byte" in "Bit Twiddling Hacks" by Sean Eron Anderson.
+#[inline]
+const fn find_byte(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGHEST: u64 = u64::from_le_bytes([0x80; 8]);
+    let zero = word ^ u64::from_le_bytes([byte; 8]);
+    zero.wrapping_sub(ONES) & !zero & HIGHEST
 }
 
 fn closing_apostrophe(value: &[u8]) -> Option<usize> {

@@ -8,7 +8,6 @@ use rsigma_parser::{
 use super::wildcards::has_wildcard;
 use crate::sigma::Mistake;
 use crate::sigma::mistake::{line_of, line_of_key};
-use crate::sigma::requirement::selects;
 
 /// Most bytes that a regular expression takes when it is compiled.
 const MAX_REGEX_BYTES: usize = 256 << 10;
@@ -57,7 +56,7 @@ pub(super) fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mi
             }
             ConditionExpr::Identifier(_) => {}
             ConditionExpr::Selector { pattern, .. } => {
-                if !names().any(|name| selects(pattern, name)) {
+                if !names().any(|name| pattern.matches_detection_name(name)) {
                     let pattern = match pattern {
                         SelectorPattern::Them => "them",
                         SelectorPattern::Pattern(pattern) => pattern,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::sigma::document::{MAX_FILE_BYTES, documents};
+use crate::sigma::fields::Value;
 
 const HEAD: &str = "title: T\nid: 1\nlogsource:\n    product: linux\n";
 
@@ -93,7 +94,7 @@ fn any_of_several_values_matches() {
     engine.add(&rule).unwrap();
     let mut event = Fields::default();
     event.text("type", "SYSCALL");
-    event.texts("key", vec!["exec".into(), "sudo".into()]);
+    event.add("key", Value::Texts(vec!["exec".into(), "sudo".into()]));
     let mut found = Vec::new();
     engine.find(Source::Record, &event, &mut found);
     assert_eq!(found.len(), 1);

@@ -1,0 +1,222 @@
+//! Gates only save time: which rules match is the same without them.
+
+use super::*;
+
+/// Rules of an engine: few, because a gate that one opens tells nothing of the others.
+const RULES: usize = 2;
+
+/// An engine without gates.
+#[derive(Debug)]
+struct Ungated<'e>(&'e Rsigma);
+
+impl Engine for Ungated<'_> {
+    fn add(&mut self, _document: &str) -> Result<(), Mistake> {
+        unreachable!()
+    }
+
+    fn rules(&self) -> &[Rule] {
+        self.0.rules()
+    }
+
+    fn needs(&self) -> &[Need] {
+        self.0.needs()
+    }
+
+    fn has_rules(&self, source: Source) -> bool {
+        self.0.has_rules(source)
+    }
+
+    fn record_fields(&self, kind: &[u8]) -> Option<Interest<'_>> {
+        self.0.record_fields(kind)
+    }
+
+    fn shared_fields(&self) -> Interest<'_> {
+        self.0.shared_fields()
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+
+    fn record_gate(&self, _kind: &[u8]) -> Gate<'_> {
+        Gate::OPEN
+    }
+
+    fn syscall_gate(&self, _kind: &[u8]) -> SyscallGate<'_> {
+        SyscallGate::OPEN
+    }
+
+    fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>) {
+        self.0.find(source, event, found);
+    }
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(self.0 >> 40).unwrap() % limit
+    }
+
+    fn pick<'t>(&mut self, texts: &[&'t str]) -> &'t str {
+        texts[self.below(texts.len())]
+    }
+}
+
+/// Parts of rules: each field has tests that some of the events below pass.
+const TESTS: [&str; 33] = [
+    "type: SYSCALL",
+    "type: PATH",
+    "type: EXECVE",
+    "type: [EXECVE, CWD]",
+    "type: USER_CMD",
+    "SYSCALL: execve",
+    "SYSCALL: [openat, connect]",
+    "syscall: 257",
+    "euid: 33",
+    "auid: [1000, 0]",
+    "comm: c",
+    "comm|contains: o",
+    "exe|endswith: [/vi, '/nc']",
+    "exe|startswith: /usr",
+    "exe: '*local*'",
+    "key: audit",
+    "key: [b, c]",
+    "name: /etc/shadow",
+    "name|startswith: /ETC/",
+    "name|contains: 'ü'",
+    "name|re: '^/etc/s'",
+    "nametype: CREATE",
+    "cwd|endswith: b",
+    "a0: sh",
+    "a1|contains: '-c'",
+    "a2|startswith: 'long'",
+    "proctitle|contains: 'sh -c'",
+    "UID: www",
+    "acct: root",
+    "success: 'no'",
+    "a1|contains: 'c a'",
+    "a1: c",
+    "OUID: www",
+];
+
+fn rules(random: &mut Random) -> Rsigma {
+    let mut engine = Rsigma::default();
+    for number in 0..RULES {
+        let mut document = format!(
+            "title: T\nid: r{number}\nlogsource:\n    product: linux\n    service: auditd\ndetection:\n"
+        );
+        for name in ["a", "b"] {
+            let count = 1 + random.below(3);
+            let mut tests: Vec<&str> = (0..count).map(|_| random.pick(&TESTS)).collect();
+            tests.sort_by_key(|test| test.split(':').next().unwrap());
+            tests.dedup_by_key(|test| test.split(':').next().unwrap());
+            let tests = tests.join("\n        ");
+            document.extend([format!("    {name}:\n        {tests}\n")]);
+        }
+        let condition = random.pick(&["a", "a and b", "a or b", "a and not b", "all of *"]);
+        document.extend([format!("    condition: {condition}\n")]);
+        if random.below(12) == 0 {
+            document = document.replace(
+                "    a:\n",
+                "    a:\n        - local\n        - ' -c'\n    c:\n",
+            );
+        }
+        engine.add(&document).unwrap();
+    }
+    engine
+}
+
+fn log(random: &mut Random) -> String {
+    let mut text = String::new();
+    for serial in 1..20 {
+        let exe = random.pick(&[
+            "\"/usr/bin/vi\"",
+            "\"/bin/nc\"",
+            "2F7573722F6C6F63616C2F76C3BC",
+            "(null)",
+        ]);
+        let key = random.pick(&["(null)", "\"audit\"", "610162", "\"x\""]);
+        let comm = random.pick(&["\"c\"", "\"foo\"", "C3BC"]);
+        let enriched = random.pick(&[
+            "",
+            "\u{1d}ARCH=x86_64 SYSCALL=openat UID=\"www\"",
+            "\u{1d}UID=\"root\"",
+        ]);
+        let call = match random.below(4) {
+            0 => format!("URINGOP uring_op=18 success=yes exit=0 items=1 ppid=1 pid={}", random.below(4)),
+            1 => "SYSCALL arch=c000003e syscall=59 success=yes exit=0 a0=1 a1=5 a2=0 a3=0 items=1 ppid=1 pid=7".to_owned(),
+            2 => "SYSCALL arch=40000003 syscall=5 success=no exit=-2 a0=1 a1=c a2=0 a3=0 items=1 ppid=1 pid=8".to_owned(),
+            _ => "SYSCALL arch=c000003e syscall=257 success=no exit=-13 a0=1 a1=a a2=0 a3=0 items=1 ppid=1 pid=9".to_owned(),
+        };
+        let euid = random.pick(&["33", "0"]);
+        let task = format!(
+            "auid=1000 uid=1000 gid=0 euid={euid} tty=pts0 ses=1 comm={comm} exe={exe} key={key}{enriched}"
+        );
+        if random.below(8) > 0 {
+            text += &record(serial, &format!("{call} {task}"));
+        }
+        let others = [
+            "EXECVE argc=2 a0=\"sh\" a1=2D63",
+            "EXECVE argc=3 a0=\"sh\" a1_len=8 a1[0]=2D63 a1[1]=2061",
+            "EXECVE a2=\"longer\"",
+            "CWD cwd=\"/a/b\"",
+            "CWD cwd=2F61C3BC",
+            "PATH item=0 name=\"/etc/shadow\" inode=5 nametype=NORMAL",
+            "PATH item=0 name=2F6574632FC3BC inode=5 nametype=CREATE",
+            "PATH item=0 name=\"/srv/x\" inode=5 nametype=CREATE OUID=\"www\"",
+            "PROCTITLE proctitle=7368002D63",
+            "USER_CMD pid=1 uid=0 auid=1000 msg='cwd=\"/b\" cmd=\"sh\" exe=\"/usr/local/nc\" acct=\"root\" res=success'",
+        ];
+        for _ in 0..random.below(4) {
+            text += &record(serial, random.pick(&others));
+        }
+    }
+    text
+}
+
+#[test]
+fn rules_match_the_same_without_gates() {
+    let mut random = Random(7);
+    let mut count = 0;
+    for _ in 0..1500 {
+        let engine = rules(&mut random);
+        let (mut gated, mut plain) = (mapping(), mapping());
+        for event in events(&log(&mut random)) {
+            let (mut found, mut expected) = (Vec::new(), Vec::new());
+            gated.find(&engine, &event, &mut found);
+            plain.find(&Ungated(&engine), &event, &mut expected);
+            let text = String::from_utf8_lossy(event.text());
+            assert_eq!(found, expected, "{text}");
+            count += found.len();
+        }
+    }
+    assert!(count > 3000, "{count}");
+}
+
+/// What is remembered of a caller is void when rules are added.
+#[test]
+fn callers_are_forgotten_with_the_rules_that_let_them_through() {
+    let rule = |id: &str, comm: &str| {
+        format!(
+            "title: T\nid: {id}\nlogsource:\n    service: auditd\ndetection:\n    a:\n        type: SYSCALL\n        comm: {comm}\n    condition: a\n"
+        )
+    };
+    let mut engine = Rsigma::default();
+    engine.add(&rule("r1", "other")).unwrap();
+    let mut mapping = mapping();
+    let [event] = events(&syscall(1, 59, "success=yes exit=0 ppid=1 pid=7"))
+        .try_into()
+        .unwrap();
+    let mut found = Vec::new();
+    mapping.find(&engine, &event, &mut found);
+    assert_eq!(found, []);
+    engine.add(&rule("r2", "c")).unwrap();
+    mapping.find(&engine, &event, &mut found);
+    assert_eq!(found.len(), 1);
+}

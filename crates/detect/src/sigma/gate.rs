@@ -1,0 +1,117 @@
+//! A first look at records, which most of them do not pass: whether a field can make a rule match.
+
+use super::fields::Value;
+use super::search::Search;
+
+/// Rules for records of a type, by the texts that they require.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gate<'e> {
+    /// Each lets records through; `None` lets none through.
+    pub(crate) searches: [Option<&'e Search>; 2],
+    /// Every record passes.
+    pub(crate) is_open: bool,
+}
+
+impl Gate<'_> {
+    /// Lets every record through.
+    pub const OPEN: Self = Self {
+        searches: [None; 2],
+        is_open: true,
+    };
+}
+
+/// Rules that look at the record of a syscall, also when they compare another record of its event.
+#[derive(Clone, Copy, Debug)]
+pub struct SyscallGate<'e> {
+    /// Finds [`SyscallGate::OWN`] and [`SyscallGate::SHARED`].
+    search: Option<&'e Search>,
+    open: Passed,
+}
+
+/// What passes a [`SyscallGate`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// The record of the syscall.
+    pub own: bool,
+    /// The other records of its event.
+    pub shared: bool,
+}
+
+impl Passed {
+    /// Adds what else passes.
+    pub const fn add(&mut self, other: Self) {
+        self.own |= other.own;
+        self.shared |= other.shared;
+    }
+}
+
+impl<'e> SyscallGate<'e> {
+    /// Lets everything through.
+    pub const OPEN: Self = Self {
+        search: None,
+        open: Passed {
+            own: true,
+            shared: true,
+        },
+    };
+    /// Number of texts of rules that are compared with the record.
+    pub(super) const OWN: usize = 0;
+    /// Number of texts of rules that are compared with other records.
+    pub(super) const SHARED: usize = 1;
+
+    /// Lets what has one of the texts through, and what is `open` always.
+    pub(super) const fn new(search: &'e Search, open: Passed) -> Self {
+        Self {
+            search: Some(search),
+            open,
+        }
+    }
+
+    /// What passes always.
+    #[must_use]
+    pub const fn open(&self) -> Passed {
+        self.open
+    }
+
+    /// Whether the value of a field decides.
+    #[inline]
+    #[must_use]
+    pub fn wants(&self, name: &[u8]) -> bool {
+        self.search.is_some_and(|search| search.wants(name))
+    }
+
+    /// Adds what passes for the value of a field.
+    pub fn pass(&self, name: &str, value: &Value<'_>, passed: &mut Passed) {
+        let Some(search) = self.search else {
+            return;
+        };
+        let mut found = |number| {
+            match number {
+                Self::OWN => passed.own = true,
+                _ => passed.shared = true,
+            }
+            !(passed.own && passed.shared)
+        };
+        if value
+            .as_texts()
+            .iter()
+            .any(|text| search.find(name, text, &mut found).is_err())
+        {
+            *passed = Self::OPEN.open;
+        }
+    }
+}
+
+impl Search {
+    /// Whether a field has a text.
+    pub(crate) fn is_in(&self, name: &str, value: &Value<'_>) -> bool {
+        value.as_texts().iter().any(|text| {
+            let mut is_found = false;
+            let mut found = |_number| {
+                is_found = true;
+                false
+            };
+            self.find(name, text, &mut found).is_err() || is_found
+        })
+    }
+}
