@@ -81,8 +81,12 @@ fn print(rules: &RuleFiles, names_foreign: bool, out: &mut Output) -> anyhow::Re
         out.line(line)?;
     }
     let mistakes = rules.mistakes().count();
+    let filters = match rules.filters {
+        0 => String::new(),
+        count => format!(", {count} filters"),
+    };
     out.line(format!(
-        "{} files; {mistakes} rules or files cannot be loaded",
+        "{} files{filters}; {mistakes} rules or files cannot be loaded",
         rules.files
     ))?;
     for (source, count) in foreign {
@@ -143,6 +147,7 @@ fn as_json(rules: &RuleFiles) -> Value {
     });
     json!({
         "files": rules.files,
+        "filters": rules.filters,
         "rules": loaded.collect::<Vec<_>>(),
         "problems": problems.collect::<Vec<_>>(),
     })

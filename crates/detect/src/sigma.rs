@@ -172,6 +172,16 @@ pub trait Engine: fmt::Debug {
     /// The rule cannot be used: [`Mistake`] tells why, and on which line of the document.
     fn add(&mut self, document: &str) -> Result<(), Mistake>;
 
+    /// Adds the filter in a YAML document: the rules that it names and that are added after it match only events that
+    /// meet its condition too.
+    ///
+    /// # Errors
+    /// The filter cannot be used.
+    fn add_filter(&mut self, document: &str) -> Result<(), Mistake>;
+
+    /// Rules that filters name and that were not added, or have another log source, with the number of the filter.
+    fn filter_mistakes(&self) -> Vec<(usize, Mistake)>;
+
     /// The rules that were added, in their order.
     fn rules(&self) -> &[Rule];
 

@@ -71,6 +71,30 @@ mod tests {
     }
 
     #[test]
+    fn filters_apply_to_rules_of_other_files_and_unknown_names_are_told() {
+        let place = tempfile::tempdir().unwrap();
+        let filter = "title: F\nlogsource:\n    product: linux\nfilter:\n    rules: [n1]\n    s:\n        \
+            User: backup\n    condition: not s\n";
+        fs::write(place.path().join("rule.yml"), GOOD).unwrap();
+        fs::write(place.path().join("a-filter.yml"), filter).unwrap();
+        let text = stdout(&check(place.path(), &["."]), 0);
+        assert!(
+            text.ends_with("2 files, 1 filters; 0 rules or files cannot be loaded\n"),
+            "{text}"
+        );
+        let unknown = filter.replace("[n1]", "[n1, n2]");
+        fs::write(place.path().join("z-filter.yml"), unknown).unwrap();
+        let text = stdout(&check(place.path(), &["."]), 1);
+        assert!(
+            text.contains("z-filter.yml:5: the filter names `n2`, and no rule has this id or name; correct the name, or load the rule\n"),
+            "{text}"
+        );
+        let text = stdout(&check(place.path(), &["--json", "."]), 1);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["filters"], 2);
+    }
+
+    #[test]
     fn names_in_rules_and_of_files_are_escaped() {
         let place = tempfile::tempdir().unwrap();
         let rule = "title: \"a\\e[2J\"\nlogsource:\n    service: \"\\e]0;x\\u202e\"\ndetection:\n    a: 1\n    condition: a\n";

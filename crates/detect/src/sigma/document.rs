@@ -73,7 +73,49 @@ pub fn documents(text: &str) -> Result<Vec<Document<'_>>, Mistake> {
     }
 }
 
+/// What a document has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocumentKind {
+    /// A rule.
+    Rule,
+    /// A filter of rules.
+    Filter,
+}
+
 impl Document<'_> {
+    /// What the document has, by its top-level keys.
+    ///
+    /// # Errors
+    /// The document is a correlation rule, or part of a collection with `action`.
+    pub fn kind(&self) -> Result<DocumentKind, Mistake> {
+        let line_of = |key: &str| {
+            let begins = |line: &str| {
+                line.strip_prefix(key)
+                    .is_some_and(|rest| rest.starts_with(':'))
+            };
+            let before = self.text.lines().position(begins)?;
+            Some(before + 1)
+        };
+        if let Some(line) = line_of("action") {
+            return Err(Mistake::new(
+                line,
+                "collections with `action` are not in Sigma 2, and are not supported",
+                "write each rule whole, as a document of its own",
+            ));
+        }
+        if let Some(line) = line_of("correlation") {
+            return Err(Mistake::new(
+                line,
+                "correlation rules are not supported",
+                "write each rule as a document of its own",
+            ));
+        }
+        Ok(match line_of("filter") {
+            Some(_) => DocumentKind::Filter,
+            None => DocumentKind::Rule,
+        })
+    }
+
     /// Checks that a parser of YAML can read the document in bounded time and memory.
     ///
     /// # Errors

@@ -6,18 +6,18 @@
 
 mod detection;
 mod event;
+mod filter;
 mod wildcards;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use rsigma_eval::{CompiledRule, EvaluationResult, ResultBody, compile_rule};
-use rsigma_parser::{Detection, SigmaRule, parse_sigma_yaml};
+use rsigma_parser::{Detection, LogSource, SigmaCollection, SigmaRule, parse_sigma_yaml};
 use serde_json::Value as Json;
 
-use detection::{
-    check_condition, check_items, collect_items, items_fields, keyword_bytes, split_keywords,
-};
+use detection::{check_condition, check_detections, items_fields, split_keywords};
+use filter::Filters;
 
 use super::bucket::Bucket;
 use super::fields::{FieldNames, Fields, Interest};
@@ -45,6 +45,7 @@ pub struct Rsigma {
     record_fields: FieldNames,
     /// About the bytes of all compiled patterns.
     bytes: usize,
+    filters: Filters,
 }
 
 impl std::fmt::Debug for Rsigma {
@@ -58,9 +59,10 @@ impl std::fmt::Debug for Rsigma {
 impl Engine for Rsigma {
     fn add(&mut self, document: &str) -> Result<(), Mistake> {
         let mut parsed = parsed(document)?;
+        self.filters.note(&parsed);
         let named = parsed.detection.named.values_mut();
         named.for_each(split_keywords);
-        let source = source(&parsed, document)?;
+        let source = source(&parsed.logsource, document)?;
         let id = id(&parsed);
         if self.ids.contains(&id) {
             return Err(Mistake::new(
@@ -69,20 +71,9 @@ impl Engine for Rsigma {
                 "remove one of them, or give it an id of its own",
             ));
         }
-        check_condition(&parsed, document)?;
-        let mut items = Vec::new();
-        for (name, detection) in &parsed.detection.named {
-            if !collect_items(detection, &mut items) {
-                return Err(Mistake::new(
-                    line_of_key(document, name),
-                    format!("`{name}` matches members of arrays, which audit events do not have"),
-                    "compare the field itself",
-                ));
-            }
-        }
-        let keywords = parsed.detection.named.values().map(keyword_bytes);
-        let bytes = keywords.fold(self.bytes, usize::saturating_add);
-        let bytes = check_items(&items, document, bytes)?;
+        check_condition(&parsed.detection, document)?;
+        self.filters.join(&mut parsed, document)?;
+        let (items, bytes) = check_detections(&parsed.detection, document, self.bytes)?;
         let mut exact = parsed.clone();
         let named = exact.detection.named.values_mut();
         named.for_each(wildcards::to_regexes);
@@ -105,6 +96,14 @@ impl Engine for Rsigma {
             .push(Need::of(&parsed.detection, source, definition));
         self.rules.push(rule(&parsed, source, &used));
         Ok(())
+    }
+
+    fn add_filter(&mut self, document: &str) -> Result<(), Mistake> {
+        self.filters.add(document)
+    }
+
+    fn filter_mistakes(&self) -> Vec<(usize, Mistake)> {
+        self.filters.mistakes()
     }
 
     fn rules(&self) -> &[Rule] {
@@ -214,37 +213,7 @@ fn has_keywords(detection: &Detection) -> bool {
 
 /// The rule of a document.
 fn parsed(document: &str) -> Result<SigmaRule, Mistake> {
-    let other_kinds = [
-        ("correlation", "correlation rules are not supported"),
-        ("filter", "filter rules are not supported"),
-        ("action", "collections with `action` are not supported"),
-    ];
-    let top_level = |key: &str| {
-        let begins = |line: &str| {
-            line.strip_prefix(key)
-                .is_some_and(|rest| rest.starts_with(':'))
-        };
-        document.lines().any(begins)
-    };
-    for (key, reason) in other_kinds {
-        if top_level(key) {
-            let line = line_of_key(document, key);
-            return Err(Mistake::new(
-                line,
-                reason,
-                "write each rule as a document of its own",
-            ));
-        }
-    }
-    let mistaken = |message: &str| {
-        let (line, advice) = located(message, document);
-        Mistake::new(line, message, advice)
-    };
-    let mut collection =
-        parse_sigma_yaml(document).map_err(|error| mistaken(&error.to_string()))?;
-    if let Some(error) = collection.errors.first() {
-        return Err(mistaken(error));
-    }
+    let mut collection = collection(document)?;
     match (collection.rules.pop(), collection.rules.len()) {
         (Some(rule), 0) => Ok(rule),
         _ => Err(Mistake::new(
@@ -252,6 +221,19 @@ fn parsed(document: &str) -> Result<SigmaRule, Mistake> {
             "expected one rule in the document",
             "separate rules by a line `---`",
         )),
+    }
+}
+
+/// What the parser finds in a document.
+pub(super) fn collection(document: &str) -> Result<SigmaCollection, Mistake> {
+    let mistaken = |message: &str| {
+        let (line, advice) = located(message, document);
+        Mistake::new(line, message, advice)
+    };
+    let collection = parse_sigma_yaml(document).map_err(|error| mistaken(&error.to_string()))?;
+    match collection.errors.first() {
+        Some(error) => Err(mistaken(error)),
+        None => Ok(collection),
     }
 }
 
@@ -293,8 +275,7 @@ fn located(message: &str, document: &str) -> (usize, &'static str) {
 }
 
 /// The log source of a rule.
-fn source(rule: &SigmaRule, document: &str) -> Result<Source, Mistake> {
-    let log_source = &rule.logsource;
+fn source(log_source: &LogSource, document: &str) -> Result<Source, Mistake> {
     let [product, category, service] = [
         &log_source.product,
         &log_source.category,

@@ -2,7 +2,7 @@
 
 use regex::RegexBuilder;
 use rsigma_parser::{
-    ConditionExpr, Detection, DetectionItem, Modifier, SelectorPattern, SigmaRule, SigmaValue,
+    ConditionExpr, Detection, DetectionItem, Detections, Modifier, SelectorPattern, SigmaValue,
 };
 
 use super::wildcards::has_wildcard;
@@ -28,8 +28,8 @@ const MAX_PARTS: usize = 512;
 /// Sigma specification 2.0.0, "Sigma Modifiers", `windash`.
 const DASHES: usize = 5;
 /// Checks that the names in the conditions exist, and that every condition can match.
-pub(super) fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mistake> {
-    let mut pending: Vec<&ConditionExpr> = rule.detection.conditions.iter().collect();
+pub(super) fn check_condition(detections: &Detections, document: &str) -> Result<(), Mistake> {
+    let mut pending: Vec<&ConditionExpr> = detections.conditions.iter().collect();
     let line = line_of_key(document, "condition");
     if pending.is_empty() {
         return Err(Mistake::new(
@@ -38,7 +38,7 @@ pub(super) fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mi
             "add a condition",
         ));
     }
-    if rule.detection.timeframe.is_some() {
+    if detections.timeframe.is_some() {
         return Err(Mistake::new(
             line_of_key(document, "timeframe"),
             "`timeframe` and aggregations are not supported",
@@ -46,11 +46,11 @@ pub(super) fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mi
         ));
     }
     while let Some(condition) = pending.pop() {
-        let names = || rule.detection.named.keys();
+        let names = || detections.named.keys();
         match condition {
             ConditionExpr::And(parts) | ConditionExpr::Or(parts) => pending.extend(parts),
             ConditionExpr::Not(part) => pending.push(part),
-            ConditionExpr::Identifier(name) if !rule.detection.named.contains_key(name) => {
+            ConditionExpr::Identifier(name) if !detections.named.contains_key(name) => {
                 let reason =
                     format!("the condition names `{name}`, which the detection does not have");
                 return Err(Mistake::new(line, reason, "correct the name"));
@@ -104,11 +104,33 @@ pub(super) fn split_keywords(detection: &mut Detection) {
     }
 }
 
+/// The items of detections, and about the bytes of their compiled patterns with those of `bytes` before.
+///
+/// # Errors
+/// The engine would accept them, but not as the author means it, or at too high a price.
+pub(super) fn check_detections<'r>(
+    detections: &'r Detections,
+    document: &str,
+    bytes: usize,
+) -> Result<(Vec<&'r DetectionItem>, usize), Mistake> {
+    let mut items = Vec::new();
+    for (name, detection) in &detections.named {
+        if !collect_items(detection, &mut items) {
+            return Err(Mistake::new(
+                line_of_key(document, name),
+                format!("`{name}` matches members of arrays, which audit events do not have"),
+                "compare the field itself",
+            ));
+        }
+    }
+    let keywords = detections.named.values().map(keyword_bytes);
+    let bytes = keywords.fold(bytes, usize::saturating_add);
+    let bytes = check_items(&items, document, bytes)?;
+    Ok((items, bytes))
+}
+
 /// Collects the items of a detection; false if it is about arrays.
-pub(super) fn collect_items<'r>(
-    detection: &'r Detection,
-    items: &mut Vec<&'r DetectionItem>,
-) -> bool {
+fn collect_items<'r>(detection: &'r Detection, items: &mut Vec<&'r DetectionItem>) -> bool {
     match detection {
         Detection::AllOf(all) => items.extend(all),
         Detection::AnyOf(parts) | Detection::And(parts) => {
@@ -122,7 +144,7 @@ pub(super) fn collect_items<'r>(
 
 /// Checks what the engine would accept, but not as the author means it, or at too high a price. `bytes` are
 /// about those of what is compiled before; returns those with these items.
-pub(super) fn check_items(
+fn check_items(
     items: &[&DetectionItem],
     document: &str,
     mut bytes: usize,
@@ -203,7 +225,7 @@ pub(super) fn check_items(
 }
 
 /// About the bytes of the texts of a detection that have no field, when they are compiled.
-pub(super) fn keyword_bytes(detection: &Detection) -> usize {
+fn keyword_bytes(detection: &Detection) -> usize {
     match detection {
         Detection::Keywords(values) => {
             let patterns = values.iter().filter(|value| has_wildcard(value));

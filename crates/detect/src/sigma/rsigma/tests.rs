@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::sigma::document::{MAX_FILE_BYTES, documents};
+use crate::sigma::document::{DocumentKind, MAX_FILE_BYTES, documents};
 
 const HEAD: &str = "title: T\nid: 1\nlogsource:\n    product: linux\n";
 
@@ -155,16 +155,6 @@ fn mistakes_have_line_reason_and_advice() {
             format!("{HEAD}    service: sshd\ndetection:\n{selection}    condition: a\n"),
             3,
             "log source `linux/sshd` is not in audit logs",
-        ),
-        (
-            "title: T\ncorrelation:\n    type: event_count\n".to_owned(),
-            2,
-            "correlation rules are not supported",
-        ),
-        (
-            "action: global\ntitle: T\n".to_owned(),
-            1,
-            "collections with `action`",
         ),
         ("title: T\n".to_owned(), 1, ""),
         ("- a\n".to_owned(), 1, ""),
@@ -395,6 +385,19 @@ fn documents_are_split_with_their_lines() {
         found,
         [(1, "\na: 1\n"), (3, "   # x\n\nb: 2\n"), (6, " c: 3\n")]
     );
+}
+
+#[test]
+fn documents_have_rules_or_filters() {
+    let kind = |text: &str| documents(text).unwrap()[0].kind();
+    assert_eq!(kind("title: T\ndetection:\n"), Ok(DocumentKind::Rule));
+    assert_eq!(kind("a:\n    filter: x\n"), Ok(DocumentKind::Rule));
+    assert_eq!(kind("title: T\nfilter:\n"), Ok(DocumentKind::Filter));
+    let mistake = kind("\ntitle: T\naction: global\n").unwrap_err();
+    assert_eq!(mistake.line, 3);
+    assert!(mistake.reason.contains("`action`"), "{mistake}");
+    let mistake = kind("title: T\ncorrelation:\n").unwrap_err();
+    assert_eq!(mistake.line, 2);
 }
 
 /// Which rules are evaluated must not change which match.
