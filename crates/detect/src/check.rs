@@ -8,6 +8,7 @@ use logs::escaped::{Escaped, EscapedJson};
 use serde_json::{Value, json};
 
 use crate::output::{Output, table};
+use crate::placeholder_file::PlaceholderArgs;
 use crate::rule_files::{Problem, RuleFiles};
 use crate::sigma::{Level, Source};
 use crate::{ERROR, FAILED};
@@ -18,6 +19,8 @@ pub(crate) struct Args {
     /// Files of rules, or directories with files `*.yml` and `*.yaml`
     #[arg(value_name = "RULES", required = true)]
     rules: Vec<PathBuf>,
+    #[command(flatten)]
+    placeholders: PlaceholderArgs,
     /// Print one JSON object: all rules, loaded or not
     #[arg(long)]
     json: bool,
@@ -31,7 +34,7 @@ pub(crate) struct Args {
 /// # Errors
 /// The output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let rules = RuleFiles::load(&args.rules);
+    let rules = RuleFiles::load(&args.rules, &args.placeholders.read()?);
     let mut out = Output::new();
     match args.json {
         true => out.line(EscapedJson(&as_json(&rules)))?,

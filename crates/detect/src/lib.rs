@@ -12,6 +12,7 @@ mod cli;
 mod explain;
 pub mod mapping;
 mod output;
+mod placeholder_file;
 pub mod rule_files;
 mod run;
 pub mod sigma;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bounded_file::read;
 use crate::sigma::document::{Document, DocumentKind, documents};
+use crate::sigma::placeholder::Placeholders;
 use crate::sigma::rsigma::Rsigma;
 use crate::sigma::{Engine, Mistake};
 
@@ -47,7 +48,7 @@ impl RuleFiles {
     /// Loads the rules of files, and of directories with the files `*.yml` and `*.yaml` below them. Hidden entries of
     /// directories are left out, as `.git`. Filters apply to all rules, whatever their order is.
     #[must_use]
-    pub fn load(paths: &[PathBuf]) -> Self {
+    pub fn load(paths: &[PathBuf], placeholders: &Placeholders) -> Self {
         let mut found = FoundDocuments::default();
         for path in paths {
             match path.is_dir() {
@@ -55,7 +56,7 @@ impl RuleFiles {
                 false => found.add_file(path),
             }
         }
-        let mut engine = Box::new(Rsigma::default());
+        let mut engine = Box::new(Rsigma::new(placeholders.clone()));
         let (mut places, mut filters) = (Vec::new(), Vec::new());
         let documents = &mut found.documents;
         for (number, document) in documents.iter_mut().enumerate() {
@@ -293,7 +294,10 @@ mod tests {
         fs::write(path("bytes.yml"), b"a: 1\nb: \xff\n").unwrap();
         symlink(path("b.yml"), path("link.yml")).unwrap();
         nix::unistd::mkfifo(&path("pipe.yml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let rules = RuleFiles::load(&[place.path().to_owned(), path("absent.yml")]);
+        let rules = RuleFiles::load(
+            &[place.path().to_owned(), path("absent.yml")],
+            &Placeholders::default(),
+        );
         let titles: Vec<&str> = rules
             .engine
             .rules()

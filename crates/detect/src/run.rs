@@ -30,6 +30,7 @@ use crate::alert::{Alert, ecs, ocsf, text};
 use crate::check::problem_line;
 use crate::mapping::{Mapping, ProcessTable};
 use crate::output::info;
+use crate::placeholder_file::PlaceholderArgs;
 use crate::rule_files::RuleFiles;
 use crate::sigma::{Level, Match};
 use crate::silence::{Asked, Silences};
@@ -51,6 +52,8 @@ pub(crate) struct Args {
     /// Files of rules, or directories with files `*.yml` and `*.yaml`
     #[arg(value_name = "RULES", required = true)]
     rules: Vec<PathBuf>,
+    #[command(flatten)]
+    placeholders: PlaceholderArgs,
     /// Follow LOG
     #[arg(long, value_name = "LOG", default_value = "/var/log/audit/audit.log")]
     log: PathBuf,
@@ -97,7 +100,7 @@ enum Format {
 /// # Errors
 /// No rule can be loaded, the log cannot be read, or the state or an alert cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let rules = RuleFiles::load(&args.rules);
+    let rules = RuleFiles::load(&args.rules, &args.placeholders.read()?);
     report(&rules)?;
     let silences = args.silences.as_deref().map(Silences::read).transpose()?;
     let mut state = State::open(&args.state)?;

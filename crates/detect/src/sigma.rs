@@ -12,6 +12,7 @@ pub mod fields;
 mod literals;
 mod mistake;
 pub mod need;
+pub mod placeholder;
 mod requirement;
 pub mod rsigma;
 

@@ -20,7 +20,9 @@ use crate::cases::{Case, files};
 use crate::check::{place, problem_line};
 use crate::mapping::{Mapping, ProcessTable};
 use crate::output::{Output, table};
+use crate::placeholder_file::PlaceholderArgs;
 use crate::rule_files::RuleFiles;
+use crate::sigma::placeholder::Placeholders;
 use crate::sigma::{Mistake, Rule, one_line};
 use crate::{ERROR, FAILED};
 
@@ -33,6 +35,8 @@ pub(crate) struct Args {
     /// Load RULES too, for all cases
     #[arg(long, value_name = "RULES")]
     rules: Vec<PathBuf>,
+    #[command(flatten)]
+    placeholders: PlaceholderArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -89,7 +93,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         paths.extend(files(path).map_err(|mistake| anyhow::anyhow!("{mistake}"))?);
     }
     anyhow::ensure!(!paths.is_empty(), "there are no cases: no file `*.toml`");
-    let mut loaded = HashMap::new();
+    let placeholders = args.placeholders.read()?;
+    let mut loaded = Loaded {
+        placeholders,
+        by_paths: HashMap::new(),
+    };
     let reports: Vec<Report> = paths
         .into_iter()
         .map(|path| report(path, &args.rules, &mut loaded))
@@ -112,8 +120,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Rules by the paths that they were loaded from.
-type Loaded = HashMap<Vec<PathBuf>, RuleFiles>;
+/// Loaded rules.
+#[derive(Debug)]
+struct Loaded {
+    placeholders: Placeholders,
+    /// By the paths that they were loaded from.
+    by_paths: HashMap<Vec<PathBuf>, RuleFiles>,
+}
 
 fn report(path: PathBuf, rules: &[PathBuf], loaded: &mut Loaded) -> Report {
     let started = Instant::now();
@@ -156,9 +169,11 @@ fn run_case(
         );
         return Err(located(path, &mistake));
     }
+    let placeholders = &loaded.placeholders;
     let rules = loaded
+        .by_paths
         .entry(paths)
-        .or_insert_with_key(|paths| RuleFiles::load(paths));
+        .or_insert_with_key(|paths| RuleFiles::load(paths, placeholders));
     if let Some(problem) = rules.mistakes().next() {
         return Err(problem_line(problem));
     }

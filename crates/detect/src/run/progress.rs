@@ -195,10 +195,11 @@ pub(crate) fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sigma::placeholder::Placeholders;
 
     #[test]
     fn file_is_written_when_something_changed() {
-        let rules = RuleFiles::load(&[]);
+        let rules = RuleFiles::load(&[], &Placeholders::default());
         let mut progress = Progress::new(Path::new("/x/audit.log"), &rules);
         let text = progress.text(None).unwrap();
         let read = Progress::parse(&text).unwrap();

@@ -24,6 +24,7 @@ use super::fields::{FieldNames, Fields, Interest};
 use super::literals::required;
 use super::mistake::{line_of, line_of_key, one_line};
 use super::need::Need;
+use super::placeholder::Placeholders;
 use super::requirement::{TYPE, record_types};
 use super::{Engine, Level, Match, Mistake, Rule, Source};
 
@@ -46,6 +47,9 @@ pub struct Rsigma {
     /// About the bytes of all compiled patterns.
     bytes: usize,
     filters: Filters,
+    placeholders: Placeholders,
+    /// Bytes of the values that were filled in.
+    filled_bytes: usize,
 }
 
 impl std::fmt::Debug for Rsigma {
@@ -63,6 +67,10 @@ impl Engine for Rsigma {
         let named = parsed.detection.named.values_mut();
         named.for_each(split_keywords);
         let source = source(&parsed.logsource, document)?;
+        let before = self.filled_bytes;
+        self.filled_bytes = self
+            .placeholders
+            .fill(&mut parsed.detection, document, before)?;
         let id = id(&parsed);
         if self.ids.contains(&id) {
             return Err(Mistake::new(
@@ -99,7 +107,8 @@ impl Engine for Rsigma {
     }
 
     fn add_filter(&mut self, document: &str) -> Result<(), Mistake> {
-        self.filters.add(document)
+        let filled = &mut self.filled_bytes;
+        self.filters.add(document, &self.placeholders, filled)
     }
 
     fn filter_mistakes(&self) -> Vec<(usize, Mistake)> {
@@ -168,6 +177,15 @@ fn is_about(bucket: &Bucket, record: &Fields<'_>) -> bool {
 }
 
 impl Rsigma {
+    /// An engine that fills in placeholders.
+    #[must_use]
+    pub fn new(placeholders: Placeholders) -> Self {
+        Self {
+            placeholders,
+            ..Self::default()
+        }
+    }
+
     fn store(
         &mut self,
         source: Source,

@@ -156,13 +156,6 @@ fn check_items(
         if bytes > MAX_BYTES {
             break;
         }
-        if has(Modifier::Expand) {
-            return Err(Mistake::new(
-                line(),
-                "the placeholders of `expand` have no values here",
-                "write the values into the rule",
-            ));
-        }
         if !has(Modifier::Re) {
             let is_pattern = item.values.iter().any(has_wildcard);
             let has_variants = has(Modifier::WindAsh) && !is_pattern;

@@ -10,19 +10,22 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use rsigma_parser::{ConditionExpr, Detections, LogSource, Quantifier, SelectorPattern, SigmaRule};
+use rsigma_parser::{
+    ConditionExpr, Detection, Detections, LogSource, Quantifier, SelectorPattern, SigmaRule,
+};
 use serde::Deserialize;
 
 use super::collection;
 use super::detection::{check_condition, check_detections, split_keywords};
 use crate::sigma::mistake::{line_of, line_of_key};
+use crate::sigma::placeholder::Placeholders;
 use crate::sigma::requirement::selects;
 use crate::sigma::{Mistake, one_line};
 
 /// Most filters.
 const MAX_FILTERS: usize = 1000;
-/// Most selections of filters in all rules together.
-const MAX_JOINED: usize = 100_000;
+/// Most values of filters in all rules together.
+const MAX_JOINED: usize = 200_000;
 
 /// Filters, and the rules that they have met.
 #[derive(Debug, Default)]
@@ -30,7 +33,7 @@ pub(super) struct Filters {
     filters: Vec<Filter>,
     /// Ids, names and titles of all rules that were looked at, also of those that cannot be used.
     known: HashSet<String>,
-    /// Selections of filters in all rules.
+    /// Values of filters in all rules.
     joined: usize,
 }
 
@@ -43,6 +46,8 @@ struct Filter {
     /// With names that no rule has.
     detections: Detections,
     condition: ConditionExpr,
+    /// Number of its values.
+    values: usize,
 }
 
 /// A rule that a filter names.
@@ -73,11 +78,17 @@ enum Rules {
 }
 
 impl Filters {
-    /// Adds the filter of a document.
+    /// Adds the filter of a document. `filled_bytes` are those of placeholders that were filled in before, and become
+    /// those with its own.
     ///
     /// # Errors
     /// It cannot be used.
-    pub(super) fn add(&mut self, document: &str) -> Result<(), Mistake> {
+    pub(super) fn add(
+        &mut self,
+        document: &str,
+        placeholders: &Placeholders,
+        filled_bytes: &mut usize,
+    ) -> Result<(), Mistake> {
         let number = self.filters.len();
         if number >= MAX_FILTERS {
             let reason = format!("only the first {MAX_FILTERS} filters are loaded");
@@ -103,9 +114,12 @@ impl Filters {
         })?;
         check_source(&log_source, document)?;
         let mut detections = parsed.detection;
+        *filled_bytes = placeholders.fill(&mut detections, document, *filled_bytes)?;
         detections.named.values_mut().for_each(split_keywords);
         check_condition(&detections, document)?;
-        check_detections(&detections, document, 0)?;
+        let (items, _bytes) = check_detections(&detections, document, 0)?;
+        let values: usize = items.iter().map(|item| item.values.len()).sum();
+        let values = values + detections.named.values().map(keyword_count).sum::<usize>();
         let line = line_of_key(document, "condition");
         let [condition] = detections.conditions.as_slice() else {
             return Err(Mistake::new(
@@ -137,6 +151,7 @@ impl Filters {
             log_source,
             detections,
             condition,
+            values,
         });
         Ok(())
     }
@@ -168,6 +183,14 @@ impl Filters {
                 }
             }
             if fits {
+                self.joined = self.joined.saturating_add(filter.values.max(1));
+                if self.joined > MAX_JOINED {
+                    let reason = format!(
+                        "filters add more than {MAX_JOINED} values to this rule and those before"
+                    );
+                    let line = line_of_key(document, "detection");
+                    return Err(Mistake::new(line, reason, "write filters for fewer rules"));
+                }
                 conditions.push(filter.condition.clone());
                 let named = filter.detections.named.iter();
                 added.extend(named.map(|(name, detection)| (name.clone(), detection.clone())));
@@ -175,17 +198,6 @@ impl Filters {
         }
         if conditions.is_empty() {
             return Ok(());
-        }
-        self.joined += added.len();
-        let line = line_of_key(document, "detection");
-        if self.joined > MAX_JOINED {
-            return Err(Mistake::new(
-                line,
-                format!(
-                    "filters add more than {MAX_JOINED} selections to this rule and those before"
-                ),
-                "write filters for fewer rules",
-            ));
         }
         let detections = &mut rule.detection;
         let names = sorted(detections.named.keys());
@@ -302,6 +314,15 @@ fn fits(filter: &LogSource, rule: &LogSource) -> bool {
     is(&filter.category, rule.category.as_deref())
         && is(&filter.product, Some("linux"))
         && is(&filter.service, Some("auditd"))
+}
+
+/// Number of the texts of a detection that have no field.
+fn keyword_count(detection: &Detection) -> usize {
+    match detection {
+        Detection::Keywords(values) => values.len(),
+        Detection::AnyOf(parts) | Detection::And(parts) => parts.iter().map(keyword_count).sum(),
+        Detection::AllOf(_) | Detection::ArrayMatch { .. } | Detection::Conditional { .. } => 0,
+    }
 }
 
 /// Whether all selections in a condition are negated.

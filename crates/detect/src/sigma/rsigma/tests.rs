@@ -144,7 +144,7 @@ fn mistakes_have_line_reason_and_advice() {
         (
             process("    a:\n        Image|expand: '%x%'\n    condition: a\n"),
             8,
-            "the placeholders of `expand`",
+            "the placeholder `%x%` has no values",
         ),
         (
             process(&format!("{selection}    timeframe: 5m\n    condition: a\n")),
