@@ -140,7 +140,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 impl<'r> Report<'r> {
     fn new(sigma: &'r RuleFiles, source: Option<&RuleSource>, with_excessive: bool) -> Self {
-        let feeds: Vec<Vec<Feed>> = sigma.engine.needs().iter().map(feed::feeds).collect();
+        let needs = sigma.engine.needs();
+        // A correlation needs what its rules need.
+        let feeds: Vec<Vec<Feed>> = (0..sigma.places.len())
+            .map(|rule| {
+                let needs = sigma.correlations.needs_of(rule, needs).into_iter();
+                let mut feeds: Vec<Feed> = Vec::new();
+                for feed in needs.flat_map(feed::feeds) {
+                    if !feeds.contains(&feed) {
+                        feeds.push(feed);
+                    }
+                }
+                feeds
+            })
+            .collect();
         let numbered = feeds
             .iter()
             .enumerate()
@@ -189,7 +202,7 @@ impl<'r> Report<'r> {
 
     /// Title of a Sigma rule, with its id if it has one.
     fn name(&self, number: usize) -> String {
-        match self.sigma.engine.rules().get(number) {
+        match self.sigma.rule(number) {
             Some(rule) if rule.id == rule.title => rule.title.clone(),
             Some(rule) => format!("{} ({})", rule.title, rule.id),
             None => String::new(),

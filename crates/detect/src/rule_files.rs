@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::bounded_file::read;
+use crate::sigma::correlation::{Correlations, resolve};
 use crate::sigma::document::{Document, DocumentKind, documents};
 use crate::sigma::placeholder::Placeholders;
 use crate::sigma::rsigma::Rsigma;
-use crate::sigma::{Engine, Mistake};
+use crate::sigma::{Engine, Mistake, Rule};
 
 /// Most files and directories that are looked at.
 const MAX_ENTRIES: usize = 100_000;
@@ -32,9 +33,11 @@ pub struct Problem {
 /// Rules from files.
 #[derive(Debug)]
 pub struct RuleFiles {
-    /// The loaded rules.
+    /// The loaded rules, but for correlation rules.
     pub engine: Box<dyn Engine>,
-    /// File and line of each loaded rule.
+    /// The loaded correlation rules.
+    pub correlations: Correlations,
+    /// File and line of each loaded rule: those of the engine, then correlation rules.
     pub places: Vec<(PathBuf, usize)>,
     /// What cannot be loaded, in the order of the files.
     pub problems: Vec<Problem>,
@@ -89,6 +92,23 @@ impl RuleFiles {
                 document.refuse(mistake);
             }
         }
+        let is_correlation =
+            |document: &FoundDocument| document.kind == Some(DocumentKind::Correlation);
+        let texts: Vec<&str> = documents
+            .iter()
+            .filter(|document| is_correlation(document))
+            .map(|document| document.text.as_str())
+            .collect();
+        let (correlations, mistakes) = resolve(&mut *engine, &texts);
+        let correlated = documents
+            .iter_mut()
+            .filter(|document| is_correlation(document));
+        for (document, mistake) in correlated.zip(mistakes) {
+            match mistake {
+                None => places.push((document.path.clone(), document.line(1))),
+                Some(mistake) => document.refuse(mistake),
+            }
+        }
         let problems = found.documents.into_iter().flat_map(|document| {
             let path = document.path;
             let problem = move |mistake| Problem {
@@ -99,10 +119,26 @@ impl RuleFiles {
         });
         Self {
             engine,
+            correlations,
             places,
             problems: problems.collect(),
             files: found.files,
             filters: filters.len(),
+        }
+    }
+
+    /// All rules, by their number.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> + Clone {
+        self.engine.rules().iter().chain(self.correlations.rules())
+    }
+
+    /// A rule.
+    #[must_use]
+    pub fn rule(&self, number: usize) -> Option<&Rule> {
+        let own = self.engine.rules();
+        match number.checked_sub(own.len()) {
+            None => own.get(number),
+            Some(number) => self.correlations.rules().get(number),
         }
     }
 

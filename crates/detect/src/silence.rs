@@ -204,9 +204,12 @@ impl Silences {
     }
 
     /// Silences of rules that are not loaded.
-    pub(crate) fn without_rule(&self, rules: &[Rule]) -> Vec<String> {
+    pub(crate) fn without_rule<'r>(
+        &self,
+        rules: &(impl Iterator<Item = &'r Rule> + Clone),
+    ) -> Vec<String> {
         let place = Escaped(self.path.as_os_str().as_encoded_bytes()).to_string();
-        let is_loaded = |silence: &&Silence| rules.iter().any(|rule| silence.names(rule));
+        let is_loaded = |silence: &&Silence| rules.clone().any(|rule| silence.names(rule));
         let unknown = self.silences.iter().filter(|silence| !is_loaded(silence));
         let told = unknown.map(|silence| {
             let rule = one_line(&silence.rule);

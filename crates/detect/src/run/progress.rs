@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::alert::{Alert, Kind};
 use crate::rule_files::RuleFiles;
 use crate::sigma::Rule;
+use crate::sigma::correlation::Correlations;
 
 /// Version of the file: another one cannot be read.
 const VERSION: u32 = 1;
@@ -37,6 +38,8 @@ pub(crate) struct Progress {
     pub(crate) left_out: u64,
     /// Silences that apply.
     pub(crate) silences: u64,
+    #[serde(default)]
+    pub(crate) correlations: CorrelationCounts,
     /// By the id of the rule; rules without a match are not in it.
     pub(crate) by_rule: BTreeMap<String, RuleProgress>,
     /// Whether something changed since it was written.
@@ -51,6 +54,17 @@ pub(crate) struct RuleCounts {
     /// Rules and files that cannot be loaded.
     pub(crate) refused: u64,
     pub(crate) other_log_sources: u64,
+}
+
+/// Numbers of correlation rules and of what they remember.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CorrelationCounts {
+    pub(crate) rules: u64,
+    pub(crate) groups: u64,
+    /// Groups that were forgotten before their time.
+    pub(crate) forgotten: u64,
+    /// Events that came after others of their group that were more than a timespan later.
+    pub(crate) late: u64,
 }
 
 /// What became of the matches of a rule.
@@ -129,6 +143,20 @@ impl Progress {
         let active = u64::try_from(active).unwrap_or(u64::MAX);
         self.is_new |= self.silences != active;
         self.silences = active;
+    }
+
+    /// Notes what correlation rules remember.
+    pub(super) fn correlations(&mut self, correlations: &Correlations) {
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let remembered = correlations.remembered();
+        let counts = CorrelationCounts {
+            rules: number(correlations.rules().len()),
+            groups: number(remembered.groups),
+            forgotten: remembered.forgotten,
+            late: remembered.late,
+        };
+        self.is_new |= self.correlations != counts;
+        self.correlations = counts;
     }
 
     /// Counts what is printed.

@@ -80,13 +80,15 @@ pub enum DocumentKind {
     Rule,
     /// A filter of rules.
     Filter,
+    /// A correlation of the matches of rules.
+    Correlation,
 }
 
 impl Document<'_> {
     /// What the document has, by its top-level keys.
     ///
     /// # Errors
-    /// The document is a correlation rule, or part of a collection with `action`.
+    /// The document is part of a collection with `action`.
     pub fn kind(&self) -> Result<DocumentKind, Mistake> {
         let line_of = |key: &str| {
             let begins = |line: &str| {
@@ -103,16 +105,10 @@ impl Document<'_> {
                 "write each rule whole, as a document of its own",
             ));
         }
-        if let Some(line) = line_of("correlation") {
-            return Err(Mistake::new(
-                line,
-                "correlation rules are not supported",
-                "write each rule as a document of its own",
-            ));
-        }
-        Ok(match line_of("filter") {
-            Some(_) => DocumentKind::Filter,
-            None => DocumentKind::Rule,
+        Ok(match (line_of("filter"), line_of("correlation")) {
+            (Some(_), _) => DocumentKind::Filter,
+            (None, Some(_)) => DocumentKind::Correlation,
+            (None, None) => DocumentKind::Rule,
         })
     }
 

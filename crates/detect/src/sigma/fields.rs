@@ -141,7 +141,7 @@ fn letter(name: &str) -> u32 {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interest<'e> {
     /// Fields of some rules.
-    pub names: [Option<&'e FieldNames>; 2],
+    pub names: [Option<&'e FieldNames>; 3],
     /// A rule looks at all fields.
     pub all: bool,
 }

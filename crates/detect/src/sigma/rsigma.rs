@@ -44,6 +44,9 @@ pub struct Rsigma {
     by_type: HashMap<String, Bucket>,
     /// Fields that rules of records look at.
     record_fields: FieldNames,
+    /// Fields of which matches of a rule have the values, and the names of those of all rules of records.
+    wanted: HashMap<usize, Vec<String>>,
+    wanted_names: FieldNames,
     /// About the bytes of all compiled patterns.
     bytes: usize,
     filters: Filters,
@@ -115,6 +118,18 @@ impl Engine for Rsigma {
         self.filters.mistakes()
     }
 
+    fn want(&mut self, rule: usize, fields: Vec<String>) {
+        let of_rule = self.rules.get(rule);
+        if of_rule.is_some_and(|rule| rule.source == Some(Source::Record)) {
+            for name in &fields {
+                self.wanted_names.insert(name);
+                // They may be fields of the event's syscall.
+                self.record_fields.insert(name);
+            }
+        }
+        self.wanted.insert(rule, fields);
+    }
+
     fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -131,14 +146,18 @@ impl Engine for Rsigma {
         let buckets = [self.by_type.get(kind), self.by_source.get(&Source::Record)];
         let has_rules = buckets.iter().any(Option::is_some);
         has_rules.then(|| Interest {
-            names: buckets.map(|bucket| Some(&bucket?.fields)),
+            names: [
+                buckets[0].map(|bucket| &bucket.fields),
+                buckets[1].map(|bucket| &bucket.fields),
+                Some(&self.wanted_names),
+            ],
             all: buckets.iter().flatten().any(|bucket| bucket.has_keywords),
         })
     }
 
     fn shared_fields(&self) -> Interest<'_> {
         Interest {
-            names: [Some(&self.record_fields), None],
+            names: [Some(&self.record_fields), None, None],
             all: false,
         }
     }
@@ -154,6 +173,7 @@ impl Engine for Rsigma {
                 found.push(Match {
                     rule,
                     fields: fields.collect(),
+                    context: self.context(rule, event),
                 });
             }
         };
@@ -184,6 +204,16 @@ impl Rsigma {
             placeholders,
             ..Self::default()
         }
+    }
+
+    /// The values of the fields that are wanted of a rule.
+    fn context(&self, rule: usize, event: &Fields<'_>) -> Vec<(String, String)> {
+        let names = self.wanted.get(&rule).into_iter().flatten();
+        let fields = names.filter_map(|name| {
+            let texts = event.get(name)?.as_texts();
+            Some((name.clone(), texts.join(" ")))
+        });
+        fields.collect()
     }
 
     fn store(
@@ -339,11 +369,12 @@ fn rule(parsed: &SigmaRule, source: Source, used: &[&str]) -> Rule {
     }
     Rule {
         id: id(parsed),
+        name: parsed.name.clone(),
         title: one_line(&parsed.title),
         author: parsed.author.as_deref().map(one_line),
         level,
         tags: parsed.tags.iter().map(|tag| one_line(tag)).collect(),
-        source,
+        source: Some(source),
         absent_fields,
     }
 }

@@ -23,18 +23,20 @@ fn silences(text: &str) -> Result<Silences, String> {
 
 fn alert(sec: u64, user: (u32, &str), image: &str) -> Alert {
     Alert {
+        correlated: None,
         id: "x".to_owned(),
         kind: Kind::New,
         time: EventTime { sec, milli: 0 },
         serial: 1,
         node: None,
         rule: Rule {
+            name: None,
             id: "shell-1".to_owned(),
             title: "Shell".to_owned(),
             author: None,
             level: Level::High,
             tags: Vec::new(),
-            source: Source::Process,
+            source: Some(Source::Process),
             absent_fields: Vec::new(),
         },
         subject: Subject {
@@ -79,8 +81,11 @@ fn silence_applies_to_what_all_of_its_fields_match_until_its_time() {
     let other_rule = silences(&SILENCE.replace("Shell", "Shel")).unwrap();
     assert!(!other_rule.apply_to(&alert(1, root, "/opt/x")));
     let rules = [alert(1, root, "").rule];
-    assert_eq!(other_rule.without_rule(&rules).len(), 1);
-    assert_eq!(silences(SILENCE).unwrap().without_rule(&rules), [""; 0]);
+    assert_eq!(other_rule.without_rule(&rules.iter()).len(), 1);
+    assert_eq!(
+        silences(SILENCE).unwrap().without_rule(&rules.iter()),
+        [""; 0]
+    );
     assert_eq!(silences("").unwrap().active(), 0);
 }
 

@@ -396,8 +396,8 @@ fn documents_have_rules_or_filters() {
     let mistake = kind("\ntitle: T\naction: global\n").unwrap_err();
     assert_eq!(mistake.line, 3);
     assert!(mistake.reason.contains("`action`"), "{mistake}");
-    let mistake = kind("title: T\ncorrelation:\n").unwrap_err();
-    assert_eq!(mistake.line, 2);
+    let correlation = kind("title: T\ncorrelation:\n");
+    assert_eq!(correlation, Ok(DocumentKind::Correlation));
 }
 
 /// Which rules are evaluated must not change which match.
