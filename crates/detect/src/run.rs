@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Follow LOG
     #[arg(long, value_name = "LOG", default_value = "/var/log/audit/audit.log")]
     log: PathBuf,
-    /// Leave out the alerts that FILE silences, in TOML; it is read again when it changes and on SIGHUP
+    /// Leave out the alerts that FILE silences, in TOML; it is read when it appears or changes, and on SIGHUP
     #[arg(long, value_name = "FILE")]
     silences: Option<PathBuf>,
     /// Keep the position in the log in DIR

@@ -93,6 +93,8 @@ impl Alerts {
         let silences = self.silences.iter();
         let unknown = silences.flat_map(|silences| silences.without_rule(&self.rules.rules()));
         unknown.for_each(info);
+        let absent = self.silences.iter().filter_map(Silences::absent);
+        absent.for_each(info);
         self.expire_silences();
     }
 

@@ -153,9 +153,16 @@ fn file_is_read_again_when_it_changed_and_mistakes_leave_the_old_silences() {
     fs::write(&new, SILENCE.repeat(2)).unwrap();
     fs::rename(&new, &path).unwrap();
     assert_eq!(found.reread(Asked::No), Some(Ok(2)));
+    assert_eq!(found.absent(), None);
     fs::remove_file(&path).unwrap();
-    assert!(found.reread(Asked::No).unwrap().is_err());
-    assert_eq!(found.active(), 2);
+    assert_eq!(found.reread(Asked::No), Some(Ok(0)));
+    assert_eq!((found.reread(Asked::No), found.active()), (None, 0));
+    assert!(found.absent().unwrap().contains("does not exist"));
+    fs::write(&path, SILENCE).unwrap();
+    assert_eq!(found.reread(Asked::No), Some(Ok(1)));
+    // A directory that cannot be read is not one without the file.
+    let below = path.join("file");
+    Silences::read(&below).unwrap_err();
 }
 
 #[test]
