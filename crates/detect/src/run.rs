@@ -8,6 +8,7 @@ mod confinement;
 mod failures;
 pub(crate) mod progress;
 pub(crate) mod state;
+mod syslog;
 mod throttle;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use logs::accounts::Accounts;
 use logs::cursor::Cursor;
 use logs::escaped::Escaped;
@@ -38,6 +40,7 @@ use alerts::Alerts;
 use failures::Failures;
 use progress::Progress;
 use state::State;
+use syslog::Syslog;
 use throttle::{Limits, Throttle};
 
 /// How often the cursor is saved while events come, and the file of silences looked at.
@@ -73,16 +76,35 @@ pub(crate) struct Args {
     /// Print alerts as text, OCSF 1.8 or ECS
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
+    /// Send alerts of LEVEL and above, or all, to the syslog socket too
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "informational", value_parser = levels())]
+    syslog: Option<Level>,
+    /// Socket of the syslog daemon
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        default_value = "/dev/log",
+        requires = "syslog"
+    )]
+    syslog_socket: PathBuf,
     /// Leave out alerts below LEVEL
-    #[arg(long, value_name = "LEVEL", default_value = "medium",
-          value_parser = ["informational", "low", "medium", "high", "critical"])]
-    level: String,
+    #[arg(long, value_name = "LEVEL", default_value = "medium", value_parser = levels())]
+    level: Level,
     /// Count events of one rule, user and program within SECONDS as one alert
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     window: u64,
     /// Print at most N alerts in a minute, the first of each rule and user, and a summary of the others
     #[arg(long, value_name = "N", default_value_t = 60)]
     rate: usize,
+}
+
+/// Levels by their names.
+fn levels() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(Level::ALL.map(Level::name)).map(|name| {
+        let known = Level::ALL.into_iter().find(|level| level.name() == name);
+        known.unwrap_or(Level::Medium)
+    })
 }
 
 /// Form of alerts.
@@ -121,16 +143,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         confinement::confine(&log, args.silences.as_deref(), &args.state, Path::new(PROC))?;
     info(confined);
     let signals = watch_signals()?;
-    let level = Level::ALL
-        .into_iter()
-        .find(|level| level.name() == args.level);
     let mut alerts = Alerts {
         progress: Progress::new(&log, &rules),
         silences,
         rules,
         mapping,
-        least: level.unwrap_or(Level::Medium),
+        least: args.level,
         format: args.format,
+        syslog: args
+            .syslog
+            .map(|least| Syslog::new(&args.syslog_socket, least)),
         throttle: Throttle::new(Limits {
             window_secs: args.window,
             per_minute: args.rate,
@@ -269,7 +291,7 @@ fn save(state: &mut State, reader: &EventReader, alerts: &mut Alerts) -> anyhow:
     let cursor = reader.cursor();
     let correlations = &alerts.rules.correlations;
     cursor.map_or(Ok(()), |cursor| state.save(cursor, correlations))?;
-    alerts.progress.correlations(correlations);
+    alerts.note_counts();
     match alerts.progress.text(cursor) {
         Some(text) => state.save_status(&text),
         None => Ok(()),

@@ -192,6 +192,13 @@ fn print(
             correlations.groups, correlations.rules, correlations.forgotten, correlations.late
         ))?;
     }
+    let outputs = progress.outputs;
+    if outputs.syslog_sent + outputs.syslog_lost > 0 {
+        out.line(format_args!(
+            "syslog     {} sent, {} lost",
+            outputs.syslog_sent, outputs.syslog_lost
+        ))?;
+    }
     let row = |name: &str, counts: [u64; 3]| -> Vec<String> {
         let counts = counts.iter().map(u64::to_string);
         std::iter::once(name.to_owned()).chain(counts).collect()
@@ -257,6 +264,7 @@ fn as_json(progress: &Progress, is_alive: bool, lag: Option<&Lag>) -> Value {
         "left_out_by_rate": progress.left_out,
         "silences": progress.silences,
         "correlations": progress.correlations,
+        "outputs": progress.outputs,
         "by_level": levels.collect::<serde_json::Map<_, _>>(),
         "by_rule": progress.by_rule,
     })

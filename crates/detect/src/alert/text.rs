@@ -6,6 +6,17 @@ use logs::escaped::Escaped;
 
 use super::{Alert, Kind};
 
+/// An alert on one line. What tasks choose is escaped.
+pub(crate) fn one_line(alert: &Alert) -> String {
+    let mut text = alert.message();
+    for line in lines(alert).lines().skip(1) {
+        if let Some((name, value)) = line.trim_start().split_once(' ') {
+            text.extend(["; ", name, ": ", value.trim_start()]);
+        }
+    }
+    text
+}
+
 /// An alert in some lines. What tasks choose is escaped.
 pub(crate) fn lines(alert: &Alert) -> String {
     let mut text = format!(

@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use audit::record::assemble::EventRecords;
 use logs::escaped::EscapedJson;
 
-use super::progress::{Progress, now_ms};
+use super::progress::{OutputCounts, Progress, now_ms};
+use super::syslog::Syslog;
 use super::throttle::Throttle;
 use super::{Format, now_secs};
 use crate::alert::{Alert, ecs, ocsf, text};
@@ -25,6 +26,7 @@ pub(super) struct Alerts {
     pub(super) mapping: Mapping,
     pub(super) least: Level,
     pub(super) format: Format,
+    pub(super) syslog: Option<Syslog>,
     pub(super) throttle: Throttle,
     /// Time of the last event.
     pub(super) last_secs: u64,
@@ -129,6 +131,16 @@ impl Alerts {
         self.print()
     }
 
+    /// Notes what correlation rules remember, and what became of alerts.
+    pub(super) fn note_counts(&mut self) {
+        self.progress.correlations(&self.rules.correlations);
+        let syslog = self.syslog.as_ref().map(Syslog::counts);
+        self.progress.outputs(OutputCounts {
+            syslog_sent: syslog.map_or(0, |counts| counts.sent),
+            syslog_lost: syslog.map_or(0, |counts| counts.lost),
+        });
+    }
+
     fn print(&mut self) -> anyhow::Result<()> {
         if self.show.is_empty() {
             return Ok(());
@@ -142,6 +154,12 @@ impl Alerts {
                 Format::Ecs => EscapedJson(&ecs::document(&alert)).to_string(),
             };
             writeln!(out, "{line}").context("cannot write an alert")?;
+            if let Some(syslog) = &mut self.syslog {
+                match self.format {
+                    Format::Text => syslog.send(&alert, &text::one_line(&alert)),
+                    Format::Ocsf | Format::Ecs => syslog.send(&alert, &line),
+                }
+            }
         }
         out.flush().context("cannot write an alert")
     }

@@ -40,6 +40,8 @@ pub(crate) struct Progress {
     pub(crate) silences: u64,
     #[serde(default)]
     pub(crate) correlations: CorrelationCounts,
+    #[serde(default)]
+    pub(crate) outputs: OutputCounts,
     /// By the id of the rule; rules without a match are not in it.
     pub(crate) by_rule: BTreeMap<String, RuleProgress>,
     /// Whether something changed since it was written.
@@ -65,6 +67,15 @@ pub(crate) struct CorrelationCounts {
     pub(crate) forgotten: u64,
     /// Events that came after others of their group that were more than a timespan later.
     pub(crate) late: u64,
+}
+
+/// What became of alerts beside being printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct OutputCounts {
+    pub(crate) syslog_sent: u64,
+    /// Alerts that the socket of syslog did not take.
+    pub(crate) syslog_lost: u64,
 }
 
 /// What became of the matches of a rule.
@@ -157,6 +168,12 @@ impl Progress {
         };
         self.is_new |= self.correlations != counts;
         self.correlations = counts;
+    }
+
+    /// Notes what became of alerts beside being printed.
+    pub(super) fn outputs(&mut self, counts: OutputCounts) {
+        self.is_new |= self.outputs != counts;
+        self.outputs = counts;
     }
 
     /// Counts what is printed.
