@@ -11,6 +11,7 @@ mod check;
 mod cli;
 mod explain;
 pub mod mapping;
+mod on_alert;
 mod output;
 mod placeholder_file;
 pub mod rule_files;

@@ -31,6 +31,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::check::problem_line;
 use crate::mapping::{Mapping, ProcessTable};
+use crate::on_alert::OnAlert;
 use crate::output::info;
 use crate::placeholder_file::PlaceholderArgs;
 use crate::rule_files::RuleFiles;
@@ -88,6 +89,12 @@ pub(crate) struct Args {
         requires = "syslog"
     )]
     syslog_socket: PathBuf,
+    /// Start PROGRAM for each alert that is printed, with the alert on standard input
+    #[arg(long, value_name = "PROGRAM")]
+    on_alert: Option<PathBuf>,
+    /// Start it for alerts of LEVEL and above
+    #[arg(long, value_name = "LEVEL", default_value = "high", value_parser = levels(), requires = "on_alert")]
+    on_alert_level: Level,
     /// Leave out alerts below LEVEL
     #[arg(long, value_name = "LEVEL", default_value = "medium", value_parser = levels())]
     level: Level,
@@ -139,6 +146,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Mapping::new(Accounts::read().unwrap_or_default(), processes)
     };
     mapping.look_up_in(Path::new(PROC));
+    // The helper must not be confined.
+    let on_alert = args.on_alert.as_deref();
+    let on_alert = on_alert
+        .map(|program| OnAlert::start(program, args.on_alert_level))
+        .transpose()?;
     let confined =
         confinement::confine(&log, args.silences.as_deref(), &args.state, Path::new(PROC))?;
     info(confined);
@@ -153,6 +165,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         syslog: args
             .syslog
             .map(|least| Syslog::new(&args.syslog_socket, least)),
+        on_alert,
         throttle: Throttle::new(Limits {
             window_secs: args.window,
             per_minute: args.rate,
@@ -219,6 +232,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     alerts.end()?;
+    if let Some(on_alert) = &mut alerts.on_alert {
+        on_alert.end();
+    }
     if reader.has_unfinished() {
         info("the log ends within an event or line: the next run continues before it");
     }

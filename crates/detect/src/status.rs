@@ -199,6 +199,12 @@ fn print(
             outputs.syslog_sent, outputs.syslog_lost
         ))?;
     }
+    if outputs.programs_started + outputs.programs_failed + outputs.programs_left_out > 0 {
+        out.line(format_args!(
+            "on alert   {} programs started, {} failed, {} alerts left out",
+            outputs.programs_started, outputs.programs_failed, outputs.programs_left_out
+        ))?;
+    }
     let row = |name: &str, counts: [u64; 3]| -> Vec<String> {
         let counts = counts.iter().map(u64::to_string);
         std::iter::once(name.to_owned()).chain(counts).collect()

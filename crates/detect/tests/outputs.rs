@@ -3,9 +3,12 @@
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::{BufRead as _, BufReader};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixDatagram;
     use std::path::Path;
-    use std::process::{Command, Output};
+    use std::process::{Command, Output, Stdio};
+    use std::time::{Duration, Instant};
 
     use serde_json::Value;
 
@@ -112,5 +115,124 @@ mod tests {
             "{told}"
         );
         assert_eq!(status(place)["outputs"]["syslog_lost"], 3);
+    }
+
+    /// An absolute path without links of a program with a script.
+    fn program(place: &Path, script: &str) -> String {
+        let program = place.canonicalize().unwrap().join("program");
+        let text = format!("#!/bin/sh\ncd {}\n{script}\n", place.display());
+        // A process of another thread must not have the file open to be written.
+        let made = Command::new("/bin/sh")
+            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""])
+            .arg(&program)
+            .arg(text)
+            .status();
+        assert!(made.unwrap().success());
+        program.into_os_string().into_string().unwrap()
+    }
+
+    #[test]
+    fn program_is_started_for_alerts_of_its_level() {
+        let place = place(&["/bin/sh", "/bin/cat", "/bin/sh"]);
+        let place = place.path();
+        let program = program(place, "cat > \"out.$TOLLGATE_ALERT_ID\"");
+        let output = run(place, &["--on-alert", &program, "--window", "0"]);
+        assert!(output.status.success(), "{output:?}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(printed.matches("  id ").count(), 3, "{printed}");
+        for id in ["shell-1:1790000002.500:2", "shell-1:1790000004.500:4"] {
+            let text = fs::read_to_string(place.join(format!("out.{id}"))).unwrap();
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value["finding_info"]["uid"], id);
+        }
+        assert!(!place.join("out.cat-1:1790000003.500:3").exists());
+        let outputs = &status(place)["outputs"];
+        assert_eq!(
+            (&outputs["programs_started"], &outputs["programs_failed"]),
+            (&2.into(), &0.into())
+        );
+        fs::remove_file(place.join("state/cursor")).unwrap();
+        run(
+            place,
+            &[
+                "--on-alert",
+                &program,
+                "--window",
+                "0",
+                "--on-alert-level",
+                "medium",
+            ],
+        );
+        assert!(place.join("out.cat-1:1790000003.500:3").exists());
+    }
+
+    /// What the program does is not to slow detection down, and its failures are told once.
+    #[test]
+    fn slow_program_leaves_alerts_out() {
+        let programs = vec!["/bin/sh"; 400];
+        let place = place(&programs);
+        let place = place.path();
+        let program = program(place, "sleep 0.2\nexit 1");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-detect"));
+        let words = [
+            "run",
+            "rules.yml",
+            "--from-start",
+            "--log",
+            "log",
+            "--state",
+            "state",
+        ];
+        command.current_dir(place).args(words);
+        command.args(["--on-alert", &program, "--window", "0", "--rate", "1000000"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let begun = Instant::now();
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ids = lines
+            .map_while(Result::ok)
+            .filter(|line| line.starts_with("  id "));
+        assert_eq!(ids.take(400).count(), 400);
+        // All programs, four at once, take twenty seconds.
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            begun.elapsed()
+        );
+        let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains("it has too many"), "{told}");
+        assert!(told.contains("it failed: exit status: 1"), "{told}");
+        let outputs = &status(place)["outputs"];
+        let count = |name: &str| outputs[name].as_u64().unwrap();
+        let (started, left_out) = (count("programs_started"), count("programs_left_out"));
+        assert!(started >= 68 && left_out >= 100, "{outputs}");
+        assert_eq!(
+            (started + left_out, count("programs_failed")),
+            (400, started)
+        );
+    }
+
+    #[test]
+    fn program_that_others_can_replace_is_refused() {
+        let place = place(&["/bin/sh"]);
+        let place = place.path();
+        let program = program(place, "");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o777)).unwrap();
+        for (program, told) in [
+            (
+                &*program,
+                "can be written by group or others: run `chmod go-w` on it",
+            ),
+            ("program", "is not an absolute path"),
+        ] {
+            let output = run(place, &["--on-alert", program]);
+            assert_eq!(output.status.code(), Some(2));
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert!(errors.contains(told), "{errors}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::throttle::Throttle;
 use super::{Format, now_secs};
 use crate::alert::{Alert, ecs, ocsf, text};
 use crate::mapping::Mapping;
+use crate::on_alert::OnAlert;
 use crate::output::info;
 use crate::rule_files::RuleFiles;
 use crate::sigma::correlation::{Correlated, EventId};
@@ -27,6 +28,7 @@ pub(super) struct Alerts {
     pub(super) least: Level,
     pub(super) format: Format,
     pub(super) syslog: Option<Syslog>,
+    pub(super) on_alert: Option<OnAlert>,
     pub(super) throttle: Throttle,
     /// Time of the last event.
     pub(super) last_secs: u64,
@@ -135,7 +137,12 @@ impl Alerts {
     pub(super) fn note_counts(&mut self) {
         self.progress.correlations(&self.rules.correlations);
         let syslog = self.syslog.as_ref().map(Syslog::counts);
+        let on_alert = self.on_alert.as_mut().map(OnAlert::counts);
+        let on_alert = on_alert.unwrap_or_default();
         self.progress.outputs(OutputCounts {
+            programs_started: on_alert.started,
+            programs_failed: on_alert.failed,
+            programs_left_out: on_alert.left_out,
             syslog_sent: syslog.map_or(0, |counts| counts.sent),
             syslog_lost: syslog.map_or(0, |counts| counts.lost),
         });
@@ -154,6 +161,9 @@ impl Alerts {
                 Format::Ecs => EscapedJson(&ecs::document(&alert)).to_string(),
             };
             writeln!(out, "{line}").context("cannot write an alert")?;
+            if let Some(on_alert) = &mut self.on_alert {
+                on_alert.send(&alert);
+            }
             if let Some(syslog) = &mut self.syslog {
                 match self.format {
                     Format::Text => syslog.send(&alert, &text::one_line(&alert)),

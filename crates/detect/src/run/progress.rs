@@ -76,6 +76,11 @@ pub(crate) struct OutputCounts {
     pub(crate) syslog_sent: u64,
     /// Alerts that the socket of syslog did not take.
     pub(crate) syslog_lost: u64,
+    pub(crate) programs_started: u64,
+    /// Programs that could not be started, failed, or took too long.
+    pub(crate) programs_failed: u64,
+    /// Alerts for which there were too many programs.
+    pub(crate) programs_left_out: u64,
 }
 
 /// What became of the matches of a rule.
