@@ -16,7 +16,8 @@ const MAX_DOCUMENTS: usize = 1000;
 const MAX_BRACKETS: usize = 512;
 /// Most spaces and dashes before the first other character of a line: they bound the depth of block collections.
 const MAX_INDENT: usize = 96;
-/// Most `and`, `or` and backslashes in a document, also in texts: they bound the operators of a condition.
+/// Most `and`, `or`, `not` and backslashes in a document, also in texts: they bound the operators of a condition, and its
+/// depth.
 const MAX_OPERATORS: usize = 2000;
 /// Most aliases of anchors in a document, and most bytes of a document that has any.
 const MAX_ALIASES: usize = 8;
@@ -148,7 +149,7 @@ impl Document<'_> {
                 return Err(Mistake::new(
                     number,
                     format!(
-                        "the document has more than {MAX_OPERATORS} words `and` and `or`, and backslashes"
+                        "the document has more than {MAX_OPERATORS} words `and`, `or` and `not`, and backslashes"
                     ),
                     "split the rule",
                 ));
@@ -171,8 +172,11 @@ impl Document<'_> {
 /// Counts what can be an operator of a condition in a line; an escape can hide one.
 fn operator_count(line: &str) -> usize {
     let words = line.split(|character: char| !character.is_ascii_alphanumeric());
-    let is_operator =
-        |word: &&str| word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or");
+    let operators = ["and", "or", "not"].into_iter();
+    let is_operator = |word: &&str| {
+        let mut operators = operators.clone();
+        operators.any(|operator| word.eq_ignore_ascii_case(operator))
+    };
     words.filter(is_operator).count() + line.bytes().filter(|byte| *byte == b'\\').count()
 }
 

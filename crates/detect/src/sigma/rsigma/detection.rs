@@ -10,6 +10,8 @@ use crate::sigma::Mistake;
 use crate::sigma::mistake::{line_of, line_of_key};
 use crate::sigma::requirement::selects;
 
+/// Most levels of a condition: what looks at it calls itself for each.
+const MAX_CONDITION_DEPTH: usize = 64;
 /// Most bytes that a regular expression takes when it is compiled.
 const MAX_REGEX_BYTES: usize = 256 << 10;
 /// Bytes of most of them.
@@ -29,7 +31,8 @@ const MAX_PARTS: usize = 512;
 const DASHES: usize = 5;
 /// Checks that the names in the conditions exist, and that every condition can match.
 pub(super) fn check_condition(detections: &Detections, document: &str) -> Result<(), Mistake> {
-    let mut pending: Vec<&ConditionExpr> = detections.conditions.iter().collect();
+    let conditions = detections.conditions.iter();
+    let mut pending: Vec<(&ConditionExpr, usize)> = conditions.map(|part| (part, 0)).collect();
     let line = line_of_key(document, "condition");
     if pending.is_empty() {
         return Err(Mistake::new(
@@ -45,11 +48,20 @@ pub(super) fn check_condition(detections: &Detections, document: &str) -> Result
             "write a rule without them",
         ));
     }
-    while let Some(condition) = pending.pop() {
+    while let Some((condition, depth)) = pending.pop() {
+        if depth > MAX_CONDITION_DEPTH {
+            return Err(Mistake::new(
+                line,
+                format!("the condition has more than {MAX_CONDITION_DEPTH} levels"),
+                "write it with fewer parentheses and `not`",
+            ));
+        }
         let names = || detections.named.keys();
         match condition {
-            ConditionExpr::And(parts) | ConditionExpr::Or(parts) => pending.extend(parts),
-            ConditionExpr::Not(part) => pending.push(part),
+            ConditionExpr::And(parts) | ConditionExpr::Or(parts) => {
+                pending.extend(parts.iter().map(|part| (part, depth + 1)));
+            }
+            ConditionExpr::Not(part) => pending.push((part, depth + 1)),
             ConditionExpr::Identifier(name) if !detections.named.contains_key(name) => {
                 let reason =
                     format!("the condition names `{name}`, which the detection does not have");

@@ -257,6 +257,9 @@ fn hostile_files_end_in_bounded_time() {
             " -a".repeat(1000)
         )),
         condition(&format!("{}a", "not ".repeat(50_000))),
+        condition(&format!("{}a", "not ".repeat(16_001))),
+        condition(&format!("{}a", "NOT ".repeat(1990))),
+        condition(&format!("{}a{}", "not (".repeat(1990), ")".repeat(1990))),
         condition(&format!("{}a", "(".repeat(50_000))),
         condition(&format!("a{}", " and a".repeat(10_000))),
         condition(&format!("a{}", " OR a".repeat(MAX_FILE_BYTES / 5 - 100))),

@@ -138,6 +138,22 @@ fn filters_that_would_make_rules_silent_are_refused() {
     assert_eq!(mistake.reason, "the filter has no log source");
 }
 
+/// Documents have at most 2000 operators.
+#[test]
+fn deep_conditions_end() {
+    let mut engine = Rsigma::default();
+    for (deep, reason) in [
+        ("not ".repeat(1991) + "s", "more than 64 levels"),
+        ("not (".repeat(1991) + "s" + &")".repeat(1991), ""),
+    ] {
+        let section = format!("    rules: any\n    s:\n        User: x\n    condition: {deep}\n");
+        let mistake = engine.add_filter(&filter(&section)).unwrap_err();
+        assert!(mistake.reason.contains(reason), "{mistake}");
+    }
+    engine.add(RULE).unwrap();
+    assert!(matches(&engine, "root", "cp x"));
+}
+
 #[test]
 fn many_filters_are_bounded() {
     let mut engine = Rsigma::default();
