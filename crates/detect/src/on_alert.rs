@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use logs::escaped::EscapedJson;
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -86,13 +86,18 @@ impl OnAlert {
             .process_group(0)
             .spawn()
             .context("cannot start the helper of --on-alert")?;
-        Ok(Self {
+        let mut own = Self {
             socket,
             helper,
             least,
             told: Counts::default(),
             refused: 0,
-        })
+        };
+        // It sends its first numbers when it is ready.
+        match own.read(MsgFlags::empty()) {
+            true => Ok(own),
+            false => bail!("the helper of --on-alert has ended: see the messages before"),
+        }
     }
 
     /// Passes an alert on, if its level is one of those; not the number of events that followed an earlier one.

@@ -18,7 +18,7 @@ use anyhow::{Context as _, bail};
 use caps::CapSet;
 use logs::escaped::Escaped;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -72,6 +72,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<ExitCode> {
     for set in [CapSet::Ambient, CapSet::Inheritable] {
         caps::clear(None, set).context("cannot drop capabilities")?;
     }
+    ignore_signals()?;
     let stdin = std::io::stdin();
     let (sender, receiver) = sync_channel(MAX_WAITING);
     let shared = Arc::new(Shared {
@@ -89,6 +90,7 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<ExitCode> {
             .context("cannot start a thread")?;
         workers.push(worker);
     }
+    shared.count(|_none| {});
     let mut buffer = vec![0; MAX_MESSAGE_BYTES];
     loop {
         let length = recv(stdin.as_raw_fd(), &mut buffer, MsgFlags::empty());
@@ -110,6 +112,26 @@ pub(crate) fn serve(args: &Args) -> anyhow::Result<ExitCode> {
         let _ended = worker.join();
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Signals for the run, such as those that a service manager sends to all processes of a service. The helper ends after
+/// the run.
+fn signals() -> SigSet {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    signals
+}
+
+/// Takes signals and does nothing. This thread, and those that it starts, block them.
+fn ignore_signals() -> anyhow::Result<()> {
+    signals().thread_block().context("cannot block signals")?;
+    thread::Builder::new()
+        .name("tlg-signals".to_owned())
+        .spawn(|| while signals().wait().is_ok() {})
+        .context("cannot start a thread")?;
+    Ok(())
 }
 
 /// Another descriptor of standard input.
@@ -184,7 +206,8 @@ fn start(program: &Path, request: &Request) -> anyhow::Result<Child> {
         .and_then(|()| input.rewind())
         .context("cannot write the alert")?;
     let id = Escaped(request.id.as_bytes()).to_string();
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .env_clear()
         .env("PATH", SEARCH_PATH)
         .env("TOLLGATE_ALERT_ID", id)
@@ -193,8 +216,13 @@ fn start(program: &Path, request: &Request) -> anyhow::Result<Child> {
         .stdin(Stdio::from(input))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .process_group(0)
-        .spawn();
+        .process_group(0);
+    // The program does not inherit that they are blocked.
+    signals()
+        .thread_unblock()
+        .context("cannot unblock signals")?;
+    let child = command.spawn();
+    signals().thread_block().context("cannot block signals")?;
     child.context("cannot start it")
 }
 
@@ -257,11 +285,14 @@ mod tests {
     #[test]
     fn program_gets_the_alert_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
-        let script = "cat > input\nenv > environment\necho text\necho text >&2";
+        let script = "cat > input\nenv > environment\ngrep SigBlk /proc/self/status > signals\necho text\necho text >&2";
+        signals().thread_block().unwrap();
         let (program, request) = program(place.path(), script);
         wait(start(&program, &request).unwrap(), LIMIT).unwrap();
         let input = fs::read_to_string(place.path().join("input")).unwrap();
         assert_eq!(input, request.finding + "\n");
+        let blocked = fs::read_to_string(place.path().join("signals")).unwrap();
+        assert_eq!(blocked, "SigBlk:\t0000000000000000\n");
         let environment = fs::read_to_string(place.path().join("environment")).unwrap();
         let mut names: Vec<&str> = environment
             .lines()
