@@ -10,6 +10,8 @@ use super::{Correlated, MAX_NAMED, Remembered};
 
 /// About the bytes of a group without its texts and its window.
 const GROUP_BYTES: usize = 320;
+/// How long after its time an event may come whose group had no other since.
+const MAX_DELAY_MS: u64 = 60_000;
 /// Field that stands for the node of the log.
 const NODE: &str = "node";
 
@@ -102,7 +104,7 @@ impl Correlation {
             .map(|field| value(field).unwrap_or_default())
             .collect();
         let timespan_ms = definition.timespan_ms;
-        self.expire(event.0.saturating_sub(timespan_ms));
+        self.expire(event.0.saturating_sub(timespan_ms + MAX_DELAY_MS));
         let known = self.groups.take(key.as_slice());
         let known = known.inspect(|known| self.bytes -= bytes(&key, known));
         let is_late = |group: &Group| group.latest_ms > event.0.saturating_add(timespan_ms);

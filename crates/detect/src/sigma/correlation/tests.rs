@@ -1,6 +1,7 @@
 //! Tests of correlation rules.
 
 mod mistakes;
+mod model;
 mod saved;
 
 use std::time::{Duration, Instant};
