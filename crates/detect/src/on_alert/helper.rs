@@ -68,10 +68,9 @@ struct State {
 /// # Errors
 /// Standard input is no socket of a run.
 pub(crate) fn serve(args: &Args) -> anyhow::Result<ExitCode> {
-    // The service may read any file, which the program need not.
-    for set in [CapSet::Ambient, CapSet::Inheritable] {
-        caps::clear(None, set).context("cannot drop capabilities")?;
-    }
+    // The service may read any file, which the program need not. The filter of the unit forbids capset(2), and so to
+    // clear the other sets; a program gets nothing from these.
+    caps::clear(None, CapSet::Ambient).context("cannot drop the ambient capabilities")?;
     ignore_signals()?;
     let stdin = std::io::stdin();
     let (sender, receiver) = sync_channel(MAX_WAITING);

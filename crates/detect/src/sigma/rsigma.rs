@@ -149,7 +149,7 @@ impl Engine for Rsigma {
             names: [
                 buckets[0].map(|bucket| &bucket.fields),
                 buckets[1].map(|bucket| &bucket.fields),
-                Some(&self.wanted_names),
+                (!self.wanted.is_empty()).then_some(&self.wanted_names),
             ],
             all: buckets.iter().flatten().any(|bucket| bucket.has_keywords),
         })
