@@ -16,6 +16,7 @@ use std::time::Duration;
 use detect::mapping::{Mapping, ProcessTable};
 use detect::rule_files::RuleFiles;
 use detect::sigma::Engine;
+use detect::sigma::placeholder::Placeholders;
 use detect::sigma::rsigma::Rsigma;
 use logs::accounts::Accounts;
 use logs::event_reader::EventReader;
@@ -45,7 +46,7 @@ fn main() {
         Some(path) => LogSet::files(&[path]).expect("the log can be read"),
         None => LogSet::stream(Path::new("generated"), Box::new(Cursor::new(text.clone()))),
     };
-    let loaded = RuleFiles::load(&rules);
+    let loaded = RuleFiles::load(&rules, &Placeholders::default());
     println!("{} rules", loaded.engine.rules().len());
     let none = Rsigma::default();
     let mut times = [const { Vec::new() }; 3];

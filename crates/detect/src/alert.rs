@@ -11,7 +11,8 @@ use bstr::{BString, ByteSlice as _};
 use logs::event_values::decoded;
 
 use crate::mapping::Mapping;
-use crate::sigma::{Level, Match, Rule, Source};
+use crate::sigma::correlation::Correlated;
+use crate::sigma::{Level, Match, Rule};
 
 /// Most processes above the one of the event.
 const MAX_ANCESTORS: usize = 16;
@@ -39,6 +40,8 @@ pub(crate) struct Alert {
     pub(crate) ancestors: Vec<Ancestor>,
     /// Fields that matched, with their values.
     pub(crate) fields: Vec<(String, String)>,
+    /// What a correlation rule matched; the other members are those of the last event.
+    pub(crate) correlated: Option<Correlated>,
 }
 
 /// What is told about an alert.
@@ -125,6 +128,25 @@ impl Alert {
             ancestors: ancestors.collect(),
             subject,
             fields,
+            correlated: None,
+        }
+    }
+
+    /// The alert of a correlation rule that matched with an event.
+    pub(crate) fn correlated(
+        event: &EventRecords,
+        rule: &Rule,
+        correlated: Correlated,
+        mapping: &Mapping,
+    ) -> Self {
+        let matched = Match {
+            rule: correlated.rule,
+            fields: vec![correlated.measure.clone()],
+            context: Vec::new(),
+        };
+        Self {
+            correlated: Some(correlated),
+            ..Self::new(event, rule, matched, mapping)
         }
     }
 
@@ -136,15 +158,17 @@ impl Alert {
             kind: Kind::LeftOut(total),
             rule: Rule {
                 id: "tollgate-rate-limit".to_owned(),
+                name: None,
                 title: "Alerts left out by the rate limit".to_owned(),
                 author: None,
                 level: last.rule.level,
                 tags: Vec::new(),
-                source: Source::Record,
+                source: None,
                 absent_fields: Vec::new(),
             },
             subject: Subject::default(),
             ancestors: Vec::new(),
+            correlated: None,
             fields: fields
                 .map(|(rule, count)| (rule, count.to_string()))
                 .collect(),
@@ -160,9 +184,11 @@ impl Alert {
         let ancestors =
             ancestors.map(|ancestor| ancestor.image.len() + ancestor.command_line.len());
         let fields = self.fields.iter().map(|(_, value)| value.len());
+        let correlated = self.correlated.as_ref().map_or(0, Correlated::text_bytes);
         own.into_iter().map(String::len).sum::<usize>()
             + ancestors.sum::<usize>()
             + fields.sum::<usize>()
+            + correlated
     }
 
     /// Milliseconds since the epoch.

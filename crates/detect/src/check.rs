@@ -8,6 +8,7 @@ use logs::escaped::{Escaped, EscapedJson};
 use serde_json::{Value, json};
 
 use crate::output::{Output, table};
+use crate::placeholder_file::PlaceholderArgs;
 use crate::rule_files::{Problem, RuleFiles};
 use crate::sigma::{Level, Source};
 use crate::{ERROR, FAILED};
@@ -18,6 +19,8 @@ pub(crate) struct Args {
     /// Files of rules, or directories with files `*.yml` and `*.yaml`
     #[arg(value_name = "RULES", required = true)]
     rules: Vec<PathBuf>,
+    #[command(flatten)]
+    placeholders: PlaceholderArgs,
     /// Print one JSON object: all rules, loaded or not
     #[arg(long)]
     json: bool,
@@ -31,7 +34,7 @@ pub(crate) struct Args {
 /// # Errors
 /// The output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let rules = RuleFiles::load(&args.rules);
+    let rules = RuleFiles::load(&args.rules, &args.placeholders.read()?);
     let mut out = Output::new();
     match args.json {
         true => out.line(EscapedJson(&as_json(&rules)))?,
@@ -66,14 +69,23 @@ fn print(rules: &RuleFiles, names_foreign: bool, out: &mut Output) -> anyhow::Re
             out.line(problem_line(problem))?;
         }
     }
-    for ((path, line), rule) in rules.places.iter().zip(rules.engine.rules()) {
+    for ((path, line), rule) in rules.places.iter().zip(rules.rules()) {
         if !rule.absent_fields.is_empty() {
             let fields = rule.absent_fields.join("`, `");
             let place = place(path, *line);
             out.line(format!(
                 "{place}: note: no {} event has `{}`; tests of it never match",
-                rule.source,
+                rule.source_name(),
                 crate::sigma::one_line(&fields)
+            ))?;
+        }
+    }
+    for (number, ((path, line), rule)) in rules.places.iter().zip(rules.rules()).enumerate() {
+        if rules.correlations.is_silent(number) {
+            let place = place(path, *line);
+            out.line(format!(
+                "{place}: note: `{}` makes no alerts of its own: a correlation rule without `generate: true` refers to it",
+                rule.title
             ))?;
         }
     }
@@ -81,8 +93,12 @@ fn print(rules: &RuleFiles, names_foreign: bool, out: &mut Output) -> anyhow::Re
         out.line(line)?;
     }
     let mistakes = rules.mistakes().count();
+    let filters = match rules.filters {
+        0 => String::new(),
+        count => format!(", {count} filters"),
+    };
     out.line(format!(
-        "{} files; {mistakes} rules or files cannot be loaded",
+        "{} files{filters}; {mistakes} rules or files cannot be loaded",
         rules.files
     ))?;
     for (source, count) in foreign {
@@ -97,16 +113,19 @@ fn summary(rules: &RuleFiles) -> Vec<Vec<String>> {
     header.extend(Level::ALL.map(|level| level.name().to_owned()));
     header.push("loaded".to_owned());
     let mut rows = vec![header];
-    let count = |source: Option<Source>, level: Option<Level>| {
-        let loaded = rules.engine.rules().iter();
-        let counted = loaded.filter(|rule| {
-            source.is_none_or(|source| rule.source == source)
+    let count = |source: Option<&str>, level: Option<Level>| {
+        let counted = rules.rules().filter(|rule| {
+            source.is_none_or(|source| rule.source_name() == source)
                 && level.is_none_or(|level| rule.level == level)
         });
         counted.count().to_string()
     };
-    let sources = Source::ALL.map(|source| (source.name(), Some(source)));
-    for (name, source) in sources.into_iter().chain([("all", None)]) {
+    let mut sources: Vec<&str> = Source::ALL.map(Source::name).to_vec();
+    if !rules.correlations.rules().is_empty() {
+        sources.push("correlation");
+    }
+    let sources = sources.into_iter().map(|name| (name, Some(name)));
+    for (name, source) in sources.chain([("all", None)]) {
         let mut row = vec![name.to_owned()];
         row.extend(Level::ALL.map(|level| count(source, Some(level))));
         row.push(count(source, None));
@@ -117,18 +136,19 @@ fn summary(rules: &RuleFiles) -> Vec<Vec<String>> {
 
 fn as_json(rules: &RuleFiles) -> Value {
     let file = |path: &Path| logs::json::text(path.as_os_str().as_encoded_bytes());
-    let loaded = rules.places.iter().zip(rules.engine.rules());
-    let loaded = loaded.map(|((path, line), rule)| {
+    let loaded = rules.places.iter().zip(rules.rules()).enumerate();
+    let loaded = loaded.map(|(number, ((path, line), rule))| {
         json!({
             "id": rule.id,
             "title": rule.title,
             "author": rule.author,
             "level": rule.level.name(),
             "tags": rule.tags,
-            "log_source": rule.source.name(),
+            "log_source": rule.source_name(),
             "file": file(path),
             "line": line,
             "absent_fields": rule.absent_fields,
+            "alerts": !rules.correlations.is_silent(number),
         })
     });
     let problems = rules.problems.iter().map(|problem| {
@@ -143,6 +163,7 @@ fn as_json(rules: &RuleFiles) -> Value {
     });
     json!({
         "files": rules.files,
+        "filters": rules.filters,
         "rules": loaded.collect::<Vec<_>>(),
         "problems": problems.collect::<Vec<_>>(),
     })

@@ -27,6 +27,7 @@ use logs::escaped::EscapedJson;
 
 use crate::check::problem_line;
 use crate::output::{Output, info};
+use crate::placeholder_file::PlaceholderArgs;
 use crate::rule_files::RuleFiles;
 use crate::{ERROR, FAILED};
 use audit_rules::{AuditRule, audit_rules, rule_file};
@@ -40,6 +41,8 @@ pub(crate) struct Args {
     /// Files of Sigma rules, or directories with files `*.yml` and `*.yaml`
     #[arg(value_name = "RULES", required = true)]
     rules: Vec<PathBuf>,
+    #[command(flatten)]
+    placeholders: PlaceholderArgs,
     /// Compare with the audit rules of FILE, or of the files `*.rules` in a directory [default: those of this machine]
     ///
     /// Those of this machine are the rules that the daemon has loaded, if it runs and this user may ask it, or the files
@@ -96,7 +99,7 @@ struct Report<'r> {
 /// # Errors
 /// Audit rules cannot be read, or the output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let sigma = RuleFiles::load(&args.rules);
+    let sigma = RuleFiles::load(&args.rules, &args.placeholders.read()?);
     let mut is_complete = true;
     for mistake in sigma.mistakes() {
         info(problem_line(mistake));
@@ -137,7 +140,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 impl<'r> Report<'r> {
     fn new(sigma: &'r RuleFiles, source: Option<&RuleSource>, with_excessive: bool) -> Self {
-        let feeds: Vec<Vec<Feed>> = sigma.engine.needs().iter().map(feed::feeds).collect();
+        let needs = sigma.engine.needs();
+        // A correlation needs what its rules need.
+        let feeds: Vec<Vec<Feed>> = (0..sigma.places.len())
+            .map(|rule| {
+                let needs = sigma.correlations.needs_of(rule, needs).into_iter();
+                let mut feeds: Vec<Feed> = Vec::new();
+                for feed in needs.flat_map(feed::feeds) {
+                    if !feeds.contains(&feed) {
+                        feeds.push(feed);
+                    }
+                }
+                feeds
+            })
+            .collect();
         let numbered = feeds
             .iter()
             .enumerate()
@@ -186,7 +202,7 @@ impl<'r> Report<'r> {
 
     /// Title of a Sigma rule, with its id if it has one.
     fn name(&self, number: usize) -> String {
-        match self.sigma.engine.rules().get(number) {
+        match self.sigma.rule(number) {
             Some(rule) if rule.id == rule.title => rule.title.clone(),
             Some(rule) => format!("{} ({})", rule.title, rule.id),
             None => String::new(),

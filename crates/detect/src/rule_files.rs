@@ -6,9 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::bounded_file::read;
-use crate::sigma::document::{Document, documents};
+use crate::sigma::correlation::{Correlations, resolve};
+use crate::sigma::document::{Document, DocumentKind, documents};
+use crate::sigma::placeholder::Placeholders;
 use crate::sigma::rsigma::Rsigma;
-use crate::sigma::{Engine, Mistake};
+use crate::sigma::{Engine, Mistake, Rule};
 
 /// Most files and directories that are looked at.
 const MAX_ENTRIES: usize = 100_000;
@@ -16,6 +18,8 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_DEPTH: usize = 32;
 /// Most rules that are loaded.
 const MAX_RULES: usize = 20_000;
+/// Most bytes of documents. All rules of `SigmaHQ` have 7 MiB.
+const MAX_BYTES: usize = 64 << 20;
 
 /// A mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,36 +33,113 @@ pub struct Problem {
 /// Rules from files.
 #[derive(Debug)]
 pub struct RuleFiles {
-    /// The loaded rules.
+    /// The loaded rules, but for correlation rules.
     pub engine: Box<dyn Engine>,
-    /// File and line of each loaded rule.
+    /// The loaded correlation rules.
+    pub correlations: Correlations,
+    /// File and line of each loaded rule: those of the engine, then correlation rules.
     pub places: Vec<(PathBuf, usize)>,
-    /// What cannot be loaded.
+    /// What cannot be loaded, in the order of the files.
     pub problems: Vec<Problem>,
     /// Number of files that were read.
     pub files: usize,
-    entries: usize,
+    /// Number of loaded filters.
+    pub filters: usize,
 }
 
 impl RuleFiles {
     /// Loads the rules of files, and of directories with the files `*.yml` and `*.yaml` below them. Hidden entries of
-    /// directories are left out, as `.git`.
+    /// directories are left out, as `.git`. Filters apply to all rules, whatever their order is.
     #[must_use]
-    pub fn load(paths: &[PathBuf]) -> Self {
-        let mut rules = Self {
-            engine: Box::new(Rsigma::default()),
-            places: Vec::new(),
-            problems: Vec::new(),
-            files: 0,
-            entries: 0,
-        };
+    pub fn load(paths: &[PathBuf], placeholders: &Placeholders) -> Self {
+        let mut found = FoundDocuments::default();
         for path in paths {
             match path.is_dir() {
-                true => rules.add_directory(path, 0),
-                false => rules.add_file(path),
+                true => found.add_directory(path, 0),
+                false => found.add_file(path),
             }
         }
-        rules
+        let mut engine = Box::new(Rsigma::new(placeholders.clone()));
+        let (mut places, mut filters) = (Vec::new(), Vec::new());
+        let documents = &mut found.documents;
+        for (number, document) in documents.iter_mut().enumerate() {
+            if document.kind == Some(DocumentKind::Filter) {
+                match engine.add_filter(&document.text) {
+                    Ok(()) => filters.push(number),
+                    Err(mistake) => document.refuse(mistake),
+                }
+            }
+        }
+        for document in documents.iter_mut() {
+            if document.kind == Some(DocumentKind::Rule) {
+                let added = match places.len() < MAX_RULES {
+                    true => engine.add(&document.text),
+                    false => Err(Mistake::new(
+                        1,
+                        format!("only the first {MAX_RULES} rules are loaded"),
+                        "name fewer directories",
+                    )),
+                };
+                match added {
+                    Ok(()) => places.push((document.path.clone(), document.line(1))),
+                    Err(mistake) => document.refuse(mistake),
+                }
+            }
+        }
+        for (filter, mistake) in engine.filter_mistakes() {
+            let document = filters.get(filter).and_then(|at| documents.get_mut(*at));
+            if let Some(document) = document {
+                document.refuse(mistake);
+            }
+        }
+        let is_correlation =
+            |document: &FoundDocument| document.kind == Some(DocumentKind::Correlation);
+        let texts: Vec<&str> = documents
+            .iter()
+            .filter(|document| is_correlation(document))
+            .map(|document| document.text.as_str())
+            .collect();
+        let (correlations, mistakes) = resolve(&mut *engine, &texts);
+        let correlated = documents
+            .iter_mut()
+            .filter(|document| is_correlation(document));
+        for (document, mistake) in correlated.zip(mistakes) {
+            match mistake {
+                None => places.push((document.path.clone(), document.line(1))),
+                Some(mistake) => document.refuse(mistake),
+            }
+        }
+        let problems = found.documents.into_iter().flat_map(|document| {
+            let path = document.path;
+            let problem = move |mistake| Problem {
+                path: path.clone(),
+                mistake,
+            };
+            document.mistakes.into_iter().map(problem)
+        });
+        Self {
+            engine,
+            correlations,
+            places,
+            problems: problems.collect(),
+            files: found.files,
+            filters: filters.len(),
+        }
+    }
+
+    /// All rules, by their number.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> + Clone {
+        self.engine.rules().iter().chain(self.correlations.rules())
+    }
+
+    /// A rule.
+    #[must_use]
+    pub fn rule(&self, number: usize) -> Option<&Rule> {
+        let own = self.engine.rules();
+        match number.checked_sub(own.len()) {
+            None => own.get(number),
+            Some(number) => self.correlations.rules().get(number),
+        }
     }
 
     /// Problems that are mistakes, not rules for other log sources.
@@ -66,7 +147,46 @@ impl RuleFiles {
         let problems = self.problems.iter();
         problems.filter(|problem| problem.mistake.foreign.is_none())
     }
+}
 
+/// Documents of files, in their order.
+#[derive(Debug, Default)]
+struct FoundDocuments {
+    documents: Vec<FoundDocument>,
+    files: usize,
+    entries: usize,
+    /// Bytes of the texts.
+    bytes: usize,
+}
+
+/// A document, or a file that has none.
+#[derive(Debug)]
+struct FoundDocument {
+    path: PathBuf,
+    /// Lines of the file before its first one.
+    lines_before: usize,
+    /// Blank lines at its begin.
+    blank: usize,
+    /// What it is; `None` if it cannot be used.
+    kind: Option<DocumentKind>,
+    text: String,
+    /// Lines count in the file.
+    mistakes: Vec<Mistake>,
+}
+
+impl FoundDocument {
+    /// Line in the file of a line of the document.
+    fn line(&self, line: usize) -> usize {
+        self.lines_before + line.max(self.blank + 1)
+    }
+
+    fn refuse(&mut self, mut mistake: Mistake) {
+        mistake.line = self.line(mistake.line);
+        self.mistakes.push(mistake);
+    }
+}
+
+impl FoundDocuments {
     fn add_directory(&mut self, path: &Path, depth: usize) {
         if depth >= MAX_DEPTH {
             let reason = format!("the directory is below {MAX_DEPTH} others");
@@ -126,33 +246,44 @@ impl RuleFiles {
     }
 
     fn add_document(&mut self, path: &Path, document: &Document<'_>) {
-        let added = match self.places.len() < MAX_RULES {
-            true => document
-                .check()
-                .and_then(|()| self.engine.add(document.text)),
+        let lines = document.text.lines();
+        let mut found = FoundDocument {
+            path: path.to_owned(),
+            lines_before: document.lines_before,
+            blank: lines.take_while(|line| line.trim().is_empty()).count(),
+            kind: None,
+            text: String::new(),
+            mistakes: Vec::new(),
+        };
+        self.bytes += document.text.len();
+        let kind = match self.bytes <= MAX_BYTES {
+            true => document.check().and_then(|()| document.kind()),
             false => Err(Mistake::new(
                 1,
-                format!("only the first {MAX_RULES} rules are loaded"),
+                format!("only the first {MAX_BYTES} bytes of rules are read"),
                 "name fewer directories",
             )),
         };
-        let blank = document.text.lines();
-        let blank = blank.take_while(|line| line.trim().is_empty()).count();
-        match added {
-            Ok(()) => {
-                let line = document.lines_before + blank + 1;
-                self.places.push((path.to_owned(), line));
+        match kind {
+            Ok(kind) => {
+                found.kind = Some(kind);
+                document.text.clone_into(&mut found.text);
             }
-            Err(mut mistake) => {
-                mistake.line = document.lines_before + mistake.line.max(blank + 1);
-                self.refuse(path, mistake);
-            }
+            Err(mistake) => found.refuse(mistake),
         }
+        self.documents.push(found);
     }
 
+    /// Notes what is wrong with a file or directory.
     fn refuse(&mut self, path: &Path, mistake: Mistake) {
-        let path = path.to_owned();
-        self.problems.push(Problem { path, mistake });
+        self.documents.push(FoundDocument {
+            path: path.to_owned(),
+            lines_before: 0,
+            blank: 0,
+            kind: None,
+            text: String::new(),
+            mistakes: vec![mistake],
+        });
     }
 }
 
@@ -199,7 +330,10 @@ mod tests {
         fs::write(path("bytes.yml"), b"a: 1\nb: \xff\n").unwrap();
         symlink(path("b.yml"), path("link.yml")).unwrap();
         nix::unistd::mkfifo(&path("pipe.yml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let rules = RuleFiles::load(&[place.path().to_owned(), path("absent.yml")]);
+        let rules = RuleFiles::load(
+            &[place.path().to_owned(), path("absent.yml")],
+            &Placeholders::default(),
+        );
         let titles: Vec<&str> = rules
             .engine
             .rules()

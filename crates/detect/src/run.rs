@@ -3,13 +3,14 @@
 //! Alerts are written before the cursor behind their events is saved, so that a run that is killed evaluates no event
 //! zero times: the next one repeats the last alerts, with the same ids.
 
+mod alerts;
 mod confinement;
 mod failures;
 pub(crate) mod progress;
 pub(crate) mod state;
+mod syslog;
 mod throttle;
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,23 +20,28 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use logs::accounts::Accounts;
-use logs::escaped::{Escaped, EscapedJson};
+use logs::cursor::Cursor;
+use logs::escaped::Escaped;
 use logs::event_reader::{EventReader, Item};
 use logs::log_file::LogError;
 use logs::log_set::{LogEntries, LogSet};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::alert::{Alert, ecs, ocsf, text};
 use crate::check::problem_line;
 use crate::mapping::{Mapping, ProcessTable};
+use crate::on_alert::OnAlert;
 use crate::output::info;
+use crate::placeholder_file::PlaceholderArgs;
 use crate::rule_files::RuleFiles;
-use crate::sigma::{Level, Match};
+use crate::sigma::Level;
 use crate::silence::{Asked, Silences};
+use alerts::Alerts;
 use failures::Failures;
-use progress::{Progress, now_ms};
+use progress::Progress;
 use state::State;
+use syslog::Syslog;
 use throttle::{Limits, Throttle};
 
 /// How often the cursor is saved while events come, and the file of silences looked at.
@@ -51,10 +57,12 @@ pub(crate) struct Args {
     /// Files of rules, or directories with files `*.yml` and `*.yaml`
     #[arg(value_name = "RULES", required = true)]
     rules: Vec<PathBuf>,
+    #[command(flatten)]
+    placeholders: PlaceholderArgs,
     /// Follow LOG
     #[arg(long, value_name = "LOG", default_value = "/var/log/audit/audit.log")]
     log: PathBuf,
-    /// Leave out the alerts that FILE silences, in TOML; it is read again when it changes and on SIGHUP
+    /// Leave out the alerts that FILE silences, in TOML; it is read when it appears or changes, and on SIGHUP
     #[arg(long, value_name = "FILE")]
     silences: Option<PathBuf>,
     /// Keep the position in the log in DIR
@@ -69,16 +77,41 @@ pub(crate) struct Args {
     /// Print alerts as text, OCSF 1.8 or ECS
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
+    /// Send alerts of LEVEL and above, or all, to the syslog socket too
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "informational", value_parser = levels())]
+    syslog: Option<Level>,
+    /// Socket of the syslog daemon
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        default_value = "/dev/log",
+        requires = "syslog"
+    )]
+    syslog_socket: PathBuf,
+    /// Start PROGRAM for each alert that is printed, with the alert on standard input
+    #[arg(long, value_name = "PROGRAM")]
+    on_alert: Option<PathBuf>,
+    /// Start it for alerts of LEVEL and above
+    #[arg(long, value_name = "LEVEL", default_value = "high", value_parser = levels(), requires = "on_alert")]
+    on_alert_level: Level,
     /// Leave out alerts below LEVEL
-    #[arg(long, value_name = "LEVEL", default_value = "medium",
-          value_parser = ["informational", "low", "medium", "high", "critical"])]
-    level: String,
+    #[arg(long, value_name = "LEVEL", default_value = "medium", value_parser = levels())]
+    level: Level,
     /// Count events of one rule, user and program within SECONDS as one alert
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     window: u64,
     /// Print at most N alerts in a minute, the first of each rule and user, and a summary of the others
     #[arg(long, value_name = "N", default_value_t = 60)]
     rate: usize,
+}
+
+/// Levels by their names.
+fn levels() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(Level::ALL.map(Level::name)).map(|name| {
+        let known = Level::ALL.into_iter().find(|level| level.name() == name);
+        known.unwrap_or(Level::Medium)
+    })
 }
 
 /// Form of alerts.
@@ -97,7 +130,7 @@ enum Format {
 /// # Errors
 /// No rule can be loaded, the log cannot be read, or the state or an alert cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let rules = RuleFiles::load(&args.rules);
+    let mut rules = RuleFiles::load(&args.rules, &args.placeholders.read()?);
     report(&rules)?;
     let silences = args.silences.as_deref().map(Silences::read).transpose()?;
     let mut state = State::open(&args.state)?;
@@ -105,40 +138,49 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => args.log.join("audit.log"),
         false => args.log.clone(),
     };
-    let mut reader = reader(args, &log, &state)?;
+    let cursor = state.restore(&mut rules.correlations)?;
+    let mut reader = reader(args, &log, cursor)?;
     let mut processes = ProcessTable::default();
     let mut mapping = {
         processes.seed(Path::new(PROC));
         Mapping::new(Accounts::read().unwrap_or_default(), processes)
     };
     mapping.look_up_in(Path::new(PROC));
+    // The helper must not be confined.
+    let on_alert = args.on_alert.as_deref();
+    let on_alert = on_alert
+        .map(|program| OnAlert::start(program, args.on_alert_level))
+        .transpose()?;
     let confined =
         confinement::confine(&log, args.silences.as_deref(), &args.state, Path::new(PROC))?;
     info(confined);
     let signals = watch_signals()?;
-    let level = Level::ALL
-        .into_iter()
-        .find(|level| level.name() == args.level);
     let mut alerts = Alerts {
         progress: Progress::new(&log, &rules),
         silences,
         rules,
         mapping,
-        least: level.unwrap_or(Level::Medium),
+        least: args.level,
         format: args.format,
+        syslog: args
+            .syslog
+            .map(|least| Syslog::new(&args.syslog_socket, least)),
+        on_alert,
         throttle: Throttle::new(Limits {
             window_secs: args.window,
             per_minute: args.rate,
         }),
         last_secs: 0,
         found: Vec::new(),
+        correlated: Vec::new(),
         show: Vec::new(),
     };
     let mut log_failures = Failures::default();
     let mut state_failures = Failures::default();
     alerts.tell_about_silences();
-    state_failures.note(save(&mut state, &reader, &mut alerts.progress));
+    state_failures.note(save(&mut state, &reader, &mut alerts));
     let (mut saved, mut looked) = (Instant::now(), Instant::now());
+    let mut save_time = Duration::ZERO;
     while !signals.stop.load(Ordering::Relaxed) {
         let mut is_idle = false;
         match reader.next_item() {
@@ -170,24 +212,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             false => SAVE_INTERVAL,
         };
         if looked.elapsed() >= SAVE_INTERVAL {
-            alerts.reread_silences(&signals);
+            alerts.reread_silences(match signals.reread.swap(false, Ordering::Relaxed) {
+                true => Asked::Yes,
+                false => Asked::No,
+            });
             looked = Instant::now();
         }
-        if saved.elapsed() >= interval {
+        // Windows of many groups are large: writing them must not take most of the time.
+        if saved.elapsed() >= interval.max(save_time * 10) {
             if alerts.is_live() {
                 alerts.expire()?;
             }
             alerts.summarise()?;
             // Alerts are worth more than a position: what is evaluated again has the same ids.
-            state_failures.note(save(&mut state, &reader, &mut alerts.progress));
+            let begun = Instant::now();
+            state_failures.note(save(&mut state, &reader, &mut alerts));
             saved = Instant::now();
+            save_time = begun.elapsed();
         }
     }
     alerts.end()?;
+    if let Some(on_alert) = &mut alerts.on_alert {
+        on_alert.end();
+    }
     if reader.has_unfinished() {
         info("the log ends within an event or line: the next run continues before it");
     }
-    save(&mut state, &reader, &mut alerts.progress)?;
+    save(&mut state, &reader, &mut alerts)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -213,7 +264,7 @@ fn report(rules: &RuleFiles) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The log or the cursor cannot be read, or the log cannot be followed.
-fn reader(args: &Args, log: &Path, state: &State) -> anyhow::Result<EventReader> {
+fn reader(args: &Args, log: &Path, cursor: Option<Cursor>) -> anyhow::Result<EventReader> {
     let open = || -> Result<LogSet, LogError> {
         let mut failed = Ok(());
         let logs = LogEntries::rotated(log)?.readable(|error| match error.path() == Some(log) {
@@ -223,7 +274,7 @@ fn reader(args: &Args, log: &Path, state: &State) -> anyhow::Result<EventReader>
         failed.map(|()| logs)
     };
     let mut at_end = false;
-    let reader = match state.cursor()? {
+    let reader = match cursor {
         None => {
             at_end = !args.from_start && !args.once;
             EventReader::new(open()?)
@@ -251,11 +302,13 @@ fn reader(args: &Args, log: &Path, state: &State) -> anyhow::Result<EventReader>
     Ok(reader)
 }
 
-/// Saves the position, then what led to it.
-fn save(state: &mut State, reader: &EventReader, progress: &mut Progress) -> anyhow::Result<()> {
+/// Saves the position with what correlation rules remember, then what led to it.
+fn save(state: &mut State, reader: &EventReader, alerts: &mut Alerts) -> anyhow::Result<()> {
     let cursor = reader.cursor();
-    cursor.map_or(Ok(()), |cursor| state.save(cursor))?;
-    match progress.text(cursor) {
+    let correlations = &alerts.rules.correlations;
+    cursor.map_or(Ok(()), |cursor| state.save(cursor, correlations))?;
+    alerts.note_counts();
+    match alerts.progress.text(cursor) {
         Some(text) => state.save_status(&text),
         None => Ok(()),
     }
@@ -297,118 +350,4 @@ fn watch_signals() -> anyhow::Result<Arc<Signals>> {
 fn now_secs() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs())
-}
-
-/// Evaluates events and prints alerts.
-struct Alerts {
-    rules: RuleFiles,
-    silences: Option<Silences>,
-    progress: Progress,
-    mapping: Mapping,
-    least: Level,
-    format: Format,
-    throttle: Throttle,
-    /// Time of the last event.
-    last_secs: u64,
-    found: Vec<Match>,
-    show: Vec<Alert>,
-}
-
-impl Alerts {
-    fn take(&mut self, event: &audit::record::assemble::EventRecords) -> anyhow::Result<()> {
-        let engine = &*self.rules.engine;
-        self.last_secs = event.time().sec;
-        self.progress.event(event);
-        self.mapping.find(engine, event, &mut self.found);
-        for matched in self.found.drain(..) {
-            let rule = engine.rules().get(matched.rule);
-            if let Some(rule) = rule.filter(|rule| rule.level >= self.least) {
-                self.progress.matched(rule);
-                let alert = Alert::new(event, rule, matched, &self.mapping);
-                let silences = self.silences.as_ref();
-                if silences.is_some_and(|silences| silences.apply_to(&alert)) {
-                    self.progress.silenced(rule);
-                    continue;
-                }
-                self.throttle.take(alert, &mut self.show);
-            }
-        }
-        self.print()
-    }
-
-    /// Reads the silences again if their file changed or SIGHUP came, and tells which have expired.
-    fn reread_silences(&mut self, signals: &Signals) {
-        let asked = match signals.reread.swap(false, Ordering::Relaxed) {
-            true => Asked::Yes,
-            false => Asked::No,
-        };
-        match self
-            .silences
-            .as_mut()
-            .and_then(|silences| silences.reread(asked))
-        {
-            Some(Ok(count)) => {
-                info(format_args!("{count} silences are read"));
-                self.tell_about_silences();
-            }
-            Some(Err(error)) => info(format_args!("the old silences stay: {error}")),
-            None => self.expire_silences(),
-        }
-    }
-
-    fn tell_about_silences(&mut self) {
-        let silences = self.silences.iter();
-        let unknown =
-            silences.flat_map(|silences| silences.without_rule(self.rules.engine.rules()));
-        unknown.for_each(info);
-        self.expire_silences();
-    }
-
-    fn expire_silences(&mut self) {
-        let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
-        let now = jiff::Timestamp::from_millisecond(now).unwrap_or(jiff::Timestamp::MAX);
-        if let Some(silences) = &mut self.silences {
-            silences.expire(now).into_iter().for_each(info);
-            self.progress.silences(silences.active());
-        }
-    }
-
-    /// Ends windows by the time of this machine: while no events come, or none of them is an alert.
-    fn expire(&mut self) -> anyhow::Result<()> {
-        self.throttle.expire(now_secs(), &mut self.show);
-        self.print()
-    }
-
-    /// Whether events are read as they come, and not those of an old log.
-    fn is_live(&self) -> bool {
-        const MOST_SECS: u64 = 60;
-        now_secs().abs_diff(self.last_secs) <= MOST_SECS
-    }
-
-    fn summarise(&mut self) -> anyhow::Result<()> {
-        self.throttle.summarise(&mut self.show);
-        self.print()
-    }
-
-    fn end(&mut self) -> anyhow::Result<()> {
-        self.throttle.end(&mut self.show);
-        self.print()
-    }
-
-    fn print(&mut self) -> anyhow::Result<()> {
-        if self.show.is_empty() {
-            return Ok(());
-        }
-        let mut out = io::stdout().lock();
-        for alert in self.show.drain(..) {
-            self.progress.printed(&alert);
-            let line = match self.format {
-                Format::Text => text::lines(&alert),
-                Format::Ocsf => EscapedJson(&ocsf::finding(&alert)).to_string(),
-                Format::Ecs => EscapedJson(&ecs::document(&alert)).to_string(),
-            };
-            writeln!(out, "{line}").context("cannot write an alert")?;
-        }
-        out.flush().context("cannot write an alert")
-    }
 }

@@ -7,12 +7,14 @@
 //! Sigma specification 2.0.0, "Sigma Rules", "Sigma Modifiers" and "Sigma Taxonomy".
 
 mod bucket;
+pub mod correlation;
 pub mod document;
 pub mod fields;
 pub mod gate;
 mod literals;
 mod mistake;
 pub mod need;
+pub mod placeholder;
 mod requirement;
 pub mod rsigma;
 pub mod search;
@@ -144,6 +146,8 @@ impl fmt::Display for Source {
 pub struct Rule {
     /// `id` of the rule, or its title if it has none: the name of the rule in alerts.
     pub id: String,
+    /// Name by which correlation rules can refer to it.
+    pub name: Option<String>,
     /// Title.
     pub title: String,
     /// Author, whom the Detection Rule License wants named.
@@ -152,10 +156,18 @@ pub struct Rule {
     pub level: Level,
     /// Tags, such as `attack.t1059.004`.
     pub tags: Vec<String>,
-    /// Log source.
-    pub source: Source,
+    /// Log source; `None` for a correlation rule.
+    pub source: Option<Source>,
     /// Fields of the rule that no event has: tests of them never match.
     pub absent_fields: Vec<String>,
+}
+
+impl Rule {
+    /// Name of the log source, or `correlation`.
+    #[must_use]
+    pub fn source_name(&self) -> &'static str {
+        self.source.map_or("correlation", Source::name)
+    }
 }
 
 /// A rule that matched an event.
@@ -165,6 +177,8 @@ pub struct Match {
     pub rule: usize,
     /// Fields whose tests matched, with their values in the event.
     pub fields: Vec<(String, String)>,
+    /// The fields that [`Engine::want`] names for the rule, with their values, those that the event has.
+    pub context: Vec<(String, String)>,
 }
 
 /// An engine that matches events with Sigma rules.
@@ -174,6 +188,19 @@ pub trait Engine: fmt::Debug {
     /// # Errors
     /// The rule cannot be used: [`Mistake`] tells why, and on which line of the document.
     fn add(&mut self, document: &str) -> Result<(), Mistake>;
+
+    /// Adds the filter in a YAML document: the rules that it names and that are added after it match only events that
+    /// meet its condition too.
+    ///
+    /// # Errors
+    /// The filter cannot be used.
+    fn add_filter(&mut self, document: &str) -> Result<(), Mistake>;
+
+    /// Rules that filters name and that were not added, or have another log source, with the number of the filter.
+    fn filter_mistakes(&self) -> Vec<(usize, Mistake)>;
+
+    /// Makes matches of a rule have the values of some fields too.
+    fn want(&mut self, rule: usize, fields: Vec<String>);
 
     /// The rules that were added, in their order.
     fn rules(&self) -> &[Rule];

@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -113,13 +114,20 @@ impl Pattern {
 }
 
 impl Silences {
-    /// Reads a file.
+    /// Reads a file. One that does not exist has no silences, and is read when it appears.
     ///
     /// # Errors
     /// It cannot be read, or has a mistake.
     pub(crate) fn read(path: &Path) -> Result<Self, SilenceError> {
         // The identity is that of before: a change while it is read is seen later.
         let read = identity(path);
+        if fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(Self {
+                path: path.to_owned(),
+                silences: Vec::new(),
+                read: None,
+            });
+        }
         let failed = |(line, column), reason: String| SilenceError {
             path: path.to_owned(),
             line,
@@ -173,6 +181,14 @@ impl Silences {
         })
     }
 
+    /// What to tell of a file that does not exist.
+    pub(crate) fn absent(&self) -> Option<String> {
+        let place = Escaped(self.path.as_os_str().as_encoded_bytes());
+        self.read
+            .is_none()
+            .then(|| format!("{place} does not exist: nothing is silenced until it does"))
+    }
+
     /// Number of silences that apply.
     pub(crate) fn active(&self) -> usize {
         let silences = self.silences.iter();
@@ -204,9 +220,12 @@ impl Silences {
     }
 
     /// Silences of rules that are not loaded.
-    pub(crate) fn without_rule(&self, rules: &[Rule]) -> Vec<String> {
+    pub(crate) fn without_rule<'r>(
+        &self,
+        rules: &(impl Iterator<Item = &'r Rule> + Clone),
+    ) -> Vec<String> {
         let place = Escaped(self.path.as_os_str().as_encoded_bytes()).to_string();
-        let is_loaded = |silence: &&Silence| rules.iter().any(|rule| silence.names(rule));
+        let is_loaded = |silence: &&Silence| rules.clone().any(|rule| silence.names(rule));
         let unknown = self.silences.iter().filter(|silence| !is_loaded(silence));
         let told = unknown.map(|silence| {
             let rule = one_line(&silence.rule);

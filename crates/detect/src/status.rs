@@ -185,6 +185,26 @@ fn print(
         progress.left_out
     ))?;
     out.line(format_args!("silences   {} apply", progress.silences))?;
+    let correlations = progress.correlations;
+    if correlations.rules > 0 {
+        out.line(format_args!(
+            "windows    {} groups of {} correlation rules; {} forgotten, {} events too late",
+            correlations.groups, correlations.rules, correlations.forgotten, correlations.late
+        ))?;
+    }
+    let outputs = progress.outputs;
+    if outputs.syslog_sent + outputs.syslog_lost > 0 {
+        out.line(format_args!(
+            "syslog     {} sent, {} lost",
+            outputs.syslog_sent, outputs.syslog_lost
+        ))?;
+    }
+    if outputs.programs_started + outputs.programs_failed + outputs.programs_left_out > 0 {
+        out.line(format_args!(
+            "on alert   {} programs started, {} failed, {} alerts left out",
+            outputs.programs_started, outputs.programs_failed, outputs.programs_left_out
+        ))?;
+    }
     let row = |name: &str, counts: [u64; 3]| -> Vec<String> {
         let counts = counts.iter().map(u64::to_string);
         std::iter::once(name.to_owned()).chain(counts).collect()
@@ -249,6 +269,8 @@ fn as_json(progress: &Progress, is_alive: bool, lag: Option<&Lag>) -> Value {
         "events": progress.events,
         "left_out_by_rate": progress.left_out,
         "silences": progress.silences,
+        "correlations": progress.correlations,
+        "outputs": progress.outputs,
         "by_level": levels.collect::<serde_json::Map<_, _>>(),
         "by_rule": progress.by_rule,
     })

@@ -20,7 +20,10 @@ use crate::cases::{Case, files};
 use crate::check::{place, problem_line};
 use crate::mapping::{Mapping, ProcessTable};
 use crate::output::{Output, table};
+use crate::placeholder_file::PlaceholderArgs;
 use crate::rule_files::RuleFiles;
+use crate::sigma::correlation::EventId;
+use crate::sigma::placeholder::Placeholders;
 use crate::sigma::{Mistake, Rule, one_line};
 use crate::{ERROR, FAILED};
 
@@ -33,6 +36,8 @@ pub(crate) struct Args {
     /// Load RULES too, for all cases
     #[arg(long, value_name = "RULES")]
     rules: Vec<PathBuf>,
+    #[command(flatten)]
+    placeholders: PlaceholderArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -89,7 +94,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         paths.extend(files(path).map_err(|mistake| anyhow::anyhow!("{mistake}"))?);
     }
     anyhow::ensure!(!paths.is_empty(), "there are no cases: no file `*.toml`");
-    let mut loaded = HashMap::new();
+    let placeholders = args.placeholders.read()?;
+    let mut loaded = Loaded {
+        placeholders,
+        by_paths: HashMap::new(),
+    };
     let reports: Vec<Report> = paths
         .into_iter()
         .map(|path| report(path, &args.rules, &mut loaded))
@@ -112,8 +121,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Rules by the paths that they were loaded from.
-type Loaded = HashMap<Vec<PathBuf>, RuleFiles>;
+/// Loaded rules.
+#[derive(Debug)]
+struct Loaded {
+    placeholders: Placeholders,
+    /// By the paths that they were loaded from.
+    by_paths: HashMap<Vec<PathBuf>, RuleFiles>,
+}
 
 fn report(path: PathBuf, rules: &[PathBuf], loaded: &mut Loaded) -> Report {
     let started = Instant::now();
@@ -156,19 +170,31 @@ fn run_case(
         );
         return Err(located(path, &mistake));
     }
+    let placeholders = &loaded.placeholders;
     let rules = loaded
+        .by_paths
         .entry(paths)
-        .or_insert_with_key(|paths| RuleFiles::load(paths));
+        .or_insert_with_key(|paths| RuleFiles::load(paths, placeholders));
     if let Some(problem) = rules.mistakes().next() {
         return Err(problem_line(problem));
     }
-    let known = rules.engine.rules();
     for name in case.expect.names() {
-        if !known.iter().any(|rule| is_named(rule, name.get_ref())) {
-            let reason = format!("no loaded rule has the id or title `{}`", name.get_ref());
-            let mistake = case.mistake(name, reason, "correct the name, or load the rule");
-            return Err(located(path, &mistake));
-        }
+        let mut known = rules.rules().enumerate();
+        let known = known.find(|(_, rule)| is_named(rule, name.get_ref()));
+        let mistake = match known {
+            None => {
+                let reason = format!("no loaded rule has the id or title `{}`", name.get_ref());
+                case.mistake(name, reason, "correct the name, or load the rule")
+            }
+            Some((number, _)) if rules.correlations.is_silent(number) => {
+                let reason = format!("the rule `{}` makes no alerts of its own", name.get_ref());
+                let advice =
+                    "name the correlation rule that refers to it, or write `generate: true` there";
+                case.mistake(name, reason, advice)
+            }
+            Some(_) => continue,
+        };
+        return Err(located(path, &mistake));
     }
     let logs = match (&case.log, &case.events) {
         (Some(log), _) => LogSet::files(&[directory.join(log)]),
@@ -183,8 +209,8 @@ fn run_case(
     let logs = logs.map_err(|error| one_line(&error.to_string()))?;
     let counts = matches(rules, logs)?;
     let least = case.expect.least_level();
-    let counted: Vec<(&Rule, u64)> = known
-        .iter()
+    let counted: Vec<(&Rule, u64)> = rules
+        .rules()
         .zip(counts)
         .filter(|(rule, count)| *count > 0 && rule.level >= least)
         .collect();
@@ -200,29 +226,37 @@ fn run_case(
     })
 }
 
-/// Number of events that each rule matches.
+/// Number of events that each rule matches; none for a rule that makes no alerts of its own.
 ///
 /// # Errors
 /// The log cannot be read.
-fn matches(rules: &RuleFiles, logs: LogSet) -> Result<Vec<u64>, String> {
-    let mut counts = vec![0; rules.engine.rules().len()];
+fn matches(rules: &mut RuleFiles, logs: LogSet) -> Result<Vec<u64>, String> {
+    let mut counts = vec![0; rules.places.len()];
+    // Cases must not depend on those before.
+    rules.correlations.forget();
     // Results must not depend on the users of this machine.
     let accounts = Accounts::parse(b"root:x:0:0::/:\n", b"root:x:0:\n");
     let mut mapping = Mapping::new(accounts, ProcessTable::default());
     let mut reader = EventReader::new(logs);
-    let mut found = Vec::new();
+    let (mut found, mut correlated) = (Vec::new(), Vec::new());
     loop {
         match reader.next_item() {
             Ok(None | Some(Item::Idle)) => return Ok(counts),
-            Ok(Some(Item::Event(event))) => mapping.find(&*rules.engine, event, &mut found),
+            Ok(Some(Item::Event(event))) => {
+                mapping.find(&*rules.engine, event, &mut found);
+                let event = EventId::of(event);
+                rules.correlations.find(&event, &found, &mut correlated);
+            }
             Ok(Some(Item::Malformed { path, line, error })) => {
                 let line = usize::try_from(line).unwrap_or(usize::MAX);
                 return Err(format!("{}: {error}", place(path, line)));
             }
             Err(error) => return Err(one_line(&error.to_string())),
         }
-        for matched in found.drain(..) {
-            if let Some(count) = counts.get_mut(matched.rule) {
+        let numbers = found.drain(..).map(|matched| matched.rule);
+        let numbers = numbers.chain(correlated.drain(..).map(|matched| matched.rule));
+        for number in numbers.filter(|number| !rules.correlations.is_silent(*number)) {
+            if let Some(count) = counts.get_mut(number) {
                 *count += 1;
             }
         }

@@ -71,6 +71,79 @@ mod tests {
     }
 
     #[test]
+    fn filters_apply_to_rules_of_other_files_and_unknown_names_are_told() {
+        let place = tempfile::tempdir().unwrap();
+        let filter = "title: F\nlogsource:\n    product: linux\nfilter:\n    rules: [n1]\n    s:\n        \
+            User: backup\n    condition: not s\n";
+        fs::write(place.path().join("rule.yml"), GOOD).unwrap();
+        fs::write(place.path().join("a-filter.yml"), filter).unwrap();
+        let text = stdout(&check(place.path(), &["."]), 0);
+        assert!(
+            text.ends_with("2 files, 1 filters; 0 rules or files cannot be loaded\n"),
+            "{text}"
+        );
+        let unknown = filter.replace("[n1]", "[n1, n2]");
+        fs::write(place.path().join("z-filter.yml"), unknown).unwrap();
+        let text = stdout(&check(place.path(), &["."]), 1);
+        assert!(
+            text.contains("z-filter.yml:5: the filter names `n2`, and no rule has this id or name; correct the name, or load the rule\n"),
+            "{text}"
+        );
+        let text = stdout(&check(place.path(), &["--json", "."]), 1);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["filters"], 2);
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_by_each_command() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        let rule = GOOD.replace("Image|endswith: /nc", "User|expand: '%admins%'");
+        fs::write(path("rule.yml"), rule).unwrap();
+        fs::write(path("values.toml"), "admins = [\"root\"]\n").unwrap();
+        let stamp = "msg=audit(1790000000.100:1)";
+        let log = format!(
+            "type=SYSCALL {stamp}: arch=c000003e syscall=59 success=yes exit=0 ppid=1 pid=80 uid=0 euid=0 exe=\"/bin/x\"\n\
+             type=EXECVE {stamp}: argc=1 a0=\"x\"\ntype=EOE {stamp}:\n"
+        );
+        fs::write(path("audit.log"), &log).unwrap();
+        fs::create_dir(path("state")).unwrap();
+        let case = "rules = [\"rule.yml\"]\nlog = \"audit.log\"\n[expect]\nexactly = [\"n1\"]\n";
+        fs::write(path("case.toml"), case).unwrap();
+        fs::write(path("audit.rules"), "").unwrap();
+        let run = |words: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-detect"));
+            let output = command.current_dir(place.path()).args(words).output();
+            output.unwrap()
+        };
+        for words in [
+            &["check", "rule.yml"][..],
+            &["explain", "rule.yml", "--rules-file", "audit.rules"],
+            &["test", "case.toml"],
+            &[
+                "run", "rule.yml", "--log", ".", "--state", "state", "--once",
+            ],
+        ] {
+            let output = run(words);
+            assert!(!output.status.success(), "{output:?}");
+            let all = [output.stdout, output.stderr].concat();
+            let all = String::from_utf8(all).unwrap();
+            let expected = "rule.yml:8: the placeholder `%admins%` has no values; write its values into the file of --placeholders";
+            assert!(all.contains(expected), "{all}");
+            let output = run(&[words, &["--placeholders", "values.toml"]].concat());
+            assert!(output.status.success(), "{output:?}");
+        }
+        fs::write(path("values.toml"), "admins = []\n").unwrap();
+        let output = run(&["check", "rule.yml", "--placeholders", "values.toml"]);
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            told.contains("values.toml:1: the placeholder `admins` has no value; "),
+            "{told}"
+        );
+    }
+
+    #[test]
     fn names_in_rules_and_of_files_are_escaped() {
         let place = tempfile::tempdir().unwrap();
         let rule = "title: \"a\\e[2J\"\nlogsource:\n    service: \"\\e]0;x\\u202e\"\ndetection:\n    a: 1\n    condition: a\n";

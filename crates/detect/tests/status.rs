@@ -189,8 +189,8 @@ mod tests {
             errors.contains("etc/silences.toml:2:8: invalid type: integer `5`"),
             "{errors}"
         );
-        // A run that follows reads the file that replaces it, with Landlock in force.
-        fs::write(&silences, "").unwrap();
+        // A run that follows reads the file that appears, with Landlock in force.
+        fs::remove_file(&silences).unwrap();
         let words = ["run", "rules.yml", "--silences", "etc/silences.toml"];
         let mut child = command(place, &words)
             .stdout(Stdio::null())

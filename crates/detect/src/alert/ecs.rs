@@ -11,10 +11,10 @@ use crate::sigma::Source;
 /// The document of an alert.
 pub(crate) fn document(alert: &Alert) -> Value {
     let (category, kind) = match alert.rule.source {
-        Source::Process => ("process", "start"),
-        Source::File => ("file", "change"),
-        Source::Network => ("network", "connection"),
-        Source::Record => ("intrusion_detection", "info"),
+        Some(Source::Process) => ("process", "start"),
+        Some(Source::File) => ("file", "change"),
+        Some(Source::Network) => ("network", "connection"),
+        Some(Source::Record) | None => ("intrusion_detection", "info"),
     };
     let mut rule = json!({"id": alert.rule.id, "name": alert.rule.title});
     if let Some(author) = &alert.rule.author {
@@ -44,6 +44,9 @@ pub(crate) fn document(alert: &Alert) -> Value {
             "fields": fields.collect::<Vec<_>>(),
         },
     });
+    if let Some(correlated) = &alert.correlated {
+        document["tollgate"]["correlation"] = correlated.as_json();
+    }
     let techniques: Vec<String> = alert.techniques().collect();
     if !techniques.is_empty() {
         let main = techniques.iter().map(|name| name.split('.').next());

@@ -31,6 +31,10 @@ pub(crate) fn finding(alert: &Alert) -> Value {
     if !attacks.is_empty() {
         finding_info["attacks"] = Value::Array(attacks);
     }
+    if let Some(correlated) = &alert.correlated {
+        let events = correlated.events.iter().map(|event| json!({"uid": event}));
+        finding_info["related_events"] = events.collect();
+    }
     let severity = match alert.severity() {
         1 => "Informational",
         2 => "Low",
@@ -43,6 +47,9 @@ pub(crate) fn finding(alert: &Alert) -> Value {
     let fields = fields.map(|(name, value)| json!({"name": name, "value": value}));
     unmapped.insert("fields".to_owned(), fields.collect());
     unmapped.insert("serial".to_owned(), json!(alert.serial));
+    if let Some(correlated) = &alert.correlated {
+        unmapped.insert("correlation".to_owned(), correlated.as_json());
+    }
     if let Some(author) = &alert.rule.author {
         unmapped.insert("rule_author".to_owned(), json!(author));
     }

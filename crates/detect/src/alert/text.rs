@@ -6,6 +6,17 @@ use logs::escaped::Escaped;
 
 use super::{Alert, Kind};
 
+/// An alert on one line. What tasks choose is escaped.
+pub(crate) fn one_line(alert: &Alert) -> String {
+    let mut text = alert.message();
+    for line in lines(alert).lines().skip(1) {
+        if let Some((name, value)) = line.trim_start().split_once(' ') {
+            text.extend(["; ", name, ": ", value.trim_start()]);
+        }
+    }
+    text
+}
+
 /// An alert in some lines. What tasks choose is escaped.
 pub(crate) fn lines(alert: &Alert) -> String {
     let mut text = format!(
@@ -60,6 +71,26 @@ pub(crate) fn lines(alert: &Alert) -> String {
     let fields = fields
         .map(|(name, value)| format!("{}={}", Escaped(name.as_bytes()), Escaped(value.as_bytes())));
     line("because", &fields.collect::<Vec<_>>().join(" "));
+    if let Some(correlated) = &alert.correlated {
+        let group = correlated.group.iter();
+        let group = group.map(|(name, value)| {
+            format!("{}={}", Escaped(name.as_bytes()), Escaped(value.as_bytes()))
+        });
+        let group: Vec<String> = group.collect();
+        if !group.is_empty() {
+            line("group", &group.join(" "));
+        }
+        let events = correlated.events.iter();
+        let events: Vec<String> = events
+            .map(|event| Escaped(event.as_bytes()).to_string())
+            .collect();
+        let more = correlated.event_count - correlated.events.len();
+        let before = match more {
+            0 => String::new(),
+            more => format!("{more} before, "),
+        };
+        line("events", &format!("{before}{}", events.join(" ")));
+    }
     if !alert.rule.tags.is_empty() {
         line("tags", &alert.rule.tags.join(" "));
     }

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::Report;
 use super::text::need;
+use crate::sigma::Rule;
 
 /// The explanation as one object.
 pub(super) fn document(report: &Report<'_>) -> Value {
-    let rules = report.sigma.engine.rules();
+    let rules: Vec<&Rule> = report.sigma.rules().collect();
     let places = &report.sigma.places;
-    let explained = report.explained.iter().zip(rules).zip(places);
+    let explained = report.explained.iter().zip(&rules).zip(places);
     let explained = explained.map(|((explained, rule), (path, line))| {
         let coverage = explained.coverage.as_ref();
         let needs: BTreeSet<String> = explained.feeds.iter().filter_map(need).collect();
@@ -19,7 +20,7 @@ pub(super) fn document(report: &Report<'_>) -> Value {
             "id": rule.id,
             "title": rule.title,
             "level": rule.level.name(),
-            "log_source": rule.source.name(),
+            "log_source": rule.source_name(),
             "file": logs::json::text(path.as_os_str().as_encoded_bytes()),
             "line": line,
             "needs": needs,

@@ -13,12 +13,13 @@ use logs::rule_decision::deciding_rule;
 use logs::syscall_event::SyscallEvent;
 
 use super::*;
+use crate::sigma::placeholder::Placeholders;
 
 /// Sigma rules of a text.
 fn sigma(text: &str) -> RuleFiles {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("rules.yml"), text).unwrap();
-    let rules = RuleFiles::load(&[place.path().to_owned()]);
+    let rules = RuleFiles::load(&[place.path().to_owned()], &Placeholders::default());
     assert_eq!(rules.problems, []);
     rules
 }
@@ -308,7 +309,7 @@ fn audit_rules_are_compared_with_what_is_needed() {
 /// Sigma rules of all kinds, as others write them.
 fn fixtures() -> RuleFiles {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explain");
-    let rules = RuleFiles::load(&[path]);
+    let rules = RuleFiles::load(&[path], &Placeholders::default());
     assert_eq!(rules.problems, []);
     rules
 }
@@ -321,7 +322,10 @@ fn public_rules() -> Option<RuleFiles> {
         "rules-emerging-threats",
         "rules-threat-hunting",
     ];
-    let rules = RuleFiles::load(&directories.map(|directory| path.join(directory)));
+    let rules = RuleFiles::load(
+        &directories.map(|directory| path.join(directory)),
+        &Placeholders::default(),
+    );
     assert!(rules.places.len() > 200, "{} rules", rules.places.len());
     Some(rules)
 }

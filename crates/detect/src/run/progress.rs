@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::alert::{Alert, Kind};
 use crate::rule_files::RuleFiles;
 use crate::sigma::Rule;
+use crate::sigma::correlation::Correlations;
 
 /// Version of the file: another one cannot be read.
 const VERSION: u32 = 1;
@@ -37,6 +38,10 @@ pub(crate) struct Progress {
     pub(crate) left_out: u64,
     /// Silences that apply.
     pub(crate) silences: u64,
+    #[serde(default)]
+    pub(crate) correlations: CorrelationCounts,
+    #[serde(default)]
+    pub(crate) outputs: OutputCounts,
     /// By the id of the rule; rules without a match are not in it.
     pub(crate) by_rule: BTreeMap<String, RuleProgress>,
     /// Whether something changed since it was written.
@@ -51,6 +56,31 @@ pub(crate) struct RuleCounts {
     /// Rules and files that cannot be loaded.
     pub(crate) refused: u64,
     pub(crate) other_log_sources: u64,
+}
+
+/// Numbers of correlation rules and of what they remember.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CorrelationCounts {
+    pub(crate) rules: u64,
+    pub(crate) groups: u64,
+    /// Groups that were forgotten before their time.
+    pub(crate) forgotten: u64,
+    /// Events that came after others of their group that were more than a timespan later.
+    pub(crate) late: u64,
+}
+
+/// What became of alerts beside being printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct OutputCounts {
+    pub(crate) syslog_sent: u64,
+    /// Alerts that the socket of syslog did not take.
+    pub(crate) syslog_lost: u64,
+    pub(crate) programs_started: u64,
+    /// Programs that could not be started, failed, or took too long.
+    pub(crate) programs_failed: u64,
+    /// Alerts for which there were too many programs.
+    pub(crate) programs_left_out: u64,
 }
 
 /// What became of the matches of a rule.
@@ -131,6 +161,26 @@ impl Progress {
         self.silences = active;
     }
 
+    /// Notes what correlation rules remember.
+    pub(super) fn correlations(&mut self, correlations: &Correlations) {
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let remembered = correlations.remembered();
+        let counts = CorrelationCounts {
+            rules: number(correlations.rules().len()),
+            groups: number(remembered.groups),
+            forgotten: remembered.forgotten,
+            late: remembered.late,
+        };
+        self.is_new |= self.correlations != counts;
+        self.correlations = counts;
+    }
+
+    /// Notes what became of alerts beside being printed.
+    pub(super) fn outputs(&mut self, counts: OutputCounts) {
+        self.is_new |= self.outputs != counts;
+        self.outputs = counts;
+    }
+
     /// Counts what is printed.
     pub(super) fn printed(&mut self, alert: &Alert) {
         self.is_new = true;
@@ -195,10 +245,11 @@ pub(crate) fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sigma::placeholder::Placeholders;
 
     #[test]
     fn file_is_written_when_something_changed() {
-        let rules = RuleFiles::load(&[]);
+        let rules = RuleFiles::load(&[], &Placeholders::default());
         let mut progress = Progress::new(Path::new("/x/audit.log"), &rules);
         let text = progress.text(None).unwrap();
         let read = Progress::parse(&text).unwrap();

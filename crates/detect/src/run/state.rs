@@ -1,8 +1,11 @@
 //! The state directory: where the next run continues, and what this one has done.
 //!
-//! The file `cursor` has a line: the cursor; the file `status` is that of [`super::progress`]. Each is replaced as a whole: `cursor.new` is written, synced and renamed, so
-//! that a program or machine that ends at any time leaves the old or the new one. No link is followed in the directory,
-//! and a lock keeps a second program out.
+//! The file `cursor` has a line: the cursor; the file `status` is that of [`super::progress`]; the file `windows` has
+//! what correlation rules remember, the cursor to which that belongs, and the one before. Each is replaced as a whole:
+//! `cursor.new` is written, synced and renamed, so that a program or machine that ends at any time leaves the old or the
+//! new one. `windows` is written before `cursor`; a program that ends between both leaves a `cursor` that is the one
+//! before in `windows`, and the next run continues at that of `windows`. No link is followed in the directory, and a
+//! lock keeps a second program out.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -16,22 +19,30 @@ use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use crate::output::info;
+use crate::sigma::correlation::Correlations;
+use crate::sigma::correlation::saved::Saved;
+
 const CURSOR: &str = "cursor";
 const NEW_CURSOR: &str = "cursor.new";
 const STATUS: &str = "status";
 const NEW_STATUS: &str = "status.new";
+const WINDOWS: &str = "windows";
+const NEW_WINDOWS: &str = "windows.new";
 const LOCK: &str = "lock";
 /// Most bytes of a cursor: five numbers.
 const MAX_CURSOR_BYTES: u64 = 256;
 /// Most bytes of a status: some hundred for each of at most 20,000 rules.
 const MAX_STATUS_BYTES: u64 = 32 << 20;
+/// Most bytes of what correlation rules remember: that has at most 16 MiB in memory, and some more as text.
+const MAX_WINDOWS_BYTES: u64 = 64 << 20;
 
 /// The state directory, locked.
 #[derive(Debug)]
 pub(super) struct State {
     path: PathBuf,
     directory: OwnedFd,
-    /// The cursor that was written last.
+    /// The cursor that was read or written last.
     saved: Option<Cursor>,
     _lock: Flock<File>,
 }
@@ -73,25 +84,98 @@ impl State {
     ///
     /// # Errors
     /// The file cannot be read, or is no cursor.
-    pub(super) fn cursor(&self) -> anyhow::Result<Option<Cursor>> {
+    pub(super) fn cursor(&mut self) -> anyhow::Result<Option<Cursor>> {
         let shown = self.path.join(CURSOR);
         let shown = shown.display();
         let Some(text) = read(&self.directory, &self.path, CURSOR, MAX_CURSOR_BYTES)? else {
             return Ok(None);
         };
         let cursor = text.trim_end().parse();
-        cursor.map(Some).with_context(|| {
+        let cursor = cursor.with_context(|| {
             format!("`{shown}` is damaged: remove it; the next run begins at the end of the log, or with --from-start at its start")
-        })
+        })?;
+        self.saved = Some(cursor);
+        Ok(self.saved)
     }
 
-    /// Replaces the cursor, if it is another one than the last.
+    /// Where the last run ended, with what its correlation rules remembered, which these get.
     ///
     /// # Errors
-    /// It cannot be written; the old one stays.
-    pub(super) fn save(&mut self, cursor: Cursor) -> anyhow::Result<()> {
+    /// The position cannot be read. Windows that cannot be used are told.
+    pub(super) fn restore(
+        &mut self,
+        correlations: &mut Correlations,
+    ) -> anyhow::Result<Option<Cursor>> {
+        let cursor = self.cursor()?;
+        if correlations.rules().is_empty() {
+            // They would be too old for the next run with correlation rules.
+            match unlinkat(&self.directory, WINDOWS, UnlinkatFlags::NoRemoveDir) {
+                Ok(()) | Err(Errno::ENOENT) => {}
+                Err(errno) => info(format_args!(
+                    "cannot remove `{}`: {errno}",
+                    self.shown(WINDOWS)
+                )),
+            }
+            return Ok(cursor);
+        }
+        match self.windows(cursor) {
+            Ok(None) => Ok(cursor),
+            Ok(Some((saved, position))) => {
+                let left_out = correlations.restore(saved);
+                if left_out > 0 {
+                    info(format_args!(
+                        "{left_out} groups of correlation rules begin anew: their rules have changed"
+                    ));
+                }
+                Ok(Some(position))
+            }
+            Err(error) => {
+                info(format_args!(
+                    "correlation rules begin anew: cannot use `{}`: {error:#}",
+                    self.shown(WINDOWS)
+                ));
+                Ok(cursor)
+            }
+        }
+    }
+
+    /// What correlation rules remembered, and where; `None` if nothing was saved.
+    fn windows(&self, cursor: Option<Cursor>) -> anyhow::Result<Option<(Saved, Cursor)>> {
+        let text = read(&self.directory, &self.path, WINDOWS, MAX_WINDOWS_BYTES)?;
+        let Some(text) = text else {
+            return Ok(None);
+        };
+        let saved = Saved::parse(&text)?;
+        let cursor = cursor.map(|cursor| cursor.to_string());
+        if cursor.as_ref() != Some(&saved.cursor) && cursor != saved.before {
+            bail!("it belongs to another position in the log");
+        }
+        let position = saved.cursor.parse()?;
+        Ok(Some((saved, position)))
+    }
+
+    fn shown(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    /// Replaces what correlation rules remember and then the cursor, if it is another one than the last.
+    ///
+    /// # Errors
+    /// One cannot be written; the old ones stay.
+    pub(super) fn save(
+        &mut self,
+        cursor: Cursor,
+        correlations: &Correlations,
+    ) -> anyhow::Result<()> {
         if self.saved == Some(cursor) {
             return Ok(());
+        }
+        if !correlations.rules().is_empty() {
+            let before = self.saved.map(|cursor| cursor.to_string());
+            let saved = correlations.save(cursor.to_string(), before);
+            let text = serde_json::to_string(&saved).context("cannot write the windows")?;
+            self.replace(WINDOWS, NEW_WINDOWS, &text)
+                .with_context(|| format!("cannot write `{}`", self.shown(WINDOWS)))?;
         }
         self.replace(CURSOR, NEW_CURSOR, &format!("{cursor}\n"))
             .with_context(|| format!("cannot write `{}`", self.path.join(CURSOR).display()))?;
@@ -171,22 +255,23 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
         let mut state = State::open(path).unwrap();
+        let none = Correlations::default();
         assert!(state.cursor().unwrap().is_none());
         let cursor: Cursor = "1:2:3:4:5".parse().unwrap();
         let target = path.join("target");
         fs::write(&target, "kept").unwrap();
         symlink(&target, path.join(NEW_CURSOR)).unwrap();
-        state.save(cursor).unwrap();
+        state.save(cursor, &none).unwrap();
         assert_eq!(state.cursor().unwrap(), Some(cursor));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         fs::remove_file(path.join(CURSOR)).unwrap();
         symlink(&target, path.join(CURSOR)).unwrap();
         assert!(state.cursor().is_err());
         // The same again is not written.
-        state.save(cursor).unwrap();
+        state.save(cursor, &none).unwrap();
         assert!(state.cursor().is_err());
         let next: Cursor = "1:2:3:5:6".parse().unwrap();
-        state.save(next).unwrap();
+        state.save(next, &none).unwrap();
         assert_eq!(state.cursor().unwrap(), Some(next));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         let error = format!("{:#}", State::open(path).unwrap_err());
@@ -200,7 +285,7 @@ mod tests {
     fn damaged_cursors_and_missing_directories_are_errors() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join(CURSOR), "1:2").unwrap();
-        let state = State::open(place.path()).unwrap();
+        let mut state = State::open(place.path()).unwrap();
         let error = format!("{:#}", state.cursor().unwrap_err());
         assert!(error.contains("is damaged: remove it"), "{error}");
         let absent = place.path().join("absent");

@@ -134,8 +134,12 @@ impl Throttle {
     }
 
     fn key(&self, alert: &Alert) -> u64 {
+        let group = alert
+            .correlated
+            .as_ref()
+            .map(|correlated| &correlated.group);
         self.hasher
-            .hash_one((self.rule_and_user(alert), &alert.subject.image))
+            .hash_one((self.rule_and_user(alert), &alert.subject.image, group))
     }
 
     fn rule_and_user(&self, alert: &Alert) -> u64 {

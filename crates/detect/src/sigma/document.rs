@@ -16,7 +16,8 @@ const MAX_DOCUMENTS: usize = 1000;
 const MAX_BRACKETS: usize = 512;
 /// Most spaces and dashes before the first other character of a line: they bound the depth of block collections.
 const MAX_INDENT: usize = 96;
-/// Most `and`, `or` and backslashes in a document, also in texts: they bound the operators of a condition.
+/// Most `and`, `or`, `not` and backslashes in a document, also in texts: they bound the operators of a condition, and its
+/// depth.
 const MAX_OPERATORS: usize = 2000;
 /// Most aliases of anchors in a document, and most bytes of a document that has any.
 const MAX_ALIASES: usize = 8;
@@ -73,7 +74,45 @@ pub fn documents(text: &str) -> Result<Vec<Document<'_>>, Mistake> {
     }
 }
 
+/// What a document has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocumentKind {
+    /// A rule.
+    Rule,
+    /// A filter of rules.
+    Filter,
+    /// A correlation of the matches of rules.
+    Correlation,
+}
+
 impl Document<'_> {
+    /// What the document has, by its top-level keys.
+    ///
+    /// # Errors
+    /// The document is part of a collection with `action`.
+    pub fn kind(&self) -> Result<DocumentKind, Mistake> {
+        let line_of = |key: &str| {
+            let begins = |line: &str| {
+                line.strip_prefix(key)
+                    .is_some_and(|rest| rest.starts_with(':'))
+            };
+            let before = self.text.lines().position(begins)?;
+            Some(before + 1)
+        };
+        if let Some(line) = line_of("action") {
+            return Err(Mistake::new(
+                line,
+                "collections with `action` are not in Sigma 2, and are not supported",
+                "write each rule whole, as a document of its own",
+            ));
+        }
+        Ok(match (line_of("filter"), line_of("correlation")) {
+            (Some(_), _) => DocumentKind::Filter,
+            (None, Some(_)) => DocumentKind::Correlation,
+            (None, None) => DocumentKind::Rule,
+        })
+    }
+
     /// Checks that a parser of YAML can read the document in bounded time and memory.
     ///
     /// # Errors
@@ -110,7 +149,7 @@ impl Document<'_> {
                 return Err(Mistake::new(
                     number,
                     format!(
-                        "the document has more than {MAX_OPERATORS} words `and` and `or`, and backslashes"
+                        "the document has more than {MAX_OPERATORS} words `and`, `or` and `not`, and backslashes"
                     ),
                     "split the rule",
                 ));
@@ -133,8 +172,11 @@ impl Document<'_> {
 /// Counts what can be an operator of a condition in a line; an escape can hide one.
 fn operator_count(line: &str) -> usize {
     let words = line.split(|character: char| !character.is_ascii_alphanumeric());
-    let is_operator =
-        |word: &&str| word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or");
+    let operators = ["and", "or", "not"].into_iter();
+    let is_operator = |word: &&str| {
+        let mut operators = operators.clone();
+        operators.any(|operator| word.eq_ignore_ascii_case(operator))
+    };
     words.filter(is_operator).count() + line.bytes().filter(|byte| *byte == b'\\').count()
 }
 

@@ -149,7 +149,7 @@ fn letters(name: &[u8]) -> (usize, u64) {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interest<'e> {
     /// Fields of some rules.
-    pub names: [Option<&'e FieldNames>; 2],
+    pub names: [Option<&'e FieldNames>; 3],
     /// A rule looks at all fields.
     pub all: bool,
 }

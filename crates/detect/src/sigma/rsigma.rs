@@ -6,66 +6,35 @@
 
 mod detection;
 mod event;
+mod filter;
+mod gates;
 mod wildcards;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
 use rsigma_eval::{CompiledRule, EvaluationResult, ResultBody, compile_rule};
-use rsigma_parser::{Detection, SigmaRule, parse_sigma_yaml};
+use rsigma_parser::{Detection, LogSource, SigmaCollection, SigmaRule, parse_sigma_yaml};
 use serde_json::Value as Json;
 
-use detection::{
-    check_condition, check_items, collect_items, items_fields, keyword_bytes, split_keywords,
-};
+use detection::{check_condition, check_detections, items_fields, split_keywords};
+use filter::Filters;
+use gates::Gates;
 
 use super::bucket::Bucket;
-use super::fields::{FieldNames, Fields, Interest, is_shared};
-use super::gate::{Gate, Passed, SyscallGate};
-use super::literals::{Literal, required};
+use super::fields::{FieldNames, Fields, Interest};
+use super::gate::{Gate, SyscallGate};
+use super::literals::required;
 use super::mistake::{line_of, line_of_key, one_line};
 use super::need::Need;
+use super::placeholder::Placeholders;
 use super::requirement::{TYPE, record_types};
-use super::search::Search;
 use super::{Engine, Level, Match, Mistake, Rule, Source};
 
 /// Attribute by which a result names its rule.
 const NUMBER: &str = "tollgate";
-
-/// The most frequent records, and their fields with those that `auditd` adds.
-///
-/// # Source
-/// `audit_log_name` in `kernel/audit.c` and `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12; `enriched_format` in
-/// `src/auditd-event.c`, audit-userspace 4.2.
-const FIXED_RECORDS: [(&str, &[&str]); 4] = [
-    ("CWD", &["cwd"]),
-    ("PROCTITLE", &["proctitle"]),
-    ("SOCKADDR", &["saddr", "SADDR"]),
-    (
-        "PATH",
-        &[
-            "item",
-            "name",
-            "inode",
-            "dev",
-            "mode",
-            "ouid",
-            "ogid",
-            "rdev",
-            "obj",
-            "nametype",
-            "cap_fp",
-            "cap_fi",
-            "cap_fe",
-            "cap_fver",
-            "cap_frootid",
-            "OUID",
-            "OGID",
-        ],
-    ),
-];
 
 /// Number of the next version of an engine.
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(1);
@@ -85,14 +54,17 @@ pub struct Rsigma {
     by_type: HashMap<Box<[u8]>, Bucket, RandomState>,
     /// Fields that rules of records look at.
     record_fields: FieldNames,
-    /// Texts of [`SyscallGate`] of SYSCALL records; built when they are looked for, `None` if that fails.
-    syscall_search: OnceLock<Option<Search>>,
-    /// Those of URINGOP records.
-    uring_search: OnceLock<Option<Search>>,
-    /// Which of [`FIXED_RECORDS`] can have fields of rules that name no type; found out when it is asked.
-    untyped_reach: OnceLock<[bool; FIXED_RECORDS.len()]>,
+    /// Gates, made when they are asked.
+    gates: Gates,
+    /// Fields of which matches of a rule have the values, and the names of those of all rules of records.
+    wanted: HashMap<usize, Vec<String>>,
+    wanted_names: FieldNames,
     /// About the bytes of all compiled patterns.
     bytes: usize,
+    filters: Filters,
+    placeholders: Placeholders,
+    /// Bytes of the values that were filled in.
+    filled_bytes: usize,
 }
 
 impl std::fmt::Debug for Rsigma {
@@ -106,9 +78,14 @@ impl std::fmt::Debug for Rsigma {
 impl Engine for Rsigma {
     fn add(&mut self, document: &str) -> Result<(), Mistake> {
         let mut parsed = parsed(document)?;
+        self.filters.note(&parsed);
         let named = parsed.detection.named.values_mut();
         named.for_each(split_keywords);
-        let source = source(&parsed, document)?;
+        let source = source(&parsed.logsource, document)?;
+        let before = self.filled_bytes;
+        self.filled_bytes = self
+            .placeholders
+            .fill(&mut parsed.detection, document, before)?;
         let id = id(&parsed);
         if self.ids.contains(&id) {
             return Err(Mistake::new(
@@ -117,20 +94,9 @@ impl Engine for Rsigma {
                 "remove one of them, or give it an id of its own",
             ));
         }
-        check_condition(&parsed, document)?;
-        let mut items = Vec::new();
-        for (name, detection) in &parsed.detection.named {
-            if !collect_items(detection, &mut items) {
-                return Err(Mistake::new(
-                    line_of_key(document, name),
-                    format!("`{name}` matches members of arrays, which audit events do not have"),
-                    "compare the field itself",
-                ));
-            }
-        }
-        let keywords = parsed.detection.named.values().map(keyword_bytes);
-        let bytes = keywords.fold(self.bytes, usize::saturating_add);
-        let bytes = check_items(&items, document, bytes)?;
+        check_condition(&parsed.detection, document)?;
+        self.filters.join(&mut parsed, document)?;
+        let (items, bytes) = check_detections(&parsed.detection, document, self.bytes)?;
         let mut exact = parsed.clone();
         let named = exact.detection.named.values_mut();
         named.for_each(wildcards::to_regexes);
@@ -146,8 +112,7 @@ impl Engine for Rsigma {
         compiled.include_event = false;
         let used = items_fields(&items);
         self.store(source, &parsed, &used, &compiled);
-        (self.syscall_search, self.uring_search) = Default::default();
-        self.untyped_reach = OnceLock::new();
+        self.gates = Gates::default();
         self.version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
         self.bytes = bytes;
         self.ids.insert(id);
@@ -156,6 +121,27 @@ impl Engine for Rsigma {
             .push(Need::of(&parsed.detection, source, definition));
         self.rules.push(rule(&parsed, source, &used));
         Ok(())
+    }
+
+    fn add_filter(&mut self, document: &str) -> Result<(), Mistake> {
+        let filled = &mut self.filled_bytes;
+        self.filters.add(document, &self.placeholders, filled)
+    }
+
+    fn filter_mistakes(&self) -> Vec<(usize, Mistake)> {
+        self.filters.mistakes()
+    }
+
+    fn want(&mut self, rule: usize, fields: Vec<String>) {
+        let of_rule = self.rules.get(rule);
+        if of_rule.is_some_and(|rule| rule.source == Some(Source::Record)) {
+            for name in &fields {
+                self.wanted_names.insert(name);
+                // They may be fields of the event's syscall.
+                self.record_fields.insert(name);
+            }
+        }
+        self.wanted.insert(rule, fields);
     }
 
     fn rules(&self) -> &[Rule] {
@@ -174,14 +160,18 @@ impl Engine for Rsigma {
         let buckets = self.record_buckets(kind);
         let has_rules = buckets.iter().any(Option::is_some);
         has_rules.then(|| Interest {
-            names: buckets.map(|bucket| Some(&bucket?.fields)),
+            names: [
+                buckets[0].map(|bucket| &bucket.fields),
+                buckets[1].map(|bucket| &bucket.fields),
+                (!self.wanted.is_empty()).then_some(&self.wanted_names),
+            ],
             all: buckets.iter().flatten().any(|bucket| bucket.has_keywords),
         })
     }
 
     fn shared_fields(&self) -> Interest<'_> {
         Interest {
-            names: [Some(&self.record_fields), None],
+            names: [Some(&self.record_fields), None, None],
             all: false,
         }
     }
@@ -191,33 +181,15 @@ impl Engine for Rsigma {
     }
 
     fn record_gate(&self, kind: &[u8]) -> Gate<'_> {
-        let mut gate = Gate::default();
-        let buckets = self.record_buckets(kind).into_iter();
-        for (bucket, slot) in buckets.zip(&mut gate.searches) {
-            match bucket.map(Bucket::gate) {
-                Some(Some(search)) => *slot = Some(search),
-                Some(None) => return Gate::OPEN,
-                None => {}
-            }
-        }
-        let [_, untyped] = &mut gate.searches;
-        *untyped = untyped.filter(|search| self.can_reach(search, kind));
-        gate
+        self.gates.record(kind, self.record_buckets(kind))
     }
 
     fn syscall_gate(&self, kind: &[u8]) -> SyscallGate<'_> {
-        let search = match kind {
-            b"SYSCALL" => &self.syscall_search,
-            b"URINGOP" => &self.uring_search,
-            _ => return SyscallGate::OPEN,
+        let others = || {
+            let others = self.by_type.iter().filter(|(of, _)| &***of != kind);
+            others.map(|(_, bucket)| bucket)
         };
-        match search.get_or_init(|| self.syscall_search(kind)) {
-            Some(search) => {
-                let own = self.record_gate(kind).is_open;
-                SyscallGate::new(search, Passed { own, shared: false })
-            }
-            None => SyscallGate::OPEN,
-        }
+        self.gates.syscall(kind, self.record_buckets(kind), others)
     }
 
     fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>) {
@@ -231,6 +203,7 @@ impl Engine for Rsigma {
                 found.push(Match {
                     rule,
                     fields: fields.collect(),
+                    context: self.context(rule, event),
                 });
             }
         };
@@ -248,12 +221,6 @@ impl Engine for Rsigma {
     }
 }
 
-/// Whether the record of a syscall can have a text: its arguments are hexadecimal.
-fn can_be(literal: &Literal) -> bool {
-    let is_argument = matches!(literal.field.as_deref(), Some("a0" | "a1" | "a2" | "a3"));
-    !is_argument || literal.text.bytes().all(|digit| digit.is_ascii_hexdigit())
-}
-
 /// Whether a record has a field of its own that rules look at which name no type.
 fn is_about(bucket: &Bucket, record: &Fields<'_>) -> bool {
     bucket.has_keywords
@@ -263,41 +230,28 @@ fn is_about(bucket: &Bucket, record: &Fields<'_>) -> bool {
 }
 
 impl Rsigma {
+    /// An engine that fills in placeholders.
+    #[must_use]
+    pub fn new(placeholders: Placeholders) -> Self {
+        Self {
+            placeholders,
+            ..Self::default()
+        }
+    }
+
+    /// The values of the fields that are wanted of a rule.
+    fn context(&self, rule: usize, event: &Fields<'_>) -> Vec<(String, String)> {
+        let names = self.wanted.get(&rule).into_iter().flatten();
+        let fields = names.filter_map(|name| {
+            let texts = event.get(name)?.as_texts();
+            Some((name.clone(), texts.join(" ")))
+        });
+        fields.collect()
+    }
+
     /// Rules for records of a type, and for records of any.
     fn record_buckets(&self, kind: &[u8]) -> [Option<&Bucket>; 2] {
         [self.by_type.get(kind), self.by_source.get(&Source::Record)]
-    }
-
-    /// Whether records of a type can have a field of rules that name no type.
-    fn can_reach(&self, untyped: &Search, kind: &[u8]) -> bool {
-        let reach = self.untyped_reach.get_or_init(|| {
-            FIXED_RECORDS.map(|(_, fields)| {
-                let mut fields = fields.iter();
-                untyped.wants_any() || fields.any(|field| untyped.wants(field.as_bytes()))
-            })
-        });
-        let mut fixed = FIXED_RECORDS.iter().zip(reach);
-        fixed
-            .find(|((fixed, _), _)| fixed.as_bytes() == kind)
-            .is_none_or(|(_, can_reach)| *can_reach)
-    }
-
-    /// Texts that rules require of records of a type that is a syscall's, and in its fields of others.
-    fn syscall_search(&self, kind: &[u8]) -> Option<Search> {
-        let others = self.by_type.iter().filter(|(of, _)| &***of != kind);
-        let others = others.map(|(_, bucket)| bucket);
-        let untyped = self.by_source.get(&Source::Record);
-        let shared = others.chain(untyped).flat_map(Bucket::literals);
-        let shared = shared.filter(|literal| literal.field.as_deref().is_some_and(is_shared));
-        let own = self.record_buckets(kind).into_iter().flatten();
-        let own = own
-            .flat_map(Bucket::literals)
-            .filter(|literal| can_be(literal));
-        let numbered: BTreeSet<(&Literal, usize)> = shared
-            .map(|literal| (literal, SyscallGate::SHARED))
-            .chain(own.map(|literal| (literal, SyscallGate::OWN)))
-            .collect();
-        Search::new(numbered.into_iter())
     }
 
     fn store(
@@ -349,37 +303,7 @@ fn has_keywords(detection: &Detection) -> bool {
 
 /// The rule of a document.
 fn parsed(document: &str) -> Result<SigmaRule, Mistake> {
-    let other_kinds = [
-        ("correlation", "correlation rules are not supported"),
-        ("filter", "filter rules are not supported"),
-        ("action", "collections with `action` are not supported"),
-    ];
-    let top_level = |key: &str| {
-        let begins = |line: &str| {
-            line.strip_prefix(key)
-                .is_some_and(|rest| rest.starts_with(':'))
-        };
-        document.lines().any(begins)
-    };
-    for (key, reason) in other_kinds {
-        if top_level(key) {
-            let line = line_of_key(document, key);
-            return Err(Mistake::new(
-                line,
-                reason,
-                "write each rule as a document of its own",
-            ));
-        }
-    }
-    let mistaken = |message: &str| {
-        let (line, advice) = located(message, document);
-        Mistake::new(line, message, advice)
-    };
-    let mut collection =
-        parse_sigma_yaml(document).map_err(|error| mistaken(&error.to_string()))?;
-    if let Some(error) = collection.errors.first() {
-        return Err(mistaken(error));
-    }
+    let mut collection = collection(document)?;
     match (collection.rules.pop(), collection.rules.len()) {
         (Some(rule), 0) => Ok(rule),
         _ => Err(Mistake::new(
@@ -387,6 +311,19 @@ fn parsed(document: &str) -> Result<SigmaRule, Mistake> {
             "expected one rule in the document",
             "separate rules by a line `---`",
         )),
+    }
+}
+
+/// What the parser finds in a document.
+pub(super) fn collection(document: &str) -> Result<SigmaCollection, Mistake> {
+    let mistaken = |message: &str| {
+        let (line, advice) = located(message, document);
+        Mistake::new(line, message, advice)
+    };
+    let collection = parse_sigma_yaml(document).map_err(|error| mistaken(&error.to_string()))?;
+    match collection.errors.first() {
+        Some(error) => Err(mistaken(error)),
+        None => Ok(collection),
     }
 }
 
@@ -428,8 +365,7 @@ fn located(message: &str, document: &str) -> (usize, &'static str) {
 }
 
 /// The log source of a rule.
-fn source(rule: &SigmaRule, document: &str) -> Result<Source, Mistake> {
-    let log_source = &rule.logsource;
+fn source(log_source: &LogSource, document: &str) -> Result<Source, Mistake> {
     let [product, category, service] = [
         &log_source.product,
         &log_source.category,
@@ -475,11 +411,12 @@ fn rule(parsed: &SigmaRule, source: Source, used: &[&str]) -> Rule {
     }
     Rule {
         id: id(parsed),
+        name: parsed.name.clone(),
         title: one_line(&parsed.title),
         author: parsed.author.as_deref().map(one_line),
         level,
         tags: parsed.tags.iter().map(|tag| one_line(tag)).collect(),
-        source,
+        source: Some(source),
         absent_fields,
     }
 }

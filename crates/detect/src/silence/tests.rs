@@ -23,18 +23,20 @@ fn silences(text: &str) -> Result<Silences, String> {
 
 fn alert(sec: u64, user: (u32, &str), image: &str) -> Alert {
     Alert {
+        correlated: None,
         id: "x".to_owned(),
         kind: Kind::New,
         time: EventTime { sec, milli: 0 },
         serial: 1,
         node: None,
         rule: Rule {
+            name: None,
             id: "shell-1".to_owned(),
             title: "Shell".to_owned(),
             author: None,
             level: Level::High,
             tags: Vec::new(),
-            source: Source::Process,
+            source: Some(Source::Process),
             absent_fields: Vec::new(),
         },
         subject: Subject {
@@ -79,8 +81,11 @@ fn silence_applies_to_what_all_of_its_fields_match_until_its_time() {
     let other_rule = silences(&SILENCE.replace("Shell", "Shel")).unwrap();
     assert!(!other_rule.apply_to(&alert(1, root, "/opt/x")));
     let rules = [alert(1, root, "").rule];
-    assert_eq!(other_rule.without_rule(&rules).len(), 1);
-    assert_eq!(silences(SILENCE).unwrap().without_rule(&rules), [""; 0]);
+    assert_eq!(other_rule.without_rule(&rules.iter()).len(), 1);
+    assert_eq!(
+        silences(SILENCE).unwrap().without_rule(&rules.iter()),
+        [""; 0]
+    );
     assert_eq!(silences("").unwrap().active(), 0);
 }
 
@@ -148,9 +153,16 @@ fn file_is_read_again_when_it_changed_and_mistakes_leave_the_old_silences() {
     fs::write(&new, SILENCE.repeat(2)).unwrap();
     fs::rename(&new, &path).unwrap();
     assert_eq!(found.reread(Asked::No), Some(Ok(2)));
+    assert_eq!(found.absent(), None);
     fs::remove_file(&path).unwrap();
-    assert!(found.reread(Asked::No).unwrap().is_err());
-    assert_eq!(found.active(), 2);
+    assert_eq!(found.reread(Asked::No), Some(Ok(0)));
+    assert_eq!((found.reread(Asked::No), found.active()), (None, 0));
+    assert!(found.absent().unwrap().contains("does not exist"));
+    fs::write(&path, SILENCE).unwrap();
+    assert_eq!(found.reread(Asked::No), Some(Ok(1)));
+    // A directory that cannot be read is not one without the file.
+    let below = path.join("file");
+    Silences::read(&below).unwrap_err();
 }
 
 #[test]

@@ -404,7 +404,7 @@ fn check(sigma: &RuleFiles) -> (usize, Vec<String>) {
             .conditions
             .iter()
             .flat_map(|condition| satisfying(condition, detections));
-        let logs = candidates.filter_map(|values| log(rule.source, &values));
+        let logs = candidates.filter_map(|values| log(rule.source?, &values));
         let is_matched = |events: &[EventRecords]| {
             let accounts = Accounts::parse(b"root:x:0:0::/:\n", b"");
             let mut mapping = Mapping::new(accounts, ProcessTable::default());

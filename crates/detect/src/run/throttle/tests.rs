@@ -8,18 +8,20 @@ use crate::sigma::{Level, Rule, Source};
 
 fn alert(rule: &str, image: &str, sec: u64) -> Alert {
     Alert {
+        correlated: None,
         id: format!("{rule}:{sec}"),
         kind: Kind::New,
         time: Timestamp { sec, milli: 0 },
         serial: 1,
         node: None,
         rule: Rule {
+            name: None,
             id: rule.to_owned(),
             title: rule.to_owned(),
             author: None,
             level: Level::High,
             tags: Vec::new(),
-            source: Source::Record,
+            source: Some(Source::Record),
             absent_fields: Vec::new(),
         },
         subject: Subject {

@@ -2,13 +2,15 @@
 
 use regex::RegexBuilder;
 use rsigma_parser::{
-    ConditionExpr, Detection, DetectionItem, Modifier, SelectorPattern, SigmaRule, SigmaValue,
+    ConditionExpr, Detection, DetectionItem, Detections, Modifier, SelectorPattern, SigmaValue,
 };
 
 use super::wildcards::has_wildcard;
 use crate::sigma::Mistake;
 use crate::sigma::mistake::{line_of, line_of_key};
 
+/// Most levels of a condition: what looks at it calls itself for each.
+const MAX_CONDITION_DEPTH: usize = 64;
 /// Most bytes that a regular expression takes when it is compiled.
 const MAX_REGEX_BYTES: usize = 256 << 10;
 /// Bytes of most of them.
@@ -27,8 +29,9 @@ const MAX_PARTS: usize = 512;
 /// Sigma specification 2.0.0, "Sigma Modifiers", `windash`.
 const DASHES: usize = 5;
 /// Checks that the names in the conditions exist, and that every condition can match.
-pub(super) fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mistake> {
-    let mut pending: Vec<&ConditionExpr> = rule.detection.conditions.iter().collect();
+pub(super) fn check_condition(detections: &Detections, document: &str) -> Result<(), Mistake> {
+    let conditions = detections.conditions.iter();
+    let mut pending: Vec<(&ConditionExpr, usize)> = conditions.map(|part| (part, 0)).collect();
     let line = line_of_key(document, "condition");
     if pending.is_empty() {
         return Err(Mistake::new(
@@ -37,19 +40,28 @@ pub(super) fn check_condition(rule: &SigmaRule, document: &str) -> Result<(), Mi
             "add a condition",
         ));
     }
-    if rule.detection.timeframe.is_some() {
+    if detections.timeframe.is_some() {
         return Err(Mistake::new(
             line_of_key(document, "timeframe"),
             "`timeframe` and aggregations are not supported",
             "write a rule without them",
         ));
     }
-    while let Some(condition) = pending.pop() {
-        let names = || rule.detection.named.keys();
+    while let Some((condition, depth)) = pending.pop() {
+        if depth > MAX_CONDITION_DEPTH {
+            return Err(Mistake::new(
+                line,
+                format!("the condition has more than {MAX_CONDITION_DEPTH} levels"),
+                "write it with fewer parentheses and `not`",
+            ));
+        }
+        let names = || detections.named.keys();
         match condition {
-            ConditionExpr::And(parts) | ConditionExpr::Or(parts) => pending.extend(parts),
-            ConditionExpr::Not(part) => pending.push(part),
-            ConditionExpr::Identifier(name) if !rule.detection.named.contains_key(name) => {
+            ConditionExpr::And(parts) | ConditionExpr::Or(parts) => {
+                pending.extend(parts.iter().map(|part| (part, depth + 1)));
+            }
+            ConditionExpr::Not(part) => pending.push((part, depth + 1)),
+            ConditionExpr::Identifier(name) if !detections.named.contains_key(name) => {
                 let reason =
                     format!("the condition names `{name}`, which the detection does not have");
                 return Err(Mistake::new(line, reason, "correct the name"));
@@ -103,11 +115,33 @@ pub(super) fn split_keywords(detection: &mut Detection) {
     }
 }
 
+/// The items of detections, and about the bytes of their compiled patterns with those of `bytes` before.
+///
+/// # Errors
+/// The engine would accept them, but not as the author means it, or at too high a price.
+pub(super) fn check_detections<'r>(
+    detections: &'r Detections,
+    document: &str,
+    bytes: usize,
+) -> Result<(Vec<&'r DetectionItem>, usize), Mistake> {
+    let mut items = Vec::new();
+    for (name, detection) in &detections.named {
+        if !collect_items(detection, &mut items) {
+            return Err(Mistake::new(
+                line_of_key(document, name),
+                format!("`{name}` matches members of arrays, which audit events do not have"),
+                "compare the field itself",
+            ));
+        }
+    }
+    let keywords = detections.named.values().map(keyword_bytes);
+    let bytes = keywords.fold(bytes, usize::saturating_add);
+    let bytes = check_items(&items, document, bytes)?;
+    Ok((items, bytes))
+}
+
 /// Collects the items of a detection; false if it is about arrays.
-pub(super) fn collect_items<'r>(
-    detection: &'r Detection,
-    items: &mut Vec<&'r DetectionItem>,
-) -> bool {
+fn collect_items<'r>(detection: &'r Detection, items: &mut Vec<&'r DetectionItem>) -> bool {
     match detection {
         Detection::AllOf(all) => items.extend(all),
         Detection::AnyOf(parts) | Detection::And(parts) => {
@@ -121,7 +155,7 @@ pub(super) fn collect_items<'r>(
 
 /// Checks what the engine would accept, but not as the author means it, or at too high a price. `bytes` are
 /// about those of what is compiled before; returns those with these items.
-pub(super) fn check_items(
+fn check_items(
     items: &[&DetectionItem],
     document: &str,
     mut bytes: usize,
@@ -132,13 +166,6 @@ pub(super) fn check_items(
         let line = || line_of_key(document, item.field.name.as_deref().unwrap_or_default());
         if bytes > MAX_BYTES {
             break;
-        }
-        if has(Modifier::Expand) {
-            return Err(Mistake::new(
-                line(),
-                "the placeholders of `expand` have no values here",
-                "write the values into the rule",
-            ));
         }
         if !has(Modifier::Re) {
             let is_pattern = item.values.iter().any(has_wildcard);
@@ -202,7 +229,7 @@ pub(super) fn check_items(
 }
 
 /// About the bytes of the texts of a detection that have no field, when they are compiled.
-pub(super) fn keyword_bytes(detection: &Detection) -> usize {
+fn keyword_bytes(detection: &Detection) -> usize {
     match detection {
         Detection::Keywords(values) => {
             let patterns = values.iter().filter(|value| has_wildcard(value));

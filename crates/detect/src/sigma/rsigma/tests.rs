@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::sigma::document::{MAX_FILE_BYTES, documents};
+use crate::sigma::document::{DocumentKind, MAX_FILE_BYTES, documents};
 use crate::sigma::fields::Value;
 
 const HEAD: &str = "title: T\nid: 1\nlogsource:\n    product: linux\n";
@@ -145,7 +145,7 @@ fn mistakes_have_line_reason_and_advice() {
         (
             process("    a:\n        Image|expand: '%x%'\n    condition: a\n"),
             8,
-            "the placeholders of `expand`",
+            "the placeholder `%x%` has no values",
         ),
         (
             process(&format!("{selection}    timeframe: 5m\n    condition: a\n")),
@@ -156,16 +156,6 @@ fn mistakes_have_line_reason_and_advice() {
             format!("{HEAD}    service: sshd\ndetection:\n{selection}    condition: a\n"),
             3,
             "log source `linux/sshd` is not in audit logs",
-        ),
-        (
-            "title: T\ncorrelation:\n    type: event_count\n".to_owned(),
-            2,
-            "correlation rules are not supported",
-        ),
-        (
-            "action: global\ntitle: T\n".to_owned(),
-            1,
-            "collections with `action`",
         ),
         ("title: T\n".to_owned(), 1, ""),
         ("- a\n".to_owned(), 1, ""),
@@ -268,6 +258,9 @@ fn hostile_files_end_in_bounded_time() {
             " -a".repeat(1000)
         )),
         condition(&format!("{}a", "not ".repeat(50_000))),
+        condition(&format!("{}a", "not ".repeat(16_001))),
+        condition(&format!("{}a", "NOT ".repeat(1990))),
+        condition(&format!("{}a{}", "not (".repeat(1990), ")".repeat(1990))),
         condition(&format!("{}a", "(".repeat(50_000))),
         condition(&format!("a{}", " and a".repeat(10_000))),
         condition(&format!("a{}", " OR a".repeat(MAX_FILE_BYTES / 5 - 100))),
@@ -396,6 +389,19 @@ fn documents_are_split_with_their_lines() {
         found,
         [(1, "\na: 1\n"), (3, "   # x\n\nb: 2\n"), (6, " c: 3\n")]
     );
+}
+
+#[test]
+fn documents_have_rules_or_filters() {
+    let kind = |text: &str| documents(text).unwrap()[0].kind();
+    assert_eq!(kind("title: T\ndetection:\n"), Ok(DocumentKind::Rule));
+    assert_eq!(kind("a:\n    filter: x\n"), Ok(DocumentKind::Rule));
+    assert_eq!(kind("title: T\nfilter:\n"), Ok(DocumentKind::Filter));
+    let mistake = kind("\ntitle: T\naction: global\n").unwrap_err();
+    assert_eq!(mistake.line, 3);
+    assert!(mistake.reason.contains("`action`"), "{mistake}");
+    let correlation = kind("title: T\ncorrelation:\n");
+    assert_eq!(correlation, Ok(DocumentKind::Correlation));
 }
 
 /// Which rules are evaluated must not change which match.

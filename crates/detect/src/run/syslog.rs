@@ -1,0 +1,247 @@
+//! Alerts for the syslog daemon of this machine.
+//!
+//! A datagram has an alert in the form of RFC 5424. Nothing waits: a socket that is absent or full loses the alert, which
+//! is counted, and told once until it works again. The alert is printed in any case.
+//!
+//! # Source
+//! RFC 5424, section 6.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::{Duration, Instant};
+
+use crate::alert::{Alert, text};
+use crate::output::info;
+use crate::sigma::Level;
+
+/// Most bytes of a datagram: what rsyslog and syslog-ng read by default.
+const MAX_BYTES: usize = 8192;
+/// How often a connection is tried.
+const RETRY: Duration = Duration::from_secs(1);
+/// Facility `authpriv`: command lines may have secrets.
+const FACILITY: u8 = 10;
+
+/// The socket of a syslog daemon.
+#[derive(Debug)]
+pub(super) struct Syslog {
+    path: PathBuf,
+    /// Least level that is sent.
+    least: Level,
+    socket: Option<UnixDatagram>,
+    tried: Option<Instant>,
+    /// Alerts that were lost since it was told that some are.
+    lost: u64,
+    counts: Counts,
+}
+
+/// Numbers of alerts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) sent: u64,
+    pub(super) lost: u64,
+}
+
+impl Syslog {
+    /// A socket, which need not exist yet.
+    pub(super) fn new(path: &Path, least: Level) -> Self {
+        Self {
+            path: path.to_owned(),
+            least,
+            socket: None,
+            tried: None,
+            lost: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Sends an alert, with a text of one line, if its level is sent.
+    pub(super) fn send(&mut self, alert: &Alert, line: &str) {
+        if alert.rule.level < self.least {
+            return;
+        }
+        let datagram = datagram(alert, line);
+        match self.try_send(&datagram) {
+            Ok(()) => {
+                self.counts.sent += 1;
+                if self.lost > 0 {
+                    let lost = std::mem::take(&mut self.lost);
+                    info(format_args!(
+                        "syslog takes alerts again; {lost} were not sent"
+                    ));
+                }
+            }
+            Err(error) => {
+                if self.lost == 0 {
+                    let path = self.path.display();
+                    info(format_args!(
+                        "cannot send alerts to syslog socket `{path}`, which is tried again: {error}"
+                    ));
+                }
+                self.lost += 1;
+                self.counts.lost += 1;
+            }
+        }
+    }
+
+    fn try_send(&mut self, datagram: &str) -> std::io::Result<()> {
+        if self.socket.is_none() {
+            if self.tried.is_some_and(|tried| tried.elapsed() < RETRY) {
+                return Err(std::io::ErrorKind::NotConnected.into());
+            }
+            self.tried = Some(Instant::now());
+            let socket = UnixDatagram::unbound()?;
+            socket.set_nonblocking(true)?;
+            socket.connect(&self.path)?;
+            self.socket = Some(socket);
+        }
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        let sent = socket.send(datagram.as_bytes());
+        if sent
+            .as_ref()
+            .is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock)
+        {
+            // A daemon that starts anew has another socket.
+            self.socket = None;
+        }
+        sent.map(drop)
+    }
+}
+
+/// An alert as RFC 5424 writes it.
+fn datagram(alert: &Alert, line: &str) -> String {
+    let severity = match alert.rule.level {
+        Level::Informational => 6,
+        Level::Low => 5,
+        Level::Medium => 4,
+        Level::High => 3,
+        Level::Critical => 2,
+    };
+    let is_host = |node: &&str| {
+        !node.is_empty() && node.len() <= 255 && node.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    let host = alert.node.as_deref().filter(is_host).unwrap_or("-");
+    let head = format!(
+        "<{}>1 {} {host} tollgate-detect {} alert - ",
+        FACILITY * 8 + severity,
+        alert.time_text(),
+        process::id()
+    );
+    let room = MAX_BYTES - head.len();
+    // JSON that is cut is none.
+    match line.len() <= room {
+        true => head + line,
+        false => {
+            let line = text::one_line(alert);
+            head + line
+                .get(..line.floor_char_boundary(room))
+                .unwrap_or_default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use audit::event::Timestamp;
+
+    use super::*;
+    use crate::alert::{Kind, Subject};
+    use crate::sigma::Rule;
+
+    fn alert(level: Level, node: Option<&str>) -> Alert {
+        Alert {
+            correlated: None,
+            id: "r:1790000000.500:7".to_owned(),
+            kind: Kind::New,
+            time: Timestamp {
+                sec: 1_790_000_000,
+                milli: 500,
+            },
+            serial: 7,
+            node: node.map(str::to_owned),
+            rule: Rule {
+                id: "r".to_owned(),
+                name: None,
+                title: "Rule".to_owned(),
+                author: None,
+                level,
+                tags: Vec::new(),
+                source: None,
+                absent_fields: Vec::new(),
+            },
+            subject: Subject::default(),
+            ancestors: Vec::new(),
+            fields: vec![("Image".to_owned(), "/x\u{1b}\n".to_owned())],
+        }
+    }
+
+    #[test]
+    fn alert_is_a_line_of_rfc_5424() {
+        let high = alert(Level::High, Some("web-1"));
+        let line = text::one_line(&high);
+        assert_eq!(
+            datagram(&high, &line),
+            format!(
+                "<83>1 2026-09-21T14:13:20.500Z web-1 tollgate-detect {} alert - Rule; id: r:1790000000.500:7; \
+                 who: login unset, user unknown; because: Image=/x\\u{{1b}}\\n; node: web-1; records: ausearch -a 7",
+                process::id()
+            )
+        );
+        let low = datagram(&alert(Level::Low, Some("a b")), "x");
+        assert!(low.starts_with("<85>1 2026-09-21T14:13:20.500Z - tollgate-detect "));
+        let cut = datagram(&high, &"x".repeat(10_000));
+        assert!(cut.ends_with("ausearch -a 7"), "{cut}");
+        let mut long = high;
+        long.fields = (0..100)
+            .map(|number| (format!("f{number}"), "\u{fc}".repeat(200)))
+            .collect();
+        assert!(datagram(&long, &text::one_line(&long)).len() <= MAX_BYTES);
+    }
+
+    /// Detection must not wait for a daemon that is slow or away.
+    #[test]
+    fn absent_and_full_sockets_are_counted_and_tried_again() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let mut syslog = Syslog::new(&path, Level::High);
+        let high = alert(Level::High, None);
+        syslog.send(&alert(Level::Medium, None), "x");
+        assert_eq!(syslog.counts(), Counts::default());
+        syslog.send(&high, "one");
+        assert_eq!(syslog.counts(), Counts { sent: 0, lost: 1 });
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        syslog.tried = None;
+        syslog.send(&high, "two");
+        assert_eq!(syslog.counts(), Counts { sent: 1, lost: 1 });
+        let mut buffer = [0; MAX_BYTES];
+        let length = daemon.recv(&mut buffer).unwrap();
+        assert!(buffer[..length].ends_with(b" alert - two"));
+        // No one reads.
+        let begun = Instant::now();
+        while syslog.counts().lost == 1 {
+            syslog.send(&high, "many");
+            assert!(begun.elapsed() < Duration::from_secs(30));
+        }
+        let sent = syslog.counts().sent;
+        daemon.recv(&mut buffer).unwrap();
+        syslog.send(&high, "again");
+        assert_eq!(syslog.counts().sent, sent + 1);
+        // The daemon starts anew.
+        drop(daemon);
+        syslog.send(&high, "lost");
+        fs::remove_file(&path).unwrap();
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        syslog.tried = None;
+        syslog.send(&high, "new");
+        let length = daemon.recv(&mut buffer).unwrap();
+        assert!(buffer[..length].ends_with(b" alert - new"));
+    }
+}
