@@ -7,6 +7,7 @@ mod alerts;
 mod confinement;
 mod failures;
 pub(crate) mod progress;
+mod saver;
 pub(crate) mod state;
 mod syslog;
 mod throttle;
@@ -40,6 +41,7 @@ use crate::silence::{Asked, Silences};
 use alerts::Alerts;
 use failures::Failures;
 use progress::Progress;
+use saver::{Saver, Snapshot};
 use state::State;
 use syslog::Syslog;
 use throttle::{Limits, Throttle};
@@ -178,7 +180,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut log_failures = Failures::default();
     let mut state_failures = Failures::default();
     alerts.tell_about_silences();
-    state_failures.note(save(&mut state, &reader, &mut alerts));
+    let mut saver = Saver::start(state)?;
+    saver.save(snapshot(&saver, &reader, &mut alerts));
     let (mut saved, mut looked) = (Instant::now(), Instant::now());
     let mut save_time = Duration::ZERO;
     while !signals.stop.load(Ordering::Relaxed) {
@@ -218,15 +221,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             });
             looked = Instant::now();
         }
-        // Windows of many groups are large: writing them must not take most of the time.
-        if saved.elapsed() >= interval.max(save_time * 10) {
+        if let Some(result) = saver.result() {
+            state_failures.note(result);
+        }
+        // Windows of many groups are large: copying them must not take most of the time.
+        if saved.elapsed() >= interval.max(save_time * 10) && saver.is_idle() {
             if alerts.is_live() {
                 alerts.expire()?;
             }
             alerts.summarise()?;
             // Alerts are worth more than a position: what is evaluated again has the same ids.
             let begun = Instant::now();
-            state_failures.note(save(&mut state, &reader, &mut alerts));
+            saver.save(snapshot(&saver, &reader, &mut alerts));
             saved = Instant::now();
             save_time = begun.elapsed();
         }
@@ -238,7 +244,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if reader.has_unfinished() {
         info("the log ends within an event or line: the next run continues before it");
     }
-    save(&mut state, &reader, &mut alerts)?;
+    state_failures.note(saver.wait());
+    saver.save(snapshot(&saver, &reader, &mut alerts));
+    saver.wait()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -302,15 +310,18 @@ fn reader(args: &Args, log: &Path, cursor: Option<Cursor>) -> anyhow::Result<Eve
     Ok(reader)
 }
 
-/// Saves the position with what correlation rules remember, then what led to it.
-fn save(state: &mut State, reader: &EventReader, alerts: &mut Alerts) -> anyhow::Result<()> {
+/// The position, with what correlation rules remember if it is new, and what led to it.
+fn snapshot(saver: &Saver, reader: &EventReader, alerts: &mut Alerts) -> Snapshot {
     let cursor = reader.cursor();
     let correlations = &alerts.rules.correlations;
-    cursor.map_or(Ok(()), |cursor| state.save(cursor, correlations))?;
+    let has_windows = !correlations.rules().is_empty() && !saver.has(cursor);
+    let windows = cursor.filter(|_| has_windows);
+    let windows = windows.map(|cursor| correlations.save(cursor.to_string()));
     alerts.note_counts();
-    match alerts.progress.text(cursor) {
-        Some(text) => state.save_status(&text),
-        None => Ok(()),
+    Snapshot {
+        cursor,
+        windows,
+        status: alerts.progress.text(cursor),
     }
 }
 

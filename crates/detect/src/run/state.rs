@@ -19,6 +19,7 @@ use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use super::saver::Snapshot;
 use crate::output::info;
 use crate::sigma::correlation::Correlations;
 use crate::sigma::correlation::saved::Saved;
@@ -158,41 +159,33 @@ impl State {
         self.path.join(name).display().to_string()
     }
 
-    /// Replaces what correlation rules remember and then the cursor, if it is another one than the last.
+    /// Replaces what correlation rules remember and then the cursor, if it is another one than the last, and then the
+    /// status.
     ///
     /// # Errors
     /// One cannot be written; the old ones stay.
-    pub(super) fn save(
-        &mut self,
-        cursor: Cursor,
-        correlations: &Correlations,
-    ) -> anyhow::Result<()> {
-        if self.saved == Some(cursor) {
-            return Ok(());
+    pub(super) fn save(&mut self, snapshot: Snapshot) -> anyhow::Result<()> {
+        if let Some(cursor) = snapshot.cursor.filter(|_| self.saved != snapshot.cursor) {
+            if let Some(mut windows) = snapshot.windows {
+                windows.before = self.saved.map(|cursor| cursor.to_string());
+                let text = serde_json::to_string(&windows).context("cannot write the windows")?;
+                self.replace(WINDOWS, NEW_WINDOWS, &text)?;
+            }
+            self.replace(CURSOR, NEW_CURSOR, &format!("{cursor}\n"))?;
+            self.saved = Some(cursor);
         }
-        if !correlations.rules().is_empty() {
-            let before = self.saved.map(|cursor| cursor.to_string());
-            let saved = correlations.save(cursor.to_string(), before);
-            let text = serde_json::to_string(&saved).context("cannot write the windows")?;
-            self.replace(WINDOWS, NEW_WINDOWS, &text)
-                .with_context(|| format!("cannot write `{}`", self.shown(WINDOWS)))?;
+        match snapshot.status {
+            Some(text) => self.replace(STATUS, NEW_STATUS, &text),
+            None => Ok(()),
         }
-        self.replace(CURSOR, NEW_CURSOR, &format!("{cursor}\n"))
-            .with_context(|| format!("cannot write `{}`", self.path.join(CURSOR).display()))?;
-        self.saved = Some(cursor);
-        Ok(())
     }
 
-    /// Replaces the status.
-    ///
-    /// # Errors
-    /// It cannot be written; the old one stays.
-    pub(super) fn save_status(&self, text: &str) -> anyhow::Result<()> {
-        self.replace(STATUS, NEW_STATUS, text)
-            .with_context(|| format!("cannot write `{}`", self.path.join(STATUS).display()))
+    fn replace(&self, name: &str, new: &str, text: &str) -> anyhow::Result<()> {
+        self.try_replace(name, new, text)
+            .with_context(|| format!("cannot write `{}`", self.shown(name)))
     }
 
-    fn replace(&self, name: &str, new: &str, text: &str) -> io::Result<()> {
+    fn try_replace(&self, name: &str, new: &str, text: &str) -> io::Result<()> {
         match unlinkat(&self.directory, new, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno.into()),
@@ -255,23 +248,26 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
         let mut state = State::open(path).unwrap();
-        let none = Correlations::default();
+        let at = |cursor| Snapshot {
+            cursor: Some(cursor),
+            ..Snapshot::default()
+        };
         assert!(state.cursor().unwrap().is_none());
         let cursor: Cursor = "1:2:3:4:5".parse().unwrap();
         let target = path.join("target");
         fs::write(&target, "kept").unwrap();
         symlink(&target, path.join(NEW_CURSOR)).unwrap();
-        state.save(cursor, &none).unwrap();
+        state.save(at(cursor)).unwrap();
         assert_eq!(state.cursor().unwrap(), Some(cursor));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         fs::remove_file(path.join(CURSOR)).unwrap();
         symlink(&target, path.join(CURSOR)).unwrap();
         assert!(state.cursor().is_err());
         // The same again is not written.
-        state.save(cursor, &none).unwrap();
+        state.save(at(cursor)).unwrap();
         assert!(state.cursor().is_err());
         let next: Cursor = "1:2:3:5:6".parse().unwrap();
-        state.save(next, &none).unwrap();
+        state.save(at(next)).unwrap();
         assert_eq!(state.cursor().unwrap(), Some(next));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         let error = format!("{:#}", State::open(path).unwrap_err());

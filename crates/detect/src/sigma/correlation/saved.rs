@@ -74,9 +74,9 @@ impl Saved {
 }
 
 impl Correlations {
-    /// What is remembered, for a position in the log and the one that was saved before.
+    /// What is remembered, for a position in the log.
     #[must_use]
-    pub fn save(&self, cursor: String, before: Option<String>) -> Saved {
+    pub fn save(&self, cursor: String) -> Saved {
         let rules = self.rules.iter().zip(&self.correlations);
         let rules = rules.map(|(rule, own)| SavedRule {
             id: rule.id.clone(),
@@ -88,7 +88,7 @@ impl Correlations {
         Saved {
             version: VERSION,
             cursor,
-            before,
+            before: None,
             rules: rules.collect(),
         }
     }

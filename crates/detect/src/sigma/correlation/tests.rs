@@ -278,7 +278,7 @@ fn memory_is_bounded_and_what_is_forgotten_is_counted() {
         "{warning}"
     );
     assert_eq!(tested.correlations.warning(), None);
-    let text = serde_json::to_string(&tested.correlations.save("c".to_owned(), None)).unwrap();
+    let text = serde_json::to_string(&tested.correlations.save("c".to_owned())).unwrap();
     assert!(text.len() < 32 << 20, "{}", text.len());
     // Another rule, and the groups that are used, are not forgotten.
     tested.event(101, "a", "y");

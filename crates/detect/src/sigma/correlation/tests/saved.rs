@@ -37,7 +37,7 @@ fn state_that_is_saved_and_restored_matches_the_same() {
         total += expected.len();
         assert_eq!(parts.event(*second, image, user), expected);
         if number % 97 == 0 {
-            let text = parts.correlations.save("1:2:3:4:5".to_owned(), None);
+            let text = parts.correlations.save("1:2:3:4:5".to_owned());
             let text = serde_json::to_string(&text).unwrap();
             let serial = parts.serial;
             parts = Tested::new(&sections);
@@ -57,7 +57,7 @@ fn state_of_other_rules_or_that_is_damaged_is_left_out() {
     let mut tested = Tested::new(&[COUNT]);
     tested.event(100, "a", "x");
     tested.event(100, "a", "y");
-    let text = serde_json::to_string(&tested.correlations.save("c".to_owned(), None)).unwrap();
+    let text = serde_json::to_string(&tested.correlations.save("c".to_owned())).unwrap();
     let restore = |text: &str, section: &str| {
         let mut tested = Tested::new(&[section]);
         let left_out = tested.correlations.restore(Saved::parse(text).unwrap());
