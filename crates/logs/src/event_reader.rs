@@ -5,6 +5,7 @@ mod following;
 mod resume;
 
 use std::path::Path;
+use std::time::Instant;
 
 use audit::ids::Serial;
 use audit::record::assemble::whole::WholeEventFinder;
@@ -42,6 +43,8 @@ pub struct EventReader {
     last: LastText,
     /// All input was read, and the open events were ended.
     ended: bool,
+    /// When the log that is followed had no more lines.
+    waits_since: Option<Instant>,
     /// Only events that begin here are returned.
     window: Option<TextRange>,
     /// What the end of the log may not have whole is left for a reader that continues there.
@@ -141,6 +144,7 @@ impl EventReader {
             follow: None,
             last: LastText::default(),
             ended: false,
+            waits_since: None,
             window: None,
             leaves_unfinished: false,
         }
@@ -232,6 +236,7 @@ impl EventReader {
                 }
                 Step::Line(Line::Text { start, end, offset }) => {
                     self.line_number += 1;
+                    self.waits_since = None;
                     if self.is_past_window(offset) {
                         self.ended = true;
                         return Ok(None);

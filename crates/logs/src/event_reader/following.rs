@@ -1,6 +1,6 @@
 //! A reader that follows its log: what it waits for, and what it closes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use audit::record::assemble::END_OF_EVENT_TIMEOUT_SECS;
 
@@ -17,13 +17,17 @@ impl EventReader {
 
     /// Waits for more text; returns false if none was written for the time in which events end.
     pub(super) fn wait(&mut self) -> Result<bool, LogError> {
-        let timeout = Duration::from_secs(END_OF_EVENT_TIMEOUT_SECS);
+        const TIMEOUT: Duration = Duration::from_secs(END_OF_EVENT_TIMEOUT_SECS);
         let Some(follow) = &mut self.follow else {
             return Ok(false);
         };
-        if follow.wait(timeout)? {
+        let since = self.waits_since.get_or_insert_with(Instant::now);
+        // Other files of the directory may change all the time.
+        let left = TIMEOUT.saturating_sub(since.elapsed());
+        if !left.is_zero() && follow.wait(left)? {
             return Ok(true);
         }
+        self.waits_since = None;
         self.assembler.end_all();
         Ok(false)
     }

@@ -4,7 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use bstr::ByteSlice as _;
 use nix::unistd::{Uid, setfsuid};
@@ -212,6 +213,27 @@ fn reader_that_follows_ends_open_events_when_nothing_is_written() {
     let mut reader = reader.unwrap();
     assert!(matches!(reader.next_item().unwrap(), Some(Item::Idle)));
     assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+}
+
+#[test]
+fn reader_that_follows_is_idle_while_other_files_are_written() {
+    let logs = Logs::new();
+    append(&logs.log, &record(1, "a=1"));
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    let other = logs.log.with_file_name("other");
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let writer = std::thread::spawn(move || {
+        // Without an end of its own, the reader would never be idle.
+        while stopped.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+            append(&other, "x");
+        }
+    });
+    let begun = Instant::now();
+    assert!(matches!(reader.next_item().unwrap(), Some(Item::Idle)));
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+    drop(stop);
+    writer.join().unwrap();
 }
 
 #[test]
