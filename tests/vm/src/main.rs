@@ -17,6 +17,7 @@ mod contention;
 mod count;
 mod daemon;
 mod deny;
+mod detections;
 mod differential;
 mod disabled_hooks;
 mod doctor;

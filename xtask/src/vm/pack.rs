@@ -13,6 +13,7 @@ use crate::repository::Repository;
 use crate::step::succeeds;
 
 const BUSYBOX: &str = "/bin/busybox";
+const BASH: &str = "/bin/bash";
 const AUSEARCH: &str = "/usr/sbin/ausearch";
 const AUREPORT: &str = "/usr/sbin/aureport";
 const AULAST: &str = "/usr/bin/aulast";
@@ -28,6 +29,9 @@ const CHECKPOLICY: &str = "checkpolicy";
 /// The header that programs with auparse include.
 const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
 
+/// The Sigma rules of the package.
+const SIGMA: &str = "packaging/sigma";
+
 /// C programs of the tests in `tests/differential`, and their linker options.
 const C_PROGRAMS: [(&str, &[&str]); 4] = [
     ("auparse_dump", &["-lauparse"]),
@@ -37,9 +41,10 @@ const C_PROGRAMS: [(&str, &[&str]); 4] = [
 ];
 
 /// Required programs and files.
-pub(super) const TOOLS: [&str; 19] = [
+pub(super) const TOOLS: [&str; 20] = [
     Target::X86_64.emulator(),
     BUSYBOX,
+    BASH,
     AUSEARCH,
     AUREPORT,
     AULAST,
@@ -73,7 +78,9 @@ pub(super) fn pack(
     for (from, to) in [
         (programs.join("vm"), "/init"),
         (programs.join("tollgate"), "/bin/tollgate"),
+        (programs.join("tollgate-detect"), "/bin/tollgate-detect"),
         (PathBuf::from(BUSYBOX), BUSYBOX),
+        (PathBuf::from(BASH), BASH),
         (PathBuf::from(AUSEARCH), AUSEARCH),
         (PathBuf::from(AUREPORT), AUREPORT),
         (PathBuf::from(AULAST), AULAST),
@@ -102,6 +109,7 @@ pub(super) fn pack(
     for (_, image) in images {
         archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
     }
+    archive.directory(&repository.root.join(SIGMA), "/usr/share/tollgate/sigma")?;
     accounts(&mut archive);
     let policy = repository.target().join("vm").join("selinux.policy");
     let mut command = repository.command(CHECKPOLICY);
