@@ -163,7 +163,11 @@ const SELINUX: &[Session] = &[
 ];
 
 /// Sessions that take minutes and run only if the filter names them.
-const SLOW: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
+const SLOW: &[Session] = &[
+    rulesets::SESSION,
+    rulesets::SESSION_ALL_CALLS,
+    detections::sigmahq::SESSION,
+];
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
@@ -177,7 +181,7 @@ fn main() -> ExitCode {
                 Purpose::Race => run(RACE),
                 Purpose::Selinux => run(SELINUX),
                 Purpose::Panic => panic::run(),
-                Purpose::General if options.filter.text().starts_with("rulesets") => run(SLOW),
+                Purpose::General if is_slow(options.filter.text()) => run(SLOW),
                 Purpose::General if options.filter.text().starts_with("doctor") => doctor::run(),
                 Purpose::General => match general(options.part.as_deref()) {
                     Some(sessions) => run(&sessions),
@@ -188,6 +192,11 @@ fn main() -> ExitCode {
         Err(error) => println!("vm: broken {error:#}"),
     }
     machine::power_off()
+}
+
+/// Whether a filter names a slow session.
+fn is_slow(filter: &str) -> bool {
+    SLOW.iter().any(|session| filter.starts_with(session.name))
 }
 
 /// The general sessions of a part, `NUMBER/COUNT`, or all; `None` if the caller has another number of parts.

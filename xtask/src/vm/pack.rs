@@ -8,6 +8,7 @@ use super::build::Profile;
 use super::initramfs::Archive;
 use super::kernel::{self, Image};
 use super::rulesets;
+use super::sigma;
 use super::target::Target;
 use crate::repository::Repository;
 use crate::step::succeeds;
@@ -28,9 +29,6 @@ const CHECKPOLICY: &str = "checkpolicy";
 
 /// The header that programs with auparse include.
 const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
-
-/// The Sigma rules of the package.
-const SIGMA: &str = "packaging/sigma";
 
 /// C programs of the tests in `tests/differential`, and their linker options.
 const C_PROGRAMS: [(&str, &[&str]); 4] = [
@@ -109,7 +107,7 @@ pub(super) fn pack(
     for (_, image) in images {
         archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
     }
-    archive.directory(&repository.root.join(SIGMA), "/usr/share/tollgate/sigma")?;
+    sigma::pack(repository, &mut archive)?;
     accounts(&mut archive);
     let policy = repository.target().join("vm").join("selinux.policy");
     let mut command = repository.command(CHECKPOLICY);
