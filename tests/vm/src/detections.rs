@@ -9,7 +9,23 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 
 use crate::daemon::Daemon;
+use crate::suite::{FENTRY, Rules, Session};
 use exercise::Exercise;
+
+/// The test. It does not use the session's daemon, whose engine is one that starts on all kernels.
+pub(crate) const SESSION: Session = Session {
+    name: "detections",
+    engine: FENTRY,
+    prepare: || Ok(()),
+    rules: Rules::Text("-a always,exit -F arch=b64 -S acct -F uid=1001 -k unused\n"),
+    tests: &[(
+        "techniques_raise_their_alerts",
+        techniques_raise_their_alerts,
+    )],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+    stays: false,
+};
 
 /// Commands, with the technique and the Sigma rule that must match; its first lines tell the format.
 const TECHNIQUES: &str = include_str!("detections/techniques.txt");
@@ -68,7 +84,7 @@ fn techniques(text: &'static str) -> anyhow::Result<Vec<Technique>> {
 }
 
 /// Does each technique, and fails unless its rule matches what was recorded of it.
-pub(crate) fn techniques_raise_their_alerts(_daemon: &Daemon) -> anyhow::Result<()> {
+fn techniques_raise_their_alerts(_daemon: &Daemon) -> anyhow::Result<()> {
     let techniques = techniques(TECHNIQUES)?;
     exercise::prepare()?;
     for technique in techniques.iter().filter(|technique| technique.is_stand_in) {

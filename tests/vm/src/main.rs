@@ -109,6 +109,7 @@ const GENERAL: [&[Session]; 3] = [
     ],
     &[
         run::SESSION,
+        detections::SESSION,
         lists::SESSION,
         filesystems::SESSION,
         filesystems::SESSION_ROOT,

@@ -11,7 +11,6 @@ use bstr::ByteSlice as _;
 use support::event::{self, Event, expect};
 
 use crate::daemon::{Daemon, TOLLGATE};
-use crate::detections;
 use crate::machine::{PROGRAMS, STRANGER, make_directory, make_file};
 use crate::program::{Entry, Program, args};
 use crate::suite::{Rules, Session};
@@ -26,10 +25,6 @@ pub(crate) const SESSION: Session = Session {
         ("calls_of_both_abis", calls_of_both_abis),
         ("calls_without_results", calls_without_results),
         ("yama_scopes_0_to_2", yama_scopes_0_to_2),
-        (
-            "techniques_raise_their_alerts",
-            detections::techniques_raise_their_alerts,
-        ),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),

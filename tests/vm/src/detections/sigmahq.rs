@@ -9,18 +9,13 @@ use anyhow::{Context as _, ensure};
 use super::exercise::{self, Exercise};
 use crate::daemon::Daemon;
 use crate::program::{Entry, Program, args};
-use crate::suite::{Rules, Session, Skipped};
+use crate::suite::{Session, Skipped};
 
-/// The test. It does not use the session's daemon.
+/// The test.
 pub(crate) const SESSION: Session = Session {
     name: "sigmahq",
-    engine: "tracepoint",
-    prepare: || Ok(()),
-    rules: Rules::Text("-a always,exit -F arch=b64 -S acct -F uid=1001 -k unused\n"),
     tests: &[("rules_match_real_commands", rules_match_real_commands)],
-    stop: Daemon::stop,
-    after: |_log| Ok(()),
-    stays: false,
+    ..super::SESSION
 };
 
 /// Commands with the name of the Sigma rule that must match; its first lines tell the format.
