@@ -105,11 +105,11 @@ const GENERAL: [&[Session]; 3] = [
         differential::SESSION_FILESYSTEM_LIST,
         differential::watched::SESSION,
         differential::watched::SESSION_RAW,
+        detections::SESSION,
         deny::SESSION,
     ],
     &[
         run::SESSION,
-        detections::SESSION,
         lists::SESSION,
         filesystems::SESSION,
         filesystems::SESSION_ROOT,
