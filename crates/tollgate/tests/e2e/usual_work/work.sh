@@ -22,7 +22,8 @@ package() {
 		ldconfig
 	SCRIPT
 	printf '#!/bin/sh\nset -e\n[ "$1" != purge ] || userdel --remove usual >/dev/null 2>&1 || true\n' >"$tree/DEBIAN/postrm"
-	chmod 755 "$tree/DEBIAN/postinst" "$tree/DEBIAN/postrm"
+	printf '#!/bin/sh\nset -e\nsystemctl stop rsyslog.service 2>/dev/null || true\n' >"$tree/DEBIAN/prerm"
+	chmod 755 "$tree/DEBIAN/postinst" "$tree/DEBIAN/postrm" "$tree/DEBIAN/prerm"
 	echo '17 * * * * root /usr/bin/usual' >"$tree/etc/cron.d/usual"
 	printf '#!/bin/sh\necho started\n' >"$tree/etc/init.d/usual"
 	echo 'auth required pam_unix.so' >"$tree/etc/pam.d/usual"
@@ -86,6 +87,7 @@ tar -C clone -cJf release.tar.xz .
 python=$(command -v /usr/bin/python3 || true)
 [ -z "$python" ] || "$python" -c 'import json, base64; print(json.dumps({"a": 1}))'
 [ -z "$python" ] || "$python" -m compileall -q clone
+[ -z "$python" ] || "$python" -c 'exec(compile("import socket; socket.socket()", "setup.py", "exec"))'
 
 # Jobs of cron: those of this system, a backup, and the rotation of logs.
 # This one waits for a random time, and then for servers.
@@ -96,7 +98,8 @@ tar -czf /var/backups/etc.tar.gz /etc /home
 find /var/backups -mtime +30 -delete
 find /usr/bin -xdev -perm -4000 -type f >/var/backups/setuid.new
 sha256sum /var/backups/etc.tar.gz | base64 >/var/backups/sum
-printf '/var/log/auth.log /var/log/syslog /var/log/messages {\n rotate 2\n compress\n missingok\n create 640 root adm\n su root adm\n}\n' >/etc/logrotate.d/usual
+printf '/var/log/auth.log /var/log/syslog /var/log/messages {\n rotate 2\n compress\n missingok\n create 640 root adm\n su root adm\n' >/etc/logrotate.d/usual
+printf ' postrotate\n  systemctl kill -s HUP rsyslog.service || true\n endscript\n}\n' >>/etc/logrotate.d/usual
 chmod 644 /etc/logrotate.d/usual
 for log in auth.log syslog messages application.log; do echo line >"/var/log/$log"; done
 chmod 755 /var/log
@@ -117,6 +120,10 @@ systemd-sysusers --dry-run || true
 start-stop-daemon --start --background --make-pidfile --pidfile /run/usual.pid --chuid www-data --exec /usr/local/sbin/usual-service
 cat /proc/sys/kernel/hostname /etc/os-release /etc/resolv.conf
 ps -ef; ss -tlnp || true; ip address; df -h; free; lscpu
+bash -c '</dev/tcp/127.0.0.1/5432' || true
+auditctl -l >/dev/null || true
+systemctl restart rsyslog.service || true
+systemd-run --user sort /tmp/list || true
 start-stop-daemon --stop --pidfile /run/usual.pid --retry 2 || true
 sed -i 's/^#Port 22$/Port 22/' /etc/ssh/sshd_config || true
 echo '127.0.0.1 build.example.org' >>/etc/hosts
