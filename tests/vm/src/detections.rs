@@ -4,24 +4,34 @@ mod exercise;
 pub(crate) mod sigmahq;
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, ensure};
+use bstr::ByteSlice as _;
+use support::wait::wait_for;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, TOLLGATE};
+use crate::machine::STRANGER;
+use crate::program::{Entry, Program, args};
 use crate::suite::{FENTRY, Rules, Session};
 use exercise::Exercise;
 
-/// The test. It does not use the session's daemon, whose engine is one that starts on all kernels.
+/// The tests. The engine is one that starts on all kernels.
 pub(crate) const SESSION: Session = Session {
     name: "detections",
     engine: FENTRY,
     prepare: || Ok(()),
-    rules: Rules::Text("-a always,exit -F arch=b64 -S acct -F uid=1001 -k unused\n"),
-    tests: &[(
-        "techniques_raise_their_alerts",
-        techniques_raise_their_alerts,
-    )],
+    rules: Rules::Made(audit_rules),
+    tests: &[
+        (
+            "techniques_raise_their_alerts",
+            techniques_raise_their_alerts,
+        ),
+        ("daemon_has_what_run_lacks", daemon_has_what_run_lacks),
+    ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
     stays: false,
@@ -35,6 +45,34 @@ const RULES: &str = "/usr/share/tollgate/sigma";
 
 /// Directory of the commands, their logs and the cases.
 const PLACE: &str = "/srv/attack";
+
+/// Sigma rules about what `tollgate run` does not record, or does not let happen, with their titles.
+const DAEMON: [(&str, &str); 3] = [
+    (
+        "/usr/share/tollgate/sigma/kernel-module-loaded.yml",
+        "Kernel Module Loaded In A Login Session",
+    ),
+    (
+        "/usr/share/tollgate/sigma/ptrace-of-another-user.yml",
+        "Program Of Another User Traced",
+    ),
+    (
+        "/usr/share/tollgate/sigma/root-shell-by-set-uid.yml",
+        "Root Shell By Set-Uid",
+    ),
+];
+
+/// Loads a kernel module that depends on no other, and lets a user execute a set-uid shell; [`END`] is executed at last.
+const DAEMON_SCRIPT: &str = "set -e
+insmod /modules/$(uname -r)/00-xor.*
+rmmod xor
+cp /bin/bash rootsh/bash
+chmod 4755 rootsh/bash
+su -s /bin/sh www-data -c 'rootsh/bash -p -c id'
+./trace
+/usr/bin/true end-of-detections
+";
+const END: &str = "end-of-detections";
 
 /// A technique that is done.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,6 +121,48 @@ fn techniques(text: &'static str) -> anyhow::Result<Vec<Technique>> {
     Ok(found)
 }
 
+/// What the rules of [`DAEMON`] need, without the calls that `tollgate run` makes in the other test.
+fn audit_rules() -> String {
+    let files = DAEMON.map(|(file, _)| file);
+    let made = exercise::audit_rules(&files).unwrap_or_default();
+    format!("-a never,exit -F arch=b64 -S ptrace -F exe={TOLLGATE}\n{made}")
+}
+
+/// A module, a trace and a set-uid shell, which the daemon records.
+fn daemon_has_what_run_lacks(daemon: &Daemon) -> anyhow::Result<()> {
+    const PLACE: &str = "/srv/daemon";
+    exercise::prepare()?;
+    fs::create_dir_all(format!("{PLACE}/rootsh")).context("cannot make a directory")?;
+    let mut traced = Command::new("/usr/bin/sleep")
+        .arg("600")
+        .uid(STRANGER)
+        .spawn()
+        .context("cannot start a program")?;
+    // PTRACE_SEIZE, whose data are no options.
+    let trace = Program::new(Entry::Syscall)
+        .call(101, args![0x4206, i64::from(traced.id()), 0, 0])
+        .call(60, args![0]);
+    let written = trace.write(Path::new("/srv/daemon/trace"));
+    written.context("cannot write a program")?;
+    let done = exercise::in_session(PLACE, &["bash", "-c", DAEMON_SCRIPT]);
+    traced.kill().context("cannot end a program")?;
+    traced.wait().context("cannot wait for a program")?;
+    done?;
+    let log = wait_for("the last event", || {
+        let log = daemon.log_text()?;
+        Ok(log.contains_str(END).then_some(log))
+    })?;
+    let log = String::from_utf8_lossy(&log);
+    let exercises = DAEMON.map(|(_, title)| Exercise {
+        name: title,
+        rule: title.to_owned(),
+        script: String::new(),
+    });
+    let silent = exercise::without_match(PLACE, RULES, &exercises, &[&*log; DAEMON.len()])?;
+    ensure!(silent.is_empty(), "{silent:?}");
+    Ok(())
+}
+
 /// Does each technique, and fails unless its rule matches what was recorded of it.
 fn techniques_raise_their_alerts(_daemon: &Daemon) -> anyhow::Result<()> {
     let techniques = techniques(TECHNIQUES)?;
@@ -107,8 +187,6 @@ fn techniques_raise_their_alerts(_daemon: &Daemon) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     /// Title of each rule of the package, with its tags.

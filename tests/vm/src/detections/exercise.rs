@@ -58,9 +58,22 @@ pub(super) fn silent(
     let log = run(place, rules)?;
     let logs = split(&log);
     ensure!(logs.len() == exercises.len(), "{} parts", logs.len());
+    without_match(place, rules, exercises, &logs)
+}
+
+/// Returns the names of those exercises whose rule does not match their log, with the reason.
+///
+/// # Errors
+/// The rules cannot be loaded.
+pub(super) fn without_match(
+    place: &str,
+    rules: &str,
+    exercises: &[Exercise],
+    logs: &[&str],
+) -> anyhow::Result<Vec<(&'static str, String)>> {
     let cases = Path::new(place).join("cases");
-    fs::create_dir(&cases).context("cannot make a directory")?;
-    for (number, (exercise, log)) in exercises.iter().zip(logs).enumerate() {
+    fs::create_dir_all(&cases).context("cannot make a directory")?;
+    for (number, (exercise, &log)) in exercises.iter().zip(logs).enumerate() {
         let (name, rule) = (file_name(number), &exercise.rule);
         let case = format!(
             "rules = [\"{rules}\"]\nlog = \"{name}.log\"\n[expect]\nat_least = [\"{rule}\"]\n"
@@ -119,22 +132,38 @@ fn link(program: &str, path: &str) -> anyhow::Result<()> {
     fs::hard_link(program, path).with_context(|| format!("cannot link {path}"))
 }
 
+/// The audit rules that Sigma rules need.
+///
+/// # Errors
+/// They cannot be loaded.
+pub(super) fn audit_rules(rules: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new(DETECT);
+    output(command.arg("explain").args(rules).arg("--audit-rules"))
+}
+
 /// Executes all scripts under `tollgate run`; returns the log.
 fn run(place: &str, rules: &str) -> anyhow::Result<String> {
-    let (audit_rules, log) = (format!("{place}/audit.rules"), format!("{place}/audit.log"));
-    let made = output(Command::new(DETECT).args(["explain", rules, "--audit-rules"]))?;
-    fs::write(&audit_rules, made).context("cannot write the audit rules")?;
-    let mut command = Command::new(BASH);
-    command
-        .args(["-c", LOGIN, "login", TOLLGATE, "run"])
-        .args(["--rules", &audit_rules, "--log", &log])
-        .args(["--", "bash", "-c", ALL])
+    let (file, log) = (format!("{place}/audit.rules"), format!("{place}/audit.log"));
+    fs::write(&file, audit_rules(&[rules])?).context("cannot write the audit rules")?;
+    let run = [TOLLGATE, "run", "--rules", &file, "--log", &log, "--"];
+    in_session(place, &[&run[..], &["bash", "-c", ALL]].concat())?;
+    fs::read_to_string(log).context("cannot read the log")
+}
+
+/// Executes a command in a session of a user who has logged in.
+///
+/// # Errors
+/// It fails.
+pub(super) fn in_session(directory: &str, command: &[&str]) -> anyhow::Result<()> {
+    let mut session = Command::new(BASH);
+    session
+        .args(["-c", LOGIN, "login"])
+        .args(command)
         .env_clear()
         .env("PATH", format!("/usr/sbin:{PROGRAMS}:/bin"))
         .env("HOME", "/root")
-        .current_dir(place);
-    output(&mut command)?;
-    fs::read_to_string(log).context("cannot read the log")
+        .current_dir(directory);
+    output(&mut session).map(drop)
 }
 
 /// The parts of a log that begin with the events of [`MARK`].

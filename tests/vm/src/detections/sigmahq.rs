@@ -9,11 +9,12 @@ use anyhow::{Context as _, ensure};
 use super::exercise::{self, Exercise};
 use crate::daemon::Daemon;
 use crate::program::{Entry, Program, args};
-use crate::suite::{Session, Skipped};
+use crate::suite::{Rules, Session, Skipped};
 
-/// The test.
+/// The test. It does not use the session's daemon.
 pub(crate) const SESSION: Session = Session {
     name: "sigmahq",
+    rules: Rules::Text("-a always,exit -F arch=b64 -S acct -F uid=1001 -k unused\n"),
     tests: &[("rules_match_real_commands", rules_match_real_commands)],
     ..super::SESSION
 };
