@@ -29,12 +29,13 @@ packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 #                    redis-tools has the server under another name, without a service
 # util-linux-extra   fincore, which reports what the page cache holds of a log
 # groff-base         checks the manual pages
+# logrotate          rotates logs in the usual work that must raise no alert
 # fio sysbench       workloads of `tollgate bench`
 # chromium-headless-shell   renders its HTML report in a test
 # systemd            systemd-analyze verifies the unit
 # zstd               decompresses archives of logs
 for_tests='clang-format-19 groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs xfsprogs bindfs checkpolicy bpftool'
-for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra zstd"
+for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra zstd logrotate"
 
 # dpkg-dev lintian debootstrap   build and check the package, and install it in a separate Debian
 # qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs   boot that Debian: its disk, and a first file system

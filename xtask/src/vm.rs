@@ -16,6 +16,7 @@ mod ports;
 mod queue;
 mod report;
 mod rulesets;
+mod sigma;
 mod table;
 mod target;
 

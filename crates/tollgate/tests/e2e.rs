@@ -144,6 +144,7 @@ mod e2e {
         status_metrics::metrics_are_served,
         status_metrics::status_watch_shows_program_runs,
         detections::own_sigma_rules_find_what_is_done,
+        detections::usual_work_raises_no_high_alert,
         examples::rules_have_current_prices,
         examples::commands_exist,
         packaging::unit_files_are_valid,

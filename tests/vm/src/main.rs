@@ -17,6 +17,7 @@ mod contention;
 mod count;
 mod daemon;
 mod deny;
+mod detections;
 mod differential;
 mod disabled_hooks;
 mod doctor;
@@ -104,6 +105,7 @@ const GENERAL: [&[Session]; 3] = [
         differential::SESSION_FILESYSTEM_LIST,
         differential::watched::SESSION,
         differential::watched::SESSION_RAW,
+        detections::SESSION,
         deny::SESSION,
     ],
     &[
@@ -162,7 +164,11 @@ const SELINUX: &[Session] = &[
 ];
 
 /// Sessions that take minutes and run only if the filter names them.
-const SLOW: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
+const SLOW: &[Session] = &[
+    rulesets::SESSION,
+    rulesets::SESSION_ALL_CALLS,
+    detections::sigmahq::SESSION,
+];
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
@@ -176,7 +182,7 @@ fn main() -> ExitCode {
                 Purpose::Race => run(RACE),
                 Purpose::Selinux => run(SELINUX),
                 Purpose::Panic => panic::run(),
-                Purpose::General if options.filter.text().starts_with("rulesets") => run(SLOW),
+                Purpose::General if is_slow(options.filter.text()) => run(SLOW),
                 Purpose::General if options.filter.text().starts_with("doctor") => doctor::run(),
                 Purpose::General => match general(options.part.as_deref()) {
                     Some(sessions) => run(&sessions),
@@ -187,6 +193,11 @@ fn main() -> ExitCode {
         Err(error) => println!("vm: broken {error:#}"),
     }
     machine::power_off()
+}
+
+/// Whether a filter names a slow session.
+fn is_slow(filter: &str) -> bool {
+    SLOW.iter().any(|session| filter.starts_with(session.name))
 }
 
 /// The general sessions of a part, `NUMBER/COUNT`, or all; `None` if the caller has another number of parts.

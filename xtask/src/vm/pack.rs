@@ -8,11 +8,13 @@ use super::build::Profile;
 use super::initramfs::Archive;
 use super::kernel::{self, Image};
 use super::rulesets;
+use super::sigma;
 use super::target::Target;
 use crate::repository::Repository;
 use crate::step::succeeds;
 
 const BUSYBOX: &str = "/bin/busybox";
+const BASH: &str = "/bin/bash";
 const AUSEARCH: &str = "/usr/sbin/ausearch";
 const AUREPORT: &str = "/usr/sbin/aureport";
 const AULAST: &str = "/usr/bin/aulast";
@@ -37,9 +39,10 @@ const C_PROGRAMS: [(&str, &[&str]); 4] = [
 ];
 
 /// Required programs and files.
-pub(super) const TOOLS: [&str; 19] = [
+pub(super) const TOOLS: [&str; 20] = [
     Target::X86_64.emulator(),
     BUSYBOX,
+    BASH,
     AUSEARCH,
     AUREPORT,
     AULAST,
@@ -73,7 +76,9 @@ pub(super) fn pack(
     for (from, to) in [
         (programs.join("vm"), "/init"),
         (programs.join("tollgate"), "/bin/tollgate"),
+        (programs.join("tollgate-detect"), "/bin/tollgate-detect"),
         (PathBuf::from(BUSYBOX), BUSYBOX),
+        (PathBuf::from(BASH), BASH),
         (PathBuf::from(AUSEARCH), AUSEARCH),
         (PathBuf::from(AUREPORT), AUREPORT),
         (PathBuf::from(AULAST), AULAST),
@@ -102,6 +107,7 @@ pub(super) fn pack(
     for (_, image) in images {
         archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
     }
+    sigma::pack(repository, &mut archive)?;
     accounts(&mut archive);
     let policy = repository.target().join("vm").join("selinux.policy");
     let mut command = repository.command(CHECKPOLICY);
