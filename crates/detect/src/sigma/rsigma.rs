@@ -260,6 +260,19 @@ impl Rsigma {
         [self.by_type.get(kind), self.by_source.get(&Source::Record)]
     }
 
+    /// Asserts that the search for texts finds the rules that all rules find in an event.
+    #[cfg(test)]
+    pub(crate) fn assert_search_finds_all(&self, source: Source, event: &Fields<'_>) {
+        let kind = event.get_text(TYPE).unwrap_or_default();
+        let of_type = self.by_type.get(kind.as_bytes());
+        let buckets = of_type.filter(|_| source == Source::Record).into_iter();
+        for bucket in buckets.chain(self.by_source.get(&source)) {
+            let mut found = 0;
+            bucket.find(event, |_result| found += 1);
+            assert_eq!(found, bucket.all_matches(event).len(), "{event:?}");
+        }
+    }
+
     fn store(
         &mut self,
         source: Source,

@@ -59,6 +59,7 @@ impl Engine for Ungated<'_> {
     }
 
     fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>) {
+        self.0.assert_search_finds_all(source, event);
         self.0.find(source, event, found);
     }
 }
