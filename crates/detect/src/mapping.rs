@@ -161,6 +161,7 @@ impl Whole<'_> {
             return;
         };
         let user = || whole::user(records, head.caller.euid, accounts);
+        let image = || whole::image(head, records, processes.get(event.node(), head.pid));
         match source {
             Source::Record => {}
             Source::Process => {
@@ -170,12 +171,12 @@ impl Whole<'_> {
             }
             Source::File => {
                 for name in whole::written_files(head, records) {
-                    let fields = whole::file(head, user(), &name);
+                    let fields = whole::file(head, image(), user(), &name);
                     engine.find(source, &fields, found);
                 }
             }
             Source::Network => {
-                if let Some(fields) = whole::connection(head, records, user) {
+                if let Some(fields) = whole::connection(head, records, image(), user) {
                     engine.find(source, &fields, found);
                 }
             }

@@ -386,7 +386,38 @@ fn operations_inside_of_a_syscall_hide_neither_each_other_nor_the_syscall() {
             "auditd type=URINGOP uring_op=36",
             "auditd type=CWD cwd=/",
             "auditd type=PATH item=0 name=/etc/x inode=5 nametype=CREATE",
-            "file_event User=www-data LogonId=1000 ProcessId=7 TargetFilename=/etc/x",
+            "file_event Image=/usr/bin/1 User=www-data LogonId=1000 ProcessId=7 TargetFilename=/etc/x",
+        ]
+    );
+}
+
+/// Records of operations name no program; otherwise `io_uring` would hide it from rules.
+#[test]
+fn operations_of_io_uring_have_the_program_of_their_process() {
+    let connect = |serial: u32, pid: u32| {
+        let ids = format!("ppid=1 pid={pid} uid=1000 euid=33 key=(null)");
+        record(
+            serial,
+            &format!("URINGOP uring_op=16 success=yes exit=0 items=0 {ids}"),
+        ) + &record(serial, "SOCKADDR saddr=02000050C0000201")
+    };
+    // One process executes a program, and a worker connects for it; the other connects in a syscall.
+    let text = syscall(1, 59, "success=yes exit=0 a0=1 items=1 ppid=1 pid=7")
+        + &connect(2, 7)
+        + &connect(3, 8)
+        + &syscall(3, 426, "a0=1 items=0 ppid=1 pid=8")
+        + &connect(4, 9);
+    let seen = whole(&mut mapping(), &text);
+    let programs = seen.iter().skip(1).map(|seen| {
+        let seen = seen.strip_prefix("network_connection ").unwrap();
+        seen.split(" LogonId").next().unwrap()
+    });
+    assert_eq!(
+        programs.collect::<Vec<_>>(),
+        [
+            "Image=/usr/bin/1 User=www-data",
+            "Image=/usr/bin/3 User=www-data",
+            "User=www-data",
         ]
     );
 }
