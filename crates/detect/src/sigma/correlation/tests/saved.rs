@@ -123,3 +123,33 @@ fn text_of_the_largest_groups_is_read() {
     assert_eq!(left_out, 0);
     assert_eq!(next.correlations.remembered(), remembered);
 }
+
+/// JSON has no infinite numbers.
+#[test]
+fn sums_of_any_numbers_are_read() {
+    let section = "type: value_sum\nrules: a\ntimespan: 1h\ncondition:\n    field: f\n    gt: 5\n";
+    let add = |tested: &mut Tested, serial: u32| {
+        let found = Match {
+            rule: 0,
+            fields: Vec::new(),
+            context: vec![("f".to_owned(), "1e308".to_owned())],
+        };
+        let event = EventId(1_790_000_000_000, serial, None);
+        tested.correlations.find(&event, &[found], &mut Vec::new());
+    };
+    let mut tested = Tested::new(&[section]);
+    (0..1100).for_each(|serial| add(&mut tested, serial));
+    let save = |tested: &Tested| {
+        let saved = tested.correlations.save("c".to_owned(), None);
+        serde_json::to_string(&saved).unwrap()
+    };
+    let mut next = Tested::new(&[section]);
+    let saved = Saved::parse(&save(&tested)).unwrap();
+    assert_eq!(next.correlations.restore(saved), 0);
+    assert_eq!(save(&next), save(&tested));
+    // A damaged file does not end the run.
+    let many = save(&tested).replace("\"count\":1}", "\"count\":18446744073709551615}");
+    let saved = Saved::parse(&many).unwrap();
+    assert_eq!(next.correlations.restore(saved), 0);
+    add(&mut next, 2000);
+}
