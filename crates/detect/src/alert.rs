@@ -176,6 +176,26 @@ impl Alert {
         }
     }
 
+    /// The alert with texts of so many bytes at most, but for the program of the process.
+    pub(crate) fn shortened(mut self, most: usize) -> Self {
+        let begin = |text: &mut String| text.truncate(text.floor_char_boundary(most));
+        begin(&mut self.subject.command_line);
+        begin(&mut self.subject.directory);
+        for Ancestor {
+            image,
+            command_line,
+            ..
+        } in &mut self.ancestors
+        {
+            begin(command_line);
+            // The end of a path tells more.
+            let before = image.ceil_char_boundary(image.len().saturating_sub(most));
+            image.drain(..before);
+        }
+        self.fields.iter_mut().for_each(|(_, value)| begin(value));
+        self
+    }
+
     /// Bytes of the texts of the event.
     pub(crate) fn text_bytes(&self) -> usize {
         let subject = &self.subject;

@@ -21,7 +21,7 @@ pub use process_table::{Process, ProcessTable};
 use smallvec::SmallVec;
 
 use crate::sigma::fields::Fields;
-use crate::sigma::gate::Passed;
+use crate::sigma::gate::{Passed, SyscallGate};
 use crate::sigma::{Engine, Match, Source};
 use caller::Callers;
 use head::Head;
@@ -71,14 +71,22 @@ impl Mapping {
     pub fn find(&mut self, engine: &dyn Engine, event: &EventRecords, found: &mut Vec<Match>) {
         let start = found.len();
         let records: SmallVec<[Record<'_>; 8]> = event.records().collect();
-        let syscall = records.iter().find(|record| is_syscall(record));
-        let (head, passed) = match syscall {
+        let mut calls = records.iter().filter(|record| is_syscall(record));
+        let first = calls.next();
+        // Operations of io_uring that run inside of a syscall have records in its event.
+        let others: SmallVec<[&Record<'_>; 4]> = calls.collect();
+        let (head, mut passed) = match first {
             Some(record) => Head::of(record, engine, &mut self.callers),
             None => (None, Passed::default()),
         };
-        if engine.has_rules(Source::Record) {
-            find_in_records(engine, &records, syscall, passed, found);
+        if !others.is_empty() {
+            passed = SyscallGate::OPEN.open();
         }
+        if engine.has_rules(Source::Record) {
+            let syscall = records.iter().find(|record| record.kind == "SYSCALL");
+            find_in_records(engine, &records, syscall.or(first), passed, found);
+        }
+        let mut sources: SmallVec<[Option<Source>; 4]> = SmallVec::new();
         if let Some(head) = head {
             if self.looks_up {
                 look_up_parent(&mut self.processes, event, &head);
@@ -89,7 +97,22 @@ impl Mapping {
                 head: &head,
             };
             whole.find(engine, &self.processes, &self.accounts, found);
+            sources.push(head.source());
             self.processes.update(event, &records, &head);
+        }
+        for record in others {
+            let (head, _open) = Head::of(record, engine, &mut self.callers);
+            if let Some(head) = head
+                && !sources.contains(&head.source())
+            {
+                let whole = Whole {
+                    event,
+                    records: &records,
+                    head: &head,
+                };
+                whole.find(engine, &self.processes, &self.accounts, found);
+                sources.push(head.source());
+            }
         }
         drop_repeated(found, start);
     }
@@ -138,6 +161,7 @@ impl Whole<'_> {
             return;
         };
         let user = || whole::user(records, head.caller.euid, accounts);
+        let image = || whole::image(head, records, processes.get(event.node(), head.pid));
         match source {
             Source::Record => {}
             Source::Process => {
@@ -147,12 +171,12 @@ impl Whole<'_> {
             }
             Source::File => {
                 for name in whole::written_files(head, records) {
-                    let fields = whole::file(head, user(), &name);
+                    let fields = whole::file(head, image(), user(), &name);
                     engine.find(source, &fields, found);
                 }
             }
             Source::Network => {
-                if let Some(fields) = whole::connection(head, records, user) {
+                if let Some(fields) = whole::connection(head, records, image(), user) {
                     engine.find(source, &fields, found);
                 }
             }
@@ -164,7 +188,7 @@ fn is_syscall(record: &Record<'_>) -> bool {
     matches!(record.kind.as_bytes(), b"SYSCALL" | b"URINGOP")
 }
 
-/// Evaluates each record; the parts of a program's arguments are one record.
+/// Evaluates each record, that of the syscall first; the parts of a program's arguments are one record.
 fn find_in_records(
     engine: &dyn Engine,
     records: &[Record<'_>],
@@ -185,8 +209,9 @@ fn find_in_records(
     let mut has_arguments = false;
     for record in records {
         let kind = record.kind;
+        let is_done = syscall.is_some_and(|syscall| std::ptr::eq(syscall, record));
         if kind == "EOE"
-            || is_syscall(record)
+            || is_done
             || !passed.shared && !record::passes(record, &engine.record_gate(kind))
         {
             continue;

@@ -27,8 +27,11 @@ use crate::alert::{Alert, Kind, ocsf};
 use crate::output::info;
 use crate::sigma::Level;
 
-/// Most bytes of a message: alerts have at most some ten thousand.
+/// Most bytes of a message.
 const MAX_MESSAGE_BYTES: usize = 256 << 10;
+/// Most bytes of a finding: texts of longer ones, which users choose, are cut. As a text of a message it has at most
+/// twice as many, and the kernel takes messages of up to 208 KiB (`net.core.wmem_default`).
+const MAX_FINDING_BYTES: usize = 64 << 10;
 
 /// An alert for the program.
 #[derive(Debug, Serialize, Deserialize)]
@@ -108,7 +111,7 @@ impl OnAlert {
         let request = Request {
             id: alert.id.clone(),
             level: alert.rule.level.name().to_owned(),
-            finding: EscapedJson(&ocsf::finding(alert)).to_string(),
+            finding: finding(alert),
         };
         let message = serde_json::to_vec(&request).unwrap_or_default();
         if let Err(errno) = send(&self.socket, &message) {
@@ -151,6 +154,16 @@ impl OnAlert {
         self.told = counts.unwrap_or(self.told);
         counts.is_some()
     }
+}
+
+/// The Detection Finding of an alert, as text.
+fn finding(alert: &Alert) -> String {
+    let written = |alert: &Alert| EscapedJson(&ocsf::finding(alert)).to_string();
+    let lengths = [1024, 256, 64, 16].into_iter();
+    lengths.fold(written(alert), |text, most| match text.len() {
+        0..=MAX_FINDING_BYTES => text,
+        _ => written(&alert.clone().shortened(most)),
+    })
 }
 
 /// Sends a message if the other end takes it at once.

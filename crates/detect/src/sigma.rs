@@ -15,7 +15,7 @@ mod literals;
 mod mistake;
 pub mod need;
 pub mod placeholder;
-mod requirement;
+pub(crate) mod requirement;
 pub mod rsigma;
 pub mod search;
 

@@ -167,6 +167,35 @@ mod tests {
         assert!(place.join("out.cat-1:1790000003.500:3").exists());
     }
 
+    /// Whoever runs a program chooses its arguments and those of the programs above it.
+    #[test]
+    fn no_arguments_keep_the_program_from_being_started() {
+        let place = place(&[]);
+        let place = place.path();
+        let (argument, directory) = ("01".repeat(4096), "01".repeat(4090));
+        let log = (2..20).map(|serial| {
+            let stamp = format!("msg=audit(1790000000.500:{serial}): ");
+            let (parent, pid) = (5_000_000 + serial - 1, 5_000_000 + serial);
+            let exe = if serial == 19 { "/bin/sh" } else { "/bin/x" };
+            format!(
+                "type=SYSCALL {stamp}arch=c000003e syscall=59 success=yes exit=0 ppid={parent} pid={pid} auid=54321 uid=0 \
+                 euid=0 comm=\"c\" exe=\"{exe}\"\ntype=EXECVE {stamp}argc=1 a0={argument}\n\
+                 type=CWD {stamp}cwd=2F{directory}\ntype=EOE {stamp}\n"
+            )
+        });
+        fs::write(place.join("log/audit.log"), log.collect::<String>()).unwrap();
+        let program = program(place, "cat > out");
+        let output = run(place, &["--on-alert", &program]);
+        assert!(output.status.success(), "{output:?}");
+        let text = fs::read(place.join("out")).unwrap();
+        assert!((10_000..=64 << 10).contains(&text.len()), "{}", text.len());
+        let value: Value = serde_json::from_slice(&text).unwrap();
+        let process = &value["evidences"][0]["process"];
+        assert_eq!(process["file"]["path"], "/bin/sh");
+        assert_eq!(process["parent_process"]["file"]["path"], "/bin/x");
+        assert_eq!(status(place)["outputs"]["programs_started"], 1);
+    }
+
     /// What the program does is not to slow detection down, and its failures are told once.
     #[test]
     fn slow_program_leaves_alerts_out() {

@@ -44,6 +44,7 @@ impl<'a> Head<'a> {
     ) -> (Option<Self>, Passed) {
         let gate = engine.syscall_gate(record.kind);
         let mut passed = gate.open();
+        record::pass_type(record, &gate, &mut passed);
         let (mut arch, mut number, mut op) = (None, None, None);
         let (mut ppid, mut success, mut exit) = (0, false, 0);
         let mut args: [&[u8]; 3] = [b""; 3];

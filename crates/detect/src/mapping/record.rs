@@ -16,6 +16,7 @@ use logs::event_values::decoded;
 
 use crate::sigma::fields::{Fields, SYSCALL_NAME, Value, to_text};
 use crate::sigma::gate::{Gate, Passed, SyscallGate};
+use crate::sigma::requirement::TYPE;
 use crate::sigma::search::Search;
 
 /// Arguments with a field of their own. Rules name at most eight; all others are one field together.
@@ -28,7 +29,7 @@ pub(super) fn fields<'a>(
     wants: impl Fn(&[u8]) -> bool,
 ) -> Fields<'a> {
     let mut fields = Fields::within(context);
-    fields.text("type", to_text(Cow::Borrowed(record.kind)));
+    fields.add(TYPE, kind(record));
     add_values(record, wants, &mut fields);
     fields
 }
@@ -36,6 +37,9 @@ pub(super) fn fields<'a>(
 /// Whether a gate lets a record through.
 pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
     let passes = |search: &Search| {
+        if search.wants_any() && search.is_in(TYPE, &kind(record)) {
+            return true;
+        }
         let fields = record.fields_up_to(search.last_name(record.untrimmed()));
         let wants = |name: &[u8]| search.wants(name);
         let is_in = |name: &str, value| match search.is_in(name, &value) {
@@ -47,6 +51,17 @@ pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
     gate.is_open
         || record.kind == "EXECVE" && has_joined_arguments(record)
         || gate.searches.into_iter().flatten().any(passes)
+}
+
+/// Lets the type of a syscall's record through, which texts without a field may name.
+pub(super) fn pass_type(record: &Record<'_>, gate: &SyscallGate<'_>, passed: &mut Passed) {
+    if gate.wants(TYPE.as_bytes()) {
+        gate.pass(TYPE, &kind(record), passed);
+    }
+}
+
+fn kind<'a>(record: &Record<'a>) -> Value<'a> {
+    Value::Text(to_text(Cow::Borrowed(record.kind)))
 }
 
 /// What a gate lets through of an event, but for the name of the syscall that is not written: adds the value of a field
@@ -137,7 +152,7 @@ pub(super) fn arguments<'a>(records: &[Record<'a>], context: Option<&'a Fields<'
     let found = execve::readable(parts.clone());
     let is_damaged = execve::arguments(parts.clone()).is_err();
     let mut fields = Fields::within(context);
-    fields.text("type", "EXECVE");
+    fields.text(TYPE, "EXECVE");
     fields.text("argc", found.argc.to_string());
     let mut args = found
         .args

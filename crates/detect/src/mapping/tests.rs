@@ -354,6 +354,74 @@ fn arguments_that_are_cut_are_compared_up_to_there() {
     assert_eq!(&*process.command_line, "sh -c evil ABCD");
 }
 
+/// `__audit_uring_exit` in `kernel/auditsc.c`, Linux 6.12: an operation that runs inside of a syscall has a record in its
+/// event. A user who does something harmless first must hide nothing.
+#[test]
+fn operations_inside_of_a_syscall_hide_neither_each_other_nor_the_syscall() {
+    let operation = |number: u32| {
+        let ids = "success=yes exit=0 items=0 ppid=1 pid=7 uid=1000 euid=33 key=(null)";
+        record(1, &format!("URINGOP uring_op={number} {ids}"))
+    };
+    // fsync, openat, unlinkat.
+    let text = operation(3)
+        + &operation(18)
+        + &operation(36)
+        + &syscall(1, 426, "success=yes exit=3 a0=1 items=1 ppid=1 pid=7")
+        + &record(1, "CWD cwd=\"/\"")
+        + &record(1, "PATH item=0 name=\"/etc/x\" inode=5 nametype=CREATE");
+    let engine = Recorder::default();
+    for event in events(&text) {
+        mapping().find(&engine, &event, &mut Vec::new());
+    }
+    let seen = engine.0.into_inner();
+    let begins = seen
+        .iter()
+        .map(|seen| seen.split(" success").next().unwrap());
+    assert_eq!(
+        begins.collect::<Vec<_>>(),
+        [
+            "auditd type=SYSCALL arch=c000003e syscall=426",
+            "auditd type=URINGOP uring_op=3",
+            "auditd type=URINGOP uring_op=18",
+            "auditd type=URINGOP uring_op=36",
+            "auditd type=CWD cwd=/",
+            "auditd type=PATH item=0 name=/etc/x inode=5 nametype=CREATE",
+            "file_event Image=/usr/bin/1 User=www-data LogonId=1000 ProcessId=7 TargetFilename=/etc/x",
+        ]
+    );
+}
+
+/// Records of operations name no program; otherwise `io_uring` would hide it from rules.
+#[test]
+fn operations_of_io_uring_have_the_program_of_their_process() {
+    let connect = |serial: u32, pid: u32| {
+        let ids = format!("ppid=1 pid={pid} uid=1000 euid=33 key=(null)");
+        record(
+            serial,
+            &format!("URINGOP uring_op=16 success=yes exit=0 items=0 {ids}"),
+        ) + &record(serial, "SOCKADDR saddr=02000050C0000201")
+    };
+    // One process executes a program, and a worker connects for it; the other connects in a syscall.
+    let text = syscall(1, 59, "success=yes exit=0 a0=1 items=1 ppid=1 pid=7")
+        + &connect(2, 7)
+        + &connect(3, 8)
+        + &syscall(3, 426, "a0=1 items=0 ppid=1 pid=8")
+        + &connect(4, 9);
+    let seen = whole(&mut mapping(), &text);
+    let programs = seen.iter().skip(1).map(|seen| {
+        let seen = seen.strip_prefix("network_connection ").unwrap();
+        seen.split(" LogonId").next().unwrap()
+    });
+    assert_eq!(
+        programs.collect::<Vec<_>>(),
+        [
+            "Image=/usr/bin/1 User=www-data",
+            "Image=/usr/bin/3 User=www-data",
+            "User=www-data",
+        ]
+    );
+}
+
 #[test]
 fn hostile_events_are_mapped() {
     let long = "2F".repeat(4096);

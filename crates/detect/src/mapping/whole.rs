@@ -33,11 +33,23 @@ pub(super) fn user(records: &[Record<'_>], uid: u32, accounts: &Accounts) -> Str
     })
 }
 
+/// Path of the program: records of operations of `io_uring` have none, but that of the surrounding syscall does, and
+/// what the process executed is known for a worker.
+pub(super) fn image<'a>(
+    head: &Head<'a>,
+    records: &[Record<'a>],
+    process: Option<&'a Process>,
+) -> Option<Cow<'a, [u8]>> {
+    let own = head.caller.exe.as_deref().map(Cow::Borrowed);
+    own.or_else(|| value(records, "SYSCALL", "exe"))
+        .or_else(|| Some(Cow::Borrowed(process?.image.as_bytes())))
+}
+
 /// Fields that all log sources have.
-fn common<'a>(head: &Head<'a>, user: String) -> Fields<'a> {
+fn common<'a>(head: &Head<'a>, image: Option<Cow<'a, [u8]>>, user: String) -> Fields<'a> {
     let mut fields = Fields::default();
-    if let Some(exe) = &head.caller.exe {
-        fields.bytes("Image", Cow::Borrowed(exe));
+    if let Some(image) = image {
+        fields.bytes("Image", image);
     }
     fields.text("User", user);
     fields.text("LogonId", head.caller.uid.to_string());
@@ -52,7 +64,8 @@ pub(super) fn process<'a>(
     user: String,
     parent: Option<&'a Process>,
 ) -> Fields<'a> {
-    let mut fields = common(head, user);
+    let image = head.caller.exe.as_deref().map(Cow::Borrowed);
+    let mut fields = common(head, image, user);
     fields.text("CommandLine", command_line(records));
     if let Some(cwd) = value(records, "CWD", "cwd") {
         fields.bytes("CurrentDirectory", cwd);
@@ -148,8 +161,13 @@ fn opens_to_write(head: &Head<'_>, records: &[Record<'_>]) -> bool {
 }
 
 /// A file that was created or written.
-pub(super) fn file<'a>(head: &Head<'a>, user: String, name: &'a str) -> Fields<'a> {
-    let mut fields = common(head, user);
+pub(super) fn file<'a>(
+    head: &Head<'a>,
+    image: Option<Cow<'a, [u8]>>,
+    user: String,
+    name: &'a str,
+) -> Fields<'a> {
+    let mut fields = common(head, image, user);
     fields.text("TargetFilename", name);
     fields
 }
@@ -158,12 +176,13 @@ pub(super) fn file<'a>(head: &Head<'a>, user: String, name: &'a str) -> Fields<'
 pub(super) fn connection<'a>(
     head: &Head<'a>,
     records: &[Record<'a>],
+    image: Option<Cow<'a, [u8]>>,
     user: impl FnOnce() -> String,
 ) -> Option<Fields<'a>> {
     let is_initiated = head.is_initiated()?;
     let record = records.iter().find(|record| record.kind == "SOCKADDR")?;
     let (address, port) = host(&bytes(record.field("saddr")?.value)?)?;
-    let mut fields = common(head, user());
+    let mut fields = common(head, image, user());
     let (ip, number) = match is_initiated {
         true => ("DestinationIp", "DestinationPort"),
         false => ("SourceIp", "SourcePort"),

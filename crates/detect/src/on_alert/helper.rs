@@ -204,7 +204,8 @@ fn start(program: &Path, request: &Request) -> anyhow::Result<Child> {
         .write_all(&text)
         .and_then(|()| input.rewind())
         .context("cannot write the alert")?;
-    let id = Escaped(request.id.as_bytes()).to_string();
+    // The environment cannot have NUL.
+    let id = request.id.replace(char::is_control, "\u{fffd}");
     let mut command = Command::new(program);
     command
         .env_clear()
@@ -274,7 +275,7 @@ mod tests {
             .status();
         assert!(made.unwrap().success());
         let request = Request {
-            id: "r:1.000:2".to_owned(),
+            id: "A rule:1.000:2:n\0".to_owned(),
             level: "high".to_owned(),
             finding: "{\"text\": \"a\"}".repeat(20_000),
         };
@@ -303,7 +304,7 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["PATH", "TOLLGATE_ALERT_ID", "TOLLGATE_ALERT_LEVEL"]);
         assert!(
-            environment.contains("TOLLGATE_ALERT_ID=r:1.000:2\n"),
+            environment.contains("TOLLGATE_ALERT_ID=A rule:1.000:2:n\u{fffd}\n"),
             "{environment}"
         );
     }

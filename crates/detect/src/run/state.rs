@@ -22,7 +22,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::saver::Snapshot;
 use crate::output::info;
 use crate::sigma::correlation::Correlations;
-use crate::sigma::correlation::saved::Saved;
+use crate::sigma::correlation::saved::{MAX_TEXT_BYTES, Saved};
 
 const CURSOR: &str = "cursor";
 const NEW_CURSOR: &str = "cursor.new";
@@ -35,8 +35,6 @@ const LOCK: &str = "lock";
 const MAX_CURSOR_BYTES: u64 = 256;
 /// Most bytes of a status: some hundred for each of at most 20,000 rules.
 const MAX_STATUS_BYTES: u64 = 32 << 20;
-/// Most bytes of what correlation rules remember: that has at most 16 MiB in memory, and some more as text.
-const MAX_WINDOWS_BYTES: u64 = 64 << 20;
 
 /// The state directory, locked.
 #[derive(Debug)]
@@ -142,7 +140,7 @@ impl State {
 
     /// What correlation rules remembered, and where; `None` if nothing was saved.
     fn windows(&self, cursor: Option<Cursor>) -> anyhow::Result<Option<(Saved, Cursor)>> {
-        let text = read(&self.directory, &self.path, WINDOWS, MAX_WINDOWS_BYTES)?;
+        let text = read(&self.directory, &self.path, WINDOWS, MAX_TEXT_BYTES)?;
         let Some(text) = text else {
             return Ok(None);
         };

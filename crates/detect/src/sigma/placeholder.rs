@@ -21,8 +21,9 @@ use super::{Mistake, one_line};
 
 /// Most values that one value of a rule becomes.
 const MAX_VALUES: usize = 10_000;
-/// Most bytes of all values that are filled in.
+/// Most bytes of all values that are filled in, and what each counts beside its text.
 const MAX_BYTES: usize = 32 << 20;
+const VALUE_BYTES: usize = 128;
 
 /// Values of placeholders by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,8 +143,8 @@ impl Placeholders {
             let line = line_of(document, &text.original);
             let refuse = |reason: String, advice| Err(Mistake::new(line, reason, advice));
             let parts = parts(&text.original);
-            let count = match self.count(&parts) {
-                Ok(count) => count,
+            let (count, filled_bytes) = match self.size(&parts) {
+                Ok(size) => size,
                 Err(name) => {
                     return refuse(
                         format!("the placeholder `%{}%` has no values", one_line(name)),
@@ -165,15 +166,15 @@ impl Placeholders {
                     "write fewer placeholders into one value, or give them fewer values",
                 );
             }
+            *bytes = bytes.saturating_add(filled_bytes);
+            if *bytes > MAX_BYTES {
+                return refuse(
+                    "the placeholders of this rule and those before stand for too many values"
+                        .to_owned(),
+                    "give them fewer values, or load fewer rules",
+                );
+            }
             for filled in self.filled(&parts) {
-                *bytes = bytes.saturating_add(filled.len());
-                if *bytes > MAX_BYTES {
-                    return refuse(
-                        "the placeholders of this rule and those before stand for too many values"
-                            .to_owned(),
-                        "give them fewer values, or load fewer rules",
-                    );
-                }
                 values.push(SigmaValue::String(match is_regex {
                     true => SigmaString::from_raw(&filled),
                     false => SigmaString::new(&filled),
@@ -184,17 +185,23 @@ impl Placeholders {
         Ok(())
     }
 
-    /// Number of values that parts stand for.
+    /// Number of values that parts stand for, and the bytes that all of them count.
     ///
     /// # Errors
     /// The name of a placeholder without values.
-    fn count<'v>(&self, parts: &[Part<'v>]) -> Result<usize, &'v str> {
-        parts.iter().try_fold(1_usize, |count, part| match part {
-            Part::Text(_) => Ok(count),
-            Part::Name(name) => {
-                let values = self.0.get(*name).ok_or(*name)?;
-                Ok(count.saturating_mul(values.len()))
-            }
+    fn size<'v>(&self, parts: &[Part<'v>]) -> Result<(usize, usize), &'v str> {
+        let begin = (1_usize, VALUE_BYTES);
+        parts.iter().try_fold(begin, |(count, bytes), part| {
+            let (values, of_values) = match part {
+                Part::Text(text) => (1, text.len()),
+                Part::Name(name) => {
+                    let values = self.0.get(*name).ok_or(*name)?;
+                    (values.len(), values.iter().map(String::len).sum())
+                }
+            };
+            let before = bytes.saturating_mul(values);
+            let bytes = before.saturating_add(count.saturating_mul(of_values));
+            Ok((count.saturating_mul(values), bytes))
         })
     }
 
@@ -326,6 +333,16 @@ mod tests {
             ))
         });
         let mistake = added.filter_map(Result::err).next().unwrap();
+        assert!(mistake.reason.contains("too many values"), "{mistake}");
+        let many = format!(
+            "User|expand: ['{}']",
+            vec!["%many%".repeat(8); 100].join("', '")
+        );
+        let mistake = add(&many).unwrap_err();
+        assert!(mistake.reason.contains("too many values"), "{mistake}");
+        // Before they are made: these have 1.3 GB.
+        let value = format!("User|expand: '{long}{}'", "%many%".repeat(8));
+        let mistake = add(&value).unwrap_err();
         assert!(mistake.reason.contains("too many values"), "{mistake}");
     }
 

@@ -7,7 +7,7 @@ use rsigma_parser::{
 };
 
 /// Field of the record type.
-pub(super) const TYPE: &str = "type";
+pub(crate) const TYPE: &str = "type";
 
 /// Record types without which a rule cannot match, in upper case; `None` if any type can.
 pub(super) fn record_types(detections: &Detections) -> Option<BTreeSet<String>> {

@@ -10,7 +10,7 @@ mod filter;
 mod gates;
 mod wildcards;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ use rsigma_eval::{CompiledRule, EvaluationResult, ResultBody, compile_rule};
 use rsigma_parser::{Detection, LogSource, SigmaCollection, SigmaRule, parse_sigma_yaml};
 use serde_json::Value as Json;
 
-use detection::{check_condition, check_detections, items_fields, split_keywords};
+use detection::{check_condition, check_copies, check_detections, items_fields, split_keywords};
 use filter::Filters;
 use gates::Gates;
 
@@ -97,6 +97,12 @@ impl Engine for Rsigma {
         check_condition(&parsed.detection, document)?;
         self.filters.join(&mut parsed, document)?;
         let (items, bytes) = check_detections(&parsed.detection, document, self.bytes)?;
+        let types = match source {
+            Source::Record => record_types(&parsed.detection),
+            _ => None,
+        };
+        let copies = types.as_ref().map_or(0, BTreeSet::len);
+        let bytes = check_copies(copies, &parsed.detection, document, bytes)?;
         let mut exact = parsed.clone();
         let named = exact.detection.named.values_mut();
         named.for_each(wildcards::to_regexes);
@@ -111,7 +117,7 @@ impl Engine for Rsigma {
         compiled.custom_attributes = Arc::new(HashMap::from([(NUMBER.to_owned(), number)]));
         compiled.include_event = false;
         let used = items_fields(&items);
-        self.store(source, &parsed, &used, &compiled);
+        self.store(source, types, &parsed, &used, &compiled);
         self.gates = Gates::default();
         self.version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
         self.bytes = bytes;
@@ -254,17 +260,27 @@ impl Rsigma {
         [self.by_type.get(kind), self.by_source.get(&Source::Record)]
     }
 
+    /// Asserts that the search for texts finds the rules that all rules find in an event.
+    #[cfg(test)]
+    pub(crate) fn assert_search_finds_all(&self, source: Source, event: &Fields<'_>) {
+        let kind = event.get_text(TYPE).unwrap_or_default();
+        let of_type = self.by_type.get(kind.as_bytes());
+        let buckets = of_type.filter(|_| source == Source::Record).into_iter();
+        for bucket in buckets.chain(self.by_source.get(&source)) {
+            let mut found = 0;
+            bucket.find(event, |_result| found += 1);
+            assert_eq!(found, bucket.all_matches(event).len(), "{event:?}");
+        }
+    }
+
     fn store(
         &mut self,
         source: Source,
+        types: Option<BTreeSet<String>>,
         parsed: &SigmaRule,
         used: &[&str],
         compiled: &CompiledRule,
     ) {
-        let types = match source {
-            Source::Record => record_types(&parsed.detection),
-            _ => None,
-        };
         let named = &parsed.detection.named;
         let has_keywords = named.values().any(has_keywords);
         let add = |bucket: &mut Bucket, kind: Option<&str>| {

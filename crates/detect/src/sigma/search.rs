@@ -89,7 +89,7 @@ impl Search {
     }
 
     /// Whether texts of any field are required.
-    pub(super) const fn wants_any(&self) -> bool {
+    pub(crate) const fn wants_any(&self) -> bool {
         self.any.is_some()
     }
 

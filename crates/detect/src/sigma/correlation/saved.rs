@@ -16,6 +16,9 @@ use super::window::{EventId, Link, Number, Window};
 
 /// Version of the text: another one cannot be read.
 const VERSION: u32 = 1;
+/// Most bytes of a text that is read. In memory groups have at most 16 MiB; a control character, which users can put
+/// into the values of a group, has six bytes in the text.
+pub const MAX_TEXT_BYTES: u64 = 128 << 20;
 /// Most bytes of the name of a node.
 pub(super) const MAX_NODE_BYTES: usize = 255;
 

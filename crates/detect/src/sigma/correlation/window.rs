@@ -188,8 +188,9 @@ impl Window {
                     && let Some(oldest) = numbers.pop_front()
                     && let Some(next) = numbers.front_mut()
                 {
-                    next.sum += oldest.sum;
-                    next.count += oldest.count;
+                    // An infinite one could not be saved.
+                    next.sum = (next.sum + oldest.sum).clamp(f64::MIN, f64::MAX);
+                    next.count = next.count.saturating_add(oldest.count);
                 }
             }
             (Self::Values(..) | Self::Numbers(_), _) => {}
@@ -209,7 +210,8 @@ impl Window {
             }
             Self::Numbers(numbers) => {
                 let sum: f64 = numbers.iter().map(|number| number.sum).sum();
-                let number: u64 = numbers.iter().map(|number| number.count).sum();
+                let counts = numbers.iter().map(|number| number.count);
+                let number = counts.fold(0, u64::saturating_add);
                 let number = u32::try_from(number).map_or(f64::MAX, f64::from);
                 match kind {
                     _ if numbers.is_empty() => None,

@@ -8,6 +8,7 @@ use rsigma_parser::{
 use super::wildcards::has_wildcard;
 use crate::sigma::Mistake;
 use crate::sigma::mistake::{line_of, line_of_key};
+use crate::sigma::requirement::TYPE;
 
 /// Most levels of a condition: what looks at it calls itself for each.
 const MAX_CONDITION_DEPTH: usize = 64;
@@ -21,6 +22,8 @@ const MAX_BYTES: usize = 64 << 20;
 const MAX_REGEXES: usize = 256;
 /// About the bytes of a wildcard, or of a variant of a text, when they are compiled.
 const VALUE_BYTES: usize = 2 << 10;
+/// About the bytes of a value, without its text, in a copy of a rule.
+const COPY_BYTES: usize = 128;
 /// Most texts between wildcards: the time for an event grows with their product with its bytes.
 const MAX_PARTS: usize = 512;
 /// Variants of a dash.
@@ -225,6 +228,43 @@ fn check_items(
             "write simpler patterns, with fewer wildcards, or load fewer rules",
         )),
         false => Ok(bytes),
+    }
+}
+
+/// Checks the bytes of a rule that is kept for each of some record types. `bytes` are about those of what is compiled
+/// before; returns those with the copies.
+///
+/// # Errors
+/// The copies are too large.
+pub(super) fn check_copies(
+    copies: usize,
+    detections: &Detections,
+    document: &str,
+    bytes: usize,
+) -> Result<usize, Mistake> {
+    let further = copies.saturating_sub(1);
+    let values = detections.named.values().map(value_count);
+    let of_copy = values.fold(1, usize::saturating_add) * COPY_BYTES + document.len();
+    let bytes = bytes.saturating_add(further.saturating_mul(of_copy));
+    match bytes > MAX_BYTES {
+        true => Err(Mistake::new(
+            line_of_key(document, TYPE),
+            format!(
+                "the rule names {copies} record types and is kept for each: with the rules before it is too large"
+            ),
+            "name fewer types, write fewer values, or load fewer rules",
+        )),
+        false => Ok(bytes),
+    }
+}
+
+/// Number of the values of a detection.
+fn value_count(detection: &Detection) -> usize {
+    match detection {
+        Detection::AllOf(items) => items.iter().map(|item| 1 + item.values.len()).sum(),
+        Detection::AnyOf(parts) | Detection::And(parts) => parts.iter().map(value_count).sum(),
+        Detection::Keywords(values) => values.len(),
+        Detection::ArrayMatch { .. } | Detection::Conditional { .. } => 0,
     }
 }
 

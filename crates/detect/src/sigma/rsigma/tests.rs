@@ -468,3 +468,28 @@ fn search_for_texts_finds_what_all_rules_find() {
     }
     assert!(matched > 10_000, "{matched}");
 }
+
+/// A rule is kept for each of its record types: a file of 200 kB took gigabytes.
+#[test]
+fn rules_with_many_types_and_values_are_refused() {
+    let list = |count: usize| (0..count).map(|number| format!("T{number}"));
+    let rule = |types: usize, values: usize| {
+        let [types, values] =
+            [types, values].map(|count| list(count).collect::<Vec<_>>().join(", "));
+        let selection = format!("        type: [{types}]\n        x|contains: [{values}]\n");
+        format!(
+            "title: T\nlogsource:\n    service: auditd\ndetection:\n    a:\n{selection}    condition: a\n"
+        )
+    };
+    let mistake = Rsigma::default().add(&rule(16_000, 7000)).unwrap_err();
+    assert!(
+        mistake.to_string().contains("names 16000 record types"),
+        "{mistake}"
+    );
+    assert_eq!(mistake.line, 6);
+    let mut engine = Rsigma::default();
+    engine.add(&rule(200, 20)).unwrap();
+    engine
+        .add(&rule(4, 5000).replace("title: T", "title: U"))
+        .unwrap();
+}

@@ -1,7 +1,9 @@
 //! Tests of what is kept between runs.
 
 use super::{COUNT, Tested};
-use crate::sigma::correlation::saved::Saved;
+use crate::sigma::Match;
+use crate::sigma::correlation::EventId;
+use crate::sigma::correlation::saved::{MAX_TEXT_BYTES, Saved};
 
 /// What a run remembers is that of a run without an end between.
 #[test]
@@ -88,4 +90,66 @@ fn state_of_other_rules_or_that_is_damaged_is_left_out() {
     Saved::parse(text.get(..text.len() / 2).unwrap()).unwrap_err();
     let error = Saved::parse(&text.replace("\"version\":1", "\"version\":2")).unwrap_err();
     assert!(error.to_string().starts_with("it has version 2"), "{error}");
+}
+
+/// Users choose the values of groups, and with them how long the text is: one that is not read would make all rules begin
+/// anew.
+#[test]
+fn text_of_the_largest_groups_is_read() {
+    let names = ["f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7"];
+    let section = format!(
+        "type: event_count\nrules: a\ngroup-by: [{}]\ntimespan: 1h\ncondition:\n    gte: 3\n",
+        names.join(", ")
+    );
+    let mut tested = Tested::new(&[&section]);
+    for serial in 0..8000 {
+        let value = format!("{}{serial:04}", "\u{1}".repeat(252));
+        let context = names.map(|name| (name.to_owned(), value.clone()));
+        let found = Match {
+            rule: 0,
+            fields: Vec::new(),
+            context: context.into(),
+        };
+        let event = EventId(1_790_000_000_000, serial, None);
+        tested.correlations.find(&event, &[found], &mut Vec::new());
+    }
+    let remembered = tested.correlations.remembered();
+    assert!(remembered.forgotten > 0, "{remembered:?}");
+    let text = serde_json::to_string(&tested.correlations.save("c".to_owned())).unwrap();
+    let bytes = u64::try_from(text.len()).unwrap();
+    assert!((64 << 20..MAX_TEXT_BYTES).contains(&bytes), "{bytes}");
+    let mut next = Tested::new(&[&section]);
+    let left_out = next.correlations.restore(Saved::parse(&text).unwrap());
+    assert_eq!(left_out, 0);
+    assert_eq!(next.correlations.remembered(), remembered);
+}
+
+/// JSON has no infinite numbers.
+#[test]
+fn sums_of_any_numbers_are_read() {
+    let section = "type: value_sum\nrules: a\ntimespan: 1h\ncondition:\n    field: f\n    gt: 5\n";
+    let add = |tested: &mut Tested, serial: u32| {
+        let found = Match {
+            rule: 0,
+            fields: Vec::new(),
+            context: vec![("f".to_owned(), "1e308".to_owned())],
+        };
+        let event = EventId(1_790_000_000_000, serial, None);
+        tested.correlations.find(&event, &[found], &mut Vec::new());
+    };
+    let mut tested = Tested::new(&[section]);
+    (0..1100).for_each(|serial| add(&mut tested, serial));
+    let save = |tested: &Tested| {
+        let saved = tested.correlations.save("c".to_owned());
+        serde_json::to_string(&saved).unwrap()
+    };
+    let mut next = Tested::new(&[section]);
+    let saved = Saved::parse(&save(&tested)).unwrap();
+    assert_eq!(next.correlations.restore(saved), 0);
+    assert_eq!(save(&next), save(&tested));
+    // A damaged file does not end the run.
+    let many = save(&tested).replace("\"count\":1}", "\"count\":18446744073709551615}");
+    let saved = Saved::parse(&many).unwrap();
+    assert_eq!(next.correlations.restore(saved), 0);
+    add(&mut next, 2000);
 }
