@@ -75,8 +75,14 @@ impl Mapping {
         let first = calls.next();
         // Operations of io_uring that run inside of a syscall have records in its event.
         let others: SmallVec<[&Record<'_>; 4]> = calls.collect();
+        let Self {
+            accounts,
+            processes,
+            callers,
+            looks_up,
+        } = self;
         let (head, mut passed) = match first {
-            Some(record) => Head::of(record, engine, &mut self.callers),
+            Some(record) => Head::of(record, engine, callers),
             None => (None, Passed::default()),
         };
         if !others.is_empty() {
@@ -87,31 +93,27 @@ impl Mapping {
             find_in_records(engine, &records, syscall.or(first), passed, found);
         }
         let mut sources: SmallVec<[Option<Source>; 4]> = SmallVec::new();
-        if let Some(head) = head {
-            if self.looks_up {
-                look_up_parent(&mut self.processes, event, &head);
-            }
-            let whole = Whole {
-                event,
-                records: &records,
-                head: &head,
-            };
-            whole.find(engine, &self.processes, &self.accounts, found);
-            sources.push(head.source());
-            self.processes.update(event, &records, &head);
-        }
-        for record in others {
-            let (head, _open) = Head::of(record, engine, &mut self.callers);
-            if let Some(head) = head
-                && !sources.contains(&head.source())
-            {
+        let mut find_in_whole = |head: &Head<'_>, processes: &ProcessTable| {
+            if !sources.contains(&head.source()) {
                 let whole = Whole {
                     event,
                     records: &records,
-                    head: &head,
+                    head,
                 };
-                whole.find(engine, &self.processes, &self.accounts, found);
+                whole.find(engine, processes, accounts, found);
                 sources.push(head.source());
+            }
+        };
+        if let Some(head) = head {
+            if *looks_up {
+                look_up_parent(processes, event, &head);
+            }
+            find_in_whole(&head, processes);
+            processes.update(event, &records, &head);
+        }
+        for record in others {
+            if let (Some(head), _) = Head::of(record, engine, callers) {
+                find_in_whole(&head, processes);
             }
         }
         drop_repeated(found, start);
