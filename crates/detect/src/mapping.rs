@@ -71,17 +71,19 @@ impl Mapping {
     pub fn find(&mut self, engine: &dyn Engine, event: &EventRecords, found: &mut Vec<Match>) {
         let start = found.len();
         let records: SmallVec<[Record<'_>; 8]> = event.records().collect();
-        let mut calls = records.iter().filter(|record| is_syscall(record));
-        let first = calls.next();
+        let calls = || records.iter().filter(|record| is_syscall(record));
         // Operations of io_uring that run inside of a syscall have records in its event.
-        let others: SmallVec<[&Record<'_>; 4]> = calls.collect();
+        let call = calls().find(|record| record.kind == "SYSCALL");
+        let call = call.or_else(|| calls().next());
+        let is_other = |record: &&Record<'_>| call.is_some_and(|call| !std::ptr::eq(call, *record));
+        let others: SmallVec<[&Record<'_>; 4]> = calls().filter(is_other).collect();
         let Self {
             accounts,
             processes,
             callers,
             looks_up,
         } = self;
-        let (head, mut passed) = match first {
+        let (head, mut passed) = match call {
             Some(record) => Head::of(record, engine, callers),
             None => (None, Passed::default()),
         };
@@ -89,8 +91,7 @@ impl Mapping {
             passed = SyscallGate::OPEN.open();
         }
         if engine.has_rules(Source::Record) {
-            let syscall = records.iter().find(|record| record.kind == "SYSCALL");
-            find_in_records(engine, &records, syscall.or(first), passed, found);
+            find_in_records(engine, &records, call, passed, found);
         }
         let mut sources: SmallVec<[Option<Source>; 4]> = SmallVec::new();
         let mut find_in_whole = |head: &Head<'_>, processes: &ProcessTable| {

@@ -370,9 +370,12 @@ fn operations_inside_of_a_syscall_hide_neither_each_other_nor_the_syscall() {
         + &record(1, "CWD cwd=\"/\"")
         + &record(1, "PATH item=0 name=\"/etc/x\" inode=5 nametype=CREATE");
     let engine = Recorder::default();
+    let mut mapping = mapping();
     for event in events(&text) {
-        mapping().find(&engine, &event, &mut Vec::new());
+        mapping.find(&engine, &event, &mut Vec::new());
     }
+    let process = mapping.processes().get(None, 7);
+    assert_eq!(process.map(|process| &*process.image), Some("/usr/bin/1"));
     let seen = engine.0.into_inner();
     let begins = seen
         .iter()
