@@ -304,6 +304,7 @@ impl EventReader {
             self.line_number += len(event.line_count());
             let bytes = text.len();
             self.buffer.skip_lines(bytes);
+            self.waits_since = None;
             if self.assembler.has_ended() {
                 return WholeEventStep::Taken;
             }

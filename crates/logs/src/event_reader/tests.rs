@@ -237,6 +237,24 @@ fn reader_that_follows_is_idle_while_other_files_are_written() {
 }
 
 #[test]
+fn reader_that_follows_is_not_idle_while_events_are_written() {
+    let logs = Logs::new();
+    append(&logs.log, &event(1));
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    let log = logs.log;
+    let writer = std::thread::spawn(move || {
+        for serial in 2..10 {
+            std::thread::park_timeout(Duration::from_millis(500));
+            append(&log, &event(serial));
+        }
+    });
+    for _ in 1..10 {
+        assert!(matches!(reader.next_item().unwrap(), Some(Item::Event(_))));
+    }
+    writer.join().unwrap();
+}
+
+#[test]
 fn skipping_to_the_end_returns_only_newer_events() {
     let logs = Logs::new();
     append(&logs.log, &event(1));
