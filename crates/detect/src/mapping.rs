@@ -25,6 +25,7 @@ use crate::sigma::gate::{Passed, SyscallGate};
 use crate::sigma::{Engine, Match, Source};
 use caller::Callers;
 use head::Head;
+use whole::CommandLine;
 
 /// Converts events, and remembers processes.
 #[derive(Debug)]
@@ -93,6 +94,7 @@ impl Mapping {
         if engine.has_rules(Source::Record) {
             find_in_records(engine, &records, call, passed, found);
         }
+        let command_line = CommandLine::new(&records);
         let mut sources: SmallVec<[Option<Source>; 4]> = SmallVec::new();
         let mut find_in_whole = |head: &Head<'_>, processes: &ProcessTable| {
             if !sources.contains(&head.source()) {
@@ -100,6 +102,7 @@ impl Mapping {
                     event,
                     records: &records,
                     head,
+                    command_line: &command_line,
                 };
                 whole.find(engine, processes, accounts, found);
                 sources.push(head.source());
@@ -110,7 +113,7 @@ impl Mapping {
                 look_up_parent(processes, event, &head);
             }
             find_in_whole(&head, processes);
-            processes.update(event, &records, &head);
+            processes.update(event, &records, &head, &command_line);
         }
         for record in others {
             if let (Some(head), _) = Head::of(record, engine, callers) {
@@ -144,6 +147,7 @@ struct Whole<'e> {
     event: &'e EventRecords,
     records: &'e [Record<'e>],
     head: &'e Head<'e>,
+    command_line: &'e CommandLine<'e>,
 }
 
 impl Whole<'_> {
@@ -159,6 +163,7 @@ impl Whole<'_> {
             event,
             records,
             head,
+            command_line,
         } = self;
         let Some(source) = head.source().filter(|source| engine.has_rules(*source)) else {
             return;
@@ -169,7 +174,7 @@ impl Whole<'_> {
             Source::Record => {}
             Source::Process => {
                 let parent = processes.get(event.node(), head.ppid);
-                let fields = whole::process(head, records, user(), parent);
+                let fields = whole::process(head, records, command_line, user(), parent);
                 engine.find(source, &fields, found);
             }
             Source::File => {

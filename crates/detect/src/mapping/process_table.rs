@@ -6,6 +6,7 @@
 //!
 //! Users choose the arguments of their processes, also the first one, which is no evidence of a program.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::hash::BuildHasher as _;
@@ -19,7 +20,7 @@ use foldhash::fast::RandomState;
 
 use super::head::Head;
 use super::record::with_blanks;
-use super::whole;
+use super::whole::{self, CommandLine};
 
 /// Most processes.
 const MAX_PROCESSES: usize = 16_384;
@@ -158,7 +159,13 @@ impl ProcessTable {
     }
 
     /// Learns from an event after it was evaluated.
-    pub(super) fn update(&mut self, event: &EventRecords, records: &[Record<'_>], head: &Head<'_>) {
+    pub(super) fn update(
+        &mut self,
+        event: &EventRecords,
+        records: &[Record<'_>],
+        head: &Head<'_>,
+        command_line: &CommandLine<'_>,
+    ) {
         let key = (self.node(event.node()), head.pid);
         let is_exec = matches!(head.call, "execve" | "execveat") && head.success;
         let Some(image) = &head.caller.exe else {
@@ -172,8 +179,8 @@ impl ProcessTable {
         let is_news = |known: &Process| known.told < stamp && *known.image != *program(&image);
         if is_exec || known.is_none_or(is_news) {
             let command_line = match is_exec {
-                true => whole::command_line(records),
-                false => whole::proctitle(records),
+                true => Cow::Borrowed(command_line.get()),
+                false => Cow::Owned(whole::proctitle(records)),
             };
             self.insert(key, head.ppid, &image, &command_line, stamp);
             self.touch((key.0, head.ppid));

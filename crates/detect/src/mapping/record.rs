@@ -37,7 +37,7 @@ pub(super) fn fields<'a>(
 /// Whether a gate lets a record through.
 pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
     let passes = |search: &Search| {
-        if search.wants_any() && search.is_in(TYPE, &kind(record)) {
+        if search.any().is_some() && search.is_in(TYPE, &kind(record)) {
             return true;
         }
         let fields = record.fields_up_to(search.last_name(record.untrimmed()));

@@ -4,6 +4,7 @@
 //! Sigma specification 2.0.0, "Sigma Taxonomy": the fields of these categories are those of Sysmon.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use audit::record::decode::Record;
@@ -61,12 +62,13 @@ fn common<'a>(head: &Head<'a>, image: Option<Cow<'a, [u8]>>, user: String) -> Fi
 pub(super) fn process<'a>(
     head: &Head<'a>,
     records: &[Record<'a>],
+    command_line: &'a CommandLine<'_>,
     user: String,
     parent: Option<&'a Process>,
 ) -> Fields<'a> {
     let image = head.caller.exe.as_deref().map(Cow::Borrowed);
     let mut fields = common(head, image, user);
-    fields.text("CommandLine", command_line(records));
+    fields.text("CommandLine", command_line.get());
     if let Some(cwd) = value(records, "CWD", "cwd") {
         fields.bytes("CurrentDirectory", cwd);
     }
@@ -78,14 +80,31 @@ pub(super) fn process<'a>(
     fields
 }
 
-/// The arguments of an executed program, else the beginning of them that PROCTITLE has.
-pub(super) fn command_line(records: &[Record<'_>]) -> String {
-    let found = execve::readable(records);
-    if found.args.is_empty() {
-        return proctitle(records);
+/// The arguments of an executed program, else the beginning of them that PROCTITLE has. They are joined once.
+#[derive(Debug)]
+pub(super) struct CommandLine<'e> {
+    records: &'e [Record<'e>],
+    text: OnceCell<String>,
+}
+
+impl<'e> CommandLine<'e> {
+    pub(super) const fn new(records: &'e [Record<'e>]) -> Self {
+        Self {
+            records,
+            text: OnceCell::new(),
+        }
     }
-    let args = found.args.iter().map(|arg| arg.to_str_lossy());
-    args.collect::<Vec<_>>().join(" ")
+
+    pub(super) fn get(&self) -> &str {
+        self.text.get_or_init(|| {
+            let found = execve::readable(self.records);
+            if found.args.is_empty() {
+                return proctitle(self.records);
+            }
+            let args = found.args.iter().map(|arg| arg.to_str_lossy());
+            args.collect::<Vec<_>>().join(" ")
+        })
+    }
 }
 
 /// The beginning of the arguments of a process.

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use rsigma_eval::{CompiledRule, EvaluationResult, evaluate_rule};
 
-use super::fields::{FieldNames, Fields};
+use super::fields::{FieldNames, Fields, Value};
 use super::literals::Literal;
 use super::search::{NotAscii, Search};
 
@@ -111,15 +111,15 @@ impl Candidates {
             }
             true
         };
-        for name in search.names() {
-            let texts = event.get(name).map_or(&[][..], |value| value.as_texts());
+        for field in search.fields() {
+            let texts = event.get(&field.name).map_or(&[][..], Value::as_texts);
             for text in texts {
-                search.in_value(name, text, &mut found)?;
+                field.find(text, &mut found)?;
             }
         }
-        if search.wants_any() {
+        if let Some(any) = search.any() {
             for text in event.own_texts() {
-                search.in_any(text, &mut found)?;
+                any.find(text, &mut found)?;
             }
         }
         Ok(())

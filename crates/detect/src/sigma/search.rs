@@ -23,10 +23,11 @@ pub struct Search {
     any: Option<FieldSearch>,
 }
 
-/// The texts of one field.
+/// The texts of one field, or of any.
 #[derive(Debug)]
-struct FieldSearch {
-    name: String,
+pub struct FieldSearch {
+    /// Name of the field; empty for any.
+    pub(super) name: String,
     automaton: AhoCorasick,
     patterns: Vec<(Place, usize)>,
 }
@@ -59,10 +60,10 @@ impl Search {
     }
 
     fn name_finder(&self) -> Option<Searcher> {
-        let names = self.names().map(|name| match name {
+        let names = self.fields().map(|field| match field.name.as_str() {
             // It is made of the number.
             SYSCALL_NAME => "syscall=".to_owned(),
-            _ => format!("{name}="),
+            name => format!("{name}="),
         });
         let mut builder = packed::Config::new().builder();
         builder.extend(names).build()
@@ -78,9 +79,14 @@ impl Search {
         }
     }
 
-    /// Names of fields with required texts.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.fields.iter().map(|field| &*field.name)
+    /// The searches of fields with required texts.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &FieldSearch> {
+        self.fields.iter()
+    }
+
+    /// The search for texts that any field may have.
+    pub(crate) const fn any(&self) -> Option<&FieldSearch> {
+        self.any.as_ref()
     }
 
     /// Whether texts of a field are required.
@@ -88,27 +94,7 @@ impl Search {
         self.any.is_some() || self.names.contains(name)
     }
 
-    /// Whether texts of any field are required.
-    pub(crate) const fn wants_any(&self) -> bool {
-        self.any.is_some()
-    }
-
-    /// Passes the numbers of the texts in a value of a field, some of them several times, until `found` returns false.
-    ///
-    /// # Errors
-    /// [`NotAscii`]: nothing is known of the value.
-    pub(super) fn in_value(
-        &self,
-        name: &str,
-        value: &str,
-        found: &mut impl FnMut(usize) -> bool,
-    ) -> Result<(), NotAscii> {
-        let position = self.names.position(name.as_bytes());
-        let field = position.and_then(|position| self.fields.get(position));
-        field.map_or(Ok(()), |field| field.find(value, found))
-    }
-
-    /// As [`Search::in_value`] and [`Search::in_any`].
+    /// As [`FieldSearch::find`], for the value of a field.
     ///
     /// # Errors
     /// [`NotAscii`]: nothing is known of the value.
@@ -118,22 +104,10 @@ impl Search {
         value: &str,
         found: &mut impl FnMut(usize) -> bool,
     ) -> Result<(), NotAscii> {
-        self.in_value(name, value, found)?;
-        self.in_any(value, found)
-    }
-
-    /// As [`Search::in_value`], for the texts of any field.
-    ///
-    /// # Errors
-    /// [`NotAscii`]: nothing is known of the value.
-    pub(super) fn in_any(
-        &self,
-        value: &str,
-        found: &mut impl FnMut(usize) -> bool,
-    ) -> Result<(), NotAscii> {
-        self.any
-            .as_ref()
-            .map_or(Ok(()), |field| field.find(value, found))
+        let position = self.names.position(name.as_bytes());
+        let field = position.and_then(|position| self.fields.get(position));
+        let mut searches = field.into_iter().chain(&self.any);
+        searches.try_for_each(|search| search.find(value, found))
     }
 }
 
@@ -157,7 +131,15 @@ impl FieldSearch {
         })
     }
 
-    fn find(&self, value: &str, found: &mut impl FnMut(usize) -> bool) -> Result<(), NotAscii> {
+    /// Passes the numbers of the texts in a value, some of them several times, until `found` returns false.
+    ///
+    /// # Errors
+    /// [`NotAscii`]: nothing is known of the value.
+    pub(super) fn find(
+        &self,
+        value: &str,
+        found: &mut impl FnMut(usize) -> bool,
+    ) -> Result<(), NotAscii> {
         if !value.is_ascii() {
             return Err(NotAscii);
         }

@@ -95,7 +95,7 @@ impl Gates {
         let reach = self.untyped_reach.get_or_init(|| {
             FIXED_RECORDS.map(|(_, fields)| {
                 let mut fields = fields.iter();
-                untyped.wants_any() || fields.any(|field| untyped.wants(field.as_bytes()))
+                fields.any(|field| untyped.wants(field.as_bytes()))
             })
         });
         let mut fixed = FIXED_RECORDS.iter().zip(reach);
