@@ -16,7 +16,7 @@ use crate::on_alert::OnAlert;
 use crate::output::info;
 use crate::rule_files::RuleFiles;
 use crate::sigma::correlation::{Correlated, EventId};
-use crate::sigma::{Level, Match};
+use crate::sigma::{Level, Match, Rule};
 use crate::silence::{Asked, Silences};
 
 /// Evaluates events and prints alerts.
@@ -47,24 +47,25 @@ impl Alerts {
         correlations.find(&EventId::of(event), &self.found, &mut self.correlated);
         correlations.warning().into_iter().for_each(info);
         for matched in std::mem::take(&mut self.found) {
-            let number = matched.rule;
-            let rule = self.rules.rule(number);
-            let rule = rule.filter(|_| !self.rules.correlations.is_silent(number));
-            if let Some(rule) = rule.filter(|rule| rule.level >= self.least) {
+            if let Some(rule) = self.rule_of_alerts(matched.rule) {
                 let alert = Alert::new(event, rule, matched, &self.mapping);
                 self.add(alert);
             }
         }
         for correlated in std::mem::take(&mut self.correlated) {
-            let number = correlated.rule;
-            let rule = self.rules.rule(number);
-            let rule = rule.filter(|_| !self.rules.correlations.is_silent(number));
-            if let Some(rule) = rule.filter(|rule| rule.level >= self.least) {
+            if let Some(rule) = self.rule_of_alerts(correlated.rule) {
                 let alert = Alert::correlated(event, rule, correlated, &self.mapping);
                 self.add(alert);
             }
         }
         self.print()
+    }
+
+    /// A rule, if its matches are alerts: its level is printed, and it is not only there for correlation rules.
+    fn rule_of_alerts(&self, number: usize) -> Option<&Rule> {
+        let rule = self.rules.rule(number)?;
+        let is_alert = rule.level >= self.least && !self.rules.correlations.is_silent(number);
+        is_alert.then_some(rule)
     }
 
     /// Counts an alert, and passes it on unless it is silenced.
