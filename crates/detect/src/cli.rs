@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::on_alert::helper;
+use crate::on_alert::{helper, program};
 use crate::output::is_closed_pipe;
 use crate::{check, explain, run as follow, status, test};
 
@@ -40,9 +40,12 @@ enum Command {
     Run(follow::Args),
     /// Show what the run has done, and how far it is behind the log
     Status(status::Args),
-    /// Start the program of `run --on-alert`
+    /// Start the program of `run --on-alert` for each alert
     #[command(name = helper::COMMAND, hide = true)]
     OnAlertHelper(helper::Args),
+    /// Become the program of `run --on-alert`
+    #[command(name = program::COMMAND, hide = true)]
+    OnAlertProgram(program::Args),
     /// Run cases: logs, and the rules that must match their events
     Test(test::Args),
 }
@@ -58,6 +61,7 @@ pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<E
         Command::Run(args) => follow::run(&args),
         Command::Status(args) => status::run(&args),
         Command::OnAlertHelper(args) => helper::serve(&args),
+        Command::OnAlertProgram(args) => program::become_program(&args),
         Command::Test(args) => test::run(&args),
     };
     match result {

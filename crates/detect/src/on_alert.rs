@@ -8,6 +8,7 @@
 
 pub(crate) mod helper;
 mod permitted;
+pub(crate) mod program;
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd as _, OwnedFd};

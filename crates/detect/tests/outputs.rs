@@ -167,6 +167,56 @@ mod tests {
         assert!(place.join("out.cat-1:1790000003.500:3").exists());
     }
 
+    #[test]
+    fn program_gets_the_alert_and_nothing_else() {
+        let place = place(&["/bin/sh"]);
+        let place = place.path();
+        let script = "cat > input\nenv > environment\ngrep SigBlk /proc/self/status > signals\n\
+            links=$(readlink /proc/$$/fd/1 /proc/$$/fd/2)\necho \"$links\" > outputs\necho text\necho text >&2";
+        let program = program(place, script);
+        let output = run(place, &["--on-alert", &program]);
+        assert!(output.status.success(), "{output:?}");
+        let read = |name: &str| fs::read_to_string(place.join(name)).unwrap();
+        let input: Value = serde_json::from_str(read("input").strip_suffix('\n').unwrap()).unwrap();
+        assert_eq!(input["finding_info"]["uid"], "shell-1:1790000002.500:2");
+        assert_eq!(read("signals"), "SigBlk:\t0000000000000000\n");
+        assert_eq!(read("outputs"), "/dev/null\n/dev/null\n");
+        let environment = read("environment");
+        let mut names: Vec<&str> = environment
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, _)| name)
+            // Shells set them.
+            .filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name))
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names, ["PATH", "TOLLGATE_ALERT_ID", "TOLLGATE_ALERT_LEVEL"]);
+        let id = "TOLLGATE_ALERT_ID=shell-1:1790000002.500:2\n";
+        assert!(environment.contains(id), "{environment}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(!told.contains("text"), "{told}");
+    }
+
+    #[test]
+    fn reason_why_the_program_does_not_start_is_told() {
+        let place = place(&["/bin/sh"]);
+        let place = place.path();
+        let program = program(place, "");
+        fs::write(&program, "#!/nonexistent\n").unwrap();
+        let output = run(place, &["--on-alert", &program]);
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            told.contains("cannot start it: No such file or directory"),
+            "{told}"
+        );
+        let outputs = &status(place)["outputs"];
+        assert_eq!(
+            (&outputs["programs_started"], &outputs["programs_failed"]),
+            (&0.into(), &1.into())
+        );
+    }
+
     /// Whoever runs a program chooses its arguments and those of the programs above it.
     #[test]
     fn no_arguments_keep_the_program_from_being_started() {
