@@ -5,6 +5,7 @@
 
 mod caller;
 mod head;
+mod memo;
 mod process_table;
 mod record;
 mod whole;
@@ -23,8 +24,7 @@ use smallvec::SmallVec;
 use crate::sigma::fields::Fields;
 use crate::sigma::gate::{Passed, SyscallGate};
 use crate::sigma::{Engine, Match, Source};
-use caller::Callers;
-use head::Head;
+use head::{Head, Memos};
 use whole::CommandLine;
 
 /// Converts events, and remembers processes.
@@ -32,7 +32,7 @@ use whole::CommandLine;
 pub struct Mapping {
     accounts: Accounts,
     processes: ProcessTable,
-    callers: Callers,
+    memos: Memos,
     /// Whether parents that the table does not have are looked up in `/proc`.
     looks_up: bool,
 }
@@ -44,7 +44,7 @@ impl Mapping {
         Self {
             accounts,
             processes,
-            callers: Callers::default(),
+            memos: Memos::default(),
             looks_up: false,
         }
     }
@@ -72,23 +72,21 @@ impl Mapping {
     pub fn find(&mut self, engine: &dyn Engine, event: &EventRecords, found: &mut Vec<Match>) {
         let start = found.len();
         let records: SmallVec<[Record<'_>; 8]> = event.records().collect();
-        let calls = || records.iter().filter(|record| is_syscall(record));
         // Operations of io_uring that run inside of a syscall have records in its event.
-        let call = calls().find(|record| record.kind == "SYSCALL");
-        let call = call.or_else(|| calls().next());
-        let is_other = |record: &&Record<'_>| call.is_some_and(|call| !std::ptr::eq(call, *record));
-        let others: SmallVec<[&Record<'_>; 4]> = calls().filter(is_other).collect();
+        let mut calls: SmallVec<[&Record<'_>; 4]> = records.iter().filter(is_call).collect();
+        let syscall = calls.iter().position(|record| record.kind == "SYSCALL");
+        let call = (!calls.is_empty()).then(|| calls.remove(syscall.unwrap_or(0)));
         let Self {
             accounts,
             processes,
-            callers,
+            memos,
             looks_up,
         } = self;
         let (head, mut passed) = match call {
-            Some(record) => Head::of(record, engine, callers),
+            Some(record) => Head::of(record, engine, memos),
             None => (None, Passed::default()),
         };
-        if !others.is_empty() {
+        if !calls.is_empty() {
             passed = SyscallGate::OPEN.open();
         }
         if engine.has_rules(Source::Record) {
@@ -97,7 +95,7 @@ impl Mapping {
         let command_line = CommandLine::new(&records);
         let mut sources: SmallVec<[Option<Source>; 4]> = SmallVec::new();
         let mut find_in_whole = |head: &Head<'_>, processes: &ProcessTable| {
-            if !sources.contains(&head.source()) {
+            if !sources.contains(&head.source) {
                 let whole = Whole {
                     event,
                     records: &records,
@@ -105,7 +103,7 @@ impl Mapping {
                     command_line: &command_line,
                 };
                 whole.find(engine, processes, accounts, found);
-                sources.push(head.source());
+                sources.push(head.source);
             }
         };
         if let Some(head) = head {
@@ -115,8 +113,8 @@ impl Mapping {
             find_in_whole(&head, processes);
             processes.update(event, &records, &head, &command_line);
         }
-        for record in others {
-            if let (Some(head), _) = Head::of(record, engine, callers) {
+        for record in calls {
+            if let (Some(head), _) = Head::of(record, engine, memos) {
                 find_in_whole(&head, processes);
             }
         }
@@ -127,7 +125,7 @@ impl Mapping {
 fn look_up_parent(processes: &mut ProcessTable, event: &EventRecords, head: &Head<'_>) {
     // Its number may be that of another process soon.
     const MAX_AGE: Duration = Duration::from_secs(5);
-    let is_needed = head.source() == Some(Source::Process)
+    let is_needed = head.source == Some(Source::Process)
         && event.node().is_none()
         && processes.get(None, head.ppid).is_none();
     let age = || {
@@ -165,7 +163,7 @@ impl Whole<'_> {
             head,
             command_line,
         } = self;
-        let Some(source) = head.source().filter(|source| engine.has_rules(*source)) else {
+        let Some(source) = head.source.filter(|source| engine.has_rules(*source)) else {
             return;
         };
         let user = || whole::user(records, head.caller.euid, accounts);
@@ -192,7 +190,8 @@ impl Whole<'_> {
     }
 }
 
-fn is_syscall(record: &Record<'_>) -> bool {
+/// Whether it is the record of a syscall or of an operation of `io_uring`.
+fn is_call(record: &&Record<'_>) -> bool {
     matches!(record.kind.as_bytes(), b"SYSCALL" | b"URINGOP")
 }
 

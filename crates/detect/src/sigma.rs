@@ -18,6 +18,7 @@ pub mod placeholder;
 pub(crate) mod requirement;
 pub mod rsigma;
 pub mod search;
+mod trie;
 
 use std::fmt;
 

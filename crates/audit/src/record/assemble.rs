@@ -68,7 +68,7 @@ impl EventRecords {
 
     /// The records. Their headers were decoded before, and have the same time and serial.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        let is_enriched = self.text.contains(&ENRICHMENT);
+        let is_enriched = self.text.find_byte(ENRICHMENT).is_some();
         let lines = self.lines.iter();
         lines.filter_map(move |line| line.record(&self.text, is_enriched, self.time, self.serial))
     }

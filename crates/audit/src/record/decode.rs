@@ -6,11 +6,12 @@
 mod field;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bstr::{BStr, ByteSlice as _};
 
 pub use field::{Field, FieldFinder};
-use field::{Fields, LineSlice, UNTRUSTED_FIELDS, ValidFields};
+use field::{Fields, LineSlice, ValidFields};
 
 use super::{execve, quote};
 use crate::event::Timestamp;
@@ -235,6 +236,14 @@ impl<'a> Record<'a> {
         ValidFields(Fields::of(slice)).take_while(move |field| field.column <= last + 1)
     }
 
+    /// Fields of a part of [`Record::untrimmed`] before the first malformed one, in order. No field is at both sides of
+    /// an end.
+    pub fn fields_in(&self, part: Range<usize>) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        let LineSlice { text, column } = self.body;
+        let text = text.get(..part.end).unwrap_or(text);
+        ValidFields(Fields::of(LineSlice { text, column }).skip_to(part.start))
+    }
+
     /// The kernel's text behind a field of it.
     #[must_use]
     pub fn after(&self, field: &Field<'a>) -> &'a [u8] {
@@ -297,14 +306,7 @@ impl<'a> Record<'a> {
     }
 
     fn is_untrusted(&self, name: &[u8]) -> bool {
-        // The most frequent ones, without a search.
-        if matches!(name, b"name" | b"comm" | b"exe" | b"key" | b"cwd") {
-            return true;
-        }
-        UNTRUSTED_FIELDS
-            .iter()
-            .any(|untrusted| untrusted.as_bytes() == name)
-            || self.kind == "EXECVE" && execve::is_argument(name)
+        field::is_untrusted(name) || self.kind == "EXECVE" && execve::is_argument(name)
     }
 }
 

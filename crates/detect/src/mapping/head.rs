@@ -1,12 +1,15 @@
 //! What the record of a syscall, or of an operation of `io_uring`, tells before anything else of an event is decoded.
 
+use std::sync::LazyLock;
+
 use audit::ids::{Arch, Syscall};
-use audit::record::decode::Record;
+use audit::record::decode::{Field, Record};
 use audit::record::interpret;
 use audit::table;
-use bstr::ByteSlice as _;
+use bstr::{ByteSlice as _, Finder};
 
-use super::caller::{Caller, Callers};
+use super::caller::Caller;
+use super::memo::Memo;
 use super::record::{self, decimal, hex};
 use crate::sigma::fields::{SYSCALL_NAME, Value};
 use crate::sigma::gate::{Passed, SyscallGate};
@@ -26,12 +29,96 @@ pub(super) struct Head<'a> {
     pub(super) is_uring_op: bool,
     pub(super) pid: u32,
     pub(super) ppid: u32,
-    pub(super) success: bool,
     pub(super) exit: i64,
-    /// First three arguments, in hex.
-    args: [&'a [u8]; 3],
+    /// The log source that the call may feed.
+    pub(super) source: Option<Source>,
+    /// Flags in the arguments of an open.
+    pub(super) open_flags: Option<u64>,
+    /// The fields of its arguments, which are in hex.
+    args: &'a [u8],
     /// Who made it.
     pub(super) caller: &'a Caller,
+}
+
+/// Name and result of a call, which the first fields of a record tell.
+#[derive(Clone, Copy, Debug, Default)]
+struct Call {
+    /// Name of the syscall or of the operation; `None` if it is not known.
+    name: Option<&'static str>,
+    is_uring_op: bool,
+    success: bool,
+    exit: i64,
+    /// The log source that it may feed, if an open is not to read.
+    source: Option<Source>,
+    /// Number of the argument with the flags of an open.
+    flags_argument: Option<usize>,
+    /// What these fields let through.
+    passed: Passed,
+    /// Whether a field between these and those of the caller may let something through.
+    others_decide: bool,
+}
+
+/// Fields between those of the call and those of the caller.
+const OTHERS: [&str; 7] = ["a0", "a1", "a2", "a3", "items", "ppid", "pid"];
+
+impl Call {
+    /// Decodes fields.
+    fn of<'a>(
+        record: &Record<'a>,
+        fields: impl Iterator<Item = Field<'a>>,
+        gate: &SyscallGate<'_>,
+    ) -> Self {
+        let mut call = Self {
+            others_decide: OTHERS
+                .iter()
+                .any(|name| gate.wants(name.as_bytes()).is_some()),
+            ..Self::default()
+        };
+        let (mut arch, mut number, mut op) = (None, None, None);
+        record::pass_type(record, gate, &mut call.passed);
+        for field in fields {
+            let value = field.value;
+            record::pass_field(record, &field, gate, &mut call.passed);
+            match field.name.as_bytes() {
+                b"arch" => arch = hex(value),
+                b"syscall" => number = decimal(value),
+                b"uring_op" => op = decimal(value),
+                b"success" => call.success = value == "yes",
+                b"exit" => call.exit = decimal(value).unwrap_or(0),
+                _ => {}
+            }
+        }
+        call.is_uring_op = op.is_some();
+        let name = match op {
+            Some(op) => table::uring_op_name(op),
+            None => arch
+                .zip(number)
+                .and_then(|(arch, number)| table::syscall_name(Arch(arch), Syscall(number))),
+        };
+        if let Some(name) = name {
+            call.name = Some(name);
+            call.source = source(name, call.success, call.exit);
+            // Arguments of operations are not recorded.
+            call.flags_argument = match name {
+                "open" if !call.is_uring_op => Some(1),
+                "openat" | "open_by_handle_at" if !call.is_uring_op => Some(2),
+                _ => None,
+            };
+        }
+        if let Some(name) = name
+            && let Some(wanted) = gate.wants(SYSCALL_NAME.as_bytes())
+        {
+            gate.pass(wanted, &Value::Text(name.into()), &mut call.passed);
+        }
+        call
+    }
+}
+
+/// Calls and their callers in the last events.
+#[derive(Debug, Default)]
+pub(super) struct Memos {
+    calls: Memo<Call>,
+    callers: Memo<Caller>,
 }
 
 impl<'a> Head<'a> {
@@ -40,97 +127,59 @@ impl<'a> Head<'a> {
     pub(super) fn of(
         record: &Record<'a>,
         engine: &dyn Engine,
-        callers: &'a mut Callers,
+        memos: &'a mut Memos,
     ) -> (Option<Self>, Passed) {
         let gate = engine.syscall_gate(record.kind);
-        let mut passed = gate.open();
-        record::pass_type(record, &gate, &mut passed);
-        let (mut arch, mut number, mut op) = (None, None, None);
-        let (mut ppid, mut success, mut exit) = (0, false, 0);
-        let mut args: [&[u8]; 3] = [b""; 3];
-        let mut fields = record.valid_fields();
-        let mut pid = None;
-        for field in fields.by_ref() {
-            let value: &'a [u8] = field.value;
-            record::pass_field(record, &field, &gate, &mut passed);
-            match field.name.as_bytes() {
-                b"arch" => arch = hex(value),
-                b"syscall" => number = decimal(value),
-                b"uring_op" => op = decimal(value),
-                b"success" => success = value == b"yes",
-                b"exit" => exit = decimal(value).unwrap_or(0),
-                [b'a', digit @ b'0'..=b'2'] => {
-                    if let Some(arg) = args.get_mut(usize::from(digit - b'0')) {
-                        *arg = value;
-                    }
-                }
-                b"ppid" => ppid = decimal(value).unwrap_or(0),
-                b"pid" => {
-                    pid = decimal(value).map(|pid| (pid, field));
-                    break;
-                }
-                _ => {}
-            }
-        }
-        let call = match op {
-            Some(op) => table::uring_op_name(op),
-            None => arch
-                .zip(number)
-                .and_then(|(arch, number)| table::syscall_name(Arch(arch), Syscall(number))),
-        };
-        let Some((call, (pid, last))) = call.zip(pid) else {
+        let (kind, version) = (record.kind.as_bytes(), engine.version());
+        let text = record.untrimmed();
+        let start = call_len(text);
+        let (before, rest) = text.split_at_checked(start).unwrap_or_default();
+        let new = || Call::of(record, record.fields_in(0..start), &gate);
+        let call = *memos.calls.get(version, [kind, before, b""], new);
+        let Some((name, ids)) = call.name.zip(Ids::of(rest)) else {
             return (None, SyscallGate::OPEN.open());
         };
-        if gate.wants(SYSCALL_NAME.as_bytes()) {
-            gate.pass(SYSCALL_NAME, &Value::Text(call.into()), &mut passed);
+        let (args, after) = rest.split_at_checked(ids.end).unwrap_or_default();
+        let end = start + ids.end;
+        let mut passed = gate.open();
+        passed.add(call.passed);
+        if call.others_decide {
+            for field in record.fields_in(start..end) {
+                record::pass_field(record, &field, &gate, &mut passed);
+            }
         }
-        let new = || Caller::of(record, fields, &gate);
-        let caller = callers.get(engine.version(), record, record.after(&last), new);
+        let new = || Caller::of(record, record.fields_in(end..text.len()), &gate);
+        let key = [kind, after, record.enrichment_text()];
+        let caller = memos.callers.get(version, key, new);
         passed.add(caller.passed);
-        let head = Self {
-            call,
-            is_uring_op: op.is_some(),
-            pid,
-            ppid,
-            success,
-            exit,
+        let mut head = Self {
+            call: name,
+            is_uring_op: call.is_uring_op,
+            pid: ids.pid,
+            ppid: ids.ppid,
+            exit: call.exit,
+            source: call.source,
+            open_flags: None,
             args,
             caller,
         };
+        head.open_flags = call.flags_argument.and_then(|number| head.arg(number));
+        // Most opens are to read.
+        if head.open_flags.is_some_and(|flags| flags & WRITES == 0) {
+            head.source = None;
+        }
         (Some(head), passed)
     }
 
-    /// The log source that the call may feed.
-    pub(super) fn source(&self) -> Option<Source> {
-        const EINPROGRESS: i64 = -115;
-        match self.call {
-            "execve" | "execveat" if self.success => Some(Source::Process),
-            // A connection is made in the background.
-            "connect" if self.success || self.exit == EINPROGRESS => Some(Source::Network),
-            "accept" | "accept4" if self.success => Some(Source::Network),
-            "socketcall" if self.success || self.exit == EINPROGRESS => Some(Source::Network),
-            // Most opens are to read.
-            "open" if self.opens_to_read(1) => None,
-            "openat" | "open_by_handle_at" if self.opens_to_read(2) => None,
-            "open" | "openat" | "openat2" | "open_by_handle_at" | "creat" | "rename"
-            | "renameat" | "renameat2" | "link" | "linkat" | "symlink" | "symlinkat" | "mknod"
-            | "mknodat" | "truncate" | "truncate64"
-                if self.success =>
-            {
-                Some(Source::File)
-            }
-            _ => None,
-        }
+    /// One of the first three arguments, if it is recorded.
+    fn arg(&self, number: usize) -> Option<u64> {
+        hex(self.arg_text(number)?)
     }
 
-    /// Whether the flags in an argument say that a file is opened to be read; false in doubt.
-    fn opens_to_read(&self, argument: usize) -> bool {
-        self.arg(argument).is_some_and(|flags| flags & WRITES == 0)
-    }
-
-    /// An argument, if it is recorded.
-    pub(super) fn arg(&self, number: usize) -> Option<u64> {
-        hex(self.args.get(number)?)
+    fn arg_text(&self, number: usize) -> Option<&'a [u8]> {
+        let name: &[u8; 3] = [b"a0=", b"a1=", b"a2="].get(number)?;
+        let mut fields = self.args.split(|&byte| byte == b' ');
+        fields.find_map(|field| field.strip_prefix(name))
     }
 
     /// Whether a relative name is one in the working directory.
@@ -145,11 +194,72 @@ impl<'a> Head<'a> {
     /// # Source
     /// `SYS_CONNECT`, `SYS_ACCEPT` and `SYS_ACCEPT4` in `include/uapi/linux/net.h`, Linux 6.12.
     pub(super) fn is_initiated(&self) -> Option<bool> {
-        let [a0, ..] = self.args;
-        match (self.call, a0) {
-            ("connect", _) | ("socketcall", b"3") => Some(true),
-            ("accept" | "accept4", _) | ("socketcall", b"5" | b"12") => Some(false),
+        match (self.call, self.arg_text(0)) {
+            ("connect", _) | ("socketcall", Some(b"3")) => Some(true),
+            ("accept" | "accept4", _) | ("socketcall", Some(b"5" | b"12")) => Some(false),
             _ => None,
         }
     }
+}
+
+/// The log source that a call may feed.
+fn source(name: &str, success: bool, exit: i64) -> Option<Source> {
+    const EINPROGRESS: i64 = -115;
+    match name {
+        "execve" | "execveat" if success => Some(Source::Process),
+        // A connection is made in the background.
+        "connect" | "socketcall" if success || exit == EINPROGRESS => Some(Source::Network),
+        "accept" | "accept4" if success => Some(Source::Network),
+        "open" | "openat" | "openat2" | "open_by_handle_at" | "creat" | "rename" | "renameat"
+        | "renameat2" | "link" | "linkat" | "symlink" | "symlinkat" | "mknod" | "mknodat"
+        | "truncate" | "truncate64"
+            if success =>
+        {
+            Some(Source::File)
+        }
+        _ => None,
+    }
+}
+
+/// Length of the fields of a record that tell the call and its result: what is behind them differs from event to event.
+///
+/// # Source
+/// `audit_log_exit` and `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12.
+fn call_len(text: &[u8]) -> usize {
+    static ENDS: LazyLock<[Finder<'_>; 2]> = LazyLock::new(|| [" a0=", " items="].map(Finder::new));
+    let end = ENDS.iter().find_map(|end| end.find(text));
+    end.unwrap_or(text.len())
+}
+
+/// Process ids in the record of a call.
+struct Ids {
+    ppid: u32,
+    pid: u32,
+    /// Where their fields end in the text.
+    end: usize,
+}
+
+impl Ids {
+    /// The ids in a text that begins before them.
+    ///
+    /// # Source
+    /// `audit_log_task_info` in `kernel/audit.c`, Linux 6.12.
+    fn of(text: &[u8]) -> Option<Self> {
+        static BEGIN: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(" ppid="));
+        let start = BEGIN.find(text)? + BEGIN.needle().len();
+        let (ppid, rest) = leading_number(text.get(start..)?)?;
+        let (pid, rest) = leading_number(rest.strip_prefix(b" pid=")?)?;
+        matches!(rest.first(), None | Some(b' ')).then_some(Self {
+            ppid,
+            pid,
+            end: text.len() - rest.len(),
+        })
+    }
+}
+
+/// The decimal number that a text begins with, and what follows.
+fn leading_number(text: &[u8]) -> Option<(u32, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at_checked(digits)?;
+    Some((decimal(digits)?, rest))
 }

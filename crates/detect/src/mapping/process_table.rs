@@ -21,6 +21,7 @@ use foldhash::fast::RandomState;
 use super::head::Head;
 use super::record::with_blanks;
 use super::whole::{self, CommandLine};
+use crate::sigma::Source;
 
 /// Most processes.
 const MAX_PROCESSES: usize = 16_384;
@@ -42,6 +43,8 @@ pub struct Process {
     pub image: Box<str>,
     /// Arguments with blanks between them; at most their first 4,096 bytes.
     pub command_line: Box<str>,
+    /// Hash of the path, which most events are compared with.
+    image_hash: u64,
     /// The event that told of the program.
     told: Stamp,
     generation: u64,
@@ -167,22 +170,23 @@ impl ProcessTable {
         command_line: &CommandLine<'_>,
     ) {
         let key = (self.node(event.node()), head.pid);
-        let is_exec = matches!(head.call, "execve" | "execveat") && head.success;
-        let Some(image) = &head.caller.exe else {
+        let is_exec = head.source == Some(Source::Process);
+        let Some(image) = &head.caller.image else {
             return;
         };
-        let image = image.to_str_lossy();
         let known = self.processes.get(&key);
         let time = event.time();
         let stamp = (time.sec, time.milli, event.serial().0);
         // Another program in a process that executed none: its number is used again.
-        let is_news = |known: &Process| known.told < stamp && *known.image != *program(&image);
+        let is_news = |known: &Process| {
+            known.told < stamp && known.image_hash != self.hasher.hash_one(program(image))
+        };
         if is_exec || known.is_none_or(is_news) {
             let command_line = match is_exec {
                 true => Cow::Borrowed(command_line.get()),
                 false => Cow::Owned(whole::proctitle(records)),
             };
-            self.insert(key, head.ppid, &image, &command_line, stamp);
+            self.insert(key, head.ppid, image, &command_line, stamp);
             self.touch((key.0, head.ppid));
         }
         // The number is that of the caller's pid namespace, and the child may have executed a program before this call
@@ -205,9 +209,11 @@ impl ProcessTable {
 
     fn insert(&mut self, key: Key, parent: u32, image: &str, command_line: &str, told: Stamp) {
         self.generation += 1;
+        let image = program(image);
         let process = Process {
             parent,
-            image: program(image).into(),
+            image: image.into(),
+            image_hash: self.hasher.hash_one(image),
             command_line: cut(command_line).into(),
             told,
             generation: self.generation,

@@ -6,18 +6,18 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use audit::ids::{Arch, Syscall};
 use audit::record::decode::{Field, Record};
 use audit::record::execve;
 use audit::table;
-use bstr::ByteSlice as _;
+use bstr::{ByteSlice as _, Finder};
 use logs::event_values::decoded;
 
 use crate::sigma::fields::{Fields, SYSCALL_NAME, Value, to_text};
 use crate::sigma::gate::{Gate, Passed, SyscallGate};
 use crate::sigma::requirement::TYPE;
-use crate::sigma::search::Search;
 
 /// Arguments with a field of their own. Rules name at most eight; all others are one field together.
 const MOST_ARGUMENTS: usize = 256;
@@ -36,27 +36,42 @@ pub(super) fn fields<'a>(
 
 /// Whether a gate lets a record through.
 pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
-    let passes = |search: &Search| {
-        if search.any().is_some() && search.is_in(TYPE, &kind(record)) {
-            return true;
-        }
-        let fields = record.fields_up_to(search.last_name(record.untrimmed()));
-        let wants = |name: &[u8]| search.wants(name);
-        let is_in = |name: &str, value| match search.is_in(name, &value) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
-        values(record, fields, wants, is_in).is_break()
+    let Some(search) = gate.search else {
+        return gate.is_open;
     };
-    gate.is_open
-        || record.kind == "EXECVE" && has_joined_arguments(record)
-        || gate.searches.into_iter().flatten().any(passes)
+    if record.kind == "EXECVE" && has_joined_arguments(record) {
+        return true;
+    }
+    if search.any().is_some()
+        && let Some(wanted) = search.wants(TYPE.as_bytes())
+        && search.is_in(wanted, &kind(record))
+    {
+        return true;
+    }
+    let mut left = match gate.ends_early {
+        true => search.bits(),
+        false => u32::MAX,
+    };
+    let mut is_found = false;
+    let _early = values(
+        record,
+        |name| search.wants(name),
+        |_, wanted, value| {
+            is_found = search.is_in(wanted, &value);
+            left &= !wanted.bit();
+            match is_found || left == 0 {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        },
+    );
+    is_found
 }
 
 /// Lets the type of a syscall's record through, which texts without a field may name.
 pub(super) fn pass_type(record: &Record<'_>, gate: &SyscallGate<'_>, passed: &mut Passed) {
-    if gate.wants(TYPE.as_bytes()) {
-        gate.pass(TYPE, &kind(record), passed);
+    if let Some(wanted) = gate.wants(TYPE.as_bytes()) {
+        gate.pass(wanted, &kind(record), passed);
     }
 }
 
@@ -74,52 +89,59 @@ pub(super) fn pass_field(
 ) {
     if field.name == "msg" {
         *passed = SyscallGate::OPEN.open();
-    } else if let Some(name) = wanted(field, |name| gate.wants(name))
+    } else if let Some((_, wanted)) = wanted(field, |name| gate.wants(name))
         && let Some(value) = value(record, field)
     {
-        gate.pass(name, &value, passed);
+        gate.pass(wanted, &value, passed);
     }
 }
 
 /// As [`pass_field`], for the fields that `auditd` added.
 pub(super) fn pass_enrichment(record: &Record<'_>, gate: &SyscallGate<'_>, passed: &mut Passed) {
     let wants = |name: &[u8]| gate.wants(name);
-    for (name, value) in enriched_values(record, wants) {
-        gate.pass(name, &value, passed);
+    for (_, wanted, value) in enriched_values(record, wants) {
+        gate.pass(wanted, &value, passed);
     }
 }
 
 /// Whether [`arguments`] has values that no field of the record has.
 fn has_joined_arguments(record: &Record<'_>) -> bool {
-    let body = record.body();
-    body.contains_str("_len=") || body.contains_str(format!(" a{MOST_ARGUMENTS}="))
+    static PARTS: LazyLock<[Finder<'_>; 2]> = LazyLock::new(|| {
+        let last = format!(" a{MOST_ARGUMENTS}=");
+        [
+            Finder::new("_len="),
+            Finder::new(last.as_bytes()).into_owned(),
+        ]
+    });
+    let is_in = |part: &Finder<'_>| part.find(record.untrimmed()).is_some();
+    PARTS.iter().any(is_in)
 }
 
 /// Adds the wanted fields of a record.
 fn add_values<'a>(record: &Record<'a>, wants: impl Fn(&[u8]) -> bool, fields: &mut Fields<'a>) {
-    let _to_the_end = values(record, record.valid_fields(), wants, |name, value| {
+    let wants = |name: &[u8]| wants(name).then_some(());
+    let _to_the_end = values(record, wants, |name, (), value| {
         fields.add(name, value);
         ControlFlow::Continue(())
     });
 }
 
-/// Passes the wanted ones of some fields of a record, and those that `auditd` added, with their values, until `visit`
-/// breaks.
-fn values<'a>(
+/// Passes the wanted fields of a record, and those that `auditd` added, with what `wants` returns for their names and
+/// with their values, until `visit` breaks.
+fn values<'a, W>(
     record: &Record<'a>,
-    fields: impl Iterator<Item = Field<'a>>,
-    wants: impl Fn(&[u8]) -> bool,
-    mut visit: impl FnMut(&'a str, Value<'a>) -> ControlFlow<()>,
+    wants: impl Fn(&[u8]) -> Option<W>,
+    mut visit: impl FnMut(&'a str, W, Value<'a>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let (mut arch, mut number) = (None, None);
     let mut has_name = false;
     let mut pass = |field: &Field<'a>| match wanted(field, &wants) {
-        Some(name) => {
-            value(record, field).map_or(ControlFlow::Continue(()), |value| visit(name, value))
-        }
+        Some((name, wanted)) => value(record, field).map_or(ControlFlow::Continue(()), |value| {
+            visit(name, wanted, value)
+        }),
         None => ControlFlow::Continue(()),
     };
-    for field in fields {
+    for field in record.valid_fields() {
         match field.name.as_bytes() {
             b"msg" => {
                 let nested = record.nested_fields(&field).map_while(Result::ok);
@@ -132,16 +154,16 @@ fn values<'a>(
         }
         pass(&field)?;
     }
-    for (name, value) in enriched_values(record, &wants) {
+    for (name, wanted, value) in enriched_values(record, &wants) {
         has_name |= name == SYSCALL_NAME;
-        visit(name, value)?;
+        visit(name, wanted, value)?;
     }
     if !has_name
-        && wants(SYSCALL_NAME.as_bytes())
+        && let Some(wanted) = wants(SYSCALL_NAME.as_bytes())
         && let Some((arch, number)) = arch.zip(number)
         && let Some(name) = table::syscall_name(Arch(arch), Syscall(number))
     {
-        visit(SYSCALL_NAME, Value::Text(name.into()))?;
+        visit(SYSCALL_NAME, wanted, Value::Text(name.into()))?;
     }
     ControlFlow::Continue(())
 }
@@ -183,23 +205,24 @@ fn argument_name(number: usize) -> Cow<'static, str> {
 }
 
 /// The wanted ones of the fields that `auditd` added.
-fn enriched_values<'a>(
+fn enriched_values<'a, W>(
     record: &Record<'a>,
-    wants: impl Fn(&[u8]) -> bool,
-) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+    wants: impl Fn(&[u8]) -> Option<W>,
+) -> impl Iterator<Item = (&'a str, W, Value<'a>)> {
     let fields = record.enrichment().map_while(Result::ok);
     fields.filter_map(move |field| {
-        let name = wanted(&field, &wants)?;
+        let (name, wanted) = wanted(&field, &wants)?;
         let value: &'a [u8] = field.value;
-        let value = value.trim_with(|character| character == '"');
-        Some((name, Value::Text(to_text(Cow::Borrowed(value)))))
+        let value = Value::Text(to_text(Cow::Borrowed(unquoted(value))));
+        Some((name, wanted, value))
     })
 }
 
-/// Name of a field that is wanted.
-fn wanted<'a>(field: &Field<'a>, wants: impl Fn(&[u8]) -> bool) -> Option<&'a str> {
+/// Name of a field that is wanted, and what `wants` returns for it.
+fn wanted<'a, W>(field: &Field<'a>, wants: impl Fn(&[u8]) -> Option<W>) -> Option<(&'a str, W)> {
     let name: &'a [u8] = field.name;
-    wants(name).then(|| name.to_str().ok()).flatten()
+    let wanted = wants(name)?;
+    Some((name.to_str().ok()?, wanted))
 }
 
 /// Decoded value of a field, if it has one.
@@ -213,10 +236,18 @@ fn value<'a>(record: &Record<'a>, field: &Field<'a>) -> Option<Value<'a>> {
         }
         b"proctitle" => Value::Text(with_blanks(&value).into()),
         _ => Value::Text(to_text(match value {
-            Cow::Borrowed(value) => Cow::Borrowed(value.trim_with(|character| character == '"')),
+            Cow::Borrowed(value) => Cow::Borrowed(unquoted(value)),
             owned @ Cow::Owned(_) => owned,
         })),
     })
+}
+
+/// A value without the double quotes around it.
+pub(super) fn unquoted(mut value: &[u8]) -> &[u8] {
+    while let [b'"', rest @ ..] | [rest @ .., b'"'] = value {
+        value = rest;
+    }
+    value
 }
 
 /// Arguments that end with NUL, with blanks between them.

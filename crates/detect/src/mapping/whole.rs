@@ -6,27 +6,27 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
 use audit::record::decode::Record;
 use audit::record::execve;
 use audit::record::interpret::AccountNames as _;
-use bstr::ByteSlice as _;
+use bstr::{ByteSlice as _, Finder};
 use logs::accounts::Accounts;
 use logs::event_values::{decoded, resolved};
 
 use super::Process;
 use super::head::{Head, WRITES};
-use super::record::{hex, with_blanks};
+use super::record::{hex, unquoted, with_blanks};
 use crate::sigma::fields::{Fields, to_text};
 
 /// Name of a user: from the enriched part of the record, else of this machine, else the number.
 pub(super) fn user(records: &[Record<'_>], uid: u32, accounts: &Accounts) -> String {
-    let syscall = records.iter().find(|record| super::is_syscall(record));
+    let syscall = records.iter().find(super::is_call);
     let enriched = syscall.and_then(|record| {
         let mut fields = record.enrichment().map_while(Result::ok);
         let field = fields.find(|field| field.name == "EUID")?;
-        let name = field.value.trim_with(|character| character == '"');
-        Some(name.to_str_lossy().into_owned())
+        Some(unquoted(field.value).to_str_lossy().into_owned())
     });
     enriched.unwrap_or_else(|| match accounts.user(uid) {
         Some(name) => name.to_owned(),
@@ -40,17 +40,17 @@ pub(super) fn image<'a>(
     head: &Head<'a>,
     records: &[Record<'a>],
     process: Option<&'a Process>,
-) -> Option<Cow<'a, [u8]>> {
-    let own = head.caller.exe.as_deref().map(Cow::Borrowed);
-    own.or_else(|| value(records, "SYSCALL", "exe"))
-        .or_else(|| Some(Cow::Borrowed(process?.image.as_bytes())))
+) -> Option<Cow<'a, str>> {
+    let own = head.caller.image.as_deref().map(Cow::Borrowed);
+    own.or_else(|| value(records, "SYSCALL", "exe").map(to_text))
+        .or_else(|| Some(Cow::Borrowed(&*process?.image)))
 }
 
 /// Fields that all log sources have.
-fn common<'a>(head: &Head<'a>, image: Option<Cow<'a, [u8]>>, user: String) -> Fields<'a> {
+fn common<'a>(head: &Head<'a>, image: Option<Cow<'a, str>>, user: String) -> Fields<'a> {
     let mut fields = Fields::default();
     if let Some(image) = image {
-        fields.bytes("Image", image);
+        fields.text("Image", image);
     }
     fields.text("User", user);
     fields.text("LogonId", head.caller.uid.to_string());
@@ -66,7 +66,7 @@ pub(super) fn process<'a>(
     user: String,
     parent: Option<&'a Process>,
 ) -> Fields<'a> {
-    let image = head.caller.exe.as_deref().map(Cow::Borrowed);
+    let image = head.caller.image.as_deref().map(Cow::Borrowed);
     let mut fields = common(head, image, user);
     fields.text("CommandLine", command_line.get());
     if let Some(cwd) = value(records, "CWD", "cwd") {
@@ -139,42 +139,50 @@ pub(super) fn written_files(head: &Head<'_>, records: &[Record<'_>]) -> Vec<Stri
 fn written_name<'a>(record: &Record<'a>, writes: bool) -> Option<Cow<'a, [u8]>> {
     const S_IFMT: u32 = 0o170_000;
     const S_IFDIR: u32 = 0o040_000;
-    let (mut name, mut is_directory) = (None, false);
+    static NAME_TYPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(" nametype="));
+    let text = record.untrimmed();
+    let start = NAME_TYPE.find(text).map(|at| at + NAME_TYPE.needle().len());
+    let name_type = start
+        .and_then(|start| text.get(start..))
+        .unwrap_or_default();
+    let is = |other: &[u8]| {
+        let rest = name_type.strip_prefix(other);
+        rest.is_some_and(|rest| matches!(rest.first(), None | Some(b' ')))
+    };
+    if is(b"PARENT") || is(b"DELETE") || !writes && !is(b"CREATE") {
+        return None;
+    }
+    let mut name = None;
     for field in record.valid_fields() {
         match field.name.as_bytes() {
-            b"name" => name = decoded(record, &field),
+            b"name" => name = Some(field),
             b"mode" => {
                 let mode = field.value.to_str().ok();
                 let mode = mode.and_then(|mode| u32::from_str_radix(mode, 8).ok());
-                is_directory = mode.is_some_and(|mode| mode & S_IFMT == S_IFDIR);
-            }
-            b"nametype" => {
-                let is_written = match field.value.as_bytes() {
-                    b"CREATE" => true,
-                    b"PARENT" | b"DELETE" => false,
-                    _ => writes,
-                };
-                return name.filter(|_| is_written && !is_directory);
+                if mode.is_some_and(|mode| mode & S_IFMT == S_IFDIR) {
+                    return None;
+                }
+                if name.is_some() {
+                    break;
+                }
             }
             _ => {}
         }
     }
-    name.filter(|_| writes && !is_directory)
+    decoded(record, &name?)
 }
 
 /// Whether a call opens what it names to be written, or truncates it. The field `oflag` of the record OPENAT2 is octal.
 fn opens_to_write(head: &Head<'_>, records: &[Record<'_>]) -> bool {
     let flags = match head.call {
         _ if head.is_uring_op => None,
-        "open" => head.arg(1),
-        "openat" | "open_by_handle_at" => head.arg(2),
         "openat2" => {
             let record = records.iter().find(|record| record.kind == "OPENAT2");
             let flags = record.and_then(|record| record.field("oflag"));
             flags.and_then(|flags| u64::from_str_radix(flags.value.to_str().ok()?, 8).ok())
         }
         "creat" | "truncate" | "truncate64" => return true,
-        _ => None,
+        _ => head.open_flags,
     };
     flags.is_some_and(|flags| flags & WRITES != 0)
 }
@@ -182,7 +190,7 @@ fn opens_to_write(head: &Head<'_>, records: &[Record<'_>]) -> bool {
 /// A file that was created or written.
 pub(super) fn file<'a>(
     head: &Head<'a>,
-    image: Option<Cow<'a, [u8]>>,
+    image: Option<Cow<'a, str>>,
     user: String,
     name: &'a str,
 ) -> Fields<'a> {
@@ -195,7 +203,7 @@ pub(super) fn file<'a>(
 pub(super) fn connection<'a>(
     head: &Head<'a>,
     records: &[Record<'a>],
-    image: Option<Cow<'a, [u8]>>,
+    image: Option<Cow<'a, str>>,
     user: impl FnOnce() -> String,
 ) -> Option<Fields<'a>> {
     let is_initiated = head.is_initiated()?;

@@ -64,9 +64,9 @@ impl Bucket {
         self.literals.iter().map(|(literal, _)| literal)
     }
 
-    /// Finds the texts that rules need; `None` if every event must be evaluated.
-    pub(super) fn gate(&self) -> Option<&Search> {
-        self.search().filter(|_| self.always.is_empty())
+    /// Whether every event must be evaluated.
+    pub(super) const fn is_always_evaluated(&self) -> bool {
+        !self.always.is_empty()
     }
 
     fn search(&self) -> Option<&Search> {

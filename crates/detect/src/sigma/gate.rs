@@ -1,13 +1,15 @@
 //! A first look at records, which most of them do not pass: whether a field can make a rule match.
 
 use super::fields::Value;
-use super::search::Search;
+use super::search::{Search, Wanted};
 
 /// Rules for records of a type, by the texts that they require.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gate<'e> {
-    /// Each lets records through; `None` lets none through.
-    pub(crate) searches: [Option<&'e Search>; 2],
+    /// Lets records through; `None` lets none through.
+    pub(crate) search: Option<&'e Search>,
+    /// All names of the search are names of fields that records of the type have: what follows them does not matter.
+    pub(crate) ends_early: bool,
     /// Every record passes.
     pub(crate) is_open: bool,
 }
@@ -15,7 +17,8 @@ pub struct Gate<'e> {
 impl Gate<'_> {
     /// Lets every record through.
     pub const OPEN: Self = Self {
-        searches: [None; 2],
+        search: None,
+        ends_early: false,
         is_open: true,
     };
 }
@@ -73,15 +76,14 @@ impl<'e> SyscallGate<'e> {
         self.open
     }
 
-    /// Whether the value of a field decides.
+    /// What the value of a field is compared with; `None` if it does not matter.
     #[inline]
-    #[must_use]
-    pub fn wants(&self, name: &[u8]) -> bool {
-        self.search.is_some_and(|search| search.wants(name))
+    pub(crate) fn wants(&self, name: &[u8]) -> Option<Wanted> {
+        self.search?.wants(name)
     }
 
     /// Adds what passes for the value of a field.
-    pub fn pass(&self, name: &str, value: &Value<'_>, passed: &mut Passed) {
+    pub(crate) fn pass(&self, wanted: Wanted, value: &Value<'_>, passed: &mut Passed) {
         let Some(search) = self.search else {
             return;
         };
@@ -95,7 +97,7 @@ impl<'e> SyscallGate<'e> {
         if value
             .as_texts()
             .iter()
-            .any(|text| search.find(name, text, &mut found).is_err())
+            .any(|text| search.find(wanted, text, &mut found).is_err())
         {
             *passed = Self::OPEN.open;
         }
@@ -103,15 +105,15 @@ impl<'e> SyscallGate<'e> {
 }
 
 impl Search {
-    /// Whether a field has a text.
-    pub(crate) fn is_in(&self, name: &str, value: &Value<'_>) -> bool {
+    /// Whether a value has a text.
+    pub(crate) fn is_in(&self, wanted: Wanted, value: &Value<'_>) -> bool {
         value.as_texts().iter().any(|text| {
             let mut is_found = false;
             let mut found = |_number| {
                 is_found = true;
                 false
             };
-            self.find(name, text, &mut found).is_err() || is_found
+            self.find(wanted, text, &mut found).is_err() || is_found
         })
     }
 }

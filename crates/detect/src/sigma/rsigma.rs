@@ -14,14 +14,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use foldhash::fast::RandomState;
 use rsigma_eval::{CompiledRule, EvaluationResult, ResultBody, compile_rule};
 use rsigma_parser::{Detection, LogSource, SigmaCollection, SigmaRule, parse_sigma_yaml};
 use serde_json::Value as Json;
 
 use detection::{check_condition, check_copies, check_detections, items_fields, split_keywords};
 use filter::Filters;
-use gates::Gates;
+use gates::{Buckets, Gates};
 
 use super::bucket::Bucket;
 use super::fields::{FieldNames, Fields, Interest};
@@ -50,8 +49,7 @@ pub struct Rsigma {
     ids: HashSet<String>,
     /// Rules of each log source; of records, those without a type.
     by_source: BTreeMap<Source, Bucket>,
-    /// Rules of records by their type, in upper case.
-    by_type: HashMap<Box<[u8]>, Bucket, RandomState>,
+    by_type: Buckets,
     /// Fields that rules of records look at.
     record_fields: FieldNames,
     /// Gates, made when they are asked.
@@ -187,15 +185,13 @@ impl Engine for Rsigma {
     }
 
     fn record_gate(&self, kind: &[u8]) -> Gate<'_> {
-        self.gates.record(kind, self.record_buckets(kind))
+        let untyped = self.by_source.get(&Source::Record);
+        self.gates.record(kind, &self.by_type, untyped)
     }
 
     fn syscall_gate(&self, kind: &[u8]) -> SyscallGate<'_> {
-        let others = || {
-            let others = self.by_type.iter().filter(|(of, _)| &***of != kind);
-            others.map(|(_, bucket)| bucket)
-        };
-        self.gates.syscall(kind, self.record_buckets(kind), others)
+        let untyped = self.by_source.get(&Source::Record);
+        self.gates.syscall(kind, &self.by_type, untyped)
     }
 
     fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>) {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use aho_corasick::packed::{self, Searcher};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use bstr::Finder;
 
-use super::fields::{FieldNames, SYSCALL_NAME};
+use super::fields::FieldNames;
 use super::literals::{Literal, Place};
+use super::trie::Trie;
 
 /// Most bytes of texts of which the fastest search is built: it takes some 250 bytes for each.
 const MAX_DFA_BYTES: usize = 64 << 10;
@@ -15,8 +16,6 @@ const MAX_DFA_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub struct Search {
     names: FieldNames,
-    /// Finds the names in a record, each with its `=`; `None` if they are too many.
-    name_finder: Option<Searcher>,
     /// By the position of the name.
     fields: Vec<FieldSearch>,
     /// Texts of any field.
@@ -24,12 +23,72 @@ pub struct Search {
 }
 
 /// The texts of one field, or of any.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FieldSearch {
     /// Name of the field; empty for any.
     pub(super) name: String,
-    automaton: AhoCorasick,
-    patterns: Vec<(Place, usize)>,
+    /// Where in a value each text is, and its number in the search.
+    texts: Vec<(Place, usize)>,
+    /// Texts at the start, by their position in `texts`.
+    starts: Trie,
+    /// Texts at the end only, backwards.
+    ends: Trie,
+    /// The other texts.
+    anywhere: Anywhere,
+}
+
+/// Texts that can be anywhere in a value, with their positions among the texts of the field.
+#[derive(Debug, Default)]
+enum Anywhere {
+    #[default]
+    None,
+    /// One without letters, which have two cases.
+    One(Box<Finder<'static>>, usize),
+    Many(AhoCorasick, Vec<usize>),
+}
+
+impl Anywhere {
+    /// `None` if the texts are too many.
+    fn new(texts: &[(&str, usize)]) -> Option<Self> {
+        match texts {
+            [] => return Some(Self::None),
+            [(text, number)] if !text.contains(char::is_alphabetic) => {
+                let finder = Finder::new(text).into_owned();
+                return Some(Self::One(Box::new(finder), *number));
+            }
+            _ => {}
+        }
+        let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
+        let automaton = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::Standard)
+            .kind((bytes <= MAX_DFA_BYTES).then_some(AhoCorasickKind::DFA))
+            // It would not help with values, which are short.
+            .prefilter(false)
+            .build(texts.iter().map(|(text, _)| text))
+            .ok()?;
+        let numbers = texts.iter().map(|(_, number)| *number);
+        Some(Self::Many(automaton, numbers.collect()))
+    }
+
+    /// Passes the positions of the texts in a value, until `found` returns false.
+    fn find(&self, value: &str, mut found: impl FnMut(usize) -> bool) {
+        match self {
+            Self::None => {}
+            Self::One(finder, number) => {
+                if finder.find(value).is_some() {
+                    found(*number);
+                }
+            }
+            Self::Many(automaton, numbers) => {
+                let mut hits = automaton.find_overlapping_iter(value);
+                hits.all(|hit| {
+                    let number = numbers.get(hit.pattern().as_usize());
+                    number.is_none_or(|&number| found(number))
+                });
+            }
+        }
+    }
 }
 
 /// A value that is not ASCII: the engine folds the case of all Unicode, so that any rule may match.
@@ -55,28 +114,7 @@ impl Search {
                 None => search.any = Some(field),
             }
         }
-        search.name_finder = search.name_finder();
         Some(search)
-    }
-
-    fn name_finder(&self) -> Option<Searcher> {
-        let names = self.fields().map(|field| match field.name.as_str() {
-            // It is made of the number.
-            SYSCALL_NAME => "syscall=".to_owned(),
-            name => format!("{name}="),
-        });
-        let mut builder = packed::Config::new().builder();
-        builder.extend(names).build()
-    }
-
-    /// End of the last name of a field with required texts in the text of a record; the end of the text if texts of any
-    /// field are required, and `None` if no name is there.
-    pub(crate) fn last_name(&self, text: &[u8]) -> Option<usize> {
-        match (&self.any, &self.name_finder) {
-            (None, _) if self.fields.is_empty() => None,
-            (None, Some(finder)) => Some(finder.find_iter(text).last()?.end()),
-            _ => Some(text.len()),
-        }
     }
 
     /// The searches of fields with required texts.
@@ -84,14 +122,23 @@ impl Search {
         self.fields.iter()
     }
 
+    /// The bits of its fields, if they are few.
+    pub(crate) fn bits(&self) -> u32 {
+        self.fields.iter().fold(0, |bits, _| bits << 1 | 1)
+    }
+
     /// The search for texts that any field may have.
     pub(crate) const fn any(&self) -> Option<&FieldSearch> {
         self.any.as_ref()
     }
 
-    /// Whether texts of a field are required.
-    pub(crate) fn wants(&self, name: &[u8]) -> bool {
-        self.any.is_some() || self.names.contains(name)
+    /// What the value of a field is compared with: number of its search, if there is one. `None` if it does not matter.
+    #[inline]
+    pub(crate) fn wants(&self, name: &[u8]) -> Option<Wanted> {
+        match self.names.position(name) {
+            None if self.any.is_none() => None,
+            number => Some(Wanted(number)),
+        }
     }
 
     /// As [`FieldSearch::find`], for the value of a field.
@@ -100,35 +147,47 @@ impl Search {
     /// [`NotAscii`]: nothing is known of the value.
     pub(super) fn find(
         &self,
-        name: &str,
+        wanted: Wanted,
         value: &str,
         found: &mut impl FnMut(usize) -> bool,
     ) -> Result<(), NotAscii> {
-        let position = self.names.position(name.as_bytes());
-        let field = position.and_then(|position| self.fields.get(position));
+        let field = wanted.0.and_then(|number| self.fields.get(number));
         let mut searches = field.into_iter().chain(&self.any);
         searches.try_for_each(|search| search.find(value, found))
     }
 }
 
+/// A field whose value matters to a [`Search`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted(Option<usize>);
+
+impl Wanted {
+    /// A bit that no other field of the search has, if it has few fields.
+    pub(crate) fn bit(self) -> u32 {
+        let number = self.0.and_then(|number| u32::try_from(number).ok());
+        number
+            .and_then(|number| 1_u32.checked_shl(number))
+            .unwrap_or(0)
+    }
+}
+
 impl FieldSearch {
     fn new(name: &str, literals: &[(&Literal, usize)]) -> Option<Self> {
-        let texts = literals.iter().map(|(literal, _)| &literal.text);
-        let bytes: usize = texts.clone().map(String::len).sum();
-        let automaton = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .match_kind(MatchKind::Standard)
-            .kind((bytes <= MAX_DFA_BYTES).then_some(AhoCorasickKind::DFA))
-            .build(texts)
-            .ok()?;
-        let patterns = literals
-            .iter()
-            .map(|(literal, rule)| (literal.place, *rule));
-        Some(Self {
+        let mut search = Self {
             name: name.to_owned(),
-            automaton,
-            patterns: patterns.collect(),
-        })
+            ..Self::default()
+        };
+        let mut anywhere = Vec::new();
+        for (number, (Literal { text, place, .. }, rule)) in literals.iter().enumerate() {
+            search.texts.push((*place, *rule));
+            match place {
+                Place { at_start: true, .. } => search.starts.insert(text.bytes(), number),
+                Place { at_end: true, .. } => search.ends.insert(text.bytes().rev(), number),
+                _ => anywhere.push((&**text, number)),
+            }
+        }
+        search.anywhere = Anywhere::new(&anywhere)?;
+        Some(search)
     }
 
     /// Passes the numbers of the texts in a value, some of them several times, until `found` returns false.
@@ -143,16 +202,18 @@ impl FieldSearch {
         if !value.is_ascii() {
             return Err(NotAscii);
         }
-        for hit in self.automaton.find_overlapping_iter(value) {
-            let Some(&(place, rule)) = self.patterns.get(hit.pattern().as_usize()) else {
-                continue;
-            };
-            let is_placed = (!place.at_start || hit.start() == 0)
-                && (!place.at_end || hit.end() == value.len());
-            if is_placed && !found(rule) {
-                break;
+        let mut goes_on = true;
+        let mut hit = |number: usize, len: usize| {
+            if let Some((place, rule)) = self.texts.get(number)
+                && (!place.at_start || !place.at_end || len == value.len())
+            {
+                goes_on = goes_on && found(*rule);
             }
-        }
+            goes_on
+        };
+        self.starts.find(value.bytes(), &mut hit);
+        self.ends.find(value.bytes().rev(), &mut hit);
+        self.anywhere.find(value, |number| hit(number, 0));
         Ok(())
     }
 }

@@ -15,33 +15,36 @@ pub struct Field<'a> {
     pub column: usize,
 }
 
-/// Fields that are encoded by [`crate::record::quote`] in all records.
+/// Whether a field is encoded by [`crate::record::quote`] in all records.
 ///
 /// # Source
 /// Fields of type `AUPARSE_TYPE_ESCAPED` in `auparse/typetab.h`, audit-userspace 4.2.
-pub(super) const UNTRUSTED_FIELDS: [&str; 21] = [
-    "name",
-    "comm",
-    "exe",
-    "cwd",
-    "key",
-    "proctitle",
-    "path",
-    "ocomm",
-    "file",
-    "watch",
-    "cmd",
-    "acct",
-    "dir",
-    "vm",
-    "device",
-    "cgroup",
-    "data",
-    "old-disk",
-    "new-disk",
-    "old-fs",
-    "new-fs",
-];
+pub(super) const fn is_untrusted(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"name"
+            | b"comm"
+            | b"exe"
+            | b"cwd"
+            | b"key"
+            | b"proctitle"
+            | b"path"
+            | b"ocomm"
+            | b"file"
+            | b"watch"
+            | b"cmd"
+            | b"acct"
+            | b"dir"
+            | b"vm"
+            | b"device"
+            | b"cgroup"
+            | b"data"
+            | b"old-disk"
+            | b"new-disk"
+            | b"old-fs"
+            | b"new-fs"
+    )
+}
 
 /// A part of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +125,11 @@ impl<'a> Iterator for Fields<'a> {
 impl<'a> Fields<'a> {
     pub(super) const fn of(slice: LineSlice<'a>) -> Self {
         Self { slice, at: 0 }
+    }
+
+    /// The fields from an offset on.
+    pub(super) const fn skip_to(self, at: usize) -> Self {
+        Self { at, ..self }
     }
 
     /// The next name, and the text after its `=`, which is then the current position.

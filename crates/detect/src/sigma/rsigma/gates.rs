@@ -1,13 +1,18 @@
 //! Gates of the engine: what a first look at a record looks for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::OnceLock;
+
+use foldhash::fast::RandomState;
 
 use crate::sigma::bucket::Bucket;
 use crate::sigma::fields::is_shared;
 use crate::sigma::gate::{Gate, Passed, SyscallGate};
 use crate::sigma::literals::Literal;
 use crate::sigma::search::Search;
+
+/// Rules of records by their type, in upper case.
+pub(super) type Buckets = HashMap<Box<[u8]>, Bucket, RandomState>;
 
 /// The most frequent records, and their fields with those that `auditd` adds.
 ///
@@ -45,72 +50,122 @@ const FIXED_RECORDS: [(&str, &[&str]); 4] = [
 /// Gates, made when they are asked. They are void when a rule is added.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
-    /// Texts for [`SyscallGate`] of SYSCALL records; `None` if they are too many.
-    syscall: OnceLock<Option<Search>>,
+    /// Texts for the gates of records, by their type.
+    records: OnceLock<HashMap<Box<[u8]>, RecordGate, RandomState>>,
+    /// Those of types that no rule names.
+    other: OnceLock<RecordGate>,
+    /// Texts for [`SyscallGate`] of SYSCALL records, and what passes always; `None` if they are too many.
+    syscall: OnceLock<Option<(Search, Passed)>>,
     /// Those of URINGOP records.
-    uring: OnceLock<Option<Search>>,
-    /// Which of [`FIXED_RECORDS`] can have fields of rules that name no type.
-    untyped_reach: OnceLock<[bool; FIXED_RECORDS.len()]>,
+    uring: OnceLock<Option<(Search, Passed)>>,
+}
+
+/// The gate of records of a type.
+#[derive(Debug)]
+enum RecordGate {
+    Open,
+    Closed,
+    Search {
+        search: Box<Search>,
+        ends_early: bool,
+    },
+}
+
+impl RecordGate {
+    /// The gate for rules that name a type, and those that name none.
+    fn new(kind: Option<&[u8]>, buckets: [Option<&Bucket>; 2]) -> Self {
+        let buckets = buckets.into_iter().flatten();
+        if buckets.clone().any(Bucket::is_always_evaluated) {
+            return Self::Open;
+        }
+        let fixed = FIXED_RECORDS
+            .iter()
+            .find(|(fixed, _)| Some(fixed.as_bytes()) == kind)
+            .map(|(_, fields)| *fields);
+        let can_be = |literal: &&Literal| {
+            let field = literal.field.as_deref();
+            fixed
+                .zip(field)
+                .is_none_or(|(fixed, field)| fixed.contains(&field))
+        };
+        let literals: BTreeSet<&Literal> =
+            buckets.flat_map(Bucket::literals).filter(can_be).collect();
+        if literals.is_empty() {
+            return Self::Closed;
+        }
+        match Search::new(literals.into_iter().map(|literal| (literal, 0))) {
+            Some(search) => Self::Search {
+                ends_early: fixed.is_some() && search.any().is_none(),
+                search: Box::new(search),
+            },
+            None => Self::Open,
+        }
+    }
+
+    fn gate(&self) -> Gate<'_> {
+        match self {
+            Self::Open => Gate::OPEN,
+            Self::Closed => Gate::default(),
+            Self::Search { search, ends_early } => Gate {
+                search: Some(search),
+                ends_early: *ends_early,
+                is_open: false,
+            },
+        }
+    }
 }
 
 impl Gates {
     /// The gate of records of a type, which are compared with rules that name it, and with those that name none.
-    pub(super) fn record<'e>(&self, kind: &[u8], buckets: [Option<&'e Bucket>; 2]) -> Gate<'e> {
-        let mut gate = Gate::default();
-        for (bucket, slot) in buckets.into_iter().zip(&mut gate.searches) {
-            match bucket.map(Bucket::gate) {
-                Some(Some(search)) => *slot = Some(search),
-                Some(None) => return Gate::OPEN,
-                None => {}
-            }
-        }
-        let [_, untyped] = &mut gate.searches;
-        *untyped = untyped.filter(|search| self.can_reach(search, kind));
-        gate
-    }
-
-    /// The gate of a syscall's record, which is compared with rules as that of [`Gates::record`], and for rules of `others`.
-    pub(super) fn syscall<'e, B: Iterator<Item = &'e Bucket>>(
+    pub(super) fn record<'e>(
         &'e self,
         kind: &[u8],
-        buckets: [Option<&'e Bucket>; 2],
-        others: impl FnOnce() -> B,
+        typed: &'e Buckets,
+        untyped: Option<&'e Bucket>,
+    ) -> Gate<'e> {
+        let records = self.records.get_or_init(|| {
+            let fixed = FIXED_RECORDS.iter().map(|(kind, _)| kind.as_bytes());
+            let kinds = typed.keys().map(|kind| &**kind).chain(fixed);
+            let gate = |kind: &[u8]| RecordGate::new(Some(kind), [typed.get(kind), untyped]);
+            kinds.map(|kind| (kind.into(), gate(kind))).collect()
+        });
+        let other = || {
+            self.other
+                .get_or_init(|| RecordGate::new(None, [None, untyped]))
+        };
+        records.get(kind).unwrap_or_else(other).gate()
+    }
+
+    /// The gate of a syscall's record, which is compared with rules as that of [`Gates::record`], and for rules that name
+    /// other types.
+    pub(super) fn syscall<'e>(
+        &'e self,
+        kind: &[u8],
+        typed: &'e Buckets,
+        untyped: Option<&'e Bucket>,
     ) -> SyscallGate<'e> {
-        let search = match kind {
+        let gate = match kind {
             b"SYSCALL" => &self.syscall,
             b"URINGOP" => &self.uring,
             _ => return SyscallGate::OPEN,
         };
-        match search.get_or_init(|| syscall_search(buckets, others())) {
-            Some(search) => {
-                let own = self.record(kind, buckets).is_open;
-                SyscallGate::new(search, Passed { own, shared: false })
-            }
+        let new = || {
+            let own = self.record(kind, typed, untyped).is_open;
+            let search = syscall_search(kind, typed, untyped)?;
+            Some((search, Passed { own, shared: false }))
+        };
+        match gate.get_or_init(new) {
+            Some((search, open)) => SyscallGate::new(search, *open),
             None => SyscallGate::OPEN,
         }
-    }
-
-    /// Whether records of a type can have a field of rules that name no type.
-    fn can_reach(&self, untyped: &Search, kind: &[u8]) -> bool {
-        let reach = self.untyped_reach.get_or_init(|| {
-            FIXED_RECORDS.map(|(_, fields)| {
-                let mut fields = fields.iter();
-                fields.any(|field| untyped.wants(field.as_bytes()))
-            })
-        });
-        let mut fixed = FIXED_RECORDS.iter().zip(reach);
-        fixed
-            .find(|((fixed, _), _)| fixed.as_bytes() == kind)
-            .is_none_or(|(_, can_reach)| *can_reach)
     }
 }
 
 /// Texts that rules require of a syscall's record, and in its fields of other records.
-fn syscall_search<'e>(
-    buckets: [Option<&'e Bucket>; 2],
-    others: impl Iterator<Item = &'e Bucket>,
-) -> Option<Search> {
-    let [_, untyped] = buckets;
+fn syscall_search(kind: &[u8], typed: &Buckets, untyped: Option<&Bucket>) -> Option<Search> {
+    let buckets = [typed.get(kind), untyped];
+    let others = typed.iter().filter(|(of, _)| &***of != kind);
+    let others = others.map(|(_, bucket)| bucket);
     let shared = others.chain(untyped).flat_map(Bucket::literals);
     let shared = shared.filter(|literal| literal.field.as_deref().is_some_and(is_shared));
     let own = buckets.into_iter().flatten().flat_map(Bucket::literals);
