@@ -104,11 +104,9 @@ impl Call {
                 "openat" | "open_by_handle_at" if !call.is_uring_op => Some(2),
                 _ => None,
             };
-        }
-        if let Some(name) = name
-            && let Some(wanted) = gate.wants(SYSCALL_NAME.as_bytes())
-        {
-            gate.pass(wanted, &Value::Text(name.into()), &mut call.passed);
+            if let Some(wanted) = gate.wants(SYSCALL_NAME.as_bytes()) {
+                gate.pass(wanted, &Value::Text(name.into()), &mut call.passed);
+            }
         }
         call
     }
