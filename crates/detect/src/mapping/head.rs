@@ -222,15 +222,18 @@ fn source(name: &str, success: bool, exit: i64) -> Option<Source> {
 /// Length of the fields of a record that tell the call and its result: what is behind them differs from event to event.
 ///
 /// # Source
-/// `audit_log_exit` and `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12.
+/// `audit_log_exit` and `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12. Logs that people write for tests may lack
+/// some fields.
 fn call_len(text: &[u8]) -> usize {
-    static ENDS: LazyLock<[Finder<'_>; 2]> = LazyLock::new(|| [" a0=", " items="].map(Finder::new));
+    static ENDS: LazyLock<[Finder<'_>; 4]> =
+        LazyLock::new(|| [" a0=", " items=", " ppid=", " pid="].map(Finder::new));
     let end = ENDS.iter().find_map(|end| end.find(text));
     end.unwrap_or(text.len())
 }
 
 /// Process ids in the record of a call.
 struct Ids {
+    /// 0 if the record does not have it.
     ppid: u32,
     pid: u32,
     /// Where their fields end in the text.
@@ -243,12 +246,18 @@ impl Ids {
     /// # Source
     /// `audit_log_task_info` in `kernel/audit.c`, Linux 6.12.
     fn of(text: &[u8]) -> Option<Self> {
-        static BEGIN: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(" ppid="));
-        let start = BEGIN.find(text)? + BEGIN.needle().len();
-        let (ppid, rest) = leading_number(text.get(start..)?)?;
-        let (pid, rest) = leading_number(rest.strip_prefix(b" pid=")?)?;
+        static NAMES: LazyLock<[Finder<'_>; 2]> =
+            LazyLock::new(|| [" pid=", " ppid="].map(Finder::new));
+        let [pid, ppid] = &*NAMES;
+        let at = pid.find(text)?;
+        let (before, rest) = text.split_at_checked(at)?;
+        let (pid, rest) = leading_number(rest.get(pid.needle().len()..)?)?;
+        let parent = ppid.find(before).and_then(|at| {
+            let (parent, _) = leading_number(before.get(at + ppid.needle().len()..)?)?;
+            Some(parent)
+        });
         matches!(rest.first(), None | Some(b' ')).then_some(Self {
-            ppid,
+            ppid: parent.unwrap_or(0),
             pid,
             end: text.len() - rest.len(),
         })
