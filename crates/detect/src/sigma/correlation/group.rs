@@ -42,6 +42,17 @@ pub(super) struct Group {
     pub(super) window: Window,
 }
 
+/// What an event makes of a group.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The condition does not hold.
+    Silent,
+    /// It holds, and did before.
+    Holds,
+    /// The correlation matches.
+    Matches(Correlated),
+}
+
 impl Correlation {
     /// A correlation whose groups may have some bytes.
     pub(super) fn new(definition: Definition, max_bytes: usize) -> Self {
@@ -69,6 +80,14 @@ impl Correlation {
         }
     }
 
+    /// Whether it is about when rules match, not how often or with which values.
+    pub(super) const fn is_temporal(&self) -> bool {
+        matches!(
+            self.definition.condition.kind,
+            Kind::Temporal | Kind::TemporalOrdered
+        )
+    }
+
     /// Adds an event that a rule matched, by the number of the rule in the correlation; the rule of what is returned
     /// is for the caller to set.
     pub(super) fn add(
@@ -76,7 +95,18 @@ impl Correlation {
         rule: usize,
         event: &EventId,
         context: &[(String, String)],
-    ) -> Option<Correlated> {
+    ) -> Outcome {
+        self.try_add(rule, event, context)
+            .unwrap_or(Outcome::Silent)
+    }
+
+    /// `None` if the event has nothing that counts.
+    fn try_add(
+        &mut self,
+        rule: usize,
+        event: &EventId,
+        context: &[(String, String)],
+    ) -> Option<Outcome> {
         let definition = &self.definition;
         let value = |field: &super::definition::Field| -> Option<String> {
             let name = field.of_rule.get(rule)?;
@@ -128,23 +158,26 @@ impl Correlation {
             let matched = group.matched_ms;
             matched.is_none_or(|matched| now_ms.saturating_sub(matched) > timespan_ms)
         };
-        let is_match = group.holds && (!has_held || is_again());
-        let correlated = is_match.then(|| {
+        let outcome = if !group.holds {
+            Outcome::Silent
+        } else if has_held && !is_again() {
+            Outcome::Holds
+        } else {
             group.matched_ms = Some(now_ms);
             let (event_count, events) = group.window.events(MAX_NAMED);
             let measure = group.window.measure(kind).unwrap_or_default();
             let names = self.definition.group_by.iter();
             let names = names.map(|field| field.name.clone());
-            Correlated {
+            Outcome::Matches(Correlated {
                 rule: 0,
                 group: names.zip(key.iter().cloned()).collect(),
                 events: events.iter().map(ToString::to_string).collect(),
                 event_count,
                 measure: (kind.name().to_owned(), measure.to_string()),
-            }
-        });
+            })
+        };
         self.put(&key.into(), group);
-        correlated
+        Some(outcome)
     }
 
     /// Remembers a group as the last one, and forgets the oldest if there are too many.
