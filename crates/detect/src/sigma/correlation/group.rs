@@ -14,6 +14,10 @@ const GROUP_BYTES: usize = 320;
 const MAX_DELAY_MS: u64 = 60_000;
 /// Field that stands for the node of the log.
 const NODE: &str = "node";
+/// What the key of a group has behind its values if the group is of events that came late. A task can make such an
+/// event, by a call that sleeps for longer than the timespan, and must not end the window of the others so; if the clock
+/// was set back, all events are late for a while.
+pub(super) const LATE: &str = "late";
 
 /// A correlation rule with its groups.
 #[derive(Debug)]
@@ -130,15 +134,18 @@ impl Correlation {
             Kind::EventCount | Kind::Temporal | Kind::TemporalOrdered => Addition::Event,
         };
         let fields = definition.group_by.iter();
-        let key: Vec<String> = fields
+        let mut key: Vec<String> = fields
             .map(|field| value(field).unwrap_or_default())
             .collect();
         let timespan_ms = definition.timespan_ms;
         self.expire(event.0.saturating_sub(timespan_ms + MAX_DELAY_MS));
+        let is_late = |group: &Group| group.latest_ms > event.0.saturating_add(timespan_ms);
+        if self.groups.get(key.as_slice()).is_some_and(is_late) {
+            key.push(LATE.to_owned());
+            self.late += 1;
+        }
         let known = self.groups.take(key.as_slice());
         let known = known.inspect(|known| self.bytes -= bytes(&key, known));
-        let is_late = |group: &Group| group.latest_ms > event.0.saturating_add(timespan_ms);
-        self.late += u64::from(known.as_ref().is_some_and(is_late));
         let mut group = known
             .filter(|group| !is_late(group))
             .unwrap_or_else(|| Group {

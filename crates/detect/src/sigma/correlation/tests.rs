@@ -385,5 +385,30 @@ fn clock_that_is_set_back_stops_no_correlation() {
     tested.event(100_000, "a", "x");
     let events = [(100, "a", "x"), (101, "a", "x"), (102, "a", "x")];
     assert_eq!(tested.matching(&events), [4]);
-    assert_eq!(tested.correlations.remembered().late, 1);
+    assert_eq!(tested.correlations.remembered().late, 3);
+}
+
+/// The time of an event is that of the begin of its call, and a task can let calls sleep: an open of a FIFO does until
+/// another one opens it.
+#[test]
+fn event_that_comes_late_ends_no_window() {
+    let mut tested = Tested::new(&[COUNT]);
+    let mut events = Vec::new();
+    for second in 0..3 {
+        events.extend([(1000 + second, "a", "x"), (100 + second * 50, "a", "x")]);
+    }
+    assert_eq!(tested.matching(&events), [5]);
+    assert_eq!(tested.correlations.remembered().late, 3);
+    // Both groups are kept between runs.
+    let text = serde_json::to_string(&tested.correlations.save("c".to_owned())).unwrap();
+    let mut next = Tested::new(&[COUNT]);
+    assert_eq!(
+        next.correlations
+            .restore(super::saved::Saved::parse(&text).unwrap()),
+        0
+    );
+    assert_eq!(
+        next.correlations.remembered(),
+        tested.correlations.remembered()
+    );
 }
