@@ -1,9 +1,9 @@
 //! Finds the rules to which correlation rules refer.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::Correlations;
-use super::definition::Definition;
+use super::definition::{Definition, Kind};
 use super::group::Correlation;
 use crate::sigma::mistake::line_of_key;
 use crate::sigma::{Engine, Mistake, Rule};
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 16 << 20;
 const MIN_RULE_BYTES: usize = 16 << 10;
 
 /// A rule to which others may refer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Target {
     /// One of the engine.
     Rule(usize),
@@ -205,7 +205,22 @@ impl Names {
                 )),
             }
         });
-        target.collect()
+        let targets: Vec<Target> = target.collect::<Result<_, _>>()?;
+        if definition.condition.kind == Kind::Temporal {
+            let mut seen = HashSet::new();
+            let mut named = definition.references.iter().zip(&targets);
+            if let Some((reference, _)) = named.find(|(_, target)| !seen.insert(**target)) {
+                return Err(Mistake::new(
+                    reference.line,
+                    format!(
+                        "the rule `{}` is listed twice, and one event of it counts as two rules",
+                        reference.name
+                    ),
+                    "list it once, or write a correlation of type event_count or temporal_ordered",
+                ));
+            }
+        }
+        Ok(targets)
     }
 }
 
