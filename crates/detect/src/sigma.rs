@@ -170,6 +170,9 @@ impl Rule {
     }
 }
 
+/// Names of fields with their values.
+pub type Context = Vec<(String, String)>;
+
 /// A rule that matched an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
@@ -177,8 +180,9 @@ pub struct Match {
     pub rule: usize,
     /// Fields whose tests matched, with their values in the event.
     pub fields: Vec<(String, String)>,
-    /// The fields that [`Engine::want`] names for the rule, with their values, those that the event has.
-    pub context: Vec<(String, String)>,
+    /// For each record or file of the event that matches: the fields that [`Engine::want`] names for the rule, with their
+    /// values, those that it has. None if no fields were named.
+    pub contexts: Vec<Context>,
 }
 
 /// An engine that matches events with Sigma rules.

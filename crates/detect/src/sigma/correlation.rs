@@ -141,7 +141,10 @@ impl Correlations {
         }
         let referring = |rule: usize| self.references.get(&rule).into_iter().flatten();
         let pending = found.iter().flat_map(|found| {
-            referring(found.rule).map(|&(number, in_it)| (number, in_it, &found.context))
+            let contexts = found.contexts.iter();
+            contexts.flat_map(move |context| {
+                referring(found.rule).map(move |&(number, in_it)| (number, in_it, context))
+            })
         });
         let mut pending: VecDeque<_> = pending.collect();
         // Of an order the last rule first: an event does not come before itself.

@@ -31,7 +31,7 @@ use super::mistake::{line_of, line_of_key, one_line};
 use super::need::Need;
 use super::placeholder::Placeholders;
 use super::requirement::{TYPE, record_types};
-use super::{Engine, Level, Match, Mistake, Rule, Source};
+use super::{Context, Engine, Level, Match, Mistake, Rule, Source};
 
 /// Attribute by which a result names its rule.
 const NUMBER: &str = "tollgate";
@@ -209,7 +209,7 @@ impl Engine for Rsigma {
                 found.push(Match {
                     rule,
                     fields: fields.collect(),
-                    context: self.context(rule, event),
+                    contexts: self.context(rule, event).into_iter().collect(),
                 });
             }
         };
@@ -245,14 +245,14 @@ impl Rsigma {
         }
     }
 
-    /// The values of the fields that are wanted of a rule.
-    fn context(&self, rule: usize, event: &Fields<'_>) -> Vec<(String, String)> {
-        let names = self.wanted.get(&rule).into_iter().flatten();
+    /// The values of the fields that are wanted of a rule, if any are.
+    fn context(&self, rule: usize, event: &Fields<'_>) -> Option<Context> {
+        let names = self.wanted.get(&rule)?.iter();
         let fields = names.filter_map(|name| {
             let texts = event.get(name)?.as_texts();
             Some((name.clone(), texts.join(" ")))
         });
-        fields.collect()
+        Some(fields.collect())
     }
 
     /// Rules for records of a type, and for records of any.
