@@ -88,7 +88,18 @@ impl Syslog {
         }
     }
 
+    /// Sends a datagram, and once more if the daemon has started anew, which has another socket.
     fn try_send(&mut self, datagram: &str) -> std::io::Result<()> {
+        let had_socket = self.socket.is_some();
+        let sent = self.try_send_once(datagram);
+        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= RETRY);
+        match had_socket && self.socket.is_none() && is_due {
+            true => self.try_send_once(datagram),
+            false => sent,
+        }
+    }
+
+    fn try_send_once(&mut self, datagram: &str) -> std::io::Result<()> {
         if self.socket.is_none() {
             if self.tried.is_some_and(|tried| tried.elapsed() < RETRY) {
                 return Err(std::io::ErrorKind::NotConnected.into());
@@ -107,7 +118,6 @@ impl Syslog {
             .as_ref()
             .is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock)
         {
-            // A daemon that starts anew has another socket.
             self.socket = None;
         }
         sent.map(drop)
@@ -234,14 +244,28 @@ mod tests {
         daemon.recv(&mut buffer).unwrap();
         syslog.send(&high, "again");
         assert_eq!(syslog.counts().sent, sent + 1);
-        // The daemon starts anew.
+        // The daemon starts anew, and loses no alert that comes after.
         drop(daemon);
-        syslog.send(&high, "lost");
         fs::remove_file(&path).unwrap();
         let daemon = UnixDatagram::bind(&path).unwrap();
         syslog.tried = None;
+        let before = syslog.counts();
         syslog.send(&high, "new");
         let length = daemon.recv(&mut buffer).unwrap();
         assert!(buffer[..length].ends_with(b" alert - new"));
+        assert_eq!(syslog.counts().lost, before.lost);
+        // It is away, and is not tried with each alert.
+        drop(daemon);
+        syslog.send(&high, "lost");
+        let daemon = {
+            fs::remove_file(&path).unwrap();
+            UnixDatagram::bind(&path).unwrap()
+        };
+        syslog.send(&high, "lost");
+        assert_eq!(syslog.counts().lost, before.lost + 2);
+        syslog.tried = None;
+        syslog.send(&high, "again");
+        let length = daemon.recv(&mut buffer).unwrap();
+        assert!(buffer[..length].ends_with(b" alert - again"));
     }
 }
