@@ -103,16 +103,11 @@ impl Engine for Rsigma {
         };
         let copies = types.as_ref().map_or(0, BTreeSet::len);
         let bytes = check_copies(copies, &parsed.detection, document, bytes)?;
-        let mut exact = parsed.clone();
-        let named = exact.detection.named.values_mut();
-        named.for_each(wildcards::to_regexes);
-        let mut compiled = compile_rule(&exact).map_err(|error| {
-            Mistake::new(
-                line_of_key(document, "detection"),
-                error.to_string(),
-                "correct the detection",
-            )
-        })?;
+        let compiled = compiled(&parsed).map_err(|reason| {
+            let line = line_of_key(document, "detection");
+            Mistake::new(line, reason, "correct the detection")
+        });
+        let mut compiled = compiled?;
         let number = Json::from(self.rules.len());
         compiled.custom_attributes = Arc::new(HashMap::from([(NUMBER.to_owned(), number)]));
         compiled.include_event = false;
@@ -305,6 +300,17 @@ impl Rsigma {
             }
         }
     }
+}
+
+/// A rule as it is evaluated.
+///
+/// # Errors
+/// Why the engine refuses it.
+fn compiled(rule: &SigmaRule) -> Result<CompiledRule, String> {
+    let mut exact = rule.clone();
+    let named = exact.detection.named.values_mut();
+    named.for_each(wildcards::to_regexes);
+    compile_rule(&exact).map_err(|error| error.to_string())
 }
 
 /// Whether a detection has texts without a field.
