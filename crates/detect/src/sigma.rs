@@ -158,7 +158,8 @@ pub struct Rule {
     pub tags: Vec<String>,
     /// Log source; `None` for a correlation rule.
     pub source: Option<Source>,
-    /// Fields of the rule that no event has: tests of them never match.
+    /// Fields of the rule that no event has: tests of them never match. Those of a correlation are empty in groups, and
+    /// have no values.
     pub absent_fields: Vec<String>,
 }
 

@@ -105,6 +105,24 @@ mod tests {
         );
     }
 
+    #[test]
+    fn fields_that_no_event_has_are_noted() {
+        let place = place();
+        let place = place.path();
+        let rules = "title: Many\nid: many\ncorrelation:\n    type: event_count\n    rules: [sh, failed]\n    \
+            group-by: [user, node]\n    aliases:\n        user:\n            sh: Usr\n            failed: acct\n    \
+            timespan: 1h\n    condition:\n        gte: 5\n---\ntitle: Shell\nid: sh\nlogsource:\n    \
+            category: process_creation\ndetection:\n    s:\n        Image: /bin/sh\n    condition: s\n---\n";
+        let (_, failed) = RULES.split_once("---\n").unwrap();
+        fs::write(place.join("rules.yml"), [rules, failed].concat()).unwrap();
+        let printed = stdout(
+            &command(place, &["check", "rules.yml"]).output().unwrap(),
+            0,
+        );
+        let note = "rules.yml:1: note: events of a rule of this correlation do not have `Usr`, which is empty for them\n";
+        assert!(printed.contains(note), "{printed}");
+    }
+
     /// An event has a record for each of its names.
     #[test]
     fn each_record_of_an_event_has_a_value_and_a_group() {

@@ -13,7 +13,7 @@ const GROUP_BYTES: usize = 320;
 /// How long after its time an event may come whose group had no other since.
 const MAX_DELAY_MS: u64 = 60_000;
 /// Field that stands for the node of the log.
-const NODE: &str = "node";
+pub(super) const NODE: &str = "node";
 /// What the key of a group has behind its values if the group is of events that came late. A task can make such an
 /// event, by a call that sleeps for longer than the timespan, and must not end the window of the others so; if the clock
 /// was set back, all events are late for a while.
