@@ -218,6 +218,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 true => Asked::Yes,
                 false => Asked::No,
             });
+            alerts.flush();
             looked = Instant::now();
         }
         if let Some(result) = saver.result() {
