@@ -8,13 +8,18 @@ detect_with() {
 	mkdir -p /etc/systemd/system/tollgate-detect.service.d /etc/tollgate/sigma
 	cat >/etc/systemd/system/tollgate-detect.service.d/test.conf <<-UNIT
 		[Unit]
-		ConditionPathExists=
+		AssertPathExists=
 		[Service]
 		ExecStart=
 		ExecStart=/usr/sbin/tollgate-detect run /usr/share/tollgate/sigma /etc/tollgate/sigma --log $log --silences /etc/tollgate/silences.toml --window 0 $*
 		RestrictAddressFamilies=AF_UNIX
 	UNIT
 	systemctl daemon-reload
+}
+
+# absent_log_is_told: the log of the unit of the package is another one than that of this machine.
+absent_log_is_told() {
+	fails systemctl start tollgate-detect && prints 'Assertion failed on job' systemctl start tollgate-detect
 }
 
 # prepare_detection: a rule of the machine, its audit rules, and a program that keeps the alerts.
