@@ -1,6 +1,6 @@
 //! The state directory: where the next run continues, and what this one has done.
 //!
-//! The file `cursor` has a line: the cursor; the file `status` is that of [`super::progress`]; the file `windows` has
+//! The file `cursor` has a line: the cursor and its checksum; the file `status` is that of [`super::progress`]; the file `windows` has
 //! what correlation rules remember, the cursor to which that belongs, and the one before. Each is replaced as a whole:
 //! `cursor.new` is written, synced and renamed, so that a program or machine that ends at any time leaves the old or the
 //! new one. `windows` is written before `cursor`; a program that ends between both leaves a `cursor` that is the one
@@ -108,12 +108,12 @@ impl State {
         let Some(text) = read(&self.directory, &self.path, CURSOR, MAX_CURSOR_BYTES)? else {
             return Ok(Position::None);
         };
-        match text.trim_end().parse() {
-            Ok(cursor) => {
+        match parse_position(&text) {
+            Some(cursor) => {
                 self.saved = Some(cursor);
                 Ok(Position::At(cursor))
             }
-            Err(_damaged) => {
+            None => {
                 info(format_args!(
                     "`{}` is damaged: continuing with the oldest event of the log; alerts that are repeated have the same ids",
                     self.shown(CURSOR)
@@ -192,7 +192,7 @@ impl State {
                 let text = serde_json::to_string(&windows).context("cannot write the windows")?;
                 self.replace(WINDOWS, NEW_WINDOWS, &text)?;
             }
-            self.replace(CURSOR, NEW_CURSOR, &format!("{cursor}\n"))?;
+            self.replace(CURSOR, NEW_CURSOR, &position_text(cursor))?;
             self.saved = Some(cursor);
         }
         match snapshot.status {
@@ -219,6 +219,29 @@ impl State {
         renameat(&self.directory, new, &self.directory, name)?;
         Ok(())
     }
+}
+
+/// Text of the file `cursor`. A position with another number is often one of the log too, and would hide the events before
+/// it: the checksum tells.
+fn position_text(cursor: Cursor) -> String {
+    let cursor = cursor.to_string();
+    let sum = checksum(&cursor);
+    format!("{cursor} {sum:08x}\n")
+}
+
+/// The position in a text, unless it is damaged. Earlier versions wrote no checksum.
+fn parse_position(text: &str) -> Option<Cursor> {
+    let text = text.trim_end();
+    let (cursor, sum) = text.split_once(' ').unwrap_or((text, ""));
+    let is_whole = sum.is_empty() || sum == format!("{:08x}", checksum(cursor));
+    cursor.parse().ok().filter(|_| is_whole)
+}
+
+/// # Source
+/// FNV-1a of Fowler, Noll and Vo, with 32 bits.
+fn checksum(text: &str) -> u32 {
+    let next = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    text.bytes().fold(0x811c_9dc5, next)
 }
 
 /// The status in a state directory; `None` if it has none.
@@ -303,10 +326,21 @@ mod tests {
     fn damaged_positions_are_unknown_and_missing_directories_are_errors() {
         let place = tempfile::tempdir().unwrap();
         let mut state = State::open(place.path()).unwrap();
-        for text in [&b""[..], b"1:2", b"\0\0\0\0", b"1:2:3:\xff:4"] {
-            fs::write(place.path().join(CURSOR), text).unwrap();
-            assert_eq!(state.position().unwrap(), Position::Unknown);
+        let cursor: Cursor = "1:2:3:4:5".parse().unwrap();
+        let whole = position_text(cursor);
+        let mut damaged = vec![String::new(), "1:2".to_owned(), "\0\0\0\0".to_owned()];
+        // Another number is a position too.
+        damaged.push(whole.replace(":4:", ":5:"));
+        damaged.push(whole.replace(":4:", ":\u{fffd}:"));
+        for text in damaged {
+            fs::write(place.path().join(CURSOR), &text).unwrap();
+            assert_eq!(state.position().unwrap(), Position::Unknown, "{text}");
         }
+        for text in [whole.as_str(), "1:2:3:4:5\n"] {
+            fs::write(place.path().join(CURSOR), text).unwrap();
+            assert_eq!(state.position().unwrap(), Position::At(cursor));
+        }
+        assert_eq!(checksum("foobar"), 0xbf9c_f968);
         let absent = place.path().join("absent");
         let error = format!("{:#}", State::open(&absent).unwrap_err());
         assert!(error.starts_with("cannot open state directory"), "{error}");
