@@ -18,6 +18,8 @@ chmod 0755 "$root/sbin/tollgate-alternatives"
 install -D -m 0644 -t "$root/share/man/man8" man/*.8
 install -D -m 0644 -t "$root/share/man/man5" man/*.5
 install -D -m 0644 -t "$root/share/tollgate/sigma" packaging/sigma/*.yml
+# The service reads the rules of the machine there; the directory may be empty.
+install -d "${2%/}/etc/tollgate/sigma"
 install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"
 install -D -m 0644 packaging/journald.conf "$root/lib/systemd/journald.conf.d/10-tollgate.conf"
 install -d "$root/lib/systemd/system"

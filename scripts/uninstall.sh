@@ -32,7 +32,8 @@ fi
 (cd "$stage" && find . ! -type d) | while IFS= read -r file; do
 	rm -f "$destination/${file#./}"
 done
-rmdir "$destination$prefix/lib/tollgate" "$destination$prefix/share/tollgate/sigma" "$destination$prefix/share/tollgate" 2>/dev/null || true
+rmdir "$destination$prefix/lib/tollgate" "$destination$prefix/share/tollgate/sigma" "$destination$prefix/share/tollgate" \
+	"$destination/etc/tollgate/sigma" "$destination/etc/tollgate" 2>/dev/null || true
 
 if [ -z "$destination" ] && [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true

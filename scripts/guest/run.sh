@@ -8,6 +8,7 @@ export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 cd /usr/local/lib/audit-test || exit
 . ./checks.sh
 . ./states.sh
+. ./detection.sh
 only=$(sed -n 's/.*test\.only=\([^ ]*\).*/\1/p' /proc/cmdline)
 mark=
 

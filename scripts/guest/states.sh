@@ -15,6 +15,9 @@ states() {
 		removed-user-at-boot      load_rule_of_user remove_user reboot is_refused user_rule_audits
 		full-disk-at-boot         fill_disk reboot is_suspended make_room resume audits is_good
 		rescue                    enter_rescue no_programs leave_rescue audits is_good
+		detection                 absent_log_is_told prepare_detection detection_starts attack_is_alerted program_has_no_rights
+		                          detection_status_is_good between_runs_is_alerted killed_is_alerted one_helper
+		                          daemon_restart_is_survived syslog_restart_is_survived end_detection
 		stock-augenrules          stock_augenrules kernel_audit_is_told audits stock_delete_all audits is_good
 
 		killed                    kill_for_good programs_are_told start audits
@@ -45,7 +48,7 @@ begin_state() {
 	detail=
 	set_mark
 	rm -f /etc/audit/rules.d/[67]*.rules /var/ballast /etc/systemd/journald.conf
-	rm -rf /etc/tollgate
+	rm -rf /etc/tollgate/*
 	sed -i '/^wrong/d' /etc/audit/auditd.conf
 	systemctl --quiet disable --now auditd 2>&1
 	systemctl --quiet enable audit-rules 2>/dev/null

@@ -142,7 +142,7 @@ impl Alert {
         let matched = Match {
             rule: correlated.rule,
             fields: vec![correlated.measure.clone()],
-            context: Vec::new(),
+            contexts: Vec::new(),
         };
         Self {
             correlated: Some(correlated),

@@ -72,12 +72,15 @@ fn print(rules: &RuleFiles, names_foreign: bool, out: &mut Output) -> anyhow::Re
     for ((path, line), rule) in rules.places.iter().zip(rules.rules()) {
         if !rule.absent_fields.is_empty() {
             let fields = rule.absent_fields.join("`, `");
-            let place = place(path, *line);
-            out.line(format!(
-                "{place}: note: no {} event has `{}`; tests of it never match",
-                rule.source_name(),
-                crate::sigma::one_line(&fields)
-            ))?;
+            let (place, fields) = (place(path, *line), crate::sigma::one_line(&fields));
+            out.line(match rule.source {
+                Some(source) => {
+                    format!("{place}: note: no {source} event has `{fields}`; tests of it never match")
+                }
+                None => format!(
+                    "{place}: note: events of a rule of this correlation do not have `{fields}`, which is empty for them"
+                ),
+            })?;
         }
     }
     for (number, ((path, line), rule)) in rules.places.iter().zip(rules.rules()).enumerate() {

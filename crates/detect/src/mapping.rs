@@ -247,14 +247,25 @@ fn syscall_fields<'a>(engine: &dyn Engine, record: &Record<'a>) -> Fields<'a> {
     })
 }
 
-/// Keeps the first match of each rule.
+/// Keeps the first match of each rule, which gets the contexts of the others.
 fn drop_repeated(found: &mut Vec<Match>, start: usize) {
+    // The kernel writes fewer records of an event.
+    const MAX_CONTEXTS: usize = 256;
     let mut at = start;
     while let Some(rule) = found.get(at).map(|found| found.rule) {
         let before = found.get(start..at).unwrap_or_default();
-        match before.iter().any(|other| other.rule == rule) {
-            true => drop(found.remove(at)),
-            false => at += 1,
+        let Some(first) = before.iter().position(|other| other.rule == rule) else {
+            at += 1;
+            continue;
+        };
+        let repeated = found.remove(at);
+        let Some(first) = found.get_mut(start + first) else {
+            return;
+        };
+        for context in repeated.contexts {
+            if first.contexts.len() < MAX_CONTEXTS && !first.contexts.contains(&context) {
+                first.contexts.push(context);
+            }
         }
     }
 }

@@ -23,7 +23,6 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use logs::accounts::Accounts;
-use logs::cursor::Cursor;
 use logs::escaped::Escaped;
 use logs::event_reader::{EventReader, Item};
 use logs::log_file::LogError;
@@ -42,7 +41,7 @@ use alerts::Alerts;
 use failures::Failures;
 use progress::Progress;
 use saver::{Saver, Snapshot};
-use state::State;
+use state::{Position, State};
 use syslog::Syslog;
 use throttle::{Limits, Throttle};
 
@@ -140,8 +139,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => args.log.join("audit.log"),
         false => args.log.clone(),
     };
-    let cursor = state.restore(&mut rules.correlations)?;
-    let mut reader = reader(args, &log, cursor)?;
+    let position = state.restore(&mut rules.correlations)?;
+    let mut reader = reader(args, &log, position)?;
     let mut processes = ProcessTable::default();
     let mut mapping = {
         processes.seed(Path::new(PROC));
@@ -219,6 +218,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 true => Asked::Yes,
                 false => Asked::No,
             });
+            alerts.flush();
             looked = Instant::now();
         }
         if let Some(result) = saver.result() {
@@ -271,8 +271,8 @@ fn report(rules: &RuleFiles) -> anyhow::Result<()> {
 /// Opens the log where the last run ended.
 ///
 /// # Errors
-/// The log or the cursor cannot be read, or the log cannot be followed.
-fn reader(args: &Args, log: &Path, cursor: Option<Cursor>) -> anyhow::Result<EventReader> {
+/// The log cannot be read or followed.
+fn reader(args: &Args, log: &Path, position: Position) -> anyhow::Result<EventReader> {
     let open = || -> Result<LogSet, LogError> {
         let mut failed = Ok(());
         let logs = LogEntries::rotated(log)?.readable(|error| match error.path() == Some(log) {
@@ -282,12 +282,13 @@ fn reader(args: &Args, log: &Path, cursor: Option<Cursor>) -> anyhow::Result<Eve
         failed.map(|()| logs)
     };
     let mut at_end = false;
-    let reader = match cursor {
-        None => {
+    let reader = match position {
+        Position::None => {
             at_end = !args.from_start && !args.once;
             EventReader::new(open()?)
         }
-        Some(cursor) => match EventReader::at_cursor(open()?, &cursor) {
+        Position::Unknown => EventReader::new(open()?),
+        Position::At(cursor) => match EventReader::at_cursor(open()?, &cursor) {
             Err(LogError::CursorLost) => {
                 info(
                     "the log no longer has the position of the last run: events may be missing; \

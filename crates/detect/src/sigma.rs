@@ -159,7 +159,8 @@ pub struct Rule {
     pub tags: Vec<String>,
     /// Log source; `None` for a correlation rule.
     pub source: Option<Source>,
-    /// Fields of the rule that no event has: tests of them never match.
+    /// Fields of the rule that no event has: tests of them never match. Those of a correlation are empty in groups, and
+    /// have no values.
     pub absent_fields: Vec<String>,
 }
 
@@ -171,6 +172,9 @@ impl Rule {
     }
 }
 
+/// Names of fields with their values.
+pub type Context = Vec<(String, String)>;
+
 /// A rule that matched an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
@@ -178,8 +182,9 @@ pub struct Match {
     pub rule: usize,
     /// Fields whose tests matched, with their values in the event.
     pub fields: Vec<(String, String)>,
-    /// The fields that [`Engine::want`] names for the rule, with their values, those that the event has.
-    pub context: Vec<(String, String)>,
+    /// For each record or file of the event that matches: the fields that [`Engine::want`] names for the rule, with their
+    /// values, those that it has. None if no fields were named.
+    pub contexts: Vec<Context>,
 }
 
 /// An engine that matches events with Sigma rules.

@@ -86,7 +86,7 @@ mod tests {
         fs::write(place.path().join("z-filter.yml"), unknown).unwrap();
         let text = stdout(&check(place.path(), &["."]), 1);
         assert!(
-            text.contains("z-filter.yml:5: the filter names `n2`, and no rule has this id or name; correct the name, or load the rule\n"),
+            text.contains("z-filter.yml:5: the filter names `n2`, and no rule has this id or name; correct the name, or load the rule; for a correlation rule, name"),
             "{text}"
         );
         let text = stdout(&check(place.path(), &["--json", "."]), 1);

@@ -105,6 +105,71 @@ mod tests {
         );
     }
 
+    #[test]
+    fn fields_that_no_event_has_are_noted() {
+        let place = place();
+        let place = place.path();
+        let rules = "title: Many\nid: many\ncorrelation:\n    type: event_count\n    rules: [sh, failed]\n    \
+            group-by: [user, node]\n    aliases:\n        user:\n            sh: Usr\n            failed: acct\n    \
+            timespan: 1h\n    condition:\n        gte: 5\n---\ntitle: Shell\nid: sh\nlogsource:\n    \
+            category: process_creation\ndetection:\n    s:\n        Image: /bin/sh\n    condition: s\n---\n";
+        let (_, failed) = RULES.split_once("---\n").unwrap();
+        fs::write(place.join("rules.yml"), [rules, failed].concat()).unwrap();
+        let printed = stdout(
+            &command(place, &["check", "rules.yml"]).output().unwrap(),
+            0,
+        );
+        let note = "rules.yml:1: note: events of a rule of this correlation do not have `Usr`, which is empty for them\n";
+        assert!(printed.contains(note), "{printed}");
+    }
+
+    /// An event has a record for each of its names.
+    #[test]
+    fn each_record_of_an_event_has_a_value_and_a_group() {
+        let place = place();
+        let place = place.path();
+        let rules = "title: Named\nid: one\nname: named\nlogsource:\n    service: auditd\ndetection:\n    s:\n        \
+            type: PATH\n    condition: s\nlevel: low\n";
+        let correlation = |id: &str, section: &str| {
+            format!(
+                "---\ntitle: {id}\nid: {id}\nlevel: high\ncorrelation:\n    rules: [named]\n    timespan: 1h\n{section}"
+            )
+        };
+        let values = correlation(
+            "values",
+            "    type: value_count\n    condition:\n        field: name\n        gte: 3\n",
+        );
+        let groups = correlation(
+            "groups",
+            "    type: event_count\n    group-by: [name]\n    condition:\n        gte: 2\n",
+        );
+        let events = correlation(
+            "events",
+            "    type: event_count\n    condition:\n        gte: 3\n",
+        );
+        let rules = [rules, &values, &groups, &events].concat();
+        fs::write(place.join("rules.yml"), rules).unwrap();
+        let event = |serial: u32, names: &[&str]| {
+            let stamp = format!("msg=audit({}.500:{serial})", 1_790_000_000 + serial);
+            let path = |name: &&str| format!("type=PATH {stamp}: item=0 name=\"{name}\"\n");
+            let paths: String = names.iter().map(path).collect();
+            format!(
+                "type=SYSCALL {stamp}: arch=c000003e syscall=82 ppid=1 pid={serial}\n{paths}type=EOE {stamp}:\n"
+            )
+        };
+        append(place, &event(1, &["/d/", "/d/a", "/d/"]));
+        append(place, &event(2, &["/d/", "/d/b"]));
+        let printed = stdout(&once(place, &["--window", "0"]), 0);
+        let lines = printed.lines().filter_map(|line| {
+            let (_, told) = line
+                .split_once("because  ")
+                .or_else(|| line.split_once("group    "))?;
+            Some(told)
+        });
+        let expected = ["value_count=3", "event_count=2", "name=/d/"];
+        assert_eq!(lines.collect::<Vec<_>>(), expected, "{printed}");
+    }
+
     /// The program may end between the files that it writes.
     #[test]
     fn windows_belong_to_a_position() {

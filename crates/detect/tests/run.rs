@@ -431,14 +431,22 @@ mod tests {
             error(&["--state", "none", "--once"])
                 .contains("create it, or name another with --state")
         );
-        fs::write(place.0.path().join("state/cursor"), "x").unwrap();
-        assert!(error(&["--once"]).contains("is damaged: remove it"));
-        fs::write(place.0.path().join("state/cursor"), "1:2:3:4:5\n").unwrap();
+        // A position that is lost or damaged hides no event.
         place.append(&shell(2));
-        let output = place.command(&["--once"]).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(told.contains("events may be missing"), "{told}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("shell-1:"));
+        for (cursor, reason) in [
+            (&b"1:2:3:4:5\n"[..], "events may be missing"),
+            (b"", "is damaged: continuing with the oldest event"),
+            (
+                b"1:2:\xff\0",
+                "is damaged: continuing with the oldest event",
+            ),
+        ] {
+            fs::write(place.0.path().join("state/cursor"), cursor).unwrap();
+            let output = place.command(&["--once"]).output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(told.contains(reason), "{told}");
+            assert!(String::from_utf8_lossy(&output.stdout).contains("shell-1:"));
+        }
         fs::write(place.0.path().join("rules.yml"), "title: x\n").unwrap();
         let told = error(&["--once"]);
         assert!(

@@ -1,6 +1,7 @@
 //! The Sigma rules of the package find techniques of ATT&CK that are done for real. [`TECHNIQUES`] has the commands.
 
 mod exercise;
+pub(crate) mod own_daemon;
 pub(crate) mod sigmahq;
 
 use std::collections::BTreeSet;

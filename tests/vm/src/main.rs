@@ -106,6 +106,7 @@ const GENERAL: [&[Session]; 3] = [
         differential::watched::SESSION,
         differential::watched::SESSION_RAW,
         detections::SESSION,
+        detections::own_daemon::SESSION,
         deny::SESSION,
     ],
     &[

@@ -306,6 +306,31 @@ fn audit_rules_are_compared_with_what_is_needed() {
     );
 }
 
+/// Flags of `open` are in another argument than those of `openat`; `perm=wa` leaves out opens that create and do not write,
+/// and handles.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn written_file_needs_six_audit_rules_of_which_a_syscall_evaluates_one() {
+    let sigma = sigma(&rule("Cron", "file_event", "TargetFilename: /etc/cron.d/x"));
+    let text = made(&sigma, false);
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("-a")).collect();
+    assert_eq!(lines.len(), 6, "{text}");
+    let plan = compared(&text).plan;
+    let evaluated = plan.syscalls.values().map(|planned| planned.slots.len());
+    assert!(evaluated.eq(plan.syscalls.keys().map(|_syscall| 1)));
+    for left_out in &lines {
+        let others = lines.iter().filter(|line| line != &left_out);
+        let others: Vec<&str> = others.copied().collect();
+        assert_eq!(
+            status(&sigma, &others.join("\n")).0,
+            Status::Partly,
+            "{left_out}"
+        );
+    }
+    let watch = "-a always,exit -F path=/etc/cron.d/x -F perm=wa -F success=1\n";
+    assert_eq!(status(&sigma, watch).0, Status::Partly);
+}
+
 /// Sigma rules of all kinds, as others write them.
 fn fixtures() -> RuleFiles {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explain");

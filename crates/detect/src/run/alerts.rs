@@ -131,7 +131,14 @@ impl Alerts {
 
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.throttle.end(&mut self.show);
-        self.print()
+        let printed = self.print();
+        self.syslog.iter_mut().for_each(Syslog::end);
+        printed
+    }
+
+    /// Tries again to send alerts that the syslog daemon did not take.
+    pub(super) fn flush(&mut self) {
+        self.syslog.iter_mut().for_each(Syslog::flush);
     }
 
     /// Notes what correlation rules remember, and what became of alerts.

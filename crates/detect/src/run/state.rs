@@ -1,6 +1,6 @@
 //! The state directory: where the next run continues, and what this one has done.
 //!
-//! The file `cursor` has a line: the cursor; the file `status` is that of [`super::progress`]; the file `windows` has
+//! The file `cursor` has a line: the cursor and its checksum; the file `status` is that of [`super::progress`]; the file `windows` has
 //! what correlation rules remember, the cursor to which that belongs, and the one before. Each is replaced as a whole:
 //! `cursor.new` is written, synced and renamed, so that a program or machine that ends at any time leaves the old or the
 //! new one. `windows` is written before `cursor`; a program that ends between both leaves a `cursor` that is the one
@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use bstr::ByteSlice as _;
 use logs::cursor::Cursor;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
@@ -35,6 +36,26 @@ const LOCK: &str = "lock";
 const MAX_CURSOR_BYTES: u64 = 256;
 /// Most bytes of a status: some hundred for each of at most 20,000 rules.
 const MAX_STATUS_BYTES: u64 = 32 << 20;
+
+/// Where a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// There was no run before.
+    None,
+    /// Where the last run ended.
+    At(Cursor),
+    /// What the last run saved is damaged: any event may not have been evaluated.
+    Unknown,
+}
+
+impl Position {
+    const fn cursor(self) -> Option<Cursor> {
+        match self {
+            Self::At(cursor) => Some(cursor),
+            Self::None | Self::Unknown => None,
+        }
+    }
+}
 
 /// The state directory, locked.
 #[derive(Debug)]
@@ -79,33 +100,35 @@ impl State {
         })
     }
 
-    /// Where the last run ended; `None` before the first.
+    /// Where the last run ended. A damaged position is told.
     ///
     /// # Errors
-    /// The file cannot be read, or is no cursor.
-    pub(super) fn cursor(&mut self) -> anyhow::Result<Option<Cursor>> {
-        let shown = self.path.join(CURSOR);
-        let shown = shown.display();
+    /// The file cannot be read.
+    pub(super) fn position(&mut self) -> anyhow::Result<Position> {
         let Some(text) = read(&self.directory, &self.path, CURSOR, MAX_CURSOR_BYTES)? else {
-            return Ok(None);
+            return Ok(Position::None);
         };
-        let cursor = text.trim_end().parse();
-        let cursor = cursor.with_context(|| {
-            format!("`{shown}` is damaged: remove it; the next run begins at the end of the log, or with --from-start at its start")
-        })?;
-        self.saved = Some(cursor);
-        Ok(self.saved)
+        match parse_position(&text) {
+            Some(cursor) => {
+                self.saved = Some(cursor);
+                Ok(Position::At(cursor))
+            }
+            None => {
+                info(format_args!(
+                    "`{}` is damaged: continuing with the oldest event of the log; alerts that are repeated have the same ids",
+                    self.shown(CURSOR)
+                ));
+                Ok(Position::Unknown)
+            }
+        }
     }
 
     /// Where the last run ended, with what its correlation rules remembered, which these get.
     ///
     /// # Errors
     /// The position cannot be read. Windows that cannot be used are told.
-    pub(super) fn restore(
-        &mut self,
-        correlations: &mut Correlations,
-    ) -> anyhow::Result<Option<Cursor>> {
-        let cursor = self.cursor()?;
+    pub(super) fn restore(&mut self, correlations: &mut Correlations) -> anyhow::Result<Position> {
+        let position = self.position()?;
         if correlations.rules().is_empty() {
             // They would be too old for the next run with correlation rules.
             match unlinkat(&self.directory, WINDOWS, UnlinkatFlags::NoRemoveDir) {
@@ -115,25 +138,25 @@ impl State {
                     self.shown(WINDOWS)
                 )),
             }
-            return Ok(cursor);
+            return Ok(position);
         }
-        match self.windows(cursor) {
-            Ok(None) => Ok(cursor),
-            Ok(Some((saved, position))) => {
+        match self.windows(position.cursor()) {
+            Ok(None) => Ok(position),
+            Ok(Some((saved, cursor))) => {
                 let left_out = correlations.restore(saved);
                 if left_out > 0 {
                     info(format_args!(
                         "{left_out} groups of correlation rules begin anew: their rules have changed"
                     ));
                 }
-                Ok(Some(position))
+                Ok(Position::At(cursor))
             }
             Err(error) => {
                 info(format_args!(
                     "correlation rules begin anew: cannot use `{}`: {error:#}",
                     self.shown(WINDOWS)
                 ));
-                Ok(cursor)
+                Ok(position)
             }
         }
     }
@@ -169,7 +192,7 @@ impl State {
                 let text = serde_json::to_string(&windows).context("cannot write the windows")?;
                 self.replace(WINDOWS, NEW_WINDOWS, &text)?;
             }
-            self.replace(CURSOR, NEW_CURSOR, &format!("{cursor}\n"))?;
+            self.replace(CURSOR, NEW_CURSOR, &position_text(cursor))?;
             self.saved = Some(cursor);
         }
         match snapshot.status {
@@ -198,6 +221,29 @@ impl State {
     }
 }
 
+/// Text of the file `cursor`. A position with another number is often one of the log too, and would hide the events before
+/// it: the checksum tells.
+fn position_text(cursor: Cursor) -> String {
+    let cursor = cursor.to_string();
+    let sum = checksum(&cursor);
+    format!("{cursor} {sum:08x}\n")
+}
+
+/// The position in a text, unless it is damaged. Earlier versions wrote no checksum.
+fn parse_position(text: &str) -> Option<Cursor> {
+    let text = text.trim_end();
+    let (cursor, sum) = text.split_once(' ').unwrap_or((text, ""));
+    let is_whole = sum.is_empty() || sum == format!("{:08x}", checksum(cursor));
+    cursor.parse().ok().filter(|_| is_whole)
+}
+
+/// # Source
+/// FNV-1a of Fowler, Noll and Vo, with 32 bits.
+fn checksum(text: &str) -> u32 {
+    let next = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    text.bytes().fold(0x811c_9dc5, next)
+}
+
 /// The status in a state directory; `None` if it has none.
 ///
 /// # Errors
@@ -213,7 +259,8 @@ pub(crate) fn status(path: &Path) -> anyhow::Result<Option<String>> {
     read(&directory, path, STATUS, MAX_STATUS_BYTES)
 }
 
-/// Text of a file in a directory, up to a number of bytes; `None` if there is none. No link is followed.
+/// Text of a file in a directory, up to a number of bytes; `None` if there is none. No link is followed. Bytes that are no
+/// text, in a damaged file, become U+FFFD.
 fn read(directory: &OwnedFd, path: &Path, name: &str, most: u64) -> anyhow::Result<Option<String>> {
     let shown = path.join(name);
     let shown = shown.display();
@@ -223,11 +270,11 @@ fn read(directory: &OwnedFd, path: &Path, name: &str, most: u64) -> anyhow::Resu
         Err(Errno::ENOENT) => return Ok(None),
         Err(errno) => return Err(errno).with_context(|| format!("cannot open `{shown}`")),
     };
-    let mut text = String::new();
+    let mut text = Vec::new();
     file.take(most)
-        .read_to_string(&mut text)
+        .read_to_end(&mut text)
         .with_context(|| format!("cannot read `{shown}`"))?;
-    Ok(Some(text))
+    Ok(Some(text.to_str_lossy().into_owned()))
 }
 
 const fn mode() -> Mode {
@@ -250,23 +297,23 @@ mod tests {
             cursor: Some(cursor),
             ..Snapshot::default()
         };
-        assert!(state.cursor().unwrap().is_none());
+        assert!(state.position().unwrap() == Position::None);
         let cursor: Cursor = "1:2:3:4:5".parse().unwrap();
         let target = path.join("target");
         fs::write(&target, "kept").unwrap();
         symlink(&target, path.join(NEW_CURSOR)).unwrap();
         state.save(at(cursor)).unwrap();
-        assert_eq!(state.cursor().unwrap(), Some(cursor));
+        assert_eq!(state.position().unwrap(), Position::At(cursor));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         fs::remove_file(path.join(CURSOR)).unwrap();
         symlink(&target, path.join(CURSOR)).unwrap();
-        assert!(state.cursor().is_err());
+        assert!(state.position().is_err());
         // The same again is not written.
         state.save(at(cursor)).unwrap();
-        assert!(state.cursor().is_err());
+        assert!(state.position().is_err());
         let next: Cursor = "1:2:3:5:6".parse().unwrap();
         state.save(at(next)).unwrap();
-        assert_eq!(state.cursor().unwrap(), Some(next));
+        assert_eq!(state.position().unwrap(), Position::At(next));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         let error = format!("{:#}", State::open(path).unwrap_err());
         assert!(
@@ -276,12 +323,24 @@ mod tests {
     }
 
     #[test]
-    fn damaged_cursors_and_missing_directories_are_errors() {
+    fn damaged_positions_are_unknown_and_missing_directories_are_errors() {
         let place = tempfile::tempdir().unwrap();
-        fs::write(place.path().join(CURSOR), "1:2").unwrap();
         let mut state = State::open(place.path()).unwrap();
-        let error = format!("{:#}", state.cursor().unwrap_err());
-        assert!(error.contains("is damaged: remove it"), "{error}");
+        let cursor: Cursor = "1:2:3:4:5".parse().unwrap();
+        let whole = position_text(cursor);
+        let mut damaged = vec![String::new(), "1:2".to_owned(), "\0\0\0\0".to_owned()];
+        // Another number is a position too.
+        damaged.push(whole.replace(":4:", ":5:"));
+        damaged.push(whole.replace(":4:", ":\u{fffd}:"));
+        for text in damaged {
+            fs::write(place.path().join(CURSOR), &text).unwrap();
+            assert_eq!(state.position().unwrap(), Position::Unknown, "{text}");
+        }
+        for text in [whole.as_str(), "1:2:3:4:5\n"] {
+            fs::write(place.path().join(CURSOR), text).unwrap();
+            assert_eq!(state.position().unwrap(), Position::At(cursor));
+        }
+        assert_eq!(checksum("foobar"), 0xbf9c_f968);
         let absent = place.path().join("absent");
         let error = format!("{:#}", State::open(&absent).unwrap_err());
         assert!(error.starts_with("cannot open state directory"), "{error}");

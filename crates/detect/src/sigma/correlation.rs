@@ -3,7 +3,7 @@
 //! Each match of a rule that a correlation refers to is added to the window of its group, and the condition is evaluated
 //! then, by the times of the events and not by the clock. A correlation matches with an event of a group for which its
 //! condition holds, if it did not hold with the event before, or if a timespan has passed since the last match. Its match
-//! is an event for correlations that refer to it.
+//! is an event for correlations that refer to it; for temporal ones, each event for which its condition holds is one.
 //!
 //! The engine is our own and not that of `rsigma-eval`: it must evaluate the matches of [`super::Engine`], which decides
 //! fast which rules to evaluate; tell what it forgets, and forget nothing of one rule because of another, as users
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 
 use super::need::Need;
 use super::{Match, Rule};
-use group::Correlation;
+use group::{Correlation, Outcome};
 pub use resolve::resolve;
 pub use window::EventId;
 
@@ -141,21 +141,40 @@ impl Correlations {
         }
         let referring = |rule: usize| self.references.get(&rule).into_iter().flatten();
         let pending = found.iter().flat_map(|found| {
-            referring(found.rule).map(|&(number, in_it)| (number, in_it, &found.context))
+            let contexts = found.contexts.iter();
+            contexts.flat_map(move |context| {
+                referring(found.rule).map(move |&(number, in_it)| (number, in_it, context))
+            })
         });
         let mut pending: VecDeque<_> = pending.collect();
         // Of an order the last rule first: an event does not come before itself.
         pending
             .make_contiguous()
             .sort_by_key(|(number, in_it, _)| (*number, Reverse(*in_it)));
-        // A correlation matches an event at most once, and refers to no rule that refers to it.
+        // A correlation refers to no rule that refers to it, and gets a match once from each of its rules.
+        let mut seen = HashSet::new();
         while let Some((number, in_it, context)) = pending.pop_front() {
-            let correlation = self.correlations.get_mut(number);
-            let correlated = correlation.and_then(|own| own.add(in_it, event, context));
-            if let Some(mut correlated) = correlated {
-                correlated.rule = self.first + number;
-                let outer = self.references.get(&correlated.rule).into_iter().flatten();
-                pending.extend(outer.rev().map(|&(number, in_it)| (number, in_it, context)));
+            let Some(correlation) = self.correlations.get_mut(number) else {
+                continue;
+            };
+            if !seen.insert((number, in_it, std::ptr::from_ref(context))) {
+                continue;
+            }
+            let outcome = correlation.add(in_it, event, context);
+            if matches!(outcome, Outcome::Silent) {
+                continue;
+            }
+            let rule = self.first + number;
+            let outer = self.references.get(&rule).into_iter().flatten();
+            let is_match = matches!(outcome, Outcome::Matches(_));
+            let takes = |number: usize| {
+                let outer = self.correlations.get(number);
+                is_match || outer.is_some_and(Correlation::is_temporal)
+            };
+            let outer = outer.rev().filter(|(number, _)| takes(*number));
+            pending.extend(outer.map(|&(number, in_it)| (number, in_it, context)));
+            if let Outcome::Matches(mut correlated) = outcome {
+                correlated.rule = rule;
                 matched.push(correlated);
             }
         }

@@ -89,7 +89,7 @@ impl Document<'_> {
     /// What the document has, by its top-level keys.
     ///
     /// # Errors
-    /// The document is part of a collection with `action`.
+    /// The document is part of a collection with `action`, or has several of these.
     pub fn kind(&self) -> Result<DocumentKind, Mistake> {
         let line_of = |key: &str| {
             let begins = |line: &str| {
@@ -106,11 +106,24 @@ impl Document<'_> {
                 "write each rule whole, as a document of its own",
             ));
         }
-        Ok(match (line_of("filter"), line_of("correlation")) {
-            (Some(_), _) => DocumentKind::Filter,
-            (None, Some(_)) => DocumentKind::Correlation,
-            (None, None) => DocumentKind::Rule,
-        })
+        let kinds = [
+            ("filter", DocumentKind::Filter),
+            ("correlation", DocumentKind::Correlation),
+            ("detection", DocumentKind::Rule),
+        ];
+        let found = kinds.map(|(key, kind)| Some((line_of(key)?, key, kind)));
+        let mut found = found.into_iter().flatten();
+        match (found.next(), found.next()) {
+            (Some((_, first, _)), Some((line, second, _))) => Err(Mistake::new(
+                line,
+                format!(
+                    "the document has `{first}` and `{second}`, and one of them would be left out"
+                ),
+                "separate them by a line `---`",
+            )),
+            (Some((_, _, kind)), None) => Ok(kind),
+            (None, _) => Ok(DocumentKind::Rule),
+        }
     }
 
     /// Checks that a parser of YAML can read the document in bounded time and memory.

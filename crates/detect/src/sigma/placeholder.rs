@@ -31,7 +31,7 @@ pub struct Placeholders(BTreeMap<String, Vec<String>>);
 
 /// A value as it is written.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected texts and whole numbers")]
 enum Written {
     Text(String),
     Number(i64),
@@ -142,7 +142,15 @@ impl Placeholders {
             };
             let line = line_of(document, &text.original);
             let refuse = |reason: String, advice| Err(Mistake::new(line, reason, advice));
-            let parts = parts(&text.original);
+            let parts = match parts(&text.original) {
+                Ok(parts) => parts,
+                Err(name) => {
+                    return refuse(
+                        format!("`%{}%` is not the name of a placeholder", one_line(name)),
+                        "write letters, digits, `_`, `-` and `.`, or `\\%` for a percent sign",
+                    );
+                }
+            };
             let (count, filled_bytes) = match self.size(&parts) {
                 Ok(size) => size,
                 Err(name) => {
@@ -229,8 +237,11 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_allowed)
 }
 
-/// Text and placeholders of a value; `\%` is a percent sign.
-fn parts(value: &str) -> Vec<Part<'_>> {
+/// Text and placeholders of a value; `\%` is a percent sign, and so is one that no other follows.
+///
+/// # Errors
+/// What is between two percent signs and is no name: a rule whose placeholders are not filled in must be refused.
+fn parts(value: &str) -> Result<Vec<Part<'_>>, &str> {
     let mut parts = Vec::new();
     let mut rest = value;
     while let Some((before, after)) = rest.split_once('%') {
@@ -244,6 +255,7 @@ fn parts(value: &str) -> Vec<Part<'_>> {
                 parts.extend([Part::Text(before), Part::Name(name)]);
                 rest = after;
             }
+            Some((name, _)) if !name.ends_with('\\') => return Err(name),
             _ => {
                 parts.extend([Part::Text(before), Part::Text("%")]);
                 rest = after;
@@ -251,7 +263,7 @@ fn parts(value: &str) -> Vec<Part<'_>> {
         }
     }
     parts.push(Part::Text(rest));
-    parts
+    Ok(parts)
 }
 
 #[cfg(test)]
@@ -294,7 +306,9 @@ mod tests {
             ("User|expand: 'p%ports%-%many%'", "p22-d", false),
             ("User|expand|startswith: '%many%'", "bcd", true),
             ("User|re|expand: '^%Administrators%$'", "adm---", true),
-            ("User|expand: '100% \\%many% 5%'", "100% %many% 5%", true),
+            ("User|expand: '100% \\%many\\% 5%'", "100% %many% 5%", true),
+            ("User|expand: '\\%plain%many%'", "%plainc", true),
+            ("User|expand: '5%'", "5%", true),
             ("User: '%many%'", "%many%", true),
             ("User: '%many%'", "a", false),
         ] {
@@ -309,6 +323,11 @@ mod tests {
                 "User|expand: '%None%'",
                 "the placeholder `%None%` has no values",
             ),
+            (
+                "User|expand: '%Domain Admins%'",
+                "is not the name of a placeholder",
+            ),
+            ("User|expand: 'x%%'", "is not the name of a placeholder"),
             ("User|expand|all: ['%many%', x]", "combined with `all`"),
             (
                 "User|expand: '%many%%many%%many%%many%%many%%many%%many%%many%%many%'",
@@ -352,7 +371,8 @@ mod tests {
             ("a = [\"x\"]\nb = 1\n", 2, "invalid type"),
             ("a = [\"x\"]\n\nb = []\n", 3, "has no value"),
             ("\"a b\" = [\"x\"]\n", 1, "is not the name"),
-            ("a = [[\"x\"]]\n", 1, ""),
+            ("a = [[\"x\"]]\n", 1, "expected texts and whole numbers"),
+            ("a = [1.5]\n", 1, "expected texts and whole numbers"),
             ("a = [\"x\"\n", 1, ""),
         ] {
             let mistake = Placeholders::parse(text).unwrap_err();

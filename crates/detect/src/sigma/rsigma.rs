@@ -30,7 +30,7 @@ use super::mistake::{line_of, line_of_key, one_line};
 use super::need::Need;
 use super::placeholder::Placeholders;
 use super::requirement::{TYPE, record_types};
-use super::{Engine, Level, Match, Mistake, Rule, Source};
+use super::{Context, Engine, Level, Match, Mistake, Rule, Source};
 
 /// Attribute by which a result names its rule.
 const NUMBER: &str = "tollgate";
@@ -101,16 +101,11 @@ impl Engine for Rsigma {
         };
         let copies = types.as_ref().map_or(0, BTreeSet::len);
         let bytes = check_copies(copies, &parsed.detection, document, bytes)?;
-        let mut exact = parsed.clone();
-        let named = exact.detection.named.values_mut();
-        named.for_each(wildcards::to_regexes);
-        let mut compiled = compile_rule(&exact).map_err(|error| {
-            Mistake::new(
-                line_of_key(document, "detection"),
-                error.to_string(),
-                "correct the detection",
-            )
-        })?;
+        let compiled = compiled(&parsed).map_err(|reason| {
+            let line = line_of_key(document, "detection");
+            Mistake::new(line, reason, "correct the detection")
+        });
+        let mut compiled = compiled?;
         let number = Json::from(self.rules.len());
         compiled.custom_attributes = Arc::new(HashMap::from([(NUMBER.to_owned(), number)]));
         compiled.include_event = false;
@@ -205,7 +200,7 @@ impl Engine for Rsigma {
                 found.push(Match {
                     rule,
                     fields: fields.collect(),
-                    context: self.context(rule, event),
+                    contexts: self.context(rule, event).into_iter().collect(),
                 });
             }
         };
@@ -241,14 +236,14 @@ impl Rsigma {
         }
     }
 
-    /// The values of the fields that are wanted of a rule.
-    fn context(&self, rule: usize, event: &Fields<'_>) -> Vec<(String, String)> {
-        let names = self.wanted.get(&rule).into_iter().flatten();
+    /// The values of the fields that are wanted of a rule, if any are.
+    fn context(&self, rule: usize, event: &Fields<'_>) -> Option<Context> {
+        let names = self.wanted.get(&rule)?.iter();
         let fields = names.filter_map(|name| {
             let texts = event.get(name)?.as_texts();
             Some((name.clone(), texts.join(" ")))
         });
-        fields.collect()
+        Some(fields.collect())
     }
 
     /// Rules for records of a type, and for records of any.
@@ -301,6 +296,17 @@ impl Rsigma {
             }
         }
     }
+}
+
+/// A rule as it is evaluated.
+///
+/// # Errors
+/// Why the engine refuses it.
+fn compiled(rule: &SigmaRule) -> Result<CompiledRule, String> {
+    let mut exact = rule.clone();
+    let named = exact.detection.named.values_mut();
+    named.for_each(wildcards::to_regexes);
+    compile_rule(&exact).map_err(|error| error.to_string())
 }
 
 /// Whether a detection has texts without a field.

@@ -399,6 +399,7 @@ pub(crate) fn uninstall_removes_what_was_installed() {
     assert_eq!(after, [other]);
     assert!(!root.join("usr/local/lib/tollgate").exists());
     assert!(!root.join("usr/local/share/tollgate").exists());
+    assert!(!root.join("etc/tollgate").exists());
 }
 
 /// Building and running need few packages; browsers, emulators and Go come with the tests.

@@ -97,6 +97,18 @@ impl Condition {
         self.bounds.iter().all(|bound| bound.holds(measure))
     }
 
+    /// Whether the condition holds for no measure, or for no count up to a number.
+    fn never_holds(&self, most: usize) -> bool {
+        if self.kind.counts() {
+            let counts = (0..=most).filter_map(|count| u32::try_from(count).ok());
+            return !counts.map(f64::from).any(|count| self.holds(count));
+        }
+        // Numbers that hold begin or end at a bound.
+        let numbers = self.bounds.iter().map(|bound| bound.number);
+        let mut numbers = numbers.flat_map(|number| [number.next_down(), number, number.next_up()]);
+        !numbers.any(|number| self.holds(number))
+    }
+
     /// Number of events or values that decide: one more than the greatest that is compared.
     pub(super) fn most(&self) -> usize {
         let numbers = self.bounds.iter().map(|bound| bound.number);
@@ -380,6 +392,16 @@ fn condition(
                 "count at most 10000 events or values",
             );
         }
+    }
+    let most = match is_temporal {
+        true => rules,
+        false => condition.most(),
+    };
+    if condition.never_holds(most) {
+        return refuse(
+            "the condition never holds",
+            "write numbers that an event can reach; those of temporal correlations count the listed rules",
+        );
     }
     Ok(condition)
 }

@@ -13,7 +13,11 @@ const GROUP_BYTES: usize = 320;
 /// How long after its time an event may come whose group had no other since.
 const MAX_DELAY_MS: u64 = 60_000;
 /// Field that stands for the node of the log.
-const NODE: &str = "node";
+pub(super) const NODE: &str = "node";
+/// What the key of a group has behind its values if the group is of events that came late. A task can make such an
+/// event, by a call that sleeps for longer than the timespan, and must not end the window of the others so; if the clock
+/// was set back, all events are late for a while.
+pub(super) const LATE: &str = "late";
 
 /// A correlation rule with its groups.
 #[derive(Debug)]
@@ -40,6 +44,17 @@ pub(super) struct Group {
     /// Whether the condition held with the last event.
     pub(super) holds: bool,
     pub(super) window: Window,
+}
+
+/// What an event makes of a group.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The condition does not hold.
+    Silent,
+    /// It holds, and did before.
+    Holds,
+    /// The correlation matches.
+    Matches(Correlated),
 }
 
 impl Correlation {
@@ -69,6 +84,14 @@ impl Correlation {
         }
     }
 
+    /// Whether it is about when rules match, not how often or with which values.
+    pub(super) const fn is_temporal(&self) -> bool {
+        matches!(
+            self.definition.condition.kind,
+            Kind::Temporal | Kind::TemporalOrdered
+        )
+    }
+
     /// Adds an event that a rule matched, by the number of the rule in the correlation; the rule of what is returned
     /// is for the caller to set.
     pub(super) fn add(
@@ -76,7 +99,18 @@ impl Correlation {
         rule: usize,
         event: &EventId,
         context: &[(String, String)],
-    ) -> Option<Correlated> {
+    ) -> Outcome {
+        self.try_add(rule, event, context)
+            .unwrap_or(Outcome::Silent)
+    }
+
+    /// `None` if the event has nothing that counts.
+    fn try_add(
+        &mut self,
+        rule: usize,
+        event: &EventId,
+        context: &[(String, String)],
+    ) -> Option<Outcome> {
         let definition = &self.definition;
         let value = |field: &super::definition::Field| -> Option<String> {
             let name = field.of_rule.get(rule)?;
@@ -100,15 +134,18 @@ impl Correlation {
             Kind::EventCount | Kind::Temporal | Kind::TemporalOrdered => Addition::Event,
         };
         let fields = definition.group_by.iter();
-        let key: Vec<String> = fields
+        let mut key: Vec<String> = fields
             .map(|field| value(field).unwrap_or_default())
             .collect();
         let timespan_ms = definition.timespan_ms;
         self.expire(event.0.saturating_sub(timespan_ms + MAX_DELAY_MS));
+        let is_late = |group: &Group| group.latest_ms > event.0.saturating_add(timespan_ms);
+        if self.groups.get(key.as_slice()).is_some_and(is_late) {
+            key.push(LATE.to_owned());
+            self.late += 1;
+        }
         let known = self.groups.take(key.as_slice());
         let known = known.inspect(|known| self.bytes -= bytes(&key, known));
-        let is_late = |group: &Group| group.latest_ms > event.0.saturating_add(timespan_ms);
-        self.late += u64::from(known.as_ref().is_some_and(is_late));
         let mut group = known
             .filter(|group| !is_late(group))
             .unwrap_or_else(|| Group {
@@ -128,23 +165,26 @@ impl Correlation {
             let matched = group.matched_ms;
             matched.is_none_or(|matched| now_ms.saturating_sub(matched) > timespan_ms)
         };
-        let is_match = group.holds && (!has_held || is_again());
-        let correlated = is_match.then(|| {
+        let outcome = if !group.holds {
+            Outcome::Silent
+        } else if has_held && !is_again() {
+            Outcome::Holds
+        } else {
             group.matched_ms = Some(now_ms);
             let (event_count, events) = group.window.events(MAX_NAMED);
             let measure = group.window.measure(kind).unwrap_or_default();
             let names = self.definition.group_by.iter();
             let names = names.map(|field| field.name.clone());
-            Correlated {
+            Outcome::Matches(Correlated {
                 rule: 0,
                 group: names.zip(key.iter().cloned()).collect(),
                 events: events.iter().map(ToString::to_string).collect(),
                 event_count,
                 measure: (kind.name().to_owned(), measure.to_string()),
-            }
-        });
+            })
+        };
         self.put(&key.into(), group);
-        correlated
+        Some(outcome)
     }
 
     /// Remembers a group as the last one, and forgets the oldest if there are too many.

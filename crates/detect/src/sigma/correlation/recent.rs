@@ -32,6 +32,15 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         self.in_order.values().map(|(key, value)| (key, value))
     }
 
+    /// An entry, whose order stays.
+    pub(super) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        let at = self.by_key.get(key)?;
+        self.in_order.get(at).map(|(_, value)| value)
+    }
+
     /// Takes an entry away.
     pub(super) fn take<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
@@ -84,6 +93,7 @@ mod tests {
         assert_eq!(recent.oldest(), Some(3));
         assert_eq!(recent.pop(), Some(("b", 2)));
         assert_eq!(recent.first(), Some(&3));
+        assert_eq!((recent.get("a"), recent.get("b")), (Some(&4), None));
         assert_eq!(recent.take("c"), Some(3));
         assert_eq!(recent.take("c"), None);
         assert_eq!(recent.iter().collect::<Vec<_>>(), [(&"a", &4)]);

@@ -1,12 +1,12 @@
 //! Finds the rules to which correlation rules refer.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::Correlations;
-use super::definition::Definition;
-use super::group::Correlation;
+use super::definition::{Definition, Kind};
+use super::group::{Correlation, NODE};
 use crate::sigma::mistake::line_of_key;
-use crate::sigma::{Engine, Mistake, Rule};
+use crate::sigma::{Engine, Mistake, Rule, Source};
 
 /// Most correlation rules.
 const MAX_CORRELATIONS: usize = 1000;
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 16 << 20;
 const MIN_RULE_BYTES: usize = 16 << 10;
 
 /// A rule to which others may refer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Target {
     /// One of the engine.
     Rule(usize),
@@ -73,7 +73,10 @@ pub fn resolve(
             let known = all.references.entry(rule).or_default();
             known.push((number, in_it));
         }
-        all.rules.push(definition.rule.clone());
+        all.rules.push(Rule {
+            absent_fields: absent_fields(definition, targets, engine.rules()),
+            ..definition.rule.clone()
+        });
         let max_bytes = reserve(definition) + share;
         all.correlations
             .push(Correlation::new(definition.clone(), max_bytes));
@@ -138,6 +141,23 @@ fn check(
     }
     *reserved += bytes;
     Ok(definition)
+}
+
+/// Fields of a correlation that no event of one of its rules has.
+fn absent_fields(definition: &Definition, targets: &[Target], rules: &[Rule]) -> Vec<String> {
+    let is_absent = |name: &String, target: &Target| {
+        let Target::Rule(number) = target else {
+            return false;
+        };
+        let source = rules.get(*number).and_then(|rule| rule.source);
+        let known = source.and_then(Source::fields);
+        name != NODE && known.is_some_and(|known| !known.contains(&name.as_str()))
+    };
+    let fields = definition.group_by.iter().chain(&definition.fields);
+    let named = fields.flat_map(|field| field.of_rule.iter().zip(targets));
+    let absent = named.filter(|(name, target)| is_absent(name, target));
+    let absent: BTreeSet<String> = absent.map(|(name, _)| name.clone()).collect();
+    absent.into_iter().collect()
 }
 
 /// Bytes that a rule has for its groups at least.
@@ -205,7 +225,22 @@ impl Names {
                 )),
             }
         });
-        target.collect()
+        let targets: Vec<Target> = target.collect::<Result<_, _>>()?;
+        if definition.condition.kind == Kind::Temporal {
+            let mut seen = HashSet::new();
+            let mut named = definition.references.iter().zip(&targets);
+            if let Some((reference, _)) = named.find(|(_, target)| !seen.insert(**target)) {
+                return Err(Mistake::new(
+                    reference.line,
+                    format!(
+                        "the rule `{}` is listed twice, and one event of it counts as two rules",
+                        reference.name
+                    ),
+                    "list it once, or write a correlation of type event_count or temporal_ordered",
+                ));
+            }
+        }
+        Ok(targets)
     }
 }
 

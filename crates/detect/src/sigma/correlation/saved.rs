@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Correlations;
 use super::definition::{Definition, MAX_VALUE_BYTES};
-use super::group::Group;
+use super::group::{Group, LATE};
 use super::recent::Recent;
 use super::window::{EventId, Link, Number, Window};
 
@@ -149,7 +149,12 @@ impl SavedGroup {
     fn checked(self, definition: &Definition, most: usize) -> Option<(Arc<[String]>, Group)> {
         let is_short = |text: &String| text.len() <= MAX_VALUE_BYTES;
         let rules = definition.references.len();
-        if self.key.len() != definition.group_by.len() || !self.key.iter().all(is_short) {
+        let is_key = match self.key.len().checked_sub(definition.group_by.len()) {
+            Some(0) => true,
+            Some(1) => self.key.last().is_some_and(|last| last == LATE),
+            _ => false,
+        };
+        if !is_key || !self.key.iter().all(is_short) {
             return None;
         }
         let mut window = Window::new(definition.condition.kind, rules);

@@ -257,6 +257,70 @@ fn correlations_refer_to_others_and_generate() {
     assert_eq!(tested.matching(&events), [3, 5]);
 }
 
+/// A long attack is told once in each timespan, and the login after it is what the outer rule is for.
+#[test]
+fn attack_that_goes_on_is_followed_by_what_an_outer_order_waits_for() {
+    let outer = "type: temporal_ordered\nrules: [corr1, b]\ngroup-by: [User]\ntimespan: 5s\n";
+    for length in 3..40 {
+        let mut tested = Tested::new(&[outer, COUNT]);
+        for second in 0..length {
+            tested.event(100 + second, "a", "x");
+        }
+        let matched = tested.event(100 + length, "b", "x");
+        assert_eq!(matched.len(), 1, "{length}");
+        assert_eq!(matched[0].rule, 3);
+        // The last failure is the one before.
+        assert_eq!(matched[0].events.len(), 2);
+        assert!(matched[0].events[0].starts_with(&format!("{}.", 99 + length)));
+    }
+    // Counts are of the matches.
+    let count = "type: event_count\nrules: [corr1]\ntimespan: 1m\ncondition:\n    gte: 2\n";
+    let mut tested = Tested::new(&[count, COUNT]);
+    let events: Vec<(u64, &str, &str)> = (100..115).map(|second| (second, "a", "x")).collect();
+    let matched = events
+        .iter()
+        .map(|(second, image, user)| tested.event(*second, image, user));
+    assert_eq!(
+        matched
+            .map(|matched| matched.len())
+            .collect::<Vec<_>>()
+            .iter()
+            .sum::<usize>(),
+        3
+    );
+}
+
+/// Each layer refers twice to each of the one before.
+#[test]
+fn chains_with_many_ways_take_no_time() {
+    let layers = 100;
+    let mut sections = vec!["type: temporal\nrules: [a]\ntimespan: 1m\n".to_owned(); 2];
+    for layer in 1..layers {
+        let (left, right) = (layer * 2 - 2, layer * 2 - 1);
+        let section = format!("type: temporal\nrules: [c{left}, c{right}]\ntimespan: 1m\n");
+        sections.extend([section.clone(), section]);
+    }
+    let documents = sections.iter().enumerate();
+    let documents: Vec<String> = documents
+        .map(|(number, section)| {
+            correlation(section).replace("id: corr", &format!("id: c{number}"))
+        })
+        .collect();
+    let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
+    let mut engine = engine();
+    let (correlations, mistakes) = resolve(&mut engine, &documents);
+    assert!(mistakes.iter().all(Option::is_none), "{mistakes:?}");
+    let mut tested = Tested {
+        engine,
+        correlations,
+        serial: 0,
+    };
+    let begun = Instant::now();
+    assert_eq!(tested.event(100, "a", "x").len(), layers * 2);
+    assert_eq!(tested.event(101, "a", "x").len(), 0);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
 /// Users choose the values of groups.
 #[test]
 fn memory_is_bounded_and_what_is_forgotten_is_counted() {
@@ -321,5 +385,30 @@ fn clock_that_is_set_back_stops_no_correlation() {
     tested.event(100_000, "a", "x");
     let events = [(100, "a", "x"), (101, "a", "x"), (102, "a", "x")];
     assert_eq!(tested.matching(&events), [4]);
-    assert_eq!(tested.correlations.remembered().late, 1);
+    assert_eq!(tested.correlations.remembered().late, 3);
+}
+
+/// The time of an event is that of the begin of its call, and a task can let calls sleep: an open of a FIFO does until
+/// another one opens it.
+#[test]
+fn event_that_comes_late_ends_no_window() {
+    let mut tested = Tested::new(&[COUNT]);
+    let mut events = Vec::new();
+    for second in 0..3 {
+        events.extend([(1000 + second, "a", "x"), (100 + second * 50, "a", "x")]);
+    }
+    assert_eq!(tested.matching(&events), [5]);
+    assert_eq!(tested.correlations.remembered().late, 3);
+    // Both groups are kept between runs.
+    let text = serde_json::to_string(&tested.correlations.save("c".to_owned())).unwrap();
+    let mut next = Tested::new(&[COUNT]);
+    assert_eq!(
+        next.correlations
+            .restore(super::saved::Saved::parse(&text).unwrap()),
+        0
+    );
+    assert_eq!(
+        next.correlations.remembered(),
+        tested.correlations.remembered()
+    );
 }

@@ -15,8 +15,8 @@ use rsigma_parser::{
 };
 use serde::Deserialize;
 
-use super::collection;
 use super::detection::{check_condition, check_detections, split_keywords};
+use super::{collection, compiled, parsed};
 use crate::sigma::mistake::{line_of, line_of_key};
 use crate::sigma::placeholder::Placeholders;
 use crate::sigma::{Mistake, one_line};
@@ -95,7 +95,7 @@ impl Filters {
         }
         let mut collection = collection(document)?;
         let line = line_of_key(document, "filter");
-        let (Some(mut parsed), true) = (collection.filters.pop(), collection.rules.is_empty())
+        let (Some(mut found), true) = (collection.filters.pop(), collection.rules.is_empty())
         else {
             return Err(Mistake::new(
                 line,
@@ -104,7 +104,7 @@ impl Filters {
             ));
         };
         let rules = rules(document, line)?;
-        let log_source = parsed.logsource.take().ok_or_else(|| {
+        let log_source = found.logsource.take().ok_or_else(|| {
             Mistake::new(
                 line,
                 "the filter has no log source",
@@ -112,11 +112,12 @@ impl Filters {
             )
         })?;
         check_source(&log_source, document)?;
-        let mut detections = parsed.detection;
+        let mut detections = found.detection;
         *filled_bytes = placeholders.fill(&mut detections, document, *filled_bytes)?;
         detections.named.values_mut().for_each(split_keywords);
         check_condition(&detections, document)?;
         let (items, _bytes) = check_detections(&detections, document, 0)?;
+        check_compiled(&detections, line)?;
         let values: usize = items.iter().map(|item| item.values.len()).sum();
         let values = values + detections.named.values().map(keyword_count).sum::<usize>();
         let line = line_of_key(document, "condition");
@@ -155,11 +156,17 @@ impl Filters {
         Ok(())
     }
 
-    /// Notes that there is a rule.
+    /// Notes that there is a rule, also one that cannot be used.
     pub(super) fn note(&mut self, rule: &SigmaRule) {
-        let names = [rule.id.as_ref(), rule.name.as_ref(), Some(&rule.title)];
-        let unknown = names.into_iter().flatten();
-        self.known.extend(unknown.cloned());
+        for name in names(rule) {
+            for filter in &mut self.filters {
+                let named = filter.rules.as_mut();
+                if let Some(named) = named.and_then(|rules| rules.get_mut(name)) {
+                    named.is_other_source |= !fits(&filter.log_source, &rule.logsource);
+                }
+            }
+            self.known.insert(name.clone());
+        }
     }
 
     /// Joins the condition of a rule with those of its filters.
@@ -167,21 +174,12 @@ impl Filters {
     /// # Errors
     /// The rule cannot be joined, or has too many filters.
     pub(super) fn join(&mut self, rule: &mut SigmaRule, document: &str) -> Result<(), Mistake> {
-        let own = [rule.id.as_ref(), rule.name.as_ref(), Some(&rule.title)];
-        let own: Vec<String> = own.into_iter().flatten().cloned().collect();
         let (mut conditions, mut added) = (Vec::new(), BTreeMap::new());
-        for filter in &mut self.filters {
-            let fits = fits(&filter.log_source, &rule.logsource);
-            if let Some(named) = &mut filter.rules {
-                let mut of_rule = own.iter();
-                let Some(name) = of_rule.find(|name| named.contains_key(*name)) else {
-                    continue;
-                };
-                if let Some(named) = named.get_mut(name) {
-                    named.is_other_source |= !fits;
-                }
-            }
-            if fits {
+        for filter in &self.filters {
+            let named = filter.rules.as_ref();
+            let is_named =
+                named.is_none_or(|named| names(rule).any(|name| named.contains_key(name)));
+            if is_named && fits(&filter.log_source, &rule.logsource) {
                 self.joined = self.joined.saturating_add(filter.values.max(1));
                 if self.joined > MAX_JOINED {
                     let reason = format!(
@@ -238,7 +236,8 @@ impl Filters {
                 (false, _) => {
                     let reason =
                         format!("the filter names `{name}`, and no rule has this id or name");
-                    Mistake::new(named.line, reason, "correct the name, or load the rule")
+                    let advice = "correct the name, or load the rule; for a correlation rule, name the rules to which it refers";
+                    Mistake::new(named.line, reason, advice)
                 }
                 (true, true) => {
                     let reason =
@@ -251,6 +250,21 @@ impl Filters {
         });
         mistakes.collect()
     }
+}
+
+/// What a filter can call a rule: its id, name or title.
+fn names(rule: &SigmaRule) -> impl Iterator<Item = &String> {
+    let names = [rule.id.as_ref(), rule.name.as_ref(), Some(&rule.title)];
+    names.into_iter().flatten()
+}
+
+/// Checks that the engine accepts the detections of a filter, which would refuse each rule of the filter otherwise.
+fn check_compiled(detections: &Detections, line: usize) -> Result<(), Mistake> {
+    const FRAME: &str = "title: x\nlogsource:\n    category: x\ndetection:\n    s:\n        x: x\n    condition: s\n";
+    let mut rule = parsed(FRAME)?;
+    rule.detection = detections.clone();
+    let refuse = |reason| Mistake::new(line, reason, "correct the selections of the filter");
+    compiled(&rule).map(drop).map_err(refuse)
 }
 
 /// The rules that the filter in a document names; `None` for any.
@@ -302,7 +316,7 @@ fn check_source(log_source: &LogSource, document: &str) -> Result<(), Mistake> {
     ))
 }
 
-/// Whether the log source of a filter, which [`check_source`] accepts, is that of a rule, which is for audit logs.
+/// Whether the log source of a filter, which [`check_source`] accepts, is that of a rule.
 fn fits(filter: &LogSource, rule: &LogSource) -> bool {
     let is = |filter: &Option<String>, rule: Option<&str>| {
         filter
@@ -311,8 +325,8 @@ fn fits(filter: &LogSource, rule: &LogSource) -> bool {
     };
     // Rules without a product are for Linux here, and categories are those of auditd.
     is(&filter.category, rule.category.as_deref())
-        && is(&filter.product, Some("linux"))
-        && is(&filter.service, Some("auditd"))
+        && is(&filter.product, rule.product.as_deref().or(Some("linux")))
+        && is(&filter.service, rule.service.as_deref().or(Some("auditd")))
 }
 
 /// Number of the texts of a detection that have no field.

@@ -402,6 +402,8 @@ fn documents_have_rules_or_filters() {
     assert!(mistake.reason.contains("`action`"), "{mistake}");
     let correlation = kind("title: T\ncorrelation:\n");
     assert_eq!(correlation, Ok(DocumentKind::Correlation));
+    let both = kind("title: T\ndetection:\nfilter:\n").unwrap_err();
+    assert_eq!(both.line, 2, "{both}");
 }
 
 /// Which rules are evaluated must not change which match.

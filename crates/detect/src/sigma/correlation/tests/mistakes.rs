@@ -111,6 +111,41 @@ const MISTAKES: &[([&str; 2], usize, &str)] = &[
         8,
         "",
     ),
+    (
+        [
+            "type: temporal\nrules:\n- b\n- a\n- id-b\ntimespan: 1m\n",
+            "",
+        ],
+        9,
+        "the rule `id-b` is listed twice",
+    ),
+    (
+        [
+            "condition:\n    gte: 3\n",
+            "type: temporal\nrules: [a, b]\ntimespan: 1m\n",
+        ],
+        8,
+        "never holds",
+    ),
+    (
+        ["condition:\n    gt: 5\n    lt: 4\n", COUNT],
+        8,
+        "never holds",
+    ),
+    (
+        ["condition:\n    gt: 5\n    lt: 6\n", COUNT],
+        8,
+        "never holds",
+    ),
+    (["condition:\n    eq: 2.5\n", COUNT], 8, "never holds"),
+    (
+        [
+            "condition:\n    field: LogonId\n    gt: 5\n    lte: 5\n",
+            "type: value_sum\nrules: [a]\ntimespan: 1m\n",
+        ],
+        8,
+        "never holds",
+    ),
 ];
 
 #[test]

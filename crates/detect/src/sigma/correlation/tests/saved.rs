@@ -108,7 +108,7 @@ fn text_of_the_largest_groups_is_read() {
         let found = Match {
             rule: 0,
             fields: Vec::new(),
-            context: context.into(),
+            contexts: vec![context.into()],
         };
         let event = EventId(1_790_000_000_000, serial, None);
         tested.correlations.find(&event, &[found], &mut Vec::new());
@@ -132,7 +132,7 @@ fn sums_of_any_numbers_are_read() {
         let found = Match {
             rule: 0,
             fields: Vec::new(),
-            context: vec![("f".to_owned(), "1e308".to_owned())],
+            contexts: vec![vec![("f".to_owned(), "1e308".to_owned())]],
         };
         let event = EventId(1_790_000_000_000, serial, None);
         tested.correlations.find(&event, &[found], &mut Vec::new());

@@ -87,6 +87,7 @@ fn what_a_filter_names_must_be_and_fit() {
                 "the filter names `none`, and no rule has this id or name"
             ),
             expected(7, "the rule `r1` has another log source than its filter"),
+            expected(9, "the rule `win` has another log source than its filter"),
         ]
     );
     assert!(matches(&engine, "root", "cp x"));
@@ -121,6 +122,21 @@ fn filters_that_would_make_rules_silent_are_refused() {
         ),
         (format!("    rules: []\n{s}not s\n"), 5, "names no rule"),
         ("    rules: [r1]\n".to_owned(), 1, ""),
+        (
+            "    rules: any\n    s: {}\n    condition: not s\n".to_owned(),
+            5,
+            "must not be empty",
+        ),
+        (
+            "    rules: any\n    s:\n        User|cidr: x\n    condition: not s\n".to_owned(),
+            5,
+            "invalid CIDR",
+        ),
+        (
+            "    rules: any\n    s:\n        User|gt: x\n    condition: not s\n".to_owned(),
+            5,
+            "expected numeric value",
+        ),
     ] {
         let mistake = engine.add_filter(&filter(&section)).unwrap_err();
         assert!(mistake.reason.contains(reason), "{section}: {mistake}");
@@ -136,6 +152,9 @@ fn filters_that_would_make_rules_silent_are_refused() {
     );
     let mistake = engine.add_filter(&without).unwrap_err();
     assert_eq!(mistake.reason, "the filter has no log source");
+    // None of them is joined with a rule.
+    engine.add(RULE).unwrap();
+    assert!(matches(&engine, "root", "cp x"));
 }
 
 /// Documents have at most 2000 operators.
