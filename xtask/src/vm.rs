@@ -197,8 +197,9 @@ fn boot_all(
     let mut ended = queue::run_all(&machines).map_err(|error| error.to_string())?;
     let is_full = options.filter.is_empty();
     again::boot_again(&machines, &mut ended, is_full, Machine::run);
-    if options.is_matrix {
-        print!("{}", sessions::table(&machines, &ended));
+    if images.len() > 1 {
+        let recorded = kernels::recorded(repository)?;
+        print!("{}", sessions::table(&machines, &ended, &recorded));
     }
     let mut ran = Ran {
         is_passed: true,

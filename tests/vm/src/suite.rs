@@ -49,7 +49,7 @@ impl Error for Skipped {}
 pub(crate) struct Session {
     /// First part of each test's name.
     pub(crate) name: &'static str,
-    /// The daemon's engine. Where `fentry` does not start and `lsm` does, that takes its place.
+    /// The daemon's engine, or [`ANY`]. Where `fentry` does not start and `lsm` does, that takes its place.
     pub(crate) engine: &'static str,
     /// Creates the files that the rules name.
     pub(crate) prepare: fn() -> anyhow::Result<()>,
@@ -87,6 +87,8 @@ impl Rules {
 pub(crate) const FENTRY: &str = "fentry";
 pub(crate) const LSM: &str = "lsm";
 const TRACEPOINT: &str = "tracepoint";
+/// In place of an engine: that of `--engine auto`.
+pub(crate) const ANY: &str = "auto";
 
 /// Kernel option: the engines that start on this kernel, the first one that of `--engine auto`.
 const ENGINES: &str = "vm.engines=";
@@ -195,10 +197,10 @@ impl Session {
     }
 
     fn engine_of(&self, engines: &[&'static str]) -> &'static str {
-        if self.engine == FENTRY && !engines.contains(&FENTRY) && engines.contains(&LSM) {
-            LSM
-        } else {
-            self.engine
+        match (self.engine, engines) {
+            (ANY, [first, ..]) => first,
+            (FENTRY, engines) if !engines.contains(&FENTRY) && engines.contains(&LSM) => LSM,
+            (engine, _) => engine,
         }
     }
 
@@ -320,7 +322,8 @@ mod tests {
             (FENTRY, "names", "lsm", LSM),
             (FENTRY, "names", "tracepoint", "fentry does not start"),
             (TRACEPOINT, "raw", "lsm", "tracepoint does not start"),
-            (LSM, "contention", "", "no engine starts"),
+            (ANY, "contention", "lsm", LSM),
+            (ANY, "contention", "", "no engine starts"),
         ] {
             assert_eq!(
                 of(engine, name, engines),

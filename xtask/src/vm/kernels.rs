@@ -123,16 +123,10 @@ impl Doctor {
 /// # Errors
 /// If an argument is wrong, a machine cannot be started, or a file cannot be read or written.
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
-    let path = repository.root.join(RECORD);
-    let read = || -> Result<Vec<Diagnosed>, Box<dyn Error>> {
-        let json =
-            fs::read_to_string(&path).map_err(|error| format!("cannot read {RECORD}: {error}"))?;
-        Ok(parse(&json)?)
-    };
     let write_page = |recorded: &[Diagnosed]| fs::write(repository.root.join(PAGE), page(recorded));
     let (is_check, names) = match arguments {
         [option] if option == "--page" => {
-            write_page(&read()?)?;
+            write_page(&recorded(repository)?)?;
             return Ok(ExitCode::SUCCESS);
         }
         [option, names @ ..] if option == "--check" => (true, names),
@@ -150,15 +144,15 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let ran = boot_all(repository, &options, &mut tests)?;
     let mut is_passed = ran.is_passed;
     if is_check {
-        let differences = differences(&read()?, &ran.diagnosed);
+        let differences = differences(&recorded(repository)?, &ran.diagnosed);
         for difference in &differences {
             println!("    FAIL  {difference}");
         }
         is_passed &= differences.is_empty();
     } else {
-        let before = if path.is_file() { read()? } else { Vec::new() };
-        let recorded = merged(before, ran.diagnosed);
-        fs::write(&path, serde_json::to_string_pretty(&recorded)? + "\n")?;
+        let recorded = merged(recorded(repository)?, ran.diagnosed);
+        let json = serde_json::to_string_pretty(&recorded)? + "\n";
+        fs::write(repository.root.join(RECORD), json)?;
         write_page(&recorded)?;
     }
     println!("{}{}", tests.listing(), tests.tally);
@@ -167,6 +161,16 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The record.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn recorded(repository: &Repository) -> Result<Vec<Diagnosed>, Box<dyn Error>> {
+    let json = fs::read_to_string(repository.root.join(RECORD))
+        .map_err(|error| format!("cannot read {RECORD}: {error}"))?;
+    Ok(parse(&json)?)
 }
 
 /// The page that a record gives.

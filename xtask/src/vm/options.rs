@@ -123,7 +123,7 @@ impl Options {
             _ => self.filter.as_str(),
         };
         let mut selections = Vec::new();
-        if self.is_matrix && purpose == Purpose::General && filter != DOCTOR {
+        if of_matrix.is_some() && self.filter.is_empty() && purpose == Purpose::General {
             selections.push((DOCTOR, None));
         }
         if filter.is_empty() {
@@ -218,16 +218,11 @@ mod tests {
         let all = options(&["--kernel", "all"]).unwrap();
         assert_eq!(lines(&all).len(), matrix::MATRIX.len());
         assert_eq!(all.targets(), Target::ALL);
-        let doctor = (Purpose::General, DOCTOR.to_owned(), None);
         let first = machines(&["--kernel", "all"]);
-        assert_eq!(first[0], doctor);
+        assert_eq!(first[0], (Purpose::General, DOCTOR.to_owned(), None));
         assert!(first[1].1.starts_with('^'), "{first:?}");
-        let some = machines(&["--kernel", "all", "--filter", "raw::"]);
-        assert_eq!(
-            some,
-            [doctor.clone(), (Purpose::General, "raw::".to_owned(), None)]
-        );
-        assert_eq!(machines(&["--kernel", "all", "--filter", DOCTOR]), [doctor]);
+        let some = (Purpose::General, "raw::".to_owned(), None);
+        assert_eq!(machines(&["--kernel", "all", "--filter", "raw::"]), [some]);
         let full = Kernel::parse("6.12-full").unwrap();
         assert_eq!(
             all.of_kernel(&full).trim(),

@@ -33,10 +33,12 @@ const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
 /// C programs of the tests in `tests/differential`, and their linker options.
 const C_PROGRAMS: [(&str, &[&str]); 4] = [
     ("auparse_dump", &["-lauparse"]),
-    ("contend", &[]),
+    (CONTEND, &[]),
     ("send_login", &[]),
     ("uring_ops", &[]),
 ];
+
+const CONTEND: &str = "contend";
 
 /// Required programs and files.
 pub(super) const TOOLS: [&str; 20] = [
@@ -105,7 +107,7 @@ fn pack_x86_64<'a>(
         archive.program(&from, to)?;
     }
     for (name, libraries) in C_PROGRAMS {
-        c_program(repository, name, libraries, &mut archive)?;
+        c_program(repository, "gcc", name, libraries, &mut archive)?;
     }
     for image in images {
         archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
@@ -127,12 +129,13 @@ fn pack_x86_64<'a>(
 /// Compiles a program of `tests/differential` and adds it.
 fn c_program(
     repository: &Repository,
+    compiler: &str,
     name: &str,
     options: &[&str],
     archive: &mut Archive,
 ) -> Result<(), Box<dyn Error>> {
     let program = repository.target().join("vm").join(name);
-    let mut command = repository.command("gcc");
+    let mut command = repository.command(compiler);
     command
         .args(["-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&program)
@@ -172,6 +175,8 @@ fn pack_arm64(repository: &Repository, profile: Profile) -> Result<Vec<u8>, Box<
     ] {
         archive.program(&from, to)?;
     }
+    let compiler = "aarch64-linux-gnu-gcc";
+    c_program(repository, compiler, CONTEND, &["-static"], &mut archive)?;
     let example = "examples/first-aarch64.rules";
     let rules = fs::read(repository.root.join(example))?;
     archive.file("/etc/first.rules", 0o644, &rules);

@@ -1,10 +1,10 @@
-//! Which sessions have passed, failed and been left out on each kernel: the table at the end of `cargo xtask vm --kernel
-//! all`.
+//! Which sessions have passed, failed and been left out on each kernel: the table at the end of a run on several.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::boot::{Ended, Machine};
+use super::kernels::{Diagnosed, Doctor};
 use crate::test_results::test_name;
 
 /// The sessions of a machine.
@@ -37,8 +37,7 @@ impl Sessions {
 #[derive(Debug, Default)]
 struct Row<'a> {
     arch: &'a str,
-    mode: &'a str,
-    engine: &'a str,
+    doctor: Option<&'a Doctor>,
     planned: BTreeSet<&'a str>,
     failed: BTreeSet<&'a str>,
     /// The sessions that were left out or of which a test was skipped, by reason.
@@ -48,9 +47,14 @@ struct Row<'a> {
 /// Columns of the kernel, the preemption mode and the engine.
 const WIDTHS: (usize, usize, usize) = (13, 26, 10);
 
-/// A line for each kernel, then one for each kernel and reason with the names of sessions.
-pub(super) fn table(machines: &[Machine<'_>], ended: &[Ended]) -> String {
-    let rows = rows(machines, ended);
+/// A line for each kernel, then one for each kernel and reason with the names of sessions. Without a machine of
+/// `tollgate doctor`, preemption mode and engine are those of the record.
+pub(super) fn table(machines: &[Machine<'_>], ended: &[Ended], recorded: &[Diagnosed]) -> String {
+    let mut rows = rows(machines, ended);
+    for (name, row) in &mut rows {
+        let of_record = recorded.iter().find(|it| it.kernel == *name);
+        row.doctor = row.doctor.or_else(|| of_record.map(|it| &it.doctor));
+    }
     let (kernel, mode, engine) = WIDTHS;
     let mut text = format!(
         "{:kernel$} {:7} {:mode$} {:engine$} passed failed skipped\n",
@@ -67,8 +71,8 @@ pub(super) fn table(machines: &[Machine<'_>], ended: &[Ended]) -> String {
             text,
             "{name:kernel$} {:7} {:mode$} {:engine$} {:6} {:6} {:7}",
             row.arch,
-            row.mode,
-            row.engine,
+            row.doctor.map_or("not known", Doctor::mode),
+            row.doctor.map_or("not known", Doctor::engine_name),
             passed.count(),
             row.failed.len(),
             skipped.len()
@@ -101,10 +105,7 @@ fn rows<'a>(machines: &'a [Machine<'_>], ended: &'a [Ended]) -> Vec<(&'a str, Ro
         let Some((_, row)) = rows.get_mut(at) else {
             continue;
         };
-        if let Some(doctor) = &ended.doctor {
-            row.mode = doctor.mode();
-            row.engine = doctor.engine_name();
-        }
+        row.doctor = row.doctor.or(ended.doctor.as_ref());
         row.planned
             .extend(ended.sessions.planned.iter().map(String::as_str));
         let unlabelled =
@@ -191,12 +192,25 @@ mod tests {
                 &[],
             ),
         ];
-        let text = table(&machines, &ended);
+        let text = table(&machines, &ended, &[]);
         let lines: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        assert_eq!(lines[1], ["6.12-full", "x86_64", "2", "1", "3"]);
+        assert_eq!(
+            lines[1],
+            [
+                "6.12-full",
+                "x86_64",
+                "not",
+                "known",
+                "not",
+                "known",
+                "2",
+                "1",
+                "3"
+            ]
+        );
         assert!(
             text.ends_with(
                 "6.12-full: failed: raw\n\
