@@ -37,13 +37,13 @@ test: ## install what tests need; run check, the end-to-end tests (root) and the
 bench: build ## compare the cost of no auditing, tollgate and the kernel's audit (root)
 	@$(RELEASE)/tollgate-bench --goals
 
-vm: ## run the tests on Debian's kernels in QEMU: KERNEL=6.1|6.12|6.18|newest|all
-	@cargo xtask vm --kernel $(or $(KERNEL),all)
+vm: ## run the tests on Debian's kernels in QEMU: KERNEL=6.1|6.12|6.12-full|newest-arm64|all
+	@cargo xtask vm --kernel $(or $(KERNEL),tested)
 
 lists: ## compare random rule lists with the kernel's audit (root): LISTS=SEED:FIRST:COUNT
 	@cargo xtask lists $(or $(LISTS),1:0:300)
 
-hunt: ## run random programs under both auditors: SECONDS=60 KERNEL=6.1|6.12|all|host
+hunt: ## run random programs under both auditors: SECONDS=60 KERNEL=6.1|6.12|tested|host
 	@cargo xtask hunt --seconds $(or $(SECONDS),60) --kernel $(or $(KERNEL),6.12)
 
 fuzz: ## feed mutated input to the parsers: SECONDS=60 for each target

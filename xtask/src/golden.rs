@@ -88,6 +88,10 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
         succeeds(command.args(words).stdout(Stdio::null()))
     });
     report.step("docs/demo.svg", |_| succeeded(demo::run(repository, &[])));
+    report.step("docs/kernels.md", |_| {
+        // The record stays: `cargo xtask kernels` boots the kernels again.
+        succeeded(vm::kernels(repository, &["--page".to_owned()]))
+    });
     report.step("docs/instructions.md", |tests| {
         if let Some(reason) = vm::missing_requirement() {
             tests.skip(&reason);

@@ -76,7 +76,7 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "kernels",
-        "run `tollgate doctor` on Debian's kernels, write docs/kernels.md: [--check]",
+        "run `tollgate doctor` on kernels, write docs/kernels.md: [--check] [KERNEL...]",
         vm::kernels,
     ),
     (

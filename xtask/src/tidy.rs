@@ -94,6 +94,11 @@ fn findings(files: &[File]) -> Vec<Finding> {
         by_path.get("CHANGELOG.md").copied(),
     ));
     findings.extend(docs::invariants("docs/invariants.md", &by_path));
+    findings.extend(docs::kernels(
+        "docs/kernels.md",
+        "docs/kernels.json",
+        &by_path,
+    ));
     findings.sort();
     findings
 }
@@ -146,6 +151,7 @@ mod tests {
                 "crates/audit/src/util.rs",
                 "crates/engine/bpf/exec.bpf.c",
                 "docs/invariants.md",
+                "docs/kernels.md",
             ]
         );
     }

@@ -280,16 +280,16 @@ impl<'s> LoadedObject<'s> {
             kind
         };
         let (loaded, libbpf_log) = libbpf_log::capture(|| open.load());
-        let skel = loaded.map_err(|source| EngineError::Load {
-            kind,
-            kernel: kernel_release(),
-            reason: refusal::reason(
+        let skel = loaded.map_err(|source| {
+            let kernel = kernel_release();
+            let is_denied = source.kind() == ErrorKind::PermissionDenied;
+            EngineError::Load {
                 kind,
-                source.kind() == ErrorKind::PermissionDenied,
-                &libbpf_log,
-            ),
-            libbpf_log,
-            source,
+                reason: refusal::reason(kind, &kernel, is_denied, &libbpf_log),
+                kernel,
+                libbpf_log,
+                source,
+            }
         })?;
         Ok(Self { skel, programs })
     }

@@ -37,7 +37,11 @@ pub(crate) fn calls(events: &[Event], number: u32) -> Vec<&Event> {
     events.iter().filter(is_call).collect()
 }
 
-fn allows_loss() -> anyhow::Result<bool> {
+/// Whether daemons start although the kernel can skip their programs.
+///
+/// # Errors
+/// If the kernel's command line cannot be read.
+pub(crate) fn allows_loss() -> anyhow::Result<bool> {
     let line = command_line()?;
     Ok(line.split_whitespace().any(|word| word == ALLOW_LOSS))
 }

@@ -149,6 +149,7 @@ const ARM64: &[Session] = &[
     examples::SESSION_TRACEPOINT,
     examples::SESSION_RAW,
     differential::SESSION_ARM64,
+    contention::SESSION,
 ];
 
 /// Sessions of the machine for races. `cargo xtask vm` selects it by their name.

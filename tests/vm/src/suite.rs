@@ -1,13 +1,15 @@
 //! Runs the tests and reports to `cargo xtask vm` on a serial port, in lines:
 //!
 //! ```text
-//! vm: plan NAME...           the selected tests, first of all
+//! vm: absent SESSION: REASON  none of its tests are planned, because they cannot run on this kernel
+//! vm: plan NAME...           the selected tests, before all results
 //! vm: ok SECONDS NAME
 //! vm: skip SECONDS NAME: REASON
 //! vm: FAIL SECONDS NAME: MESSAGE
 //! vm: crash NAME              the test crashes the machine now
 //! vm: note TEXT              printed only
 //! vm: count N CALL/STATE     instructions that a call executes
+//! vm: doctor JSON            what `tollgate doctor` has found
 //! vm: broken MESSAGE         no test can run
 //! vm: end
 //! ```
@@ -25,7 +27,7 @@ use anyhow::Context as _;
 use support::wait::wait_for;
 
 use crate::daemon::{Daemon, programs};
-use crate::machine::Filter;
+use crate::machine::{Filter, command_line};
 
 /// The function of a test. It fails with any error but [`Skipped`].
 pub(crate) type Work = fn(&Daemon) -> anyhow::Result<()>;
@@ -47,7 +49,7 @@ impl Error for Skipped {}
 pub(crate) struct Session {
     /// First part of each test's name.
     pub(crate) name: &'static str,
-    /// The daemon's engine. Where `fentry` refuses to start, [`Session::engine`] is `lsm` in its place.
+    /// The daemon's engine, or [`ANY`]. Where `fentry` does not start and `lsm` does, that takes its place.
     pub(crate) engine: &'static str,
     /// Creates the files that the rules name.
     pub(crate) prepare: fn() -> anyhow::Result<()>,
@@ -81,11 +83,16 @@ impl Rules {
     }
 }
 
-/// The engine that newer kernels have only.
-pub(crate) const LSM: &str = "lsm";
-/// The engines that refuse kernels which preempt themselves.
+/// The engines.
 pub(crate) const FENTRY: &str = "fentry";
+pub(crate) const LSM: &str = "lsm";
 const TRACEPOINT: &str = "tracepoint";
+/// In place of an engine: that of `--engine auto`.
+pub(crate) const ANY: &str = "auto";
+
+/// Kernel option: the engines that start on this kernel, the first one that of `--engine auto`.
+const ENGINES: &str = "vm.engines=";
+
 /// Sessions about calls whose end `fentry` does not see, how many slots it uses, calls that stay at its raw tracepoint, and
 /// hooks that root disables, which the kernel refuses while kprobes use them.
 const NEED_FENTRY: [&str; 8] = [
@@ -98,9 +105,6 @@ const NEED_FENTRY: [&str; 8] = [
     "slots_subordinate",
     "stopping",
 ];
-
-/// Stands for the tests of a machine whose engines this kernel does not have.
-const NONE: &str = "sessions::run_here";
 
 /// The test of the daemon's start.
 const STARTS: &str = "daemon_starts";
@@ -117,23 +121,23 @@ pub(crate) fn run(sessions: &[Session], filter: &Filter) {
         println!("vm: broken the filter `{idle}` selects no test");
         return;
     }
-    let wanted: Vec<Session> = sessions
+    let engines = engines();
+    let selected = sessions
         .iter()
-        .copied()
-        .filter(Session::can_run)
-        .filter(|session| session.names().any(|name| filter.matches(&name)))
-        .collect();
+        .filter(|session| session.names().any(|name| filter.matches(&name)));
+    let mut wanted: Vec<Session> = Vec::new();
+    for session in selected {
+        match session.absence(&engines) {
+            None => wanted.push(*session),
+            Some(reason) => println!("vm: absent {}: {reason}", session.name),
+        }
+    }
     let names: Vec<String> = wanted
         .iter()
         .flat_map(Session::names)
         .filter(|name| filter.matches(name))
         .collect();
-    if names.is_empty() {
-        println!("vm: plan {NONE}");
-        println!("vm: skip 0 {NONE}: no engine of these sessions starts on this kernel");
-    } else {
-        println!("vm: plan {}", names.join(" "));
-    }
+    println!("vm: plan {}", names.join(" "));
     for session in wanted {
         session.run(filter);
     }
@@ -147,27 +151,70 @@ pub(crate) fn has_task_work() -> bool {
     major.parse().is_ok_and(|major: u32| major >= 7)
 }
 
+/// The engines that [`ENGINES`] names, if the kernel is one of the matrix.
+///
+/// # Errors
+/// If the kernel's command line cannot be read, or names another engine.
+pub(crate) fn known_engines() -> anyhow::Result<Option<Vec<&'static str>>> {
+    let line = command_line()?;
+    let value = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix(ENGINES));
+    value.map(parse_engines).transpose()
+}
+
+fn parse_engines(names: &str) -> anyhow::Result<Vec<&'static str>> {
+    let parse = |name| {
+        let known = [FENTRY, LSM, TRACEPOINT].into_iter().find(|it| *it == name);
+        known.with_context(|| format!("unknown engine `{name}`"))
+    };
+    names.split_terminator(',').map(parse).collect()
+}
+
+/// The engines that start on this kernel, as far as it is known without trying.
+fn engines() -> Vec<&'static str> {
+    match known_engines() {
+        Ok(Some(engines)) => engines,
+        _ if has_task_work() => vec![LSM],
+        _ => vec![FENTRY, TRACEPOINT],
+    }
+}
+
 /// The engine that starts soonest on this kernel.
 pub(crate) fn quickest_engine() -> &'static str {
-    if has_task_work() { LSM } else { TRACEPOINT }
+    let engines = engines();
+    let quickest = engines.iter().find(|name| **name == TRACEPOINT);
+    quickest
+        .or_else(|| engines.first())
+        .copied()
+        .unwrap_or(TRACEPOINT)
 }
 
 impl Session {
     /// The engine on this kernel.
     pub(crate) fn engine(&self) -> &'static str {
-        if self.engine == FENTRY && has_task_work() {
-            LSM
-        } else {
-            self.engine
+        self.engine_of(&engines())
+    }
+
+    fn engine_of(&self, engines: &[&'static str]) -> &'static str {
+        match (self.engine, engines) {
+            (ANY, [first, ..]) => first,
+            (FENTRY, engines) if !engines.contains(&FENTRY) && engines.contains(&LSM) => LSM,
+            (engine, _) => engine,
         }
     }
 
-    /// Whether an engine of the session starts on this kernel.
-    fn can_run(&self) -> bool {
-        if has_task_work() {
-            self.engine != TRACEPOINT && !NEED_FENTRY.contains(&self.name)
+    /// Why the session cannot run where these engines start.
+    fn absence(&self, engines: &[&'static str]) -> Option<String> {
+        let engine = self.engine_of(engines);
+        if engines.is_empty() {
+            Some("no engine starts".to_owned())
+        } else if !engines.contains(&engine) {
+            Some(format!("{engine} does not start"))
+        } else if engine == LSM && NEED_FENTRY.contains(&self.name) {
+            Some(format!("it tests {FENTRY}"))
         } else {
-            self.engine != LSM
+            None
         }
     }
 
@@ -238,4 +285,52 @@ impl Session {
 /// An error on one line.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     format!("{error:#}").replace('\n', " | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: Session = Session {
+        name: "slots",
+        engine: FENTRY,
+        prepare: || Ok(()),
+        rules: Rules::Text(""),
+        tests: &[],
+        stop: |_daemon| Ok(()),
+        after: |_log| Ok(()),
+        stays: false,
+    };
+
+    #[test]
+    fn sessions_take_an_engine_that_starts_or_tell_why_not() {
+        let of = |engine, name, names| {
+            let engines = parse_engines(names).unwrap();
+            let session = Session {
+                name,
+                engine,
+                ..SESSION
+            };
+            match session.absence(&engines) {
+                None => session.engine_of(&engines).to_owned(),
+                Some(reason) => reason,
+            }
+        };
+        for (engine, name, engines, outcome) in [
+            (FENTRY, "slots", "fentry,tracepoint", FENTRY),
+            (FENTRY, "slots", "lsm", "it tests fentry"),
+            (FENTRY, "names", "lsm", LSM),
+            (FENTRY, "names", "tracepoint", "fentry does not start"),
+            (TRACEPOINT, "raw", "lsm", "tracepoint does not start"),
+            (ANY, "contention", "lsm", LSM),
+            (ANY, "contention", "", "no engine starts"),
+        ] {
+            assert_eq!(
+                of(engine, name, engines),
+                outcome,
+                "{engine} {name} {engines}"
+            );
+        }
+        assert!(parse_engines("fentry,bpf").is_err());
+    }
 }

@@ -1,8 +1,9 @@
-//! Rules for `CHANGELOG.md` and `docs/invariants.md`.
+//! Rules for `CHANGELOG.md`, `docs/invariants.md` and `docs/kernels.md`.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
+use crate::vm;
 
 const CHANGE_KINDS: [&str; 6] = [
     "Added",
@@ -119,6 +120,29 @@ pub(super) fn invariants(path: &str, files: &BTreeMap<&str, &str>) -> Vec<Findin
     findings
 }
 
+/// A page is what its record gives: neither can change alone.
+pub(super) fn kernels(path: &str, record: &str, files: &BTreeMap<&str, &str>) -> Vec<Finding> {
+    let Some(json) = files.get(record) else {
+        let message = format!("there is no `{record}`; `cargo xtask kernels` writes it");
+        return vec![Finding::new(path, 1, message)];
+    };
+    let written = files.get(path).copied().unwrap_or_default();
+    match vm::page_of_record(json) {
+        Ok(page) if page == written => Vec::new(),
+        Ok(page) => {
+            let same = page
+                .lines()
+                .zip(written.lines())
+                .take_while(|(a, b)| a == b);
+            let message = format!(
+                "this is not what `{record}` gives; `cargo xtask kernels --page` writes it"
+            );
+            vec![Finding::new(path, same.count() + 1, message)]
+        }
+        Err(error) => vec![Finding::new(record, 1, error)],
+    }
+}
+
 /// The rows of the table whose first cell is a number: line, number, last cell.
 fn invariant_rows(text: &str) -> Vec<(usize, &str, &str)> {
     text.lines()
@@ -147,7 +171,7 @@ mod tests {
     fn changelog_has_the_usual_form() {
         let good =
             "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- x\n\n## [0.1.0] - 2026-11-20\n";
-        assert_eq!(changelog_lines(good), []);
+        assert_eq!(changelog_lines(good), [0_usize; 0]);
         assert_eq!(changelog_lines("# Changes\n## [Unreleased]\n"), [1]);
         assert_eq!(changelog_lines("# Changelog\n"), [1]);
         assert_eq!(
@@ -209,5 +233,26 @@ mod tests {
             ["docs/invariants.md:5: there is no file `a.rs`"]
         );
         assert_eq!(invariant_messages("None yet.").len(), 1);
+    }
+
+    #[test]
+    fn page_of_kernels_agrees_with_its_record() {
+        let json = "[]";
+        let page = vm::page_of_record(json).unwrap();
+        let found = |json, page: &str| {
+            let files = BTreeMap::from([("k.json", json), ("k.md", page)]);
+            let findings = kernels("k.md", "k.json", &files).into_iter();
+            findings
+                .map(|finding| finding.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found(json, &page), [""; 0]);
+        let other = page.replacen("QEMU", "a machine", 1);
+        assert_eq!(
+            found(json, &other),
+            ["k.md:3: this is not what `k.json` gives; `cargo xtask kernels --page` writes it"]
+        );
+        assert!(found("{", &page)[0].starts_with("k.json:1: "));
+        assert_eq!(kernels("k.md", "k.json", &BTreeMap::new()).len(), 1);
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn boot_again<'a>(
         for boot in boots {
             match boot {
                 Boot::Whole => {
-                    println!("    {:<5} booting the machine again", machine.line);
+                    println!("    {:<9} booting the machine again", machine.line);
                     // Addresses that differ by chance cost some instructions: the same boot would count them again.
                     let mut other = machine.clone();
                     other.seed += 1;
@@ -74,7 +74,7 @@ pub(super) fn boot_again<'a>(
                     }
                 }
                 Boot::Tests { filter, failures } => {
-                    println!("    {:<5} running again, alone: {filter}", machine.line);
+                    println!("    {:<9} running again, alone: {filter}", machine.line);
                     let mut other = machine.clone();
                     (other.filter, other.part) = (filter, None);
                     let again = run(&other).map_or_else(
@@ -165,7 +165,7 @@ fn settle_machine(first: &mut Ended, again: Ended) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::*;
     use crate::test_results::TestResults;
@@ -177,10 +177,10 @@ mod tests {
             purpose,
             line: "6.1",
             kernel: Path::new("/kernel"),
-            initramfs: Path::new("/initramfs"),
+            initramfs: PathBuf::from("/initramfs"),
             filter: String::new(),
             part,
-            options: "",
+            options: String::new(),
             seed: 1,
         }
     }

@@ -3,14 +3,16 @@
 use std::error::Error;
 use std::fs::{self, File};
 use std::mem;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::counts::Counts;
+use super::kernels::Doctor;
 use super::ports;
-use super::report::{Doctor, MachineReport};
+use super::report::MachineReport;
+use super::sessions::Sessions;
 use super::target::Target;
 use crate::test_results::TestResults;
 
@@ -79,21 +81,32 @@ pub(crate) enum Purpose {
     Count,
 }
 
+impl Purpose {
+    /// All, those of the longest machines first.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::General,
+        Self::Selinux,
+        Self::Race,
+        Self::Panic,
+        Self::Count,
+    ];
+}
+
 /// A machine to boot.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine<'a> {
     pub(crate) target: Target,
     pub(crate) purpose: Purpose,
-    /// The kernel's version line, such as `6.12`: the label of its output.
+    /// The kernel's name, such as `6.12-full`: the label of its output.
     pub(crate) line: &'a str,
     pub(crate) kernel: &'a Path,
-    pub(crate) initramfs: &'a Path,
+    pub(crate) initramfs: PathBuf,
     /// Selects the tests; `Filter` in `tests/vm/src/machine.rs` has the forms.
     pub(crate) filter: String,
     /// The part of the general sessions to run, from 1; all without it.
     pub(crate) part: Option<usize>,
     /// More kernel options, which the first process reads.
-    pub(crate) options: &'a str,
+    pub(crate) options: String,
     /// Selects the random numbers of a machine that counts; all boots with one seed are the same.
     pub(crate) seed: u32,
 }
@@ -104,8 +117,9 @@ pub(crate) struct Ended {
     /// The results of its tests, labelled with the kernel.
     pub(crate) results: TestResults,
     pub(crate) counts: Counts,
-    /// What `tollgate doctor` said.
-    pub(crate) doctor: Doctor,
+    /// What `tollgate doctor` found.
+    pub(crate) doctor: Option<Doctor>,
+    pub(crate) sessions: Sessions,
     /// Whether it failed as a whole.
     pub(crate) is_broken: bool,
 }
@@ -125,6 +139,7 @@ impl Machine<'_> {
         let mut report = self.boot(started)?;
         let counts = mem::take(&mut report.counts);
         let doctor = mem::take(&mut report.doctor);
+        let sessions = mem::take(&mut report.sessions);
         if let Some(json) = counts.json(self.line) {
             let file = format!("counts-{}.json", self.line);
             fs::write(self.initramfs.with_file_name(file), json)?;
@@ -133,11 +148,12 @@ impl Machine<'_> {
         let results = self.finish(report);
         let tally = results.tally;
         let seconds = started.elapsed().as_secs_f64();
-        println!("    {:<5} {tally} ({seconds:.1} s)", self.line);
+        println!("    {:<9} {tally} ({seconds:.1} s)", self.line);
         Ok(Ended {
             results,
             counts,
             doctor,
+            sessions,
             is_broken,
         })
     }
@@ -146,7 +162,7 @@ impl Machine<'_> {
     fn finish(&self, report: MachineReport) -> TestResults {
         let (mut results, shown) = report.finish();
         for line in shown {
-            println!("    {:<5} {line}", self.line);
+            println!("    {:<9} {line}", self.line);
         }
         for line in results.failures.iter_mut().chain(&mut results.skips) {
             *line = format!("{} {line}", self.line);
@@ -165,7 +181,7 @@ impl Machine<'_> {
             match lines.recv_timeout(left.min(MAX_SILENCE)) {
                 Ok(line) => {
                     if let Some(shown) = report.line(&line) {
-                        println!("    {:<5} {shown}", self.line);
+                        println!("    {:<9} {shown}", self.line);
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => break None,
@@ -243,7 +259,7 @@ impl Machine<'_> {
             .arg("-kernel")
             .arg(self.kernel)
             .arg("-initrd")
-            .arg(self.initramfs)
+            .arg(&self.initramfs)
             .args([
                 "-append",
                 &format!(

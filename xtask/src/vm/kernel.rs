@@ -25,8 +25,16 @@ const TESTED: [(&str, &str); 2] = [
 
 /// The newest kernel of any suite.
 const NEWEST: &str = "newest";
+/// Suffix of a line of kernels for arm64, the last one.
+const ARM64: &str = "-arm64";
 /// Suffix of a line of kernels with `PREEMPT_RT`.
 const RT: &str = "-rt";
+/// Suffixes of a kernel that is booted in another preemption mode than its own, and their kernel options.
+const MODES: [(&str, &str); 3] = [
+    ("-voluntary", "preempt=voluntary"),
+    ("-full", "preempt=full"),
+    ("-lazy", "preempt=lazy"),
+];
 
 /// Start of the names of packages with kernels.
 const IMAGE: &str = "linux-image-";
@@ -68,10 +76,12 @@ const MODULES: [&str; 30] = [
 /// A line of kernels that Debian keeps up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kernel {
-    /// What the kernels of this line have in common, such as `6.12`, `7.3-rt` or `newest`.
+    /// What the kernels of this line have in common, such as `6.12`, `7.3-rt`, `6.12-full` or `newest-arm64`.
     pub(crate) line: String,
+    pub(crate) target: Target,
+    /// The kernel option of the line's preemption mode, if it is not the kernel's own.
+    pub(crate) options: &'static str,
     source: Source,
-    target: Target,
 }
 
 /// How the current kernel of a line is found.
@@ -104,35 +114,51 @@ impl Kernel {
     pub(crate) fn tested() -> Vec<Self> {
         let kernel = |(line, package): (&str, &'static str)| Self {
             line: line.to_owned(),
-            source: Source::Dependency(package),
             target: Target::X86_64,
+            options: "",
+            source: Source::Dependency(package),
         };
         TESTED.into_iter().map(kernel).collect()
     }
 
-    /// The line of a name: one of [`Kernel::tested`], the start of a version, or `newest`; `-rt` selects kernels with
-    /// `PREEMPT_RT`.
-    pub(crate) fn parse(name: &str, target: Target) -> Option<Self> {
-        if let Some(tested) = Self::tested().into_iter().find(|it| it.line == name)
-            && tested.target == target
-        {
-            return Some(tested);
-        }
-        let (numbers, flavour) = match name.strip_suffix(RT) {
-            Some(numbers) => (numbers, target.flavour(true)),
-            None => (name, target.flavour(false)),
+    /// The line of a name: one of [`Kernel::tested`], the start of a version, or `newest`. Then, in this order, `-rt`
+    /// selects kernels with `PREEMPT_RT`, a suffix of [`MODES`] sets the preemption mode, and `-arm64` is the
+    /// architecture.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let (rest, target) = match name.strip_suffix(ARM64) {
+            Some(rest) => (rest, Target::Arm64),
+            None => (name, Target::X86_64),
         };
-        let version = match numbers {
-            NEWEST => Vec::new(),
-            numbers => {
-                let numbers = numbers.split('.').map(|number| number.parse().ok());
-                numbers.collect::<Option<_>>()?
-            }
+        let mode = MODES
+            .into_iter()
+            .find_map(|(suffix, option)| Some((rest.strip_suffix(suffix)?, option)));
+        let (rest, options) = mode.unwrap_or((rest, ""));
+        let (numbers, is_realtime) = match rest.strip_suffix(RT) {
+            Some(numbers) => (numbers, true),
+            None => (rest, false),
+        };
+        let tested = TESTED
+            .into_iter()
+            .find(|(line, _)| *line == rest && target == Target::X86_64);
+        let source = match (tested, numbers) {
+            (Some((_, package)), _) => Source::Dependency(package),
+            (None, NEWEST) => Source::Newest {
+                version: Vec::new(),
+                flavour: target.flavour(is_realtime),
+            },
+            (None, numbers) => Source::Newest {
+                version: numbers
+                    .split('.')
+                    .map(|number| number.parse().ok())
+                    .collect::<Option<_>>()?,
+                flavour: target.flavour(is_realtime),
+            },
         };
         Some(Self {
             line: name.to_owned(),
-            source: Source::Newest { version, flavour },
             target,
+            options,
+            source,
         })
     }
 
@@ -282,7 +308,7 @@ mod tests {
 
     #[test]
     fn lines_are_parsed() {
-        let source = |name| Kernel::parse(name, Target::X86_64).map(|kernel| kernel.source);
+        let source = |name| Kernel::parse(name).map(|kernel| kernel.source);
         assert_eq!(
             source("6.1"),
             Some(Source::Dependency("linux-image-cloud-amd64"))
@@ -293,12 +319,43 @@ mod tests {
         let version = Vec::new();
         let flavour = "cloud-amd64";
         assert_eq!(source("newest"), Some(Source::Newest { version, flavour }));
-        let on_arm64 = Kernel::parse("6.12", Target::Arm64).map(|kernel| kernel.source);
         let (version, flavour) = (vec![6, 12], "cloud-arm64");
-        assert_eq!(on_arm64, Some(Source::Newest { version, flavour }));
-        for name in ["", "x", "7.", "-rt", "rt"] {
+        assert_eq!(
+            source("6.12-arm64"),
+            Some(Source::Newest { version, flavour })
+        );
+        for name in [
+            "",
+            "x",
+            "7.",
+            "-rt",
+            "rt",
+            "-arm64",
+            "6.12-none",
+            "6.12-arm64-rt",
+        ] {
             assert_eq!(source(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn mode_is_a_kernel_option_and_not_another_kernel() {
+        let (own, full) = (
+            Kernel::parse("6.12").unwrap(),
+            Kernel::parse("6.12-full").unwrap(),
+        );
+        assert_eq!((own.options, full.options), ("", "preempt=full"));
+        assert_eq!(own.source, full.source);
+        let both = Kernel::parse("7.3-rt-lazy-arm64").unwrap();
+        let (version, flavour) = (vec![7, 3], "rt-arm64");
+        assert_eq!(
+            (both.options, both.target, both.source),
+            (
+                "preempt=lazy",
+                Target::Arm64,
+                Source::Newest { version, flavour }
+            )
+        );
     }
 
     #[test]

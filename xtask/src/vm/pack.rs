@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::build::Profile;
 use super::initramfs::Archive;
@@ -33,10 +33,12 @@ const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
 /// C programs of the tests in `tests/differential`, and their linker options.
 const C_PROGRAMS: [(&str, &[&str]); 4] = [
     ("auparse_dump", &["-lauparse"]),
-    ("contend", &[]),
+    (CONTEND, &[]),
     ("send_login", &[]),
     ("uring_ops", &[]),
 ];
+
+const CONTEND: &str = "contend";
 
 /// Required programs and files.
 pub(super) const TOOLS: [&str; 20] = [
@@ -62,14 +64,26 @@ pub(super) const TOOLS: [&str; 20] = [
     "ldd",
 ];
 
-/// The initramfs of all machines of the host's architecture.
+/// The initramfs of all machines of an architecture, with the modules of their kernels.
 ///
 /// # Errors
-/// If a file cannot be read, or a program cannot be compiled.
-pub(super) fn pack(
+/// If a file cannot be read or fetched, or a program cannot be compiled.
+pub(super) fn pack<'a>(
+    repository: &Repository,
+    target: Target,
+    profile: Profile,
+    images: impl Iterator<Item = &'a Image>,
+) -> Result<Vec<u8>, Box<dyn Error>> {
+    match target {
+        Target::X86_64 => pack_x86_64(repository, profile, images),
+        Target::Arm64 => pack_arm64(repository, profile),
+    }
+}
+
+fn pack_x86_64<'a>(
     repository: &Repository,
     profile: Profile,
-    images: &[(&str, Image)],
+    images: impl Iterator<Item = &'a Image>,
 ) -> Result<Vec<u8>, Box<dyn Error>> {
     let programs = Target::X86_64.programs(repository, profile.directory());
     let mut archive = Archive::default();
@@ -93,18 +107,9 @@ pub(super) fn pack(
         archive.program(&from, to)?;
     }
     for (name, libraries) in C_PROGRAMS {
-        let program = repository.target().join("vm").join(name);
-        let mut command = repository.command("gcc");
-        command
-            .args(["-Wall", "-Wextra", "-Werror", "-o"])
-            .arg(&program);
-        command.arg(format!("tests/differential/{name}.c"));
-        if !succeeds(command.args(libraries))? {
-            return Err(format!("cannot compile `{name}`").into());
-        }
-        archive.program(&program, &format!("/bin/{name}"))?;
+        c_program(repository, "gcc", name, libraries, &mut archive)?;
     }
-    for (_, image) in images {
+    for image in images {
         archive.directory(&image.modules, &format!("/modules/{}", image.release))?;
     }
     sigma::pack(repository, &mut archive)?;
@@ -121,6 +126,26 @@ pub(super) fn pack(
     Ok(archive.finish())
 }
 
+/// Compiles a program of `tests/differential` and adds it.
+fn c_program(
+    repository: &Repository,
+    compiler: &str,
+    name: &str,
+    options: &[&str],
+    archive: &mut Archive,
+) -> Result<(), Box<dyn Error>> {
+    let program = repository.target().join("vm").join(name);
+    let mut command = repository.command(compiler);
+    command
+        .args(["-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program)
+        .arg(format!("tests/differential/{name}.c"));
+    if !succeeds(command.args(options))? {
+        return Err(format!("cannot compile `{name}`").into());
+    }
+    archive.program(&program, &format!("/bin/{name}"))
+}
+
 /// Adds users and groups.
 fn accounts(archive: &mut Archive) {
     archive.file(
@@ -131,21 +156,14 @@ fn accounts(archive: &mut Archive) {
     archive.file("/etc/group", 0o644, b"root:x:0:\n");
 }
 
-/// The initramfs of arm64 machines, whose programs are all static.
-///
-/// # Errors
-/// If a file cannot be read, or `busybox` cannot be fetched.
-pub(super) fn pack_arm64(
-    repository: &Repository,
-    profile: Profile,
-    directory: &Path,
-) -> Result<Vec<u8>, Box<dyn Error>> {
+/// All programs are static.
+fn pack_arm64(repository: &Repository, profile: Profile) -> Result<Vec<u8>, Box<dyn Error>> {
     let programs = Target::Arm64.programs(repository, profile.directory());
     let busybox = kernel::program(
         "busybox-static",
         "usr/bin/busybox",
         Target::Arm64,
-        directory,
+        &repository.target().join("vm"),
     )?;
     let mut archive = Archive::default();
     for (from, to) in [
@@ -157,6 +175,8 @@ pub(super) fn pack_arm64(
     ] {
         archive.program(&from, to)?;
     }
+    let compiler = "aarch64-linux-gnu-gcc";
+    c_program(repository, compiler, CONTEND, &["-static"], &mut archive)?;
     let example = "examples/first-aarch64.rules";
     let rules = fs::read(repository.root.join(example))?;
     archive.file("/etc/first.rules", 0o644, &rules);

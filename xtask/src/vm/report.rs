@@ -4,6 +4,8 @@
 //! come from the emulator, the firmware or the kernel; some of those mean that something is wrong.
 
 use super::counts::Counts;
+use super::kernels::Doctor;
+use super::sessions::Sessions;
 use crate::test_results::TestResults;
 
 /// Kernel messages that fail a run.
@@ -46,38 +48,9 @@ pub(crate) struct MachineReport {
     lines: Vec<String>,
     /// Instructions that calls execute.
     pub(crate) counts: Counts,
-    /// What `tollgate doctor` said.
-    pub(crate) doctor: Doctor,
-}
-
-/// The output of `tollgate doctor`.
-#[derive(Debug, Default)]
-pub(crate) struct Doctor {
-    pub(crate) text: String,
-    /// `ENGINE/PROGRAM`, and how many instructions the verifier has processed.
-    pub(crate) verified: Vec<(String, u64)>,
-}
-
-impl Doctor {
-    pub(super) fn add_text(&mut self, line: &str) {
-        self.text.push_str(line.trim_end());
-        self.text.push('\n');
-    }
-
-    /// Takes `N NAME`; false if the line has another form.
-    pub(super) fn add_verified(&mut self, line: &str) -> bool {
-        let pair = line.split_once(' ');
-        let pair = pair.and_then(|(number, name)| Some((name.to_owned(), number.parse().ok()?)));
-        let is_valid = pair.is_some();
-        self.verified.extend(pair);
-        is_valid
-    }
-
-    pub(super) fn verified(&self, program: &str) -> Option<u64> {
-        let mut all = self.verified.iter();
-        all.find(|(name, _)| name == program)
-            .map(|&(_, number)| number)
-    }
+    /// What `tollgate doctor` found.
+    pub(crate) doctor: Option<Doctor>,
+    pub(crate) sessions: Sessions,
 }
 
 impl MachineReport {
@@ -106,7 +79,8 @@ impl MachineReport {
         match word {
             "plan" => {
                 self.open = rest.split_whitespace().map(str::to_owned).collect();
-                if self.open.is_empty() {
+                self.sessions.plan(&self.open);
+                if self.sessions.is_empty() {
                     self.mistakes.push("the filter matches no test".to_owned());
                 }
                 None
@@ -118,13 +92,19 @@ impl MachineReport {
                 Some(format!("{word:<4} {seconds:>6} s  {outcome}"))
             }
             "count" if self.counts.parse_line(rest) => None,
-            "verified" if self.doctor.add_verified(rest) => None,
             "doctor" => {
-                self.doctor.add_text(rest);
+                match Doctor::parse(rest) {
+                    Ok(doctor) => self.doctor = Some(doctor),
+                    Err(error) => self.alarms.push(format!("doctor: {error}")),
+                }
                 None
             }
             "crash" => {
                 self.crashing = Some(rest.to_owned());
+                None
+            }
+            "absent" => {
+                self.sessions.add_absent(rest);
                 None
             }
             "note" => Some(format!("                {rest}")),
@@ -280,6 +260,8 @@ mod tests {
         assert_eq!(report(&["vm: plan a", "vm: ok 0.10 a"]).0, tally(1, 1));
         assert_eq!(report(&["vm: plan ", "vm: end"]).0, tally(0, 1));
         assert_eq!(report(&["vm: broken no /proc", "vm: end"]).0, tally(0, 1));
+        let absent = ["vm: absent a: no engine starts", "vm: plan ", "vm: end"];
+        assert_eq!(report(&absent).0, tally(0, 0));
     }
 
     #[test]
@@ -292,7 +274,12 @@ mod tests {
     #[test]
     fn skipped_tests_are_counted_with_their_reason() {
         let mut report = MachineReport::default();
-        for line in ["vm: plan a", "vm: skip 0.01 a: no rule sets", "vm: end"] {
+        for line in [
+            "vm: absent b: no engine starts",
+            "vm: plan a",
+            "vm: skip 0.01 a: no rule sets",
+            "vm: end",
+        ] {
             let _shown = report.line(line);
         }
         let (results, _) = report.finish();

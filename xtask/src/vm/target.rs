@@ -26,20 +26,22 @@ const ARM64_TOOLS: [&str; 3] = [
 ];
 
 impl Target {
-    /// The target of a value of `--arch`.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        match name {
-            "x86_64" => Some(Self::X86_64),
-            "arm64" => Some(Self::Arm64),
-            _ => None,
-        }
-    }
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Arm64];
 
     /// The emulator.
     pub(crate) const fn emulator(self) -> &'static str {
         match self {
             Self::X86_64 => "qemu-system-x86_64",
             Self::Arm64 => "qemu-system-aarch64",
+        }
+    }
+
+    /// The kernel's name of the architecture.
+    pub(crate) const fn machine(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Arm64 => "aarch64",
         }
     }
 

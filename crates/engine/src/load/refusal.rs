@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::engine_kind::EngineKind;
+use crate::preemption::parse_release;
 
 /// Bits of `CapEff` that loading programs needs, with their names. The daemon has dropped `CAP_SYS_ADMIN` before it
 /// loads them: to name that would be wrong.
@@ -26,14 +27,21 @@ struct Permissions {
 /// `print_verification_stats` in `kernel/bpf/verifier.c`, Linux 6.12.
 const VERIFIED: &str = "processed ";
 
-/// Describes why the kernel refused programs of an engine. `is_denied`: the error is `EPERM` or `EACCES`. The verifier
-/// refuses an access to memory with `EACCES` too, and writes to its log then.
-pub(super) fn reason(kind: EngineKind, is_denied: bool, libbpf_log: &str) -> String {
+/// Oldest release whose BPF has all that programs of any engine need (`bpf_loop`). Distributions take BPF over into
+/// older ones: only a refusal tells that a kernel lacks it.
+const OLDEST: (u32, u32) = (5, 17);
+
+/// Describes why the kernel of a release refused programs of an engine. `is_denied`: the error is `EPERM` or `EACCES`.
+/// The verifier refuses an access to memory with `EACCES` too, and writes to its log then.
+pub(super) fn reason(kind: EngineKind, release: &str, is_denied: bool, libbpf_log: &str) -> String {
     if is_denied && libbpf_log.contains(VERIFIED) {
         "the verifier of this kernel does not accept them: report this with the output of `tollgate doctor --json`"
             .to_owned()
     } else if is_denied {
         Permissions::read().denial()
+    } else if parse_release(release) < OLDEST {
+        let (major, minor) = OLDEST;
+        format!("they need Linux {major}.{minor}; `tollgate run` audits a command without them")
     } else {
         format!("the kernel lacks {}", requirement(kind))
     }
@@ -151,7 +159,7 @@ mod tests {
 
     #[test]
     fn missing_features_are_not_blamed_on_privileges() {
-        let text = reason(EngineKind::Fentry, false, "");
+        let text = reason(EngineKind::Fentry, "6.1.0-56-cloud-amd64", false, "");
         assert!(
             text.contains("CONFIG_FUNCTION_TRACER") && !text.contains("CAP_"),
             "{text}"
@@ -159,9 +167,16 @@ mod tests {
     }
 
     #[test]
+    fn old_kernels_are_told_by_their_release() {
+        let on = |release| reason(EngineKind::Tracepoint, release, false, "");
+        assert!(on("5.10.0-32-cloud-amd64").starts_with("they need Linux 5.17"));
+        assert!(on("5.17.1").starts_with("the kernel lacks programs"));
+    }
+
+    #[test]
     fn verifier_is_not_taken_for_a_security_policy() {
         let log = "invalid access to memory; processed 120 insns (limit 1000000)";
-        let text = reason(EngineKind::Tracepoint, true, log);
+        let text = reason(EngineKind::Tracepoint, "5.10.0", true, log);
         assert!(text.starts_with("the verifier"), "{text}");
     }
 

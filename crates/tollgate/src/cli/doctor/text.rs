@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use super::facts::{Facts, Hook, KernelAudit, MISSING, System, Verdict};
 
+/// What only securityfs tells is not known.
+const UNMOUNTED: &str = "not known: securityfs is not mounted";
+
 /// Columns of labels.
 const WIDTH: usize = 16;
 
@@ -68,15 +71,14 @@ fn system_lines(system: &System, line: &mut impl FnMut(&str, &str)) {
     );
     let modules = system.security_modules.as_ref();
     let modules = modules.map(|modules| modules.join(", "));
-    line(
-        "LSMs:",
-        modules
-            .as_deref()
-            .unwrap_or("not known: securityfs is not mounted"),
-    );
+    line("LSMs:", modules.as_deref().unwrap_or(UNMOUNTED));
+    let lockdown = system.lockdown.as_deref();
     line(
         "lockdown:",
-        system.lockdown.as_deref().unwrap_or("not active"),
+        match modules {
+            Some(_) => lockdown.unwrap_or("not active"),
+            None => UNMOUNTED,
+        },
     );
     let btf = match (&system.btf_error, system.btf_bytes) {
         (Some(error), _) => error.clone(),

@@ -1,0 +1,75 @@
+//! The kernels that tollgate is tested on: `cargo xtask kernels` and `cargo xtask vm --kernel all` boot them.
+
+/// A kernel of the matrix.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Its name, as for `--kernel`.
+    pub(super) kernel: &'static str,
+    /// The engines that start there. `tollgate doctor` must say the same.
+    pub(super) engines: Engines,
+    /// The filter of its sessions; empty for all machines with all tests.
+    pub(super) filter: &'static str,
+}
+
+/// The engines that start on a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engines {
+    /// These; the first one is that of `--engine auto`.
+    Start(&'static str),
+    /// None, but this one starts with `--allow-loss`.
+    WithLoss(&'static str),
+}
+
+/// All tests.
+const ALL: &str = "";
+
+/// The sessions of each engine that have most of its code, and what is lost when tasks contend for a CPU.
+const SOME: &str = "^tracepoint|raw|fentry|fentry_both_abis|clock|differential|reload|handover|json|names|names_tracepoint|other_mounts_tracepoint|run|traced_tracepoint|contention|contention_deny";
+
+/// What is lost, and counted: other sessions expect each event.
+const LOSSES: &str = "^contention";
+
+/// The matrix.
+pub(super) const MATRIX: [Entry; 11] = [
+    entry("5.10", Engines::Start(""), SOME),
+    entry("6.1", Engines::Start("fentry,tracepoint"), ALL),
+    entry("6.12", Engines::Start("fentry,tracepoint"), ALL),
+    entry("6.12-full", Engines::Start("tracepoint"), SOME),
+    entry("6.12-rt", Engines::Start("tracepoint"), SOME),
+    entry("6.18", Engines::Start("tracepoint"), SOME),
+    entry("7.0", Engines::Start("lsm"), SOME),
+    entry("newest", Engines::Start("lsm"), ALL),
+    entry("newest-rt", Engines::WithLoss("tracepoint"), LOSSES),
+    entry("6.12-arm64", Engines::Start("fentry,tracepoint"), ALL),
+    entry("newest-arm64", Engines::Start("fentry,tracepoint"), ALL),
+];
+
+const fn entry(kernel: &'static str, engines: Engines, filter: &'static str) -> Entry {
+    Entry {
+        kernel,
+        engines,
+        filter,
+    }
+}
+
+/// The filter of a kernel's sessions; `None` if it is not in the matrix.
+pub(super) fn filter(kernel: &str) -> Option<&'static str> {
+    let entry = MATRIX.iter().find(|entry| entry.kernel == kernel)?;
+    Some(entry.filter)
+}
+
+/// Kernel options that tell a machine which engines start on a kernel of the matrix; empty for other kernels.
+/// `tests/vm/src/suite.rs` reads them.
+pub(super) fn options(kernel: &str) -> String {
+    match MATRIX.iter().find(|entry| entry.kernel == kernel) {
+        Some(Entry {
+            engines: Engines::Start(names),
+            ..
+        }) => format!("vm.engines={names}"),
+        Some(Entry {
+            engines: Engines::WithLoss(name),
+            ..
+        }) => format!("vm.engines={name} vm.allow_loss"),
+        None => String::new(),
+    }
+}
