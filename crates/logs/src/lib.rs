@@ -26,6 +26,7 @@ pub mod event_accounts;
 pub mod event_context;
 pub mod event_reader;
 pub mod event_values;
+pub mod expression;
 mod follow;
 mod hash;
 pub mod index;
