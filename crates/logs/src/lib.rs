@@ -38,4 +38,5 @@ pub mod log_set;
 pub mod name_service;
 pub mod rule_decision;
 pub mod stamp;
+pub mod state_directory;
 pub mod syscall_event;
