@@ -76,14 +76,33 @@ pub(crate) enum Kind {
     JsonOutput,
     /// JSON lines to a Unix stream socket.
     JsonUnix(PathBuf),
+    /// Syslog messages over TCP.
+    Syslog(Address),
+}
+
+/// A host and a port of TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// `HOST:PORT`.
+    pub(crate) text: String,
+    pub(crate) port: u16,
 }
 
 impl Kind {
+    /// The port of TCP that it connects to.
+    pub(crate) const fn port(&self) -> Option<u16> {
+        match self {
+            Self::Syslog(address) => Some(address.port),
+            Self::JsonOutput | Self::JsonUnix(_) => None,
+        }
+    }
+
     /// What it is, for people.
     pub(crate) fn description(&self) -> String {
         match self {
             Self::JsonOutput => "JSON lines to standard output".to_owned(),
             Self::JsonUnix(path) => format!("JSON lines to socket {}", path.display()),
+            Self::Syslog(address) => format!("syslog to {} over TCP", address.text),
         }
     }
 }
@@ -174,7 +193,12 @@ impl Checker<'_> {
         for (name, json) in document.json {
             self.name(&name, &mut names);
             let kind = self.json(&json.to);
-            destinations.push(self.destination(name.into_inner(), json.common(), kind));
+            destinations.push(self.destination(name.into_inner(), json.into(), kind));
+        }
+        for (name, syslog) in document.syslog {
+            self.name(&name, &mut names);
+            let kind = Kind::Syslog(self.address(&syslog.address));
+            destinations.push(self.destination(name.into_inner(), syslog.into(), kind));
         }
         if destinations.is_empty() && self.mistakes.is_empty() {
             self.mistake(
@@ -234,15 +258,15 @@ impl Checker<'_> {
     }
 
     fn host(&mut self, host: Option<Spanned<String>>) -> String {
+        // A host name of RFC 5424, which is also the name of a directory.
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:".contains(letter);
         let Some(host) = host else {
             let host = fs::read_to_string(HOST).unwrap_or_default();
-            return host.trim_end().to_owned();
+            return host.trim_end().replace(|letter| !is_plain(letter), "_");
         };
         let name = host.get_ref();
-        // A host name of RFC 5424, which is also a directory of a partition.
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
-        let is_dots = name.bytes().all(|byte| byte == b'.');
-        if name.len() > 255 || is_dots || !name.bytes().all(is_plain) {
+        let is_dots = name.chars().all(|letter| letter == '.');
+        if name.len() > 255 || is_dots || !name.chars().all(is_plain) {
             self.mistake(
                 host.span(),
                 format!("`{}` is no host name", name.escape_debug()),
@@ -299,6 +323,27 @@ impl Checker<'_> {
         match written.find(string.get_ref().as_str()) {
             Some(at) => all.start + at + part.start..all.start + at + part.end,
             None => all,
+        }
+    }
+
+    fn address(&mut self, address: &Spanned<String>) -> Address {
+        let text = address.get_ref();
+        let parts = text.rsplit_once(':').filter(|(host, _)| {
+            // An IPv6 address has brackets.
+            let is_v6 = host.starts_with('[') && host.ends_with(']');
+            !host.is_empty() && (is_v6 || !host.contains(':'))
+        });
+        let port = parts.and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        if port == 0 {
+            self.mistake(
+                address.span(),
+                format!("`{}` is no address of TCP", text.escape_debug()),
+                "write `HOST:PORT`, and an IPv6 address in brackets",
+            );
+        }
+        Address {
+            text: text.clone(),
+            port,
         }
     }
 

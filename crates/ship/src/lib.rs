@@ -22,6 +22,7 @@ mod position;
 mod run;
 mod sink;
 mod status;
+mod syslog;
 mod transport;
 
 use std::ffi::OsString;

@@ -24,7 +24,8 @@ use crate::config::{Config, Kind};
 use crate::json_lines::JsonLines;
 use crate::output::info;
 use crate::sink::{Sink, StreamSink};
-use crate::transport::{StandardOutput, UnixSocket};
+use crate::syslog::Syslog;
+use crate::transport::{StandardOutput, Tcp, UnixSocket};
 use progress::{Progress, STATUS};
 use worker::{End, Shared, Worker};
 
@@ -63,7 +64,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => config.log.join("audit.log"),
         false => config.log.clone(),
     };
-    info(confinement::confine(&log, &args.state)?);
+    let kinds: Vec<&Kind> = config.destinations.iter().map(|to| &to.kind).collect();
+    info(confinement::confine(&log, &args.state, &kinds)?);
     let stop = watch_signals()?;
     let shared = Arc::new(Shared {
         end: if args.once { End::OfLog } else { End::Never },
@@ -95,6 +97,11 @@ fn sink(kind: &Kind, resend: Duration) -> Box<dyn Sink> {
         Kind::JsonOutput => Box::new(StreamSink::new(
             JsonLines,
             StandardOutput::default(),
+            resend,
+        )),
+        Kind::Syslog(address) => Box::new(StreamSink::new(
+            Syslog::default(),
+            Tcp::new(address.text.clone()),
             resend,
         )),
         Kind::JsonUnix(path) => Box::new(StreamSink::new(

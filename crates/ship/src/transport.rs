@@ -1,12 +1,14 @@
 //! Streams of bytes to a peer on this machine or another.
 
 mod standard_output;
+mod tcp;
 mod unix;
 
 use std::io;
 use std::time::Duration;
 
 pub(crate) use standard_output::StandardOutput;
+pub(crate) use tcp::Tcp;
 pub(crate) use unix::UnixSocket;
 
 /// Longest time in which a peer takes no byte.

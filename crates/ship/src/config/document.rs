@@ -16,6 +16,9 @@ pub(super) struct Document {
     /// JSON lines to programs of this machine.
     #[serde(default)]
     pub(super) json: BTreeMap<Spanned<String>, Json>,
+    /// Syslog over TCP.
+    #[serde(default)]
+    pub(super) syslog: BTreeMap<Spanned<String>, Syslog>,
 }
 
 /// Where the first run begins.
@@ -38,6 +41,16 @@ pub(super) struct Json {
     resend: Option<Spanned<i64>>,
 }
 
+/// A table `[syslog.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Syslog {
+    pub(super) address: Spanned<String>,
+    filter: Option<Spanned<String>>,
+    start: Option<Start>,
+    resend: Option<Spanned<i64>>,
+}
+
 /// What every destination has.
 #[derive(Debug)]
 pub(super) struct Common {
@@ -46,12 +59,20 @@ pub(super) struct Common {
     pub(super) resend: Option<Spanned<i64>>,
 }
 
-impl Json {
-    pub(super) fn common(self) -> Common {
-        Common {
-            filter: self.filter,
-            start: self.start,
-            resend: self.resend,
+/// The settings of a table that every destination has.
+macro_rules! common {
+    ($table:ty) => {
+        impl From<$table> for Common {
+            fn from(table: $table) -> Self {
+                Self {
+                    filter: table.filter,
+                    start: table.start,
+                    resend: table.resend,
+                }
+            }
         }
-    }
+    };
 }
+
+common!(Json);
+common!(Syslog);

@@ -76,6 +76,18 @@ fn mistakes_have_line_column_and_advice() {
         ("[json.o]\n", "1:1: missing field `to`"),
         ("[json.o]\nto = \"stdout\n", "2:13: invalid basic string"),
         (
+            "[syslog.s]\naddress = \"siem\"\n",
+            "2:11: `siem` is no address of TCP; ",
+        ),
+        (
+            "[syslog.s]\naddress = \"::1:6514\"\n",
+            "2:11: `::1:6514` is no address of TCP; ",
+        ),
+        (
+            "[json.s]\nto = \"stdout\"\n[syslog.s]\naddress = \"[::1]:514\"\n",
+            "3:9: two destinations are called `s`; rename one",
+        ),
+        (
             "[json.a]\nto = \"stdout\"\n[json.b]\nto = \"stdout\"\n",
             "1:1: two destinations are the standard output; ",
         ),
@@ -104,7 +116,7 @@ fn known(table: &str) -> Vec<String> {
 }
 
 /// Tables of destinations, which are settings of the whole file.
-const TABLES: [&str; 1] = ["json"];
+const TABLES: [&str; 2] = ["json", "syslog"];
 
 #[test]
 fn manual_and_example_have_every_setting() {

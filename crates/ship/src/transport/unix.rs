@@ -37,7 +37,10 @@ impl Transport for UnixSocket {
         Ok(stream.write_all(bytes).map_err(stalled)?)
     }
 
-    /// The kernel does not tell how much was not read, but it is no more than the socket's buffer.
+    /// The kernel does not tell how much was not read, but it is less than twice the socket's buffer.
+    ///
+    /// # Source
+    /// `unix_stream_sendmsg()`, Linux 6.12.
     fn not_taken(&mut self, sent: u64) -> anyhow::Result<u64> {
         let stream = self.stream.as_ref().ok_or_else(not_connected)?;
         let mut byte = [0];
@@ -54,8 +57,9 @@ impl Transport for UnixSocket {
             Ok(_) | Err(nix::errno::Errno::EAGAIN) => {}
             Err(errno) => return Err(errno.into()),
         }
+        // A write waits until the socket holds less than that, and then adds up to a half of it.
         let buffer = getsockopt(stream, sockopt::SndBuf)?;
-        Ok(sent.min(u64::try_from(buffer)?))
+        Ok(sent.min(u64::try_from(buffer)? * 2))
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
