@@ -34,9 +34,11 @@ packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 # chromium-headless-shell   renders its HTML report in a test
 # systemd            systemd-analyze verifies the unit
 # zstd               decompresses archives of logs
-# rsyslog            the peer of tollgate ship; its daemon is not left running
+# rsyslog rsyslog-gnutls   the peer of tollgate ship; its daemon is not left running
+# gnutls-bin         certtool, which makes certificates
 for_tests='clang-format-19 groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs xfsprogs bindfs checkpolicy bpftool'
-for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra zstd logrotate rsyslog"
+for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra zstd logrotate rsyslog rsyslog-gnutls"
+for_tests="$for_tests gnutls-bin"
 
 # dpkg-dev lintian debootstrap   build and check the package, and install it in a separate Debian
 # qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs   boot that Debian: its disk, and a first file system

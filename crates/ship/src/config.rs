@@ -22,11 +22,13 @@ use anyhow::{Context as _, bail};
 use logs::accounts::Accounts;
 use logs::expression::Expression;
 use logs::expression::parse::{self, Mistake};
+use rustls::pki_types::ServerName;
 use toml::Spanned;
 
 use crate::output::info;
+use crate::transport::TlsSettings;
 pub(crate) use document::Start;
-use document::{Common, Document};
+use document::{Common, Document, Tls};
 
 /// Most bytes of the file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -76,8 +78,8 @@ pub(crate) enum Kind {
     JsonOutput,
     /// JSON lines to a Unix stream socket.
     JsonUnix(PathBuf),
-    /// Syslog messages over TCP.
-    Syslog(Address),
+    /// Syslog messages over TCP or TLS.
+    Syslog(Address, Option<TlsSettings>),
 }
 
 /// A host and a port of TCP.
@@ -92,7 +94,7 @@ impl Kind {
     /// The port of TCP that it connects to.
     pub(crate) const fn port(&self) -> Option<u16> {
         match self {
-            Self::Syslog(address) => Some(address.port),
+            Self::Syslog(address, _) => Some(address.port),
             Self::JsonOutput | Self::JsonUnix(_) => None,
         }
     }
@@ -102,7 +104,8 @@ impl Kind {
         match self {
             Self::JsonOutput => "JSON lines to standard output".to_owned(),
             Self::JsonUnix(path) => format!("JSON lines to socket {}", path.display()),
-            Self::Syslog(address) => format!("syslog to {} over TCP", address.text),
+            Self::Syslog(address, None) => format!("syslog to {} over TCP", address.text),
+            Self::Syslog(address, Some(_)) => format!("syslog to {} over TLS", address.text),
         }
     }
 }
@@ -193,12 +196,24 @@ impl Checker<'_> {
         for (name, json) in document.json {
             self.name(&name, &mut names);
             let kind = self.json(&json.to);
-            destinations.push(self.destination(name.into_inner(), json.into(), kind));
+            let common = Common {
+                filter: json.filter,
+                start: json.start,
+                resend: json.resend,
+            };
+            destinations.push(self.destination(name.into_inner(), common, kind));
         }
         for (name, syslog) in document.syslog {
             self.name(&name, &mut names);
-            let kind = Kind::Syslog(self.address(&syslog.address));
-            destinations.push(self.destination(name.into_inner(), syslog.into(), kind));
+            let address = self.address(&syslog.address);
+            let common = Common {
+                filter: syslog.filter,
+                start: syslog.start,
+                resend: syslog.resend,
+            };
+            let tls = syslog.tls.map(|tls| self.tls(tls, &address));
+            let kind = Kind::Syslog(address, tls);
+            destinations.push(self.destination(name.into_inner(), common, kind));
         }
         if destinations.is_empty() && self.mistakes.is_empty() {
             self.mistake(
@@ -344,6 +359,46 @@ impl Checker<'_> {
         Address {
             text: text.clone(),
             port,
+        }
+    }
+
+    fn tls(&mut self, tls: Tls, address: &Address) -> TlsSettings {
+        let files = [Some(&tls.ca), tls.certificate.as_ref(), tls.key.as_ref()];
+        for file in files.into_iter().flatten() {
+            if !file.get_ref().is_absolute() {
+                let message = format!("`{}` is no absolute path", file.get_ref().display());
+                self.mistake(file.span(), message, "begin it with `/`");
+            }
+        }
+        let identity = match (tls.certificate, tls.key) {
+            (Some(certificate), Some(key)) => Some((certificate.into_inner(), key.into_inner())),
+            (None, None) => None,
+            (Some(one), None) | (None, Some(one)) => {
+                self.mistake(
+                    one.span(),
+                    "`certificate` and `key` belong together",
+                    "name both files",
+                );
+                None
+            }
+        };
+        // The name in the address, without the brackets of an IPv6 address.
+        let host = address.text.rsplit_once(':').map_or("", |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let server_name = match tls.server_name {
+            None => host.to_owned(),
+            Some(name) => {
+                if ServerName::try_from(name.get_ref().as_str()).is_err() {
+                    let message = format!("`{}` is no host name", name.get_ref().escape_debug());
+                    self.mistake(name.span(), message, "write a host name or an address");
+                }
+                name.into_inner()
+            }
+        };
+        TlsSettings {
+            ca: tls.ca.into_inner(),
+            identity,
+            server_name,
         }
     }
 

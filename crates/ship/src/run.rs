@@ -25,7 +25,7 @@ use crate::json_lines::JsonLines;
 use crate::output::info;
 use crate::sink::{Sink, StreamSink};
 use crate::syslog::Syslog;
-use crate::transport::{StandardOutput, Tcp, UnixSocket};
+use crate::transport::{StandardOutput, Tcp, Tls, UnixSocket};
 use progress::{Progress, STATUS};
 use worker::{End, Shared, Worker};
 
@@ -99,7 +99,12 @@ fn sink(kind: &Kind, resend: Duration) -> Box<dyn Sink> {
             StandardOutput::default(),
             resend,
         )),
-        Kind::Syslog(address) => Box::new(StreamSink::new(
+        Kind::Syslog(address, Some(tls)) => Box::new(StreamSink::new(
+            Syslog::default(),
+            Tls::new(address.text.clone(), tls.clone()),
+            resend,
+        )),
+        Kind::Syslog(address, None) => Box::new(StreamSink::new(
             Syslog::default(),
             Tcp::new(address.text.clone()),
             resend,

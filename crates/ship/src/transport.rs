@@ -2,6 +2,7 @@
 
 mod standard_output;
 mod tcp;
+mod tls;
 mod unix;
 
 use std::io;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 pub(crate) use standard_output::StandardOutput;
 pub(crate) use tcp::Tcp;
+pub(crate) use tls::{Tls, TlsSettings};
 pub(crate) use unix::UnixSocket;
 
 /// Longest time in which a peer takes no byte.

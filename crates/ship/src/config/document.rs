@@ -16,7 +16,7 @@ pub(super) struct Document {
     /// JSON lines to programs of this machine.
     #[serde(default)]
     pub(super) json: BTreeMap<Spanned<String>, Json>,
-    /// Syslog over TCP.
+    /// Syslog over TCP or TLS.
     #[serde(default)]
     pub(super) syslog: BTreeMap<Spanned<String>, Syslog>,
 }
@@ -36,9 +36,9 @@ pub(crate) enum Start {
 #[serde(deny_unknown_fields)]
 pub(super) struct Json {
     pub(super) to: Spanned<String>,
-    filter: Option<Spanned<String>>,
-    start: Option<Start>,
-    resend: Option<Spanned<i64>>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
+    pub(super) resend: Option<Spanned<i64>>,
 }
 
 /// A table `[syslog.NAME]`.
@@ -46,9 +46,20 @@ pub(super) struct Json {
 #[serde(deny_unknown_fields)]
 pub(super) struct Syslog {
     pub(super) address: Spanned<String>,
-    filter: Option<Spanned<String>>,
-    start: Option<Start>,
-    resend: Option<Spanned<i64>>,
+    pub(super) tls: Option<Tls>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
+    pub(super) resend: Option<Spanned<i64>>,
+}
+
+/// A table `[syslog.NAME.tls]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tls {
+    pub(super) ca: Spanned<PathBuf>,
+    pub(super) certificate: Option<Spanned<PathBuf>>,
+    pub(super) key: Option<Spanned<PathBuf>>,
+    pub(super) server_name: Option<Spanned<String>>,
 }
 
 /// What every destination has.
@@ -58,21 +69,3 @@ pub(super) struct Common {
     pub(super) start: Option<Start>,
     pub(super) resend: Option<Spanned<i64>>,
 }
-
-/// The settings of a table that every destination has.
-macro_rules! common {
-    ($table:ty) => {
-        impl From<$table> for Common {
-            fn from(table: $table) -> Self {
-                Self {
-                    filter: table.filter,
-                    start: table.start,
-                    resend: table.resend,
-                }
-            }
-        }
-    };
-}
-
-common!(Json);
-common!(Syslog);

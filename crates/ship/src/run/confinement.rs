@@ -29,7 +29,7 @@ const CONNECTIONS: &str = "/proc/self/net";
 /// Newest ABI whose rights are handled; rights of later ones are not restricted.
 const LANDLOCK_ABI: ABI = ABI::V7;
 
-/// Lets this thread and those that it starts read the directory of the log and write the state directory, and nothing
+/// Lets this thread and those that it starts read the directories of the log and of certificates and write the state directory, and nothing
 /// else: no other file, no TCP but to the ports of destinations, no signals to other processes. Destinations with a host
 /// name need what looks it up. Returns what the kernel enforces.
 ///
@@ -45,6 +45,13 @@ pub(super) fn confine(log: &Path, state: &Path, kinds: &[&Kind]) -> anyhow::Resu
         (resolved.parent(), read),
         (Some(state), read | write),
     ];
+    for kind in kinds {
+        if let Kind::Syslog(_, Some(tls)) = kind {
+            // A file that replaces one is in the same directory.
+            let identity = tls.identity.iter().flat_map(|(one, other)| [one, other]);
+            directories.extend(identity.chain([&tls.ca]).map(|file| (file.parent(), read)));
+        }
+    }
     let ports: Vec<u16> = kinds.iter().filter_map(|kind| kind.port()).collect();
     if !ports.is_empty() {
         let exists = |path: &&str| Path::new(path).exists();
@@ -105,6 +112,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::config::Address;
 
     /// Applies to the calling thread only, and ends with it.
     #[test]
@@ -143,10 +151,11 @@ mod tests {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let [address, other] = [&listener, &other].map(|listener| listener.local_addr().unwrap());
         let confined = thread::spawn(move || {
-            let kind = Kind::Syslog(crate::config::Address {
+            let to = Address {
                 text: address.to_string(),
                 port: address.port(),
-            });
+            };
+            let kind = Kind::Syslog(to, None);
             let told = confine(&place.path().join("log"), place.path(), &[&kind]).unwrap();
             TcpStream::connect(address).unwrap();
             fs::read("/proc/self/net/tcp").unwrap();

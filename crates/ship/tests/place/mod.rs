@@ -115,6 +115,28 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
+    /// Waits until the only destination of the run was sent so many events on its connection.
+    #[track_caller]
+    pub(crate) fn wait_sent(&self, count: u32) {
+        wait_until("the connection to be up to date", || {
+            let output = self.status(&["--json"]);
+            let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let destination = &found["destinations"][0];
+            let numbers = [&destination["counts"]["sent"], &destination["unconfirmed"]];
+            let sent: u64 = numbers.iter().filter_map(|number| number.as_u64()).sum();
+            destination["state"] == "connected" && sent == u64::from(count)
+        });
+    }
+
+    /// Number of events that the only destination has confirmed, after a run that has ended. None is left in the log.
+    pub(crate) fn confirmed(&self) -> u32 {
+        let output = self.status(&["--json"]);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let destination = &found["destinations"][0];
+        assert_eq!(destination["behind_bytes"], 0, "{found}");
+        u32::try_from(destination["counts"]["sent"].as_u64().unwrap()).unwrap()
+    }
+
     pub(crate) fn status(&self, options: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-ship"));
         command

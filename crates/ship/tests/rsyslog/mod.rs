@@ -19,17 +19,17 @@ pub(crate) struct Rsyslog {
 }
 
 impl Rsyslog {
-    /// Starts one. `module` are further parameters of the module `imtcp`, and `input` of its input.
-    pub(crate) fn start(directory: &Path, module: &str, input: &str) -> Self {
+    /// Starts one. `global` begins its configuration, and `module` are further parameters of `imtcp`.
+    pub(crate) fn start(directory: &Path, global: &str, module: &str) -> Self {
         let port = {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap().port()
         };
         let shown = directory.display();
         let configuration = format!(
-            "global(workDirectory=\"{shown}\" maxMessageSize=\"128k\" parser.escapeControlCharactersOnReceive=\"off\")\n\
+            "{global}global(workDirectory=\"{shown}\" maxMessageSize=\"128k\" parser.escapeControlCharactersOnReceive=\"off\")\n\
              module(load=\"imtcp\" {module})\n\
-             input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{port}\" {input})\n\
+             input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{port}\")\n\
              template(name=\"all\" type=\"string\" string=\"%timestamp:::date-rfc3339% %hostname% %msgid% %structured-data% %msg%\\n\")\n\
              action(type=\"omfile\" file=\"{shown}/received\" template=\"all\")\n"
         );
