@@ -14,6 +14,8 @@ use crate::frame::{Counts, Gap, Reason, Time};
 
 /// Version of the file: another one cannot be read.
 const VERSION: u32 = 1;
+/// Lowest serial of tollgate: [`Serial::next`] stays in the upper half of the range.
+const TOLLGATES: u32 = 0x8000_0000;
 /// Most reasons of losses that are told apart: the text of a log is not trusted.
 const MAX_REASONS: usize = 32;
 
@@ -110,7 +112,7 @@ impl Position {
         self.counts.events += 1;
         self.count_losses(event);
         let serial = event.serial();
-        let is_tollgates = serial >= Serial::FIRST;
+        let is_tollgates = serial.0 >= TOLLGATES;
         let sequence = match is_tollgates {
             true => &mut self.tollgate,
             false => &mut self.kernel,

@@ -33,8 +33,10 @@ const PROC: &str = "/proc";
 const BOOTS: &str = "boots";
 /// Most bytes of the file of boots.
 const MAX_BOOTS_BYTES: u64 = 64 << 10;
-/// How often the status is written.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the status is written, if it changed: destinations change it once a second.
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+/// The same while destinations end.
+const END_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a destination may take to end in order.
 const END: Duration = Duration::from_secs(6);
 
@@ -144,8 +146,8 @@ fn wait(shared: &Shared, progress: &Progress, threads: &[JoinHandle<()>]) {
             }
         }
         let interval = match stopped {
-            Some(_) => STATUS_INTERVAL / 20,
-            None => STATUS_INTERVAL / 4,
+            Some(_) => END_INTERVAL,
+            None => STATUS_INTERVAL,
         };
         thread::park_timeout(interval);
     }

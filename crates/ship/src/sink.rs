@@ -153,7 +153,8 @@ impl<E: Encode, T: Transport> Sink for StreamSink<E, T> {
 
     fn disconnect(&mut self) {
         self.transport.disconnect();
-        self.buffer.clear();
+        // A destination that is away holds no memory.
+        self.buffer = Vec::new();
         self.sent.clear();
         (self.frames, self.bytes, self.confirmed) = (0, 0, 0);
     }

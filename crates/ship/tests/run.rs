@@ -323,6 +323,11 @@ mod tests {
             errors.contains("out: the standard output was closed"),
             "{errors}"
         );
+        let status = String::from_utf8(place.status(&[]).stdout).unwrap();
+        assert!(
+            status.contains("error       the standard output was closed"),
+            "{status}"
+        );
         let text = String::from_utf8(place.once().stdout).unwrap();
         assert!(has_all(&text, 5000));
     }

@@ -29,9 +29,9 @@ const CONNECTIONS: &str = "/proc/self/net";
 /// Newest ABI whose rights are handled; rights of later ones are not restricted.
 const LANDLOCK_ABI: ABI = ABI::V7;
 
-/// Lets this thread and those that it starts read the directories of the log and of certificates and write the state directory, and nothing
-/// else: no other file, no TCP but to the ports of destinations, no signals to other processes. Destinations with a host
-/// name need what looks it up. Returns what the kernel enforces.
+/// Lets this thread and those that it starts read the directories of the log and of certificates, write the state
+/// directory, and connect to the ports of destinations, for which it also reads what looks up their names; nothing else:
+/// no other file, no other TCP, no signals to other processes. Returns what the kernel enforces.
 ///
 /// # Errors
 /// The rules cannot be made. A kernel without Landlock is no error.
@@ -68,7 +68,7 @@ pub(super) fn confine(log: &Path, state: &Path, kinds: &[&Kind]) -> anyhow::Resu
         .context(failed)?
         .handle_access(AccessNet::from_all(LANDLOCK_ABI))
         .context(failed)?
-        .scope(Scope::Signal)
+        .scope(Scope::from_all(LANDLOCK_ABI))
         .context(failed)?
         .create()
         .context(failed)?;

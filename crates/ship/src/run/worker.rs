@@ -150,6 +150,7 @@ impl Worker {
     /// Sends until a signal, or the end.
     pub(super) fn run(mut self) {
         let mut told = String::new();
+        let mut reason = None;
         while !self.is_stopped() {
             let begun = Instant::now();
             let result = self.session();
@@ -159,7 +160,9 @@ impl Worker {
                 break;
             };
             if self.is_closed_output(&error) {
-                self.tell("the standard output was closed");
+                let text = "the standard output was closed";
+                self.tell(text);
+                reason = Some(text.to_owned());
                 break;
             }
             // A connection that lived is no reason to wait longer.
@@ -178,7 +181,7 @@ impl Worker {
                 thread::park_timeout(wait.saturating_sub(begun.elapsed()));
             }
         }
-        self.note(ConnectionState::Ended, None, 0);
+        self.note(ConnectionState::Ended, reason, 0);
     }
 
     /// Sends on one connection, until the end or a failure.
