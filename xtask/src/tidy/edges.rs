@@ -38,7 +38,7 @@ const FOR_TESTS: [(&str, &[&str]); 11] = [
     ("engine", &["inputs"]),
     ("logs", &["inputs"]),
     ("search", &["inputs", "manual", "support"]),
-    ("ship", &["manual"]),
+    ("ship", &["inputs", "manual"]),
     ("tollgate", &["inputs", "manual", "support"]),
     ("top", &["manual"]),
     ("trace", &["inputs"]),

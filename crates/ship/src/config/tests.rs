@@ -1,5 +1,7 @@
 //! Tests of the configuration file.
 
+use inputs::fuzz::fuzz;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
@@ -165,4 +167,66 @@ fn manual_and_example_have_every_setting() {
         );
         assert!(shown.contains(&format!("\n{setting} = ")), "{setting}");
     }
+}
+
+/// Mutated files give mistakes that lie in the text, or the settings that they say.
+#[test]
+fn fuzz_ship_configuration() {
+    const WORDS: &[&str] = &[
+        "[json.a]",
+        "[syslog.b]",
+        "[syslog.b.tls]",
+        "to =",
+        "\"stdout\"",
+        "\"unix:/x\"",
+        "address =",
+        "\"a:1\"",
+        "\"[::1]:65535\"",
+        "filter =",
+        "\"key=a and (\"",
+        "'uid=nobody7'",
+        "\"\\u00e9=1\"",
+        "start =",
+        "resend =",
+        "-1",
+        "99999999999999999999",
+        "heartbeat =",
+        "host =",
+        "\"\u{e9}\"",
+        "\"\"\"",
+        "#",
+        "\n",
+        "{",
+        "}",
+        "=",
+        ".",
+    ];
+    let example = include_str!("../../../../examples/ship.toml");
+    let whole = example.replace("\n#", "\n");
+    let corpus = [
+        example,
+        &whole,
+        "[json.o]\nto = \"stdout\"\nfilter = \"exee=a\"\n",
+    ];
+    let corpus: Vec<Vec<u8>> = corpus.map(|text| text.as_bytes().to_vec()).into();
+    fuzz("fuzz_ship_configuration", &corpus, WORDS, 2000, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        match Config::parse(&text, &Accounts::default()) {
+            Ok(config) => {
+                assert!((1..=MAX_DESTINATIONS).contains(&config.destinations.len()));
+                for destination in &config.destinations {
+                    assert!(destination.name.len() <= MAX_NAME);
+                    assert!(!destination.name.contains('/'), "{}", destination.name);
+                }
+            }
+            Err(mistakes) => {
+                assert!(!mistakes.is_empty());
+                for mistake in &mistakes {
+                    assert!(mistake.span.end <= text.len(), "{mistake:?}");
+                    assert!(!mistake.advice.is_empty());
+                    describe(&text, mistake);
+                }
+            }
+        }
+    });
 }
