@@ -22,7 +22,7 @@ tollgate:
 
 build: ## build target/release/tollgate and its companions
 	@cargo build --release --locked --package tollgate --package ausearch --package bench --package detect --package search \
-		--package top
+		--package ship --package top
 
 run: ## audit this machine with examples/first.rules until Ctrl-C; without root, one command
 	@sh scripts/run.sh

@@ -13,8 +13,8 @@ cd "$(dirname "$0")/.."
 
 target=x86_64-unknown-linux-gnu
 cyclonedx=0.5.9
-packages='tollgate ausearch bench detect search top'
-programs='tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-detect tollgate-report tollgate-search tollgate-top'
+packages='tollgate ausearch bench detect search ship top'
+programs='tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-detect tollgate-report tollgate-search tollgate-ship tollgate-top'
 
 source=$(pwd)
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
@@ -52,7 +52,7 @@ done
 install -D -m 0755 -t "$stage/scripts" scripts/install.sh scripts/uninstall.sh
 install -D -m 0644 -t "$stage/man" man/*.5 man/*.8
 install -D -m 0644 -t "$stage/packaging" packaging/tollgate-alternatives packaging/tollgate.service packaging/tollgate-detect.service \
-	packaging/tollgate.tmpfiles packaging/journald.conf
+	packaging/tollgate-ship.service packaging/tollgate.tmpfiles packaging/journald.conf
 install -D -m 0644 -t "$stage/packaging/sigma" packaging/sigma/*.yml
 install -D -m 0644 -t "$stage/examples" examples/*
 install -m 0644 -t "$stage" README.md CHANGELOG.md LICENSE.md LICENSE-APACHE LICENSE-BSD-2-Clause LICENSE-GPL-2.0

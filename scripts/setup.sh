@@ -34,8 +34,11 @@ packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 # chromium-headless-shell   renders its HTML report in a test
 # systemd            systemd-analyze verifies the unit
 # zstd               decompresses archives of logs
+# rsyslog rsyslog-gnutls   the peer of tollgate ship; its daemon is not left running
+# gnutls-bin         certtool, which makes certificates
 for_tests='clang-format-19 groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs xfsprogs bindfs checkpolicy bpftool'
-for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra zstd logrotate"
+for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra zstd logrotate rsyslog rsyslog-gnutls"
+for_tests="$for_tests gnutls-bin"
 
 # dpkg-dev lintian debootstrap   build and check the package, and install it in a separate Debian
 # qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs   boot that Debian: its disk, and a first file system
@@ -87,8 +90,8 @@ auditd_runs() {
 }
 
 # Installing auditd would start it and enable the kernel's audit, which makes every syscall of this
-# machine slower. invoke-rc.d and deb-systemd-invoke ask policy-rc.d first: during the installation
-# it refuses auditd, and answers as before for other services.
+# machine slower; rsyslog would begin to write /var/log. invoke-rc.d and deb-systemd-invoke ask policy-rc.d
+# first: during the installation it refuses both, and answers as before for other services.
 forbid_auditd() {
 	if [ -e "$policy" ] || [ -L "$policy" ]; then
 		mv "$policy" "$policy_saved" || return 1
@@ -97,7 +100,7 @@ forbid_auditd() {
 		#!/bin/sh
 		# $policy_mark; removed after the installation.
 		case "\$*" in
-		*auditd*) exit 101 ;;
+		*auditd* | *rsyslog*) exit 101 ;;
 		esac
 		[ ! -x $policy_saved ] || exec $policy_saved "\$@"
 		exit 0
@@ -122,12 +125,12 @@ restore_policy() {
 	fi
 }
 
-# The package also enables auditd for the next boot.
-disable_auditd() {
+# disable_service NAME: the package also enables its service for the next boot.
+disable_service() {
 	if command -v systemctl >/dev/null; then
-		systemctl --quiet disable auditd.service 2>/dev/null || true
+		systemctl --quiet disable "$1.service" 2>/dev/null || true
 	elif command -v update-rc.d >/dev/null; then
-		update-rc.d auditd disable >/dev/null 2>&1 || true
+		update-rc.d "$1" disable >/dev/null 2>&1 || true
 	fi
 }
 
@@ -139,16 +142,18 @@ apt_get() {
 
 install_packages() {
 	install_auditd=no
+	install_rsyslog=no
+	case " $1 " in *' rsyslog '*) install_rsyslog=yes ;; esac
 	case " $1 " in
-	*' auditd '*)
-		install_auditd=yes
+	*' auditd '* | *' rsyslog '*)
+		case " $1 " in *' auditd '*) install_auditd=yes ;; esac
 		ran_before=no
 		if auditd_runs; then ran_before=yes; fi
 		trap restore_policy EXIT
 		trap 'exit 1' HUP INT TERM
 		restore_policy
 		if ! policy_forbids_auditd && ! forbid_auditd; then
-			complain "cannot write $policy; without it, installing auditd would start its daemon"
+			complain "cannot write $policy; without it, installing auditd or rsyslog would start its daemon"
 			exit 1
 		fi
 		;;
@@ -174,11 +179,14 @@ install_packages() {
 		exit 1
 	fi
 
-	if [ "$install_auditd" = yes ]; then
+	if [ "$install_auditd" = yes ] || [ "$install_rsyslog" = yes ]; then
 		restore_policy
 	fi
+	if [ "$install_rsyslog" = yes ]; then
+		disable_service rsyslog
+	fi
 	if [ "$install_auditd" = yes ] && [ "$ran_before" = no ]; then
-		disable_auditd
+		disable_service auditd
 		if auditd_runs; then
 			complain 'installing the package auditd started its daemon in spite of policy-rc.d;'
 			complain 'end it with: auditctl --signal stop; auditctl -e 0'

@@ -15,10 +15,11 @@ const SECONDS: u64 = 60;
 /// Prefix of the targets' names.
 const ALL: &str = "fuzz_";
 /// Packages with targets, and the cargo options that select their test binaries.
-const TARGETS: [(&str, &[&str]); 4] = [
+const TARGETS: [(&str, &[&str]); 5] = [
     ("audit", &["--test", "fuzz"]),
     ("logs", &["--lib"]),
     ("search", &["--bins"]),
+    ("ship", &["--lib"]),
     ("tollgate", &["--bins"]),
 ];
 

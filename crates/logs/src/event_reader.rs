@@ -358,6 +358,13 @@ impl EventReader {
         })
     }
 
+    /// Whether text that was read has not been returned: the next call waits for nothing, unless that is a part of a line
+    /// or of an event at the end of a log that is followed.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        self.buffer.has_unread() || self.assembler.has_ended()
+    }
+
     /// Path of the file that is read.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {

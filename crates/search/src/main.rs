@@ -1,11 +1,10 @@
 //! `tollgate-search` finds events in audit logs; invoked as `tollgate-replay`, it decides them again by rules, and as
 //! `tollgate-log` it lists the files of a log and prints their text.
 //!
-//! They need no privileges but the right to read the logs. [`expression`] is the language of [`search`].
+//! They need no privileges but the right to read the logs. `logs::expression` is the language of [`search`].
 
 #![forbid(unsafe_code)]
 
-mod expression;
 mod log;
 mod logs_arg;
 mod mistake;

@@ -1,8 +1,7 @@
 //! Draws mistakes in expressions and other arguments.
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-
-use crate::expression::parse::Mistake;
+use logs::expression::parse::Mistake;
 
 /// The mistake with the text below it, and advice.
 pub(crate) fn draw(origin: &str, text: &str, mistake: &Mistake) -> String {
@@ -22,4 +21,28 @@ pub(crate) fn draw(origin: &str, text: &str, mistake: &Mistake) -> String {
         .element(snippet)
         .element(Level::HELP.message(mistake.advice.as_str()));
     Renderer::plain().render(&[group])
+}
+
+#[cfg(test)]
+mod tests {
+    use logs::accounts::Accounts;
+    use logs::expression::parse::parse;
+
+    use super::*;
+
+    #[test]
+    fn mistakes_show_the_place_and_advice() {
+        let text = "key=a and exee~/tmp/";
+        let mistake = parse(text, &Accounts::default()).unwrap_err();
+        assert_eq!(
+            draw("expression", text, &mistake),
+            "error: unknown field `exee`\n \
+             --> expression:1:11\n  \
+               |\n\
+             1 | key=a and exee~/tmp/\n  \
+               |           ^^^^\n  \
+               |\n  \
+               = help: did you mean `exe`?"
+        );
+    }
 }

@@ -18,11 +18,11 @@ use logs::accounts::Accounts;
 use logs::candidates::{Candidates, Progress};
 use logs::escaped::Escaped;
 use logs::event_reader::{EventReader, Item};
+use logs::expression::{Expression, field, parse};
 use logs::index::Condition;
 use logs::log_file::is_archive_name;
 use logs::log_set::LogSet;
 
-use crate::expression::{Expression, field, parse};
 use crate::logs_arg::Logs;
 use crate::{ERROR, info, mistake};
 use output::{Form, Output};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Finding;
 
 /// The crates that each crate may depend on, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("audit", &[]),
     ("engine", &["audit"]),
     ("logs", &["audit"]),
@@ -20,6 +20,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("ausearch", &["audit", "logs"]),
     ("bench", &["netlink"]),
     ("detect", &["audit", "logs"]),
+    ("ship", &["audit", "logs"]),
     ("top", &["audit"]),
     ("inputs", &["audit"]),
     ("manual", &[]),
@@ -29,7 +30,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
 ];
 
 /// The crates that the tests of each crate may also depend on.
-const FOR_TESTS: [(&str, &[&str]); 10] = [
+const FOR_TESTS: [(&str, &[&str]); 11] = [
     ("audit", &["inputs"]),
     ("ausearch", &["support"]),
     ("bench", &["audit", "inputs", "manual"]),
@@ -37,6 +38,7 @@ const FOR_TESTS: [(&str, &[&str]); 10] = [
     ("engine", &["inputs"]),
     ("logs", &["inputs"]),
     ("search", &["inputs", "manual", "support"]),
+    ("ship", &["inputs", "manual"]),
     ("tollgate", &["inputs", "manual", "support"]),
     ("top", &["manual"]),
     ("trace", &["inputs"]),

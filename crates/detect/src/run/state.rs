@@ -1,24 +1,15 @@
 //! The state directory: where the next run continues, and what this one has done.
 //!
-//! The file `cursor` has a line: the cursor and its checksum; the file `status` is that of [`super::progress`]; the file `windows` has
-//! what correlation rules remember, the cursor to which that belongs, and the one before. Each is replaced as a whole:
-//! `cursor.new` is written, synced and renamed, so that a program or machine that ends at any time leaves the old or the
-//! new one. `windows` is written before `cursor`; a program that ends between both leaves a `cursor` that is the one
-//! before in `windows`, and the next run continues at that of `windows`. No link is followed in the directory, and a
-//! lock keeps a second program out.
+//! The file `cursor` has a line: the cursor and its checksum; the file `status` is that of [`super::progress`]; the file
+//! `windows` has what correlation rules remember, the cursor to which that belongs, and the one before.
+//! [`StateDirectory`] replaces each as a whole. `windows` is written before `cursor`; a program that ends between both
+//! leaves a `cursor` that is the one before in `windows`, and the next run continues at that of `windows`.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use bstr::ByteSlice as _;
 use logs::cursor::Cursor;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
-use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use logs::state_directory::{self, StateDirectory, StateError};
 
 use super::saver::Snapshot;
 use crate::output::info;
@@ -26,12 +17,8 @@ use crate::sigma::correlation::Correlations;
 use crate::sigma::correlation::saved::{MAX_TEXT_BYTES, Saved};
 
 const CURSOR: &str = "cursor";
-const NEW_CURSOR: &str = "cursor.new";
 const STATUS: &str = "status";
-const NEW_STATUS: &str = "status.new";
 const WINDOWS: &str = "windows";
-const NEW_WINDOWS: &str = "windows.new";
-const LOCK: &str = "lock";
 /// Most bytes of a cursor: five numbers.
 const MAX_CURSOR_BYTES: u64 = 256;
 /// Most bytes of a status: some hundred for each of at most 20,000 rules.
@@ -60,11 +47,9 @@ impl Position {
 /// The state directory, locked.
 #[derive(Debug)]
 pub(super) struct State {
-    path: PathBuf,
-    directory: OwnedFd,
+    directory: StateDirectory,
     /// The cursor that was read or written last.
     saved: Option<Cursor>,
-    _lock: Flock<File>,
 }
 
 impl State {
@@ -73,30 +58,22 @@ impl State {
     /// # Errors
     /// It is no directory, or another program has locked it.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let directory = open(path, flags, Mode::empty()).with_context(|| {
-            format!(
-                "cannot open state directory `{shown}`: create it, or name another with --state"
-            )
-        })?;
-        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let lock = openat(&directory, LOCK, flags, mode())
-            .with_context(|| format!("cannot open `{shown}/{LOCK}`"))?;
-        let lock = match Flock::lock(File::from(lock), FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => lock,
-            Err((_, Errno::EWOULDBLOCK)) => {
-                bail!("another `tollgate-detect run` uses state directory `{shown}`")
+        let directory = match StateDirectory::open(path) {
+            Err(StateError::Directory(path, error)) => {
+                let shown = path.display();
+                return Err(error).with_context(|| {
+                    format!("cannot open state directory `{shown}`: create it, or name another with --state")
+                });
             }
-            Err((_, errno)) => {
-                return Err(errno).with_context(|| format!("cannot lock `{shown}/{LOCK}`"));
-            }
+            Err(StateError::Locked(path)) => bail!(
+                "another `tollgate-detect run` uses state directory `{}`",
+                path.display()
+            ),
+            directory => directory?,
         };
         Ok(Self {
-            path: path.to_owned(),
             directory,
             saved: None,
-            _lock: lock,
         })
     }
 
@@ -105,7 +82,7 @@ impl State {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn position(&mut self) -> anyhow::Result<Position> {
-        let Some(text) = read(&self.directory, &self.path, CURSOR, MAX_CURSOR_BYTES)? else {
+        let Some(text) = self.directory.read(CURSOR, MAX_CURSOR_BYTES)? else {
             return Ok(Position::None);
         };
         match parse_position(&text) {
@@ -131,12 +108,8 @@ impl State {
         let position = self.position()?;
         if correlations.rules().is_empty() {
             // They would be too old for the next run with correlation rules.
-            match unlinkat(&self.directory, WINDOWS, UnlinkatFlags::NoRemoveDir) {
-                Ok(()) | Err(Errno::ENOENT) => {}
-                Err(errno) => info(format_args!(
-                    "cannot remove `{}`: {errno}",
-                    self.shown(WINDOWS)
-                )),
+            if let Err(error) = self.directory.remove(WINDOWS) {
+                info(format_args!("{:#}", anyhow::Error::from(error)));
             }
             return Ok(position);
         }
@@ -163,7 +136,7 @@ impl State {
 
     /// What correlation rules remembered, and where; `None` if nothing was saved.
     fn windows(&self, cursor: Option<Cursor>) -> anyhow::Result<Option<(Saved, Cursor)>> {
-        let text = read(&self.directory, &self.path, WINDOWS, MAX_TEXT_BYTES)?;
+        let text = self.directory.read(WINDOWS, MAX_TEXT_BYTES)?;
         let Some(text) = text else {
             return Ok(None);
         };
@@ -177,7 +150,7 @@ impl State {
     }
 
     fn shown(&self, name: &str) -> String {
-        self.path.join(name).display().to_string()
+        self.directory.path_of(name).display().to_string()
     }
 
     /// Replaces what correlation rules remember and then the cursor, if it is another one than the last, and then the
@@ -190,34 +163,15 @@ impl State {
             if let Some(mut windows) = snapshot.windows {
                 windows.before = self.saved.map(|cursor| cursor.to_string());
                 let text = serde_json::to_string(&windows).context("cannot write the windows")?;
-                self.replace(WINDOWS, NEW_WINDOWS, &text)?;
+                self.directory.replace(WINDOWS, &text)?;
             }
-            self.replace(CURSOR, NEW_CURSOR, &position_text(cursor))?;
+            self.directory.replace(CURSOR, &position_text(cursor))?;
             self.saved = Some(cursor);
         }
         match snapshot.status {
-            Some(text) => self.replace(STATUS, NEW_STATUS, &text),
+            Some(text) => Ok(self.directory.replace(STATUS, &text)?),
             None => Ok(()),
         }
-    }
-
-    fn replace(&self, name: &str, new: &str, text: &str) -> anyhow::Result<()> {
-        self.try_replace(name, new, text)
-            .with_context(|| format!("cannot write `{}`", self.shown(name)))
-    }
-
-    fn try_replace(&self, name: &str, new: &str, text: &str) -> io::Result<()> {
-        match unlinkat(&self.directory, new, UnlinkatFlags::NoRemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let flags =
-            OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mut file = File::from(openat(&self.directory, new, flags, mode())?);
-        file.write_all(text.as_bytes())?;
-        file.sync_data()?;
-        renameat(&self.directory, new, &self.directory, name)?;
-        Ok(())
     }
 }
 
@@ -249,36 +203,13 @@ fn checksum(text: &str) -> u32 {
 /// # Errors
 /// The directory or the file cannot be read.
 pub(crate) fn status(path: &Path) -> anyhow::Result<Option<String>> {
-    let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let directory = open(path, flags, Mode::empty()).with_context(|| {
-        let shown = path.display();
-        format!(
-            "cannot open state directory `{shown}`: name that of the run with --state, or be root"
-        )
-    })?;
-    read(&directory, path, STATUS, MAX_STATUS_BYTES)
-}
-
-/// Text of a file in a directory, up to a number of bytes; `None` if there is none. No link is followed. Bytes that are no
-/// text, in a damaged file, become U+FFFD.
-fn read(directory: &OwnedFd, path: &Path, name: &str, most: u64) -> anyhow::Result<Option<String>> {
-    let shown = path.join(name);
-    let shown = shown.display();
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file = match openat(directory, name, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::ENOENT) => return Ok(None),
-        Err(errno) => return Err(errno).with_context(|| format!("cannot open `{shown}`")),
-    };
-    let mut text = Vec::new();
-    file.take(most)
-        .read_to_end(&mut text)
-        .with_context(|| format!("cannot read `{shown}`"))?;
-    Ok(Some(text.to_str_lossy().into_owned()))
-}
-
-const fn mode() -> Mode {
-    Mode::S_IRUSR.union(Mode::S_IWUSR)
+    match state_directory::read(path, STATUS, MAX_STATUS_BYTES) {
+        Err(StateError::Directory(path, error)) => Err(error).with_context(|| {
+            let shown = path.display();
+            format!("cannot open state directory `{shown}`: name that of the run with --state, or be root")
+        }),
+        text => Ok(text?),
+    }
 }
 
 #[cfg(test)]
@@ -301,7 +232,7 @@ mod tests {
         let cursor: Cursor = "1:2:3:4:5".parse().unwrap();
         let target = path.join("target");
         fs::write(&target, "kept").unwrap();
-        symlink(&target, path.join(NEW_CURSOR)).unwrap();
+        symlink(&target, path.join("cursor.new")).unwrap();
         state.save(at(cursor)).unwrap();
         assert_eq!(state.position().unwrap(), Position::At(cursor));
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use audit::record::assemble::{EventAssembler, EventRecords};
 use inputs::fuzz::{files, fuzz};
 use logs::accounts::Accounts;
+use logs::expression::parse::parse;
 use logs::index::LogIndex;
 use logs::index::store::{self, Extent};
 use logs::log_file::LogFile;
 
 use super::{Query, TimeRange};
-use crate::expression::parse::parse;
 use crate::mistake;
 
 /// Events of all kinds, one on each element; some as no known writer writes them.

@@ -16,10 +16,9 @@ use logs::console::{Console, Interpret};
 use logs::escaped::{Escaped, EscapedJson};
 use logs::event_accounts::EventAccounts;
 use logs::event_values::ENRICHED;
+use logs::expression::evaluate;
+use logs::expression::field::{self, Field, Kind};
 use logs::json;
-
-use crate::expression::evaluate;
-use crate::expression::field::{self, Field, Kind};
 
 /// Most values that `--top` counts, and most bytes of them; further ones are counted together.
 const MAX_VALUES: usize = 1 << 20;

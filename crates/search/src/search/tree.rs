@@ -9,12 +9,12 @@ use audit::record::assemble::EventRecords;
 use bstr::ByteSlice as _;
 use logs::escaped::Escaped;
 use logs::event_values::{Column, values_of};
+use logs::expression::field;
+use logs::expression::{Expression, Operator, Test, Value};
 
 use super::Query;
 use super::output::Output;
 use super::time::TimeRange;
-use crate::expression::field;
-use crate::expression::{Expression, Operator, Test, Value};
 use crate::logs_arg::Logs;
 
 /// Levels that are looked for one by one.

@@ -41,7 +41,11 @@ fn manual_pages_are_fresh() {
 
 #[test]
 fn hand_written_pages_have_no_warnings() {
-    for page in ["tollgate-alternatives.8", "tollgate.toml.5"] {
+    for page in [
+        "tollgate-alternatives.8",
+        "tollgate-ship.toml.5",
+        "tollgate.toml.5",
+    ] {
         assert_eq!(
             manual::lint(&manual::directory().join(page)),
             Ok(()),

@@ -51,7 +51,11 @@ pub(crate) fn unit_files_are_valid() {
         let about = verified.stderr.lines().filter(|line| line.contains(name));
         about.map(str::to_owned).collect::<Vec<_>>()
     };
-    for name in ["tollgate.service", "tollgate-detect.service"] {
+    for name in [
+        "tollgate.service",
+        "tollgate-detect.service",
+        "tollgate-ship.service",
+    ] {
         let unit = fs::read_to_string(Path::new(ROOT).join("packaging").join(name)).unwrap();
         assert_eq!(mistakes(name, &unit), [""; 0]);
         // systemd-analyze reports a mistake.
@@ -254,7 +258,7 @@ pub(crate) fn shells_complete_the_commands() {
     assert_eq!(
         companions,
         [
-            "aureport", "ausearch", "bench", "detect", "report", "search", "top"
+            "aureport", "ausearch", "bench", "detect", "report", "search", "ship", "top"
         ]
     );
     commands.extend(companions);
@@ -355,6 +359,7 @@ fn install(test_dir: &TestDir, prefix: &str) -> PathBuf {
         "tollgate-detect",
         "tollgate-report",
         "tollgate-search",
+        "tollgate-ship",
         "tollgate-top",
     ] {
         let binary = test_dir.own.join(name);

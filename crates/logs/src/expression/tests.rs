@@ -1,11 +1,9 @@
 //! Tests of parsing, comparing and planning.
 
 use audit::record::assemble::{EventAssembler, EventRecords};
-use logs::accounts::Accounts;
 
 use super::parse::parse;
-
-use crate::mistake;
+use crate::accounts::Accounts;
 
 const EVENT: &str = "\
     node=web type=SYSCALL msg=audit(1.000:77): arch=c000003e syscall=257 success=no exit=-13 a0=ffffff9c a1=7f00 a2=241 \
@@ -145,18 +143,6 @@ fn values_are_written_by_name_or_number() {
 
 #[test]
 fn mistakes_show_the_place_and_advice() {
-    let drawn =
-        |text: &str| mistake::draw("expression", text, &parse(text, &accounts()).unwrap_err());
-    assert_eq!(
-        drawn("key=a and exee~/tmp/"),
-        "error: unknown field `exee`\n \
-         --> expression:1:11\n  \
-           |\n\
-         1 | key=a and exee~/tmp/\n  \
-           |           ^^^^\n  \
-           |\n  \
-           = help: did you mean `exe`?"
-    );
     for (text, message) in [
         ("key", "expected an operator after `key`"),
         ("key=", "expected a value"),
@@ -176,12 +162,13 @@ fn mistakes_show_the_place_and_advice() {
         ("key=a and", "expected a test"),
         ("\u{e9}=1", "expected a test"),
     ] {
-        let found = drawn(text);
+        let mistake = parse(text, &accounts()).unwrap_err();
+        let found = mistake.message;
         let message = message.replace("expected an operator after`", "");
         let is_expected =
             found.contains(&message) || text == "and" && found.contains("unknown field");
         assert!(is_expected, "{text}: {found}");
-        assert!(found.contains("= help: "), "{found}");
+        assert!(!mistake.advice.is_empty(), "{text}");
     }
 }
 

@@ -5,14 +5,14 @@ use audit::record::assemble::EventRecords;
 use audit::record::decode::{Field as RecordField, FieldFinder, Record};
 use audit::table;
 use bstr::ByteSlice as _;
-use logs::event_values::{self, ENRICHED};
 
 use super::field::{Field, Kind, Source};
 use super::{Expression, Operator, Test, Value};
+use crate::event_values::{self, ENRICHED};
 
 impl Expression {
     /// Whether an event matches.
-    pub(crate) fn matches(&self, event: &EventRecords) -> bool {
+    pub fn matches(&self, event: &EventRecords) -> bool {
         match self {
             Self::Everything => true,
             Self::Test(test) => test.matches(event),
@@ -23,7 +23,7 @@ impl Expression {
     }
 
     /// Names of users and groups that this machine does not know: only records that name them match.
-    pub(crate) fn unknown_accounts(&self) -> Vec<&str> {
+    pub fn unknown_accounts(&self) -> Vec<&str> {
         match self {
             Self::Everything => Vec::new(),
             Self::Test(test) => match &test.value {
@@ -97,7 +97,7 @@ impl Operator {
 }
 
 /// Passes the values of a field in an event to `found`.
-pub(crate) fn values(field: &Field, event: &EventRecords, mut found: impl FnMut(&[u8])) {
+pub fn values(field: &Field, event: &EventRecords, mut found: impl FnMut(&[u8])) {
     for_each_value(field, event, |value| found(value.text));
 }
 
@@ -196,7 +196,7 @@ fn record_values(
 }
 
 /// The arch of an event.
-pub(crate) fn arch(event: &EventRecords) -> Option<u32> {
+pub fn arch(event: &EventRecords) -> Option<u32> {
     let arch = event.records().find_map(|record| record.field("arch"))?;
     u32::from_str_radix(arch.value.to_str().ok()?, 16).ok()
 }

@@ -3,11 +3,11 @@
 use audit::ids::{Arch, Syscall};
 use audit::table;
 use bstr::Finder;
-use logs::event_values::{Column, ENRICHED};
-use logs::index::Condition;
 
 use super::field::{Kind, Source};
 use super::{Expression, Operator, Test, Value};
+use crate::event_values::{Column, ENRICHED};
+use crate::index::Condition;
 
 /// Archs whose syscalls have names.
 const ARCHS: [Arch; 9] = [
@@ -23,7 +23,7 @@ const ARCHS: [Arch; 9] = [
 ];
 
 /// Numbers of a syscall on all archs.
-pub(crate) fn syscall_numbers(name: &str) -> impl Iterator<Item = Syscall> + '_ {
+pub fn syscall_numbers(name: &str) -> impl Iterator<Item = Syscall> + '_ {
     ARCHS
         .into_iter()
         .filter_map(|arch| table::syscall_number(arch, name.as_bytes()))
@@ -31,7 +31,7 @@ pub(crate) fn syscall_numbers(name: &str) -> impl Iterator<Item = Syscall> + '_ 
 
 /// What text must contain.
 #[derive(Clone, Debug)]
-pub(crate) enum TextPattern {
+pub enum TextPattern {
     /// Anything.
     Anything,
     /// One of these strings.
@@ -50,7 +50,7 @@ pub(crate) enum TextPattern {
 
 impl TextPattern {
     /// Whether a text may contain a match.
-    pub(crate) fn may_match(&self, text: &[u8]) -> bool {
+    pub fn may_match(&self, text: &[u8]) -> bool {
         match self {
             Self::Anything => true,
             Self::OneOf(words) => words.iter().any(|word| word.find(text).is_some()),
@@ -65,7 +65,7 @@ impl TextPattern {
 
 /// Hex digits, in upper or lower case, or both.
 #[derive(Clone, Debug)]
-pub(crate) struct HexPattern {
+pub struct HexPattern {
     hex: Vec<u8>,
     /// The longest part without letters, and where it begins.
     digits: Finder<'static>,
@@ -111,7 +111,7 @@ impl HexPattern {
 
 /// A comparison of the numbers of a field.
 #[derive(Clone, Debug)]
-pub(crate) struct NumberPattern {
+pub struct NumberPattern {
     /// The name with its `=`.
     name: Finder<'static>,
     radix: u32,
@@ -196,7 +196,7 @@ fn is_before_digit(word: &Finder<'_>, text: &[u8]) -> bool {
 
 impl Expression {
     /// Condition that every matching event meets.
-    pub(crate) fn condition(&self) -> Condition<'_> {
+    pub fn condition(&self) -> Condition<'_> {
         match self {
             // A value that is absent cannot be looked up.
             Self::Everything | Self::Not(_) => Condition::Any,
@@ -207,7 +207,7 @@ impl Expression {
     }
 
     /// Pattern that the text of every matching event meets.
-    pub(crate) fn text_pattern(&self) -> TextPattern {
+    pub fn text_pattern(&self) -> TextPattern {
         match self {
             Self::Everything | Self::Not(_) => TextPattern::Anything,
             Self::Test(test) => test.text_pattern(),

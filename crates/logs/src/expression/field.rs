@@ -1,21 +1,21 @@
 //! The fields that expressions can test, and their types.
 
-use logs::event_values::Column;
+use crate::event_values::Column;
 
 /// A field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
+pub struct Field {
     /// Name in expressions.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Type of its values.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Where its values are.
-    pub(crate) source: Source,
+    pub source: Source,
 }
 
 /// Type of a field: what may be written on the right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Text.
     Text,
     /// An absolute or relative path.
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 
 /// Where the values of a field are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// Values that the index knows.
     Column(Column),
     /// A field of this name in any record.
@@ -182,7 +182,7 @@ const RECORD_FIELDS: [(Kind, &[&str]); 5] = [
 ];
 
 /// The field of a name.
-pub(crate) fn find(name: &str) -> Option<Field> {
+pub fn find(name: &str) -> Option<Field> {
     if let Some(field) = FIELDS.iter().find(|field| field.name == name) {
         return Some(*field);
     }
@@ -204,7 +204,7 @@ fn argument(name: &str) -> Option<&'static str> {
 }
 
 /// All names.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> {
     let own = FIELDS.iter().map(|field| field.name);
     own.chain(
         RECORD_FIELDS
@@ -214,6 +214,6 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The name that is most like a mistyped one, if any is.
-pub(crate) fn similar(name: &str) -> Option<&'static str> {
+pub fn similar(name: &str) -> Option<&'static str> {
     audit::spelling::nearest(name.as_bytes(), names())
 }

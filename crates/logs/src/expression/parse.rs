@@ -13,11 +13,11 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use audit::table;
-use logs::accounts::Accounts;
-use logs::event_values;
 
 use super::field::{self, Field, Kind};
 use super::{Expression, Operator, Test, Value};
+use crate::accounts::Accounts;
+use crate::event_values;
 
 /// Deepest nesting.
 const MAX_DEPTH: usize = 64;
@@ -26,20 +26,20 @@ const MAX_LENGTH: usize = 64 << 10;
 
 /// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub struct Mistake {
     /// What is wrong.
-    pub(crate) message: String,
+    pub message: String,
     /// Where, in bytes of the expression.
-    pub(crate) span: Range<usize>,
+    pub span: Range<usize>,
     /// What to write instead.
-    pub(crate) advice: String,
+    pub advice: String,
 }
 
 /// Parses an expression. An empty one is every event.
 ///
 /// # Errors
 /// The first mistake.
-pub(crate) fn parse(text: &str, accounts: &Accounts) -> Result<Expression, Mistake> {
+pub fn parse(text: &str, accounts: &Accounts) -> Result<Expression, Mistake> {
     let mut parser = Parser {
         text,
         at: 0,

@@ -1,0 +1,425 @@
+//! The configuration file.
+//!
+//! ```toml
+//! host = "web1"
+//!
+//! [json.vector]
+//! to = "unix:/run/vector.sock"
+//! filter = "key=exec"
+//! ```
+//!
+//! [`document`] is the file as it is written; this module checks it. All mistakes are reported, each with its line and
+//! column.
+
+mod document;
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use logs::accounts::Accounts;
+use logs::expression::Expression;
+use logs::expression::parse::{self, Mistake};
+use rustls::pki_types::ServerName;
+use toml::Spanned;
+
+use crate::output::info;
+use crate::transport::TlsSettings;
+pub(crate) use document::Start;
+use document::{Common, Document, Tls};
+
+/// Most bytes of the file.
+const MAX_BYTES: u64 = 1 << 20;
+/// Most destinations: each has a thread.
+const MAX_DESTINATIONS: usize = 16;
+/// Longest name of a destination: it is the name of a file and, with a prefix, of a thread.
+const MAX_NAME: usize = 11;
+const DEFAULT_LOG: &str = "/var/log/audit/audit.log";
+/// Name of this machine.
+const HOST: &str = "/proc/sys/kernel/hostname";
+const HEARTBEAT_SECS: u64 = 60;
+/// Enough for a peer that writes what it has read to a disk.
+const RESEND_SECS: u64 = 10;
+/// Longest time between two heartbeats, and of `resend`.
+const MAX_SECS: u64 = 86_400;
+
+/// What is sent where.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The log that is followed.
+    pub(crate) log: PathBuf,
+    /// Name of this machine in the fleet.
+    pub(crate) host: String,
+    /// Time between two heartbeats.
+    pub(crate) heartbeat: Duration,
+    /// Destinations by their names.
+    pub(crate) destinations: Vec<Destination>,
+}
+
+/// A destination.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    pub(crate) name: String,
+    /// Which events are sent.
+    pub(crate) filter: Expression,
+    /// Where the first run begins.
+    pub(crate) start: Start,
+    /// How long a connection must live until what was sent on it need not be sent again.
+    pub(crate) resend: Duration,
+    pub(crate) kind: Kind,
+}
+
+/// What a destination is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// JSON lines to standard output.
+    JsonOutput,
+    /// JSON lines to a Unix stream socket.
+    JsonUnix(PathBuf),
+    /// Syslog messages over TCP or TLS.
+    Syslog(Address, Option<TlsSettings>),
+}
+
+/// A host and a port of TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// `HOST:PORT`.
+    pub(crate) text: String,
+    pub(crate) port: u16,
+}
+
+impl Kind {
+    /// The port of TCP that it connects to.
+    pub(crate) const fn port(&self) -> Option<u16> {
+        match self {
+            Self::Syslog(address, _) => Some(address.port),
+            Self::JsonOutput | Self::JsonUnix(_) => None,
+        }
+    }
+
+    /// What it is, for people.
+    pub(crate) fn description(&self) -> String {
+        match self {
+            Self::JsonOutput => "JSON lines to standard output".to_owned(),
+            Self::JsonUnix(path) => format!("JSON lines to socket {}", path.display()),
+            Self::Syslog(address, None) => format!("syslog to {} over TCP", address.text),
+            Self::Syslog(address, Some(_)) => format!("syslog to {} over TLS", address.text),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or has mistakes; these are told.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let about = fs::metadata(path).with_context(|| {
+            format!("cannot read configuration `{shown}`: write it, or name another with --config")
+        })?;
+        if !about.is_file() || about.len() > MAX_BYTES {
+            bail!("configuration `{shown}` is no file of at most {MAX_BYTES} bytes");
+        }
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read configuration `{shown}`"))?;
+        let accounts = Accounts::read().unwrap_or_default();
+        Self::parse(&text, &accounts).map_err(|mistakes| {
+            for mistake in &mistakes {
+                info(format_args!("{shown}:{}", describe(&text, mistake)));
+            }
+            anyhow::anyhow!("configuration `{shown}` has {} mistakes", mistakes.len())
+        })
+    }
+
+    /// Parses a text.
+    ///
+    /// # Errors
+    /// All mistakes that were found.
+    fn parse(text: &str, accounts: &Accounts) -> Result<Self, Vec<Mistake>> {
+        let document: Document = toml::from_str(text).map_err(|error| {
+            vec![Mistake {
+                message: error.message().trim_end().to_owned(),
+                span: error.span().unwrap_or_default(),
+                advice: "tollgate-ship.toml(5) lists the settings".to_owned(),
+            }]
+        })?;
+        let mut checker = Checker {
+            text,
+            accounts,
+            mistakes: Vec::new(),
+        };
+        let config = checker.check(document);
+        match checker.mistakes.is_empty() {
+            true => Ok(config),
+            false => Err(checker.mistakes),
+        }
+    }
+}
+
+/// `LINE:COLUMN: MESSAGE; ADVICE`, with the column in characters.
+fn describe(text: &str, mistake: &Mistake) -> String {
+    let before = text.get(..mistake.span.start).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .chars()
+        .rev()
+        .take_while(|&letter| letter != '\n')
+        .count()
+        + 1;
+    format!("{line}:{column}: {}; {}", mistake.message, mistake.advice)
+}
+
+/// Finds mistakes.
+struct Checker<'a> {
+    text: &'a str,
+    accounts: &'a Accounts,
+    mistakes: Vec<Mistake>,
+}
+
+impl Checker<'_> {
+    fn mistake(&mut self, span: Range<usize>, message: impl Into<String>, advice: &str) {
+        self.mistakes.push(Mistake {
+            message: message.into(),
+            span,
+            advice: advice.to_owned(),
+        });
+    }
+
+    fn check(&mut self, document: Document) -> Config {
+        let heartbeat = self.seconds(document.heartbeat, "heartbeat", 1, HEARTBEAT_SECS);
+        let host = self.host(document.host);
+        let mut destinations = Vec::new();
+        let mut names = Vec::new();
+        for (name, json) in document.json {
+            self.name(&name, &mut names);
+            let kind = self.json(&json.to);
+            let common = Common {
+                filter: json.filter,
+                start: json.start,
+                resend: json.resend,
+            };
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
+        for (name, syslog) in document.syslog {
+            self.name(&name, &mut names);
+            let address = self.address(&syslog.address);
+            let common = Common {
+                filter: syslog.filter,
+                start: syslog.start,
+                resend: syslog.resend,
+            };
+            let tls = syslog.tls.map(|tls| self.tls(tls, &address));
+            let kind = Kind::Syslog(address, tls);
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
+        if destinations.is_empty() && self.mistakes.is_empty() {
+            self.mistake(
+                0..0,
+                "no destination",
+                "add one, for example a table `[json.out]` with `to = \"stdout\"`",
+            );
+        }
+        if destinations.len() > MAX_DESTINATIONS {
+            let message = format!("more than {MAX_DESTINATIONS} destinations");
+            self.mistake(0..0, message, "send to one that passes events on");
+        }
+        let is_stdout = |destination: &&Destination| destination.kind == Kind::JsonOutput;
+        if destinations.iter().filter(is_stdout).count() > 1 {
+            self.mistake(
+                0..0,
+                "two destinations are the standard output",
+                "join their filters with `or`",
+            );
+        }
+        Config {
+            log: document.log.unwrap_or_else(|| DEFAULT_LOG.into()),
+            host,
+            heartbeat,
+            destinations,
+        }
+    }
+
+    fn destination(&mut self, name: String, common: Common, kind: Kind) -> Destination {
+        Destination {
+            name,
+            filter: self.filter(common.filter),
+            start: common.start.unwrap_or(Start::End),
+            resend: self.seconds(common.resend, "resend", 0, RESEND_SECS),
+            kind,
+        }
+    }
+
+    /// The name must not be that of another file in the state directory.
+    fn name(&mut self, name: &Spanned<String>, names: &mut Vec<String>) {
+        let text = name.get_ref();
+        let is_plain = text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        if !is_plain || text.is_empty() || text.len() > MAX_NAME {
+            self.mistake(
+                name.span(),
+                format!("`{}` is no name of a destination", text.escape_debug()),
+                "use one to 11 lower-case letters, digits and `-`",
+            );
+        }
+        if names.contains(text) {
+            let message = format!("two destinations are called `{text}`");
+            self.mistake(name.span(), message, "rename one");
+        }
+        names.push(text.clone());
+    }
+
+    fn host(&mut self, host: Option<Spanned<String>>) -> String {
+        // A host name of RFC 5424, which is also the name of a directory.
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:".contains(letter);
+        let Some(host) = host else {
+            let host = fs::read_to_string(HOST).unwrap_or_default();
+            return host.trim_end().replace(|letter| !is_plain(letter), "_");
+        };
+        let name = host.get_ref();
+        let is_dots = name.chars().all(|letter| letter == '.');
+        if name.len() > 255 || is_dots || !name.chars().all(is_plain) {
+            self.mistake(
+                host.span(),
+                format!("`{}` is no host name", name.escape_debug()),
+                "use letters, digits, `-`, `.`, `_` and `:`",
+            );
+        }
+        host.into_inner()
+    }
+
+    fn seconds(
+        &mut self,
+        seconds: Option<Spanned<i64>>,
+        name: &str,
+        least: u64,
+        default: u64,
+    ) -> Duration {
+        let Some(seconds) = seconds else {
+            return Duration::from_secs(default);
+        };
+        let given = u64::try_from(*seconds.get_ref()).ok();
+        let given = given.filter(|given| (least..=MAX_SECS).contains(given));
+        if given.is_none() {
+            let message = format!("`{name}` is out of range");
+            let advice = format!("write a number of seconds from {least} to {MAX_SECS}");
+            self.mistake(seconds.span(), message, &advice);
+        }
+        Duration::from_secs(given.unwrap_or(default))
+    }
+
+    fn filter(&mut self, filter: Option<Spanned<String>>) -> Expression {
+        let Some(filter) = filter else {
+            return Expression::Everything;
+        };
+        match parse::parse(filter.get_ref(), self.accounts) {
+            Ok(expression) => {
+                for name in expression.unknown_accounts() {
+                    let message = format!("no user or group of this machine is called `{name}`");
+                    self.mistake(filter.span(), message, "write the number");
+                }
+                expression
+            }
+            Err(mut mistake) => {
+                mistake.span = self.within(&filter, &mistake.span);
+                self.mistakes.push(mistake);
+                Expression::Everything
+            }
+        }
+    }
+
+    /// A range of a string in the file. Where the string has escapes, it is the whole string.
+    fn within(&self, string: &Spanned<String>, part: &Range<usize>) -> Range<usize> {
+        let all = string.span();
+        let written = self.text.get(all.clone()).unwrap_or_default();
+        match written.find(string.get_ref().as_str()) {
+            Some(at) => all.start + at + part.start..all.start + at + part.end,
+            None => all,
+        }
+    }
+
+    fn address(&mut self, address: &Spanned<String>) -> Address {
+        let text = address.get_ref();
+        let parts = text.rsplit_once(':').filter(|(host, _)| {
+            // An IPv6 address has brackets.
+            let is_v6 = host.starts_with('[') && host.ends_with(']');
+            !host.is_empty() && (is_v6 || !host.contains(':'))
+        });
+        let port = parts.and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        if port == 0 {
+            self.mistake(
+                address.span(),
+                format!("`{}` is no address of TCP", text.escape_debug()),
+                "write `HOST:PORT`, and an IPv6 address in brackets",
+            );
+        }
+        Address {
+            text: text.clone(),
+            port,
+        }
+    }
+
+    fn tls(&mut self, tls: Tls, address: &Address) -> TlsSettings {
+        let files = [Some(&tls.ca), tls.certificate.as_ref(), tls.key.as_ref()];
+        for file in files.into_iter().flatten() {
+            if !file.get_ref().is_absolute() {
+                let message = format!("`{}` is no absolute path", file.get_ref().display());
+                self.mistake(file.span(), message, "begin it with `/`");
+            }
+        }
+        let identity = match (tls.certificate, tls.key) {
+            (Some(certificate), Some(key)) => Some((certificate.into_inner(), key.into_inner())),
+            (None, None) => None,
+            (Some(one), None) | (None, Some(one)) => {
+                self.mistake(
+                    one.span(),
+                    "`certificate` and `key` belong together",
+                    "name both files",
+                );
+                None
+            }
+        };
+        // The name in the address, without the brackets of an IPv6 address.
+        let host = address.text.rsplit_once(':').map_or("", |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let server_name = match tls.server_name {
+            None => host.to_owned(),
+            Some(name) => {
+                if ServerName::try_from(name.get_ref().as_str()).is_err() {
+                    let message = format!("`{}` is no host name", name.get_ref().escape_debug());
+                    self.mistake(name.span(), message, "write a host name or an address");
+                }
+                name.into_inner()
+            }
+        };
+        TlsSettings {
+            ca: tls.ca.into_inner(),
+            identity,
+            server_name,
+        }
+    }
+
+    fn json(&mut self, to: &Spanned<String>) -> Kind {
+        let text = to.get_ref().as_str();
+        if text == "stdout" {
+            return Kind::JsonOutput;
+        }
+        match text.strip_prefix("unix:").map(PathBuf::from) {
+            Some(path) if path.is_absolute() => Kind::JsonUnix(path),
+            _ => {
+                self.mistake(
+                    to.span(),
+                    "`to` is neither the standard output nor a socket with an absolute path",
+                    "write `stdout` or `unix:/PATH`",
+                );
+                Kind::JsonUnix(PathBuf::new())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

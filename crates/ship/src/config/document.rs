@@ -1,0 +1,71 @@
+//! The configuration file as it is written.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Document {
+    pub(super) log: Option<PathBuf>,
+    pub(super) host: Option<Spanned<String>>,
+    pub(super) heartbeat: Option<Spanned<i64>>,
+    /// JSON lines to programs of this machine.
+    #[serde(default)]
+    pub(super) json: BTreeMap<Spanned<String>, Json>,
+    /// Syslog over TCP or TLS.
+    #[serde(default)]
+    pub(super) syslog: BTreeMap<Spanned<String>, Syslog>,
+}
+
+/// Where the first run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Start {
+    /// At the oldest event that the log has.
+    Begin,
+    /// At the end of the log.
+    End,
+}
+
+/// A table `[json.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Json {
+    pub(super) to: Spanned<String>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
+    pub(super) resend: Option<Spanned<i64>>,
+}
+
+/// A table `[syslog.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Syslog {
+    pub(super) address: Spanned<String>,
+    pub(super) tls: Option<Tls>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
+    pub(super) resend: Option<Spanned<i64>>,
+}
+
+/// A table `[syslog.NAME.tls]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tls {
+    pub(super) ca: Spanned<PathBuf>,
+    pub(super) certificate: Option<Spanned<PathBuf>>,
+    pub(super) key: Option<Spanned<PathBuf>>,
+    pub(super) server_name: Option<Spanned<String>>,
+}
+
+/// What every destination has.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
+    pub(super) resend: Option<Spanned<i64>>,
+}

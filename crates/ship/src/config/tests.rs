@@ -1,0 +1,232 @@
+//! Tests of the configuration file.
+
+use inputs::fuzz::fuzz;
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, Vec<String>> {
+    let accounts = Accounts::parse(b"root:x:0:0::/:\n", b"root:x:0:\n");
+    Config::parse(text, &accounts).map_err(|mistakes| {
+        let shown = mistakes.iter().map(|mistake| describe(text, mistake));
+        shown.collect()
+    })
+}
+
+#[track_caller]
+fn mistakes(text: &str) -> Vec<String> {
+    parse(text).unwrap_err()
+}
+
+#[test]
+fn settings_have_defaults() {
+    let config = parse("[json.out]\nto = \"stdout\"\n").unwrap();
+    assert_eq!(config.log, Path::new(DEFAULT_LOG));
+    assert_eq!(config.heartbeat, Duration::from_secs(60));
+    let host = fs::read_to_string(HOST).unwrap();
+    assert_eq!(config.host, host.trim_end());
+    let [destination] = &config.destinations[..] else {
+        panic!("{config:?}");
+    };
+    assert_eq!(destination.name, "out");
+    assert_eq!(destination.filter, Expression::Everything);
+    assert_eq!(destination.start, Start::End);
+    assert_eq!(destination.resend, Duration::from_secs(10));
+    assert_eq!(destination.kind, Kind::JsonOutput);
+}
+
+#[test]
+fn mistakes_have_line_column_and_advice() {
+    for (text, expected) in [
+        ("", "1:1: no destination; add one, for example a table"),
+        ("hots = 1\n", "1:1: unknown field `hots`, expected"),
+        (
+            "host = \"a b\"\n[json.o]\nto = \"stdout\"\n",
+            "1:8: `a b` is no host name; use letters",
+        ),
+        (
+            "host = \"..\"\n[json.o]\nto = \"stdout\"\n",
+            "1:8: `..` is no host name; ",
+        ),
+        (
+            "heartbeat = 0\n[json.o]\nto = \"stdout\"\n",
+            "1:13: `heartbeat` is out of range; write a number of seconds from 1 ",
+        ),
+        (
+            "[json.o]\nto = \"stdout\"\nresend = -1\n",
+            "3:10: `resend` is out of range; ",
+        ),
+        (
+            "[json.o]\nto = \"stdout\"\nfilter = \"key=a and exee=b\"\n",
+            "3:21: unknown field `exee`; did you mean `exe`?",
+        ),
+        (
+            "[json.o]\nto = \"stdout\"\nfilter = \"uid=nobody7\"\n",
+            "3:10: no user or group of this machine is called `nobody7`; ",
+        ),
+        (
+            "[json.o]\nto = \"stdout\"\nstart = \"now\"\n",
+            "3:9: unknown variant `now`, expected",
+        ),
+        (
+            "[json.\"A/B\"]\nto = \"stdout\"\n",
+            "1:7: `A/B` is no name of a destination; ",
+        ),
+        (
+            "[json.o]\nto = \"unix:x\"\n",
+            "2:6: `to` is neither the standard output nor a socket with an absolute path; ",
+        ),
+        ("[json.o]\n", "1:1: missing field `to`"),
+        ("[json.o]\nto = \"stdout\n", "2:13: invalid basic string"),
+        (
+            "[syslog.s]\naddress = \"siem\"\n",
+            "2:11: `siem` is no address of TCP; ",
+        ),
+        (
+            "[syslog.s]\naddress = \"::1:6514\"\n",
+            "2:11: `::1:6514` is no address of TCP; ",
+        ),
+        (
+            "[syslog.s]\naddress = \"a:1\"\n[syslog.s.tls]\nca = \"ca.pem\"\n",
+            "4:6: `ca.pem` is no absolute path; ",
+        ),
+        (
+            "[syslog.s]\naddress = \"a:1\"\n[syslog.s.tls]\nca = \"/c\"\nkey = \"/k\"\n",
+            "5:7: `certificate` and `key` belong together; ",
+        ),
+        (
+            "[syslog.s]\naddress = \"a:1\"\n[syslog.s.tls]\nca = \"/c\"\nserver_name = \"a b\"\n",
+            "5:15: `a b` is no host name; ",
+        ),
+        (
+            "[json.s]\nto = \"stdout\"\n[syslog.s]\naddress = \"[::1]:514\"\n",
+            "3:9: two destinations are called `s`; rename one",
+        ),
+        (
+            "[json.a]\nto = \"stdout\"\n[json.b]\nto = \"stdout\"\n",
+            "1:1: two destinations are the standard output; ",
+        ),
+    ] {
+        let found = mistakes(text);
+        assert!(
+            found.iter().any(|found| found.starts_with(expected)),
+            "{text}: {found:?}"
+        );
+    }
+    let found = mistakes("heartbeat = 0\nhost = \" \"\n[json.O]\nto = \"x\"\nresend = -1\n");
+    assert_eq!(found.len(), 5, "{found:?}");
+}
+
+/// Settings of a table, of the error about one that is unknown.
+fn known(table: &str) -> Vec<String> {
+    let unknown = match table {
+        "" => "unknown = 1\n".to_owned(),
+        table => format!("[{table}]\nunknown = 1\n"),
+    };
+    let found = mistakes(&unknown);
+    let (_, expected) = found[0].split_once("expected ").unwrap();
+    let names = expected.split('`').skip(1).step_by(2);
+    let names = names.filter(|name| !name.contains("tollgate"));
+    names.map(str::to_owned).collect()
+}
+
+/// Tables: their names as settings, in the file, and in the manual.
+const TABLES: [(&str, &str, &str); 3] = [
+    ("json", "json.x", "[json. Ns Ar NAME Ns ]"),
+    ("syslog", "syslog.x", "[syslog. Ns Ar NAME Ns ]"),
+    ("tls", "syslog.x.tls", "[syslog. Ns Ar NAME Ns .tls]"),
+];
+
+#[test]
+fn manual_and_example_have_every_setting() {
+    let page = include_str!("../../../../man/tollgate-ship.toml.5");
+    let example = include_str!("../../../../examples/ship.toml");
+    // Settings that are not the default are commented out with `#`, without a blank.
+    let is_setting =
+        |line: &str| line.starts_with(|first: char| first.is_ascii_lowercase() || first == '[');
+    let shown = example.lines().map(|line| match line.strip_prefix('#') {
+        Some(setting) if is_setting(setting) => setting,
+        _ => line,
+    });
+    let shown = shown.collect::<Vec<_>>().join("\n");
+    for text in [example, &shown] {
+        assert!(parse(text).is_ok(), "{:?}", parse(text));
+    }
+    let mut settings: Vec<String> = known("");
+    for (name, table, heading) in TABLES {
+        assert!(settings.contains(&name.to_owned()), "{settings:?}");
+        assert!(page.contains(&format!("\n.Ss {heading}\n")), "{heading}");
+        settings.extend(known(table));
+    }
+    for setting in settings {
+        if TABLES.iter().any(|(name, ..)| *name == setting) {
+            continue;
+        }
+        assert!(
+            page.contains(&format!("\n.It Cm {setting} No = ")),
+            "{setting}"
+        );
+        assert!(shown.contains(&format!("\n{setting} = ")), "{setting}");
+    }
+}
+
+/// Mutated files give mistakes that lie in the text, or the settings that they say.
+#[test]
+fn fuzz_ship_configuration() {
+    const WORDS: &[&str] = &[
+        "[json.a]",
+        "[syslog.b]",
+        "[syslog.b.tls]",
+        "to =",
+        "\"stdout\"",
+        "\"unix:/x\"",
+        "address =",
+        "\"a:1\"",
+        "\"[::1]:65535\"",
+        "filter =",
+        "\"key=a and (\"",
+        "'uid=nobody7'",
+        "\"\\u00e9=1\"",
+        "start =",
+        "resend =",
+        "-1",
+        "99999999999999999999",
+        "heartbeat =",
+        "host =",
+        "\"\u{e9}\"",
+        "\"\"\"",
+        "#",
+        "\n",
+        "{",
+        "}",
+        "=",
+        ".",
+    ];
+    let example = include_str!("../../../../examples/ship.toml");
+    let whole = example.replace("\n#", "\n");
+    let corpus = [
+        example,
+        &whole,
+        "[json.o]\nto = \"stdout\"\nfilter = \"exee=a\"\n",
+    ];
+    let corpus: Vec<Vec<u8>> = corpus.map(|text| text.as_bytes().to_vec()).into();
+    fuzz("fuzz_ship_configuration", &corpus, WORDS, 2000, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        match Config::parse(&text, &Accounts::default()) {
+            Ok(config) => {
+                assert!((1..=MAX_DESTINATIONS).contains(&config.destinations.len()));
+                for destination in &config.destinations {
+                    assert!(destination.name.len() <= MAX_NAME);
+                    assert!(!destination.name.contains('/'), "{}", destination.name);
+                }
+            }
+            Err(mistakes) => {
+                assert!(!mistakes.is_empty());
+                for mistake in &mistakes {
+                    assert!(mistake.span.end <= text.len(), "{mistake:?}");
+                    assert!(!mistake.advice.is_empty());
+                    describe(&text, mistake);
+                }
+            }
+        }
+    });
+}

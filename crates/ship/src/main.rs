@@ -1,0 +1,9 @@
+//! `tollgate-ship`: sends audit logs to collectors.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ship::run(std::env::args_os())
+}

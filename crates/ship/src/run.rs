@@ -1,0 +1,202 @@
+//! `tollgate ship run`: follows the log, with one thread for each destination.
+//!
+//! The threads share nothing but the state directory, in which each has a file of its own. This one writes what they do
+//! to the file `status`, and waits for signals.
+
+mod backoff;
+mod confinement;
+pub(crate) mod progress;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use logs::state_directory::{StateDirectory, StateError};
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::boots::Boots;
+use crate::config::{Config, Kind};
+use crate::json_lines::JsonLines;
+use crate::output::info;
+use crate::sink::{Sink, StreamSink};
+use crate::syslog::Syslog;
+use crate::transport::{StandardOutput, Tcp, Tls, UnixSocket};
+use progress::{Progress, STATUS};
+use worker::{End, Shared, Worker};
+
+const PROC: &str = "/proc";
+const BOOTS: &str = "boots";
+/// Most bytes of the file of boots.
+const MAX_BOOTS_BYTES: u64 = 64 << 10;
+/// How often the status is written, if it changed: destinations change it once a second.
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+/// The same while destinations end.
+const END_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a destination may take to end in order.
+const END: Duration = Duration::from_secs(6);
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Send what FILE says, in TOML
+    #[arg(long, value_name = "FILE", default_value = "/etc/tollgate/ship.toml")]
+    config: PathBuf,
+    /// Keep the positions in the log in DIR
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/tollgate-ship")]
+    state: PathBuf,
+    /// Stop when each destination has the whole log
+    #[arg(long)]
+    once: bool,
+}
+
+/// Sends the log until a signal, or until its end.
+///
+/// # Errors
+/// The configuration has mistakes, or the state cannot be used.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = Config::read(&args.config)?;
+    let state = open_state(&args.state)?;
+    let boots = boots(&state)?;
+    let log = match config.log.is_dir() {
+        true => config.log.join("audit.log"),
+        false => config.log.clone(),
+    };
+    let kinds: Vec<&Kind> = config.destinations.iter().map(|to| &to.kind).collect();
+    info(confinement::confine(&log, &args.state, &kinds)?);
+    let stop = watch_signals()?;
+    let shared = Arc::new(Shared {
+        end: if args.once { End::OfLog } else { End::Never },
+        stop,
+        log,
+        host: config.host,
+        heartbeat: config.heartbeat,
+        boots,
+        state,
+    });
+    let mut progress = Progress::new(&shared.log, &shared.host);
+    let mut threads = Vec::new();
+    for destination in config.destinations {
+        let sink = sink(&destination.kind, destination.resend);
+        let worker = Worker::new(Arc::clone(&shared), destination, sink)?;
+        progress.destinations.push(worker.progress());
+        let thread = thread::Builder::new()
+            .name(format!("tlg-{}", worker.name()))
+            .spawn(move || worker.run());
+        threads.push(thread.context("cannot start a thread")?);
+    }
+    wait(&shared, &progress, &threads);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a destination is.
+fn sink(kind: &Kind, resend: Duration) -> Box<dyn Sink> {
+    match kind {
+        Kind::JsonOutput => Box::new(StreamSink::new(
+            JsonLines,
+            StandardOutput::default(),
+            resend,
+        )),
+        Kind::Syslog(address, Some(tls)) => Box::new(StreamSink::new(
+            Syslog::default(),
+            Tls::new(address.text.clone(), tls.clone()),
+            resend,
+        )),
+        Kind::Syslog(address, None) => Box::new(StreamSink::new(
+            Syslog::default(),
+            Tcp::new(address.text.clone()),
+            resend,
+        )),
+        Kind::JsonUnix(path) => Box::new(StreamSink::new(
+            JsonLines,
+            UnixSocket::new(path.clone()),
+            resend,
+        )),
+    }
+}
+
+/// Writes the status until the threads have ended, or a signal came and they take too long.
+fn wait(shared: &Shared, progress: &Progress, threads: &[JoinHandle<()>]) {
+    let mut last = String::new();
+    let mut stopped = None;
+    loop {
+        let is_over = threads.iter().all(JoinHandle::is_finished);
+        let result = progress.text().and_then(|text| {
+            if text != last {
+                shared.state.replace(STATUS, &text)?;
+                last = text;
+            }
+            Ok(())
+        });
+        if let Err(error) = result {
+            info(format_args!("{error:#}"));
+        }
+        if is_over {
+            return;
+        }
+        if shared.stop.load(Ordering::Relaxed) {
+            threads.iter().for_each(|thread| thread.thread().unpark());
+            if stopped.get_or_insert_with(Instant::now).elapsed() > END {
+                info("a destination takes too long to end: the next run continues where it is");
+                return;
+            }
+        }
+        let interval = match stopped {
+            Some(_) => END_INTERVAL,
+            None => STATUS_INTERVAL,
+        };
+        thread::park_timeout(interval);
+    }
+}
+
+/// Opens the state directory.
+///
+/// # Errors
+/// There is none, or another run uses it.
+fn open_state(path: &Path) -> anyhow::Result<StateDirectory> {
+    match StateDirectory::open(path) {
+        Err(error @ StateError::Directory(..)) => {
+            Err(error).context("create it, or name another with --state")
+        }
+        state => Ok(state?),
+    }
+}
+
+/// The boots of this machine that are known, with the current one.
+///
+/// # Errors
+/// The file of boots cannot be read or written.
+fn boots(state: &StateDirectory) -> anyhow::Result<Boots> {
+    let known = state.read(BOOTS, MAX_BOOTS_BYTES)?.unwrap_or_default();
+    let boots = Boots::read(&known, Path::new(PROC))?;
+    if boots.text() != known {
+        state.replace(BOOTS, &boots.text())?;
+    }
+    Ok(boots)
+}
+
+/// Returns what becomes true when SIGTERM or SIGINT comes.
+fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        set.add(signal);
+    }
+    set.thread_block().context("cannot block signals")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    let main = thread::current();
+    thread::Builder::new()
+        .name("tlg-signals".to_owned())
+        .spawn(move || {
+            while set.wait().is_ok() {
+                told.store(true, Ordering::Relaxed);
+                main.unpark();
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(stop)
+}

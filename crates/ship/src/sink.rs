@@ -1,0 +1,230 @@
+//! What a destination is: it takes frames, and tells how many of them it has confirmed.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::frame::Frame;
+use crate::transport::Transport;
+
+/// Bytes that are sent at once.
+const BATCH_BYTES: usize = 256 << 10;
+/// Sends within this time are one entry of what waits for a confirmation, so that their number is bounded.
+const MERGE: Duration = Duration::from_millis(100);
+
+/// A destination. Frames count from the last [`Sink::connect`].
+pub(crate) trait Sink: Send {
+    /// Connects, and forgets what was put before.
+    ///
+    /// # Errors
+    /// The destination cannot be reached.
+    fn connect(&mut self) -> anyhow::Result<()>;
+
+    /// Takes a frame, to be sent by the next [`Sink::flush`].
+    ///
+    /// # Errors
+    /// The frame cannot be encoded or written.
+    fn put(&mut self, frame: &Frame<'_>) -> anyhow::Result<()>;
+
+    /// Whether so much was put that it should be sent.
+    fn is_full(&self) -> bool;
+
+    /// Sends what was put.
+    ///
+    /// # Errors
+    /// The destination is gone, or takes nothing for too long.
+    fn flush(&mut self) -> anyhow::Result<()>;
+
+    /// Number of frames that are confirmed: the destination has them, and the next run need not send them.
+    ///
+    /// # Errors
+    /// The destination is gone.
+    fn confirmed(&mut self) -> anyhow::Result<u64>;
+
+    /// Ends in order: after it, all frames are confirmed.
+    ///
+    /// # Errors
+    /// The destination has not confirmed all of them.
+    fn finish(&mut self) -> anyhow::Result<()>;
+
+    /// Disconnects, whatever was put.
+    fn disconnect(&mut self);
+}
+
+/// Encodes frames for a stream of bytes.
+pub(crate) trait Encode: Send {
+    /// Appends a frame.
+    ///
+    /// # Errors
+    /// The frame cannot be encoded.
+    fn encode(&mut self, frame: &Frame<'_>, to: &mut Vec<u8>) -> anyhow::Result<()>;
+}
+
+/// A destination without acknowledgements: a stream of bytes.
+///
+/// A frame is confirmed when the peer's kernel or program has taken its bytes and the connection has lived for `resend`
+/// since then: a peer that reads what it has got within that time, and then ends, gets nothing less than once.
+pub(crate) struct StreamSink<E, T> {
+    encoder: E,
+    transport: T,
+    resend: Duration,
+    buffer: Vec<u8>,
+    /// Frames that were put.
+    frames: u64,
+    /// Bytes that were sent.
+    bytes: u64,
+    /// What was sent and is not confirmed, oldest first.
+    sent: VecDeque<Sent>,
+    confirmed: u64,
+}
+
+/// Bytes that were sent.
+struct Sent {
+    /// All bytes until then.
+    bytes: u64,
+    /// All frames until then.
+    frames: u64,
+    first: Instant,
+    last: Instant,
+}
+
+impl<E: Encode, T: Transport> StreamSink<E, T> {
+    pub(crate) const fn new(encoder: E, transport: T, resend: Duration) -> Self {
+        Self {
+            encoder,
+            transport,
+            resend,
+            buffer: Vec::new(),
+            frames: 0,
+            bytes: 0,
+            sent: VecDeque::new(),
+            confirmed: 0,
+        }
+    }
+}
+
+impl<E: Encode, T: Transport> Sink for StreamSink<E, T> {
+    fn connect(&mut self) -> anyhow::Result<()> {
+        self.disconnect();
+        self.transport.connect()
+    }
+
+    fn put(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
+        self.encoder.encode(frame, &mut self.buffer)?;
+        self.frames += 1;
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.buffer.len() >= BATCH_BYTES
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.transport.write_all(&self.buffer)?;
+        self.bytes += length(&self.buffer);
+        self.buffer.clear();
+        let now = Instant::now();
+        let merged = self.sent.pop_back_if(|last| now - last.first < MERGE);
+        self.sent.push_back(Sent {
+            bytes: self.bytes,
+            frames: self.frames,
+            first: merged.map_or(now, |merged| merged.first),
+            last: now,
+        });
+        Ok(())
+    }
+
+    fn confirmed(&mut self) -> anyhow::Result<u64> {
+        let not_taken = self.transport.not_taken(self.bytes)?;
+        let taken = self.bytes.saturating_sub(not_taken);
+        let is_over = |sent: &mut Sent| sent.bytes <= taken && sent.last.elapsed() >= self.resend;
+        while let Some(sent) = self.sent.pop_front_if(is_over) {
+            self.confirmed = sent.frames;
+        }
+        Ok(self.confirmed)
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        self.flush()?;
+        self.transport.finish()
+    }
+
+    fn disconnect(&mut self) {
+        self.transport.disconnect();
+        // A destination that is away holds no memory.
+        self.buffer = Vec::new();
+        self.sent.clear();
+        (self.frames, self.bytes, self.confirmed) = (0, 0, 0);
+    }
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::frame::{Gap, Reason, Record, Time};
+    use crate::json_lines::JsonLines;
+
+    /// What the peer has not taken.
+    struct Peer(Arc<Mutex<u64>>);
+
+    impl Transport for Peer {
+        fn connect(&mut self) -> anyhow::Result<()> {
+            Ok(())
+        }
+        fn write_all(&mut self, _: &[u8]) -> anyhow::Result<()> {
+            Ok(())
+        }
+        fn not_taken(&mut self, _: u64) -> anyhow::Result<u64> {
+            Ok(*self.0.lock().unwrap())
+        }
+        fn finish(&mut self) -> anyhow::Result<()> {
+            Ok(())
+        }
+        fn disconnect(&mut self) {}
+    }
+
+    #[test]
+    fn frames_are_confirmed_when_they_were_taken_and_the_time_is_over() {
+        let not_taken = Arc::new(Mutex::new(1));
+        let put = |sink: &mut StreamSink<JsonLines, Peer>| {
+            let gap = Gap {
+                reason: Reason::Absent,
+                time: Time::default(),
+                after: 1,
+                before: 3,
+                missing: Some(1),
+            };
+            let record = Record::Gap(&gap);
+            let frame = Frame {
+                host: "h",
+                boot: "b",
+                record,
+            };
+            sink.put(&frame).unwrap();
+            sink.flush().unwrap();
+        };
+        let peer = || Peer(Arc::clone(&not_taken));
+        let mut sink = StreamSink::new(JsonLines, peer(), Duration::ZERO);
+        sink.connect().unwrap();
+        put(&mut sink);
+        put(&mut sink);
+        assert_eq!(sink.confirmed().unwrap(), 0);
+        *not_taken.lock().unwrap() = 0;
+        assert_eq!(sink.confirmed().unwrap(), 2);
+        put(&mut sink);
+        sink.connect().unwrap();
+        assert_eq!(sink.confirmed().unwrap(), 0);
+        let mut sink = StreamSink::new(JsonLines, peer(), Duration::from_secs(60));
+        sink.connect().unwrap();
+        put(&mut sink);
+        assert_eq!(sink.confirmed().unwrap(), 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! Streams of bytes to a peer on this machine or another.
+
+mod standard_output;
+mod tcp;
+mod tls;
+mod unix;
+
+use std::io;
+use std::time::Duration;
+
+pub(crate) use standard_output::StandardOutput;
+pub(crate) use tcp::Tcp;
+pub(crate) use tls::{Tls, TlsSettings};
+pub(crate) use unix::UnixSocket;
+
+/// Longest time in which a peer takes no byte.
+const STALL: Duration = Duration::from_secs(30);
+/// Longest time in which a peer reads the rest and closes, at the end of a run.
+const END: Duration = Duration::from_secs(3);
+
+/// A stream of bytes.
+pub(crate) trait Transport: Send {
+    /// Connects.
+    ///
+    /// # Errors
+    /// There is no peer.
+    fn connect(&mut self) -> anyhow::Result<()>;
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// The peer is gone, or takes no byte for too long.
+    fn write_all(&mut self, bytes: &[u8]) -> anyhow::Result<()>;
+
+    /// How many of the `sent` bytes the peer may not have taken, at most.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    fn not_taken(&mut self, sent: u64) -> anyhow::Result<u64>;
+
+    /// Ends the stream, and waits until the peer has taken all bytes.
+    ///
+    /// # Errors
+    /// The peer is gone, or takes too long.
+    fn finish(&mut self) -> anyhow::Result<()>;
+
+    /// Closes the stream.
+    fn disconnect(&mut self);
+}
+
+/// The error of a stream that has not been connected.
+fn not_connected() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+/// Says what a time that is over means.
+fn stalled(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the peer takes no data: it hangs, or is too slow",
+        ),
+        _ => error,
+    }
+}

@@ -1,0 +1,198 @@
+//! TLS over TCP, with a certificate of this machine if the peer asks for one.
+//!
+//! # Source
+//! RFC 5425, section 4.2: both sides prove who they are by certificates.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::tcp::{CONNECT, connect, not_acknowledged};
+use super::{END, Transport, not_connected, stalled};
+
+/// Whom to trust, and who this machine is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsSettings {
+    /// File with the certificates of authorities.
+    pub(crate) ca: PathBuf,
+    /// Files with the certificates of this machine, its own first, and with its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    /// Name or address that the certificate of the peer must have.
+    pub(crate) server_name: String,
+}
+
+/// A TLS connection.
+pub(crate) struct Tls {
+    /// `HOST:PORT`.
+    address: String,
+    settings: TlsSettings,
+    open: Option<Open>,
+}
+
+struct Open {
+    tls: ClientConnection,
+    tcp: TcpStream,
+    /// The peer can have a certificate of this machine.
+    is_known: bool,
+}
+
+impl TlsSettings {
+    /// Reads the files: certificates are renewed while the program runs.
+    fn read(&self) -> anyhow::Result<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.ca)? {
+            roots
+                .add(certificate)
+                .with_context(|| format!("`{}` is no certificate", self.ca.display()))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        let Some((certificate, key)) = &self.identity else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let own_key = PrivateKeyDer::from_pem_file(key)
+            .with_context(|| format!("cannot read key `{}`", key.display()))?;
+        builder
+            .with_client_auth_cert(certificates(certificate)?, own_key)
+            .with_context(|| {
+                let (certificate, key) = (certificate.display(), key.display());
+                format!("cannot use certificate `{certificate}` with key `{key}`: `openssl pkey` rewrites a key that another program wrote in an unusual form")
+            })
+    }
+}
+
+/// The certificates of a file.
+///
+/// # Errors
+/// It cannot be read, or has none.
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let shown = path.display();
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .with_context(|| format!("cannot read certificates `{shown}`"))?;
+    if found.is_empty() {
+        bail!("file `{shown}` has no certificate: it must be in PEM");
+    }
+    Ok(found)
+}
+
+impl Tls {
+    pub(crate) const fn new(address: String, settings: TlsSettings) -> Self {
+        Self {
+            address,
+            settings,
+            open: None,
+        }
+    }
+}
+
+impl Open {
+    /// Sends what is encrypted.
+    fn send(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.tcp).map_err(stalled)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what the peer has sent, without waiting: it may refuse the certificate after the handshake.
+    fn check(&mut self) -> anyhow::Result<()> {
+        self.tcp.set_nonblocking(true)?;
+        let read = self.read();
+        self.tcp.set_nonblocking(false)?;
+        read?;
+        Ok(self.send()?)
+    }
+
+    fn read(&mut self) -> anyhow::Result<()> {
+        let is_known = self.is_known;
+        let closed = || {
+            let closed = io::Error::from(io::ErrorKind::UnexpectedEof);
+            Err(closed).context(match is_known {
+                true => "the peer has closed the connection",
+                false => "the peer has closed the connection: it may ask for a certificate of this machine",
+            })
+        };
+        let mut dropped = [0; 4096];
+        loop {
+            match self.tls.read_tls(&mut self.tcp) {
+                Ok(0) => return closed(),
+                Ok(_) => {
+                    let state = self.tls.process_new_packets()?;
+                    let mut left = state.plaintext_bytes_to_read();
+                    while left > 0 {
+                        left -= self.tls.reader().read(&mut dropped)?;
+                    }
+                    if state.peer_has_closed() {
+                        return closed();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Transport for Tls {
+    fn connect(&mut self) -> anyhow::Result<()> {
+        let config = Arc::new(self.settings.read()?);
+        let name = ServerName::try_from(self.settings.server_name.clone())?;
+        let mut tcp = connect(&self.address)?;
+        tcp.set_read_timeout(Some(CONNECT))?;
+        let mut tls = ClientConnection::new(config, name)?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut tcp)
+                .with_context(|| format!("no TLS with `{}`", self.address))?;
+        }
+        self.open = Some(Open {
+            tls,
+            tcp,
+            is_known: self.settings.identity.is_some(),
+        });
+        Ok(())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let open = self.open.as_mut().ok_or_else(not_connected)?;
+        open.check()?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let count = open.tls.writer().write(rest)?;
+            rest = rest.get(count..).unwrap_or_default();
+            open.send()?;
+        }
+        Ok(())
+    }
+
+    /// More are sent than `sent`, because they are encrypted: what is not acknowledged is no less.
+    fn not_taken(&mut self, _sent: u64) -> anyhow::Result<u64> {
+        let open = self.open.as_mut().ok_or_else(not_connected)?;
+        open.check()?;
+        not_acknowledged(&open.tcp)
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        let mut open = self.open.take().ok_or_else(not_connected)?;
+        open.check()?;
+        open.tls.send_close_notify();
+        open.send()?;
+        open.tcp.shutdown(Shutdown::Write)?;
+        open.tcp.set_read_timeout(Some(END))?;
+        let mut rest = [0; 4096];
+        while open.tcp.read(&mut rest).map_err(stalled)? > 0 {}
+        Ok(())
+    }
+
+    fn disconnect(&mut self) {
+        self.open = None;
+    }
+}
