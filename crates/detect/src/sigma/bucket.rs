@@ -10,7 +10,7 @@ use rsigma_eval::{CompiledRule, EvaluationResult, evaluate_rule};
 
 use super::fields::{FieldNames, Fields, Value};
 use super::literals::Literal;
-use super::search::{NotAscii, Search};
+use super::search::{Search, Unknown};
 
 /// Some rules.
 #[derive(Default)]
@@ -102,7 +102,7 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn add(&mut self, search: &Search, event: &Fields<'_>) -> Result<(), NotAscii> {
+    fn add(&mut self, search: &Search, event: &Fields<'_>) -> Result<(), Unknown> {
         let mut found = |number| {
             self.numbers.push(number);
             // The same text may come again and again.

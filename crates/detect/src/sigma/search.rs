@@ -12,6 +12,9 @@ use super::trie::Trie;
 /// Most bytes of texts of which the fastest search is built: it takes some 250 bytes for each.
 const MAX_DFA_BYTES: usize = 64 << 10;
 
+/// Most texts that are found in a value, besides four for each byte.
+const MAX_HITS: usize = 4096;
+
 /// Required texts, each with a number: that of the rule that needs it.
 #[derive(Debug, Default)]
 pub struct Search {
@@ -72,7 +75,7 @@ impl Anywhere {
     }
 
     /// Passes the positions of the texts in a value, until `found` returns false.
-    fn find(&self, value: &str, mut found: impl FnMut(usize) -> bool) {
+    fn find(&self, value: &str, mut found: impl FnMut(usize) -> bool) -> Result<(), Unknown> {
         match self {
             Self::None => {}
             Self::One(finder, number) => {
@@ -81,19 +84,27 @@ impl Anywhere {
                 }
             }
             Self::Many(automaton, numbers) => {
-                let mut hits = automaton.find_overlapping_iter(value);
-                hits.all(|hit| {
+                // Texts of texts, such as `a`, `aa` and so on, are at each byte.
+                let most = MAX_HITS + 4 * value.len();
+                for (count, hit) in automaton.find_overlapping_iter(value).enumerate() {
+                    if count == most {
+                        return Err(Unknown);
+                    }
                     let number = numbers.get(hit.pattern().as_usize());
-                    number.is_none_or(|&number| found(number))
-                });
+                    if number.is_some_and(|&number| !found(number)) {
+                        break;
+                    }
+                }
             }
         }
+        Ok(())
     }
 }
 
-/// A value that is not ASCII: the engine folds the case of all Unicode, so that any rule may match.
+/// Nothing is known of a value, so that any rule may match: it is not ASCII, where the engine folds the case of all
+/// Unicode, or it has so many texts that to pass them would cost more than the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NotAscii;
+pub(super) struct Unknown;
 
 impl Search {
     /// A search for texts; `None` if they are too many.
@@ -144,13 +155,13 @@ impl Search {
     /// As [`FieldSearch::find`], for the value of a field.
     ///
     /// # Errors
-    /// [`NotAscii`]: nothing is known of the value.
+    /// [`Unknown`].
     pub(super) fn find(
         &self,
         wanted: Wanted,
         value: &str,
         found: &mut impl FnMut(usize) -> bool,
-    ) -> Result<(), NotAscii> {
+    ) -> Result<(), Unknown> {
         let field = wanted.0.and_then(|number| self.fields.get(number));
         let mut searches = field.into_iter().chain(&self.any);
         searches.try_for_each(|search| search.find(value, found))
@@ -193,14 +204,14 @@ impl FieldSearch {
     /// Passes the numbers of the texts in a value, some of them several times, until `found` returns false.
     ///
     /// # Errors
-    /// [`NotAscii`]: nothing is known of the value.
+    /// [`Unknown`].
     pub(super) fn find(
         &self,
         value: &str,
         found: &mut impl FnMut(usize) -> bool,
-    ) -> Result<(), NotAscii> {
+    ) -> Result<(), Unknown> {
         if !value.is_ascii() {
-            return Err(NotAscii);
+            return Err(Unknown);
         }
         let mut goes_on = true;
         let mut hit = |number: usize, len: usize| {
@@ -213,7 +224,70 @@ impl FieldSearch {
         };
         self.starts.find(value.bytes(), &mut hit);
         self.ends.find(value.bytes().rev(), &mut hit);
-        self.anywhere.find(value, |number| hit(number, 0));
-        Ok(())
+        self.anywhere.find(value, |number| hit(number, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn literals(texts: &[(String, Place)]) -> Vec<Literal> {
+        let literal = |(text, place): &(String, Place)| Literal {
+            field: Some("a".to_owned()),
+            text: text.clone(),
+            place: *place,
+        };
+        texts.iter().map(literal).collect()
+    }
+
+    fn find(literals: &[Literal], value: &str) -> Result<Vec<usize>, Unknown> {
+        let numbered = literals.iter().zip(0..);
+        let search = Search::new(numbered).unwrap();
+        let mut found = Vec::new();
+        let wanted = search.wants(b"a").unwrap();
+        search.find(wanted, value, &mut |number| {
+            found.push(number);
+            true
+        })?;
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    #[test]
+    fn texts_are_found_at_their_place_in_any_case() {
+        let place = |at_start, at_end| Place { at_start, at_end };
+        let texts = [
+            ("/bin/sh", place(true, true)),
+            ("/bin", place(true, false)),
+            ("sh", place(false, true)),
+            ("in/", place(false, false)),
+        ];
+        let texts = texts.map(|(text, place)| (text.to_owned(), place));
+        let mut literals = literals(&texts);
+        for (value, expected) in [
+            ("/bin/SH", &[0, 1, 2, 3][..]),
+            ("/bin/sh ", &[1, 3]),
+            ("a/bin/sh", &[2, 3]),
+            ("/BIN", &[1]),
+            ("", &[]),
+        ] {
+            assert_eq!(find(&literals, value).as_deref(), Ok(expected), "{value}");
+        }
+        assert_eq!(find(&literals, "/bin/\u{fc}"), Err(Unknown));
+        // Without letters, one text has a search of its own.
+        literals.drain(..3);
+        literals[0].text = "/.".to_owned();
+        assert_eq!(find(&literals, "a/.b/.c"), Ok(vec![0]));
+        assert_eq!(find(&literals, "a/b"), Ok(vec![]));
+    }
+
+    #[test]
+    fn texts_of_texts_cost_no_more_than_the_value() {
+        let texts = (1..600).map(|len| ("a".repeat(len), Place::default()));
+        let literals = literals(&texts.collect::<Vec<_>>());
+        assert_eq!(find(&literals, "aa"), Ok(vec![0, 1]));
+        assert_eq!(find(&literals, &"a".repeat(100_000)), Err(Unknown));
     }
 }
