@@ -38,7 +38,7 @@ use crate::error::EngineError;
 use crate::handover::inherited_programs::InheritedProgram;
 use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
-use crate::hooks::hook::{Hook, KernelFeatures};
+use crate::hooks::hook::Hook;
 use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program;
@@ -142,14 +142,15 @@ impl<'s> Engine<'s> {
     }
 
     /// Loads the programs and writes the plan.
-    fn prepare_on(
-        kernel: KernelFeatures,
+    fn prepare(
         slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
         plan: &Plan,
         kind: EngineKind,
         options: EngineOptions,
     ) -> Result<(Self, AttachPoints), EngineError> {
+        let mut kernel = probe.kernel;
+        kernel.uring &= options.uring;
         let selection = HookSelection::new(plan, kind, kernel);
         if kind == EngineKind::Lsm {
             probe.check_task_work()?;

@@ -26,9 +26,6 @@ const ALL: &str = "";
 /// The sessions of each engine that have most of its code, and what is lost when tasks contend for a CPU.
 const SOME: &str = "^tracepoint|raw|fentry|fentry_both_abis|clock|differential|reload|handover|json|names|names_tracepoint|other_mounts_tracepoint|run|traced_tracepoint|contention|contention_deny";
 
-/// What is lost, and counted: other sessions expect each event.
-const LOSSES: &str = "^contention";
-
 /// The matrix.
 pub(super) const MATRIX: [Entry; 11] = [
     entry("5.10", Engines::Start(""), SOME),
@@ -39,7 +36,7 @@ pub(super) const MATRIX: [Entry; 11] = [
     entry("6.18", Engines::Start("tracepoint"), SOME),
     entry("7.0", Engines::Start("lsm"), SOME),
     entry("newest", Engines::Start("lsm"), ALL),
-    entry("newest-rt", Engines::WithLoss("tracepoint"), LOSSES),
+    entry("newest-rt", Engines::WithLoss("tracepoint"), SOME),
     entry("6.12-arm64", Engines::Start("fentry,tracepoint"), ALL),
     entry("newest-arm64", Engines::Start("fentry,tracepoint"), ALL),
 ];

@@ -1,41 +1,13 @@
-//! Chooses programs that the kernel does not skip in its preemption mode, and checks whether it can skip others.
-
-use audit::plan::Plan;
+//! Checks whether the kernel can skip the programs of an engine.
 
 use super::Engine;
 use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
-use crate::hooks::attach_point::{AttachPoint, AttachPoints};
+use crate::hooks::attach_point::AttachPoint;
 use crate::hooks::kernel_probe::KernelProbe;
-use crate::load::{GuardForm, ObjectSlots};
-use crate::options::EngineOptions;
+use crate::load::GuardForm;
 use crate::preemption::{self, Preemption, SkipRisk};
 use crate::sys::priority::RealTime;
-
-impl<'s> Engine<'s> {
-    /// Loads the programs and writes the plan. Where the kernel preempts itself, it does so again without the tracepoints
-    /// of single syscalls: only loaded programs can tell the mode.
-    ///
-    /// # Errors
-    /// As [`Engine::start`].
-    pub(super) fn prepare(
-        slots: &mut ObjectSlots<'s>,
-        probe: &KernelProbe,
-        plan: &Plan,
-        kind: EngineKind,
-        options: EngineOptions,
-    ) -> Result<(Self, AttachPoints), EngineError> {
-        let mut kernel = probe.kernel;
-        kernel.uring &= options.uring;
-        let prepared = Self::prepare_on(kernel, slots, probe, plan, kind, options)?;
-        if kind != EngineKind::Tracepoint || prepared.0.preemption() == Preemption::Off {
-            return Ok(prepared);
-        }
-        drop(prepared);
-        kernel.skips_tracepoints = true;
-        Self::prepare_on(kernel, slots, probe, plan, kind, options)
-    }
-}
 
 impl Engine<'_> {
     /// Returns the programs that the kernel can skip in its current preemption mode, which root can change

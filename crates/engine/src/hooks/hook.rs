@@ -81,13 +81,6 @@ pub struct KernelFeatures {
     /// Whether operations of `io_uring` evaluate the rules of the syscalls that they replace, on an engine
     /// that sees operations.
     pub uring: bool,
-    /// Whether the kernel can skip programs on the tracepoints of single syscalls: on a CPU where a task is preempted
-    /// while it updates a BPF map by `bpf(2)`. It does not skip those on raw tracepoints.
-    ///
-    /// # Source
-    /// `bpf_prog_active` in `trace_call_bpf()`, `kernel/trace/bpf_trace.c`, v6.12; measured by
-    /// `tests/vm/src/contention.rs`.
-    pub skips_tracepoints: bool,
 }
 
 /// What `newfstatat` and `statx` do with an empty name and `AT_EMPTY_PATH`.
@@ -110,7 +103,6 @@ impl KernelFeatures {
         task_work: true,
         empty_stat_name: EmptyStatName::Nameless,
         uring: true,
-        skips_tracepoints: false,
     };
     /// What v5.15 offers.
     pub const V5_15: Self = Self {
@@ -120,7 +112,6 @@ impl KernelFeatures {
         task_work: false,
         empty_stat_name: EmptyStatName::Name,
         uring: true,
-        skips_tracepoints: false,
     };
 }
 

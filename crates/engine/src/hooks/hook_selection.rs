@@ -92,12 +92,9 @@ impl HookSelection {
                 || !(syscall.returns() || kernel.early_task_exit && syscall.ends_task())
         };
         let returning = plan.syscalls.keys().filter(|syscall| syscall.returns());
-        let all_raw = engine == EngineKind::Tracepoint && kernel.skips_tracepoints;
         let mut selection = Self {
-            raw_enter: all_raw || nameless.clone().any(needs_entry),
-            raw_exit: all_raw
-                || nameless.any(SyscallId::returns)
-                || returning.count() > max_exits(engine),
+            raw_enter: nameless.clone().any(needs_entry),
+            raw_exit: nameless.any(SyscallId::returns) || returning.count() > max_exits(engine),
             raw_exits: SyscallSet::default(),
             refused_opens: false,
             engine,

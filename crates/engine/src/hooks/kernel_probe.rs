@@ -110,8 +110,6 @@ impl KernelProbe {
                 (None, None) => EmptyStatName::Name,
             },
             uring: true,
-            // A program reads the preemption mode.
-            skips_tracepoints: false,
         };
         let unseen_operations = unseen_operations(btf, functions.as_ref());
         let is_available = |guard: &Program| {
