@@ -348,7 +348,7 @@ impl EventReader {
         let here = self.files.get(self.at)?;
         let position = self
             .assembler
-            .first_open()
+            .first_kept()
             .unwrap_or_else(|| here.base + self.buffer.offset());
         let open = self.files.get(self.file_of(position))?;
         Some(Cursor {
@@ -461,7 +461,7 @@ impl EventReader {
         Ok(self.next_file())
     }
 
-    /// Goes to the text after what cannot be read at an offset of this file.
+    /// Goes to the text after what cannot be read at an offset of this file, or tries again if no other can follow it.
     fn skip_unreadable(&mut self, offset: u64) {
         let open = self.files.get(self.at);
         if let Some(next) = open.and_then(|open| open.file.after_unreadable(offset)) {
@@ -469,7 +469,8 @@ impl EventReader {
             return;
         }
         self.buffer.restart(offset);
-        if let Step::End = self.next_file() {
+        let is_last = matches!(self.next_file(), Step::End);
+        if is_last && self.follow.is_none() {
             self.ended = true;
             self.assembler.end_all();
         }

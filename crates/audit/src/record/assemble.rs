@@ -290,6 +290,14 @@ impl EventAssembler {
         self.open.iter().map(|open| open.start).min()
     }
 
+    /// Position of the first line of the event that began first, of those that are open or were not returned; `None` if
+    /// there are none.
+    #[must_use]
+    pub fn first_kept(&self) -> Option<u64> {
+        let kept = self.open.iter().chain(&self.ended);
+        kept.map(|event| event.start).min()
+    }
+
     /// As [`EventAssembler::first_open`], but where an event was ended for its size and goes on, the position of its
     /// first line: if lines are added from there on, the parts are the same.
     #[must_use]

@@ -215,6 +215,22 @@ fn reader_that_follows_ends_open_events_when_nothing_is_written() {
     assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
 }
 
+/// Who continues at the cursor misses no event that has ended and was not returned.
+#[test]
+fn cursor_is_before_events_that_were_not_returned() {
+    let logs = Logs::new();
+    append(&logs.log, &(record(1, "a=1") + &record(2, "a=1")));
+    let rest = |cursor: &Cursor| serials(&mut EventReader::at_cursor(logs.set(), cursor).unwrap());
+    let reader = EventReader::new(logs.set()).follow(&logs.log);
+    let mut reader = reader.unwrap();
+    assert!(matches!(reader.next_item().unwrap(), Some(Item::Idle)));
+    assert_eq!(rest(&reader.cursor().unwrap()), [1, 2]);
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+    assert_eq!(rest(&reader.cursor().unwrap()), [2]);
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 2);
+    assert_eq!(rest(&reader.cursor().unwrap()), [0; 0]);
+}
+
 #[test]
 fn reader_that_follows_is_idle_while_other_files_are_written() {
     let logs = Logs::new();
