@@ -434,7 +434,7 @@ mod tests {
         // A position that is lost or damaged hides no event.
         place.append(&shell(2));
         for (cursor, reason) in [
-            (&b"1:2:3:4:5\n"[..], "events may be missing"),
+            (&b"1:2:3:4:5 6fa315d4\n"[..], "events may be missing"),
             (b"", "is damaged: continuing with the oldest event"),
             (
                 b"1:2:\xff\0",

@@ -58,7 +58,9 @@ struct Call {
     others_decide: bool,
 }
 
-/// Fields between those of the call and those of the caller.
+/// Longest text of the fields of a call: numbers of 64 bits, and names.
+const MAX_CALL_LEN: usize = 128;
+/// Fields between those of the call and those of the caller, the arguments only in records of syscalls.
 const OTHERS: [&str; 7] = ["a0", "a1", "a2", "a3", "items", "ppid", "pid"];
 
 impl Call {
@@ -130,18 +132,23 @@ impl<'a> Head<'a> {
         let gate = engine.syscall_gate(record.kind);
         let (kind, version) = (record.kind.as_bytes(), engine.version());
         let text = record.untrimmed();
-        let start = call_len(text);
-        let (before, rest) = text.split_at_checked(start).unwrap_or_default();
-        let new = || Call::of(record, record.fields_in(0..start), &gate);
-        let call = *memos.calls.get(version, [kind, before, b""], new);
-        let Some((name, ids)) = call.name.zip(Ids::of(rest)) else {
+        // The arguments are behind the ids in no log but those that people write.
+        let ids = |start: usize| Some((start, Ids::of(text.get(start..)?)?));
+        let found = ids(call_len(kind, text)).or_else(|| ids(ids_start(text)?));
+        let Some((start, ids)) = found else {
             return (None, SyscallGate::OPEN.open());
         };
-        let (args, after) = rest.split_at_checked(ids.end).unwrap_or_default();
         let end = start + ids.end;
+        let (before, rest) = text.split_at_checked(start).unwrap_or_default();
+        let (args, after) = rest.split_at_checked(ids.end).unwrap_or_default();
+        let new = || Call::of(record, record.fields_in(0..start), &gate);
+        let call = *memos.calls.get(version, [kind, before, b""], new);
+        let Some(name) = call.name else {
+            return (None, SyscallGate::OPEN.open());
+        };
         let mut passed = gate.open();
         passed.add(call.passed);
-        if call.others_decide {
+        if call.others_decide || !is_usual(args) {
             for field in record.fields_in(start..end) {
                 record::pass_field(record, &field, &gate, &mut passed);
             }
@@ -223,12 +230,39 @@ fn source(name: &str, success: bool, exit: i64) -> Option<Source> {
 ///
 /// # Source
 /// `audit_log_exit` and `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12. Logs that people write for tests may lack
-/// some fields.
-fn call_len(text: &[u8]) -> usize {
-    static ENDS: LazyLock<[Finder<'_>; 4]> =
-        LazyLock::new(|| [" a0=", " items=", " ppid=", " pid="].map(Finder::new));
-    let end = ENDS.iter().find_map(|end| end.find(text));
+/// some fields, or have others there.
+fn call_len(kind: &[u8], text: &[u8]) -> usize {
+    static ENDS: LazyLock<[Finder<'_>; 2]> = LazyLock::new(|| [" a0=", " items="].map(Finder::new));
+    let [arguments, items] = &*ENDS;
+    // What a label of a security module has behind that is not looked at.
+    let is_before = |end: &usize| *end < MAX_CALL_LEN;
+    let other = || {
+        items
+            .find(text)
+            .filter(is_before)
+            .or_else(|| ids_start(text))
+    };
+    let end = match kind {
+        b"URINGOP" => other(),
+        _ => arguments.find(text).filter(is_before).or_else(other),
+    };
     end.unwrap_or(text.len())
+}
+
+/// Where the process ids begin.
+fn ids_start(text: &[u8]) -> Option<usize> {
+    ID_NAMES.iter().filter_map(|name| name.find(text)).min()
+}
+
+static ID_NAMES: LazyLock<[Finder<'_>; 2]> = LazyLock::new(|| [" pid=", " ppid="].map(Finder::new));
+
+/// Whether the fields between those of the call and the caller are those that the kernel writes.
+fn is_usual(text: &[u8]) -> bool {
+    let count = text.iter().filter(|&&byte| byte == b'=').count();
+    match text {
+        [b' ', b'a', ..] => count == OTHERS.len(),
+        _ => count == OTHERS.len() - 4,
+    }
 }
 
 /// Process ids in the record of a call.
@@ -246,9 +280,7 @@ impl Ids {
     /// # Source
     /// `audit_log_task_info` in `kernel/audit.c`, Linux 6.12.
     fn of(text: &[u8]) -> Option<Self> {
-        static NAMES: LazyLock<[Finder<'_>; 2]> =
-            LazyLock::new(|| [" pid=", " ppid="].map(Finder::new));
-        let [pid, ppid] = &*NAMES;
+        let [pid, ppid] = &*ID_NAMES;
         let at = pid.find(text)?;
         let (before, rest) = text.split_at_checked(at)?;
         let (pid, rest) = leading_number(rest.get(pid.needle().len()..)?)?;

@@ -48,10 +48,7 @@ pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
     {
         return true;
     }
-    let mut left = match gate.ends_early {
-        true => search.bits(),
-        false => u32::MAX,
-    };
+    let mut left = search.bits();
     let mut is_found = false;
     let _early = values(
         record,
@@ -59,7 +56,7 @@ pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
         |_, wanted, value| {
             is_found = search.is_in(wanted, &value);
             left &= !wanted.bit();
-            match is_found || left == 0 {
+            match is_found || gate.ends_early && left == 0 {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }

@@ -1,6 +1,7 @@
 //! Which programs may be started: those that no other user can replace.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -52,9 +53,27 @@ pub(super) fn check(program: &Path) -> anyhow::Result<()> {
                 about.is_file() && mode & EXECUTABLE != 0,
                 "`{shown}` is not a program: name an executable file"
             );
+            ensure!(
+                has_format(&path),
+                "`{shown}` is not a program: it has neither `#!` nor the format ELF"
+            );
         }
     }
     Ok(())
+}
+
+/// Whether the kernel can start a file without a shell, which the C library starts for what the kernel refuses. A file
+/// that cannot be read may be a program.
+///
+/// # Source
+/// `execvp(3)`, "ENOEXEC".
+fn has_format(program: &Path) -> bool {
+    let mut start = Vec::new();
+    let file = File::open(program);
+    match file.and_then(|file| file.take(4).read_to_end(&mut start)) {
+        Ok(_) => start.starts_with(b"#!") || start == b"\x7fELF",
+        Err(_) => true,
+    }
 }
 
 #[cfg(test)]
@@ -89,6 +108,10 @@ mod tests {
         refused(&place.join("bin/../bin/program"), "is not an absolute path");
         refused(&place.join("none"), "cannot inspect");
         refused(&directory, "is not a program");
+        fs::write(&program, "echo a\n").unwrap();
+        refused(&program, "it has neither `#!` nor the format ELF");
+        fs::write(&program, b"\x7fELF\x02").unwrap();
+        check(&program).unwrap();
         set(&program, 0o644).unwrap();
         refused(&program, "is not a program");
         set(&program, 0o757).unwrap();

@@ -183,11 +183,10 @@ fn position_text(cursor: Cursor) -> String {
     format!("{cursor} {sum:08x}\n")
 }
 
-/// The position in a text, unless it is damaged. Earlier versions wrote no checksum.
+/// The position in a text, unless it is damaged.
 fn parse_position(text: &str) -> Option<Cursor> {
-    let text = text.trim_end();
-    let (cursor, sum) = text.split_once(' ').unwrap_or((text, ""));
-    let is_whole = sum.is_empty() || sum == format!("{:08x}", checksum(cursor));
+    let (cursor, sum) = text.trim_end().split_once(' ')?;
+    let is_whole = sum == format!("{:08x}", checksum(cursor));
     cursor.parse().ok().filter(|_| is_whole)
 }
 
@@ -263,14 +262,13 @@ mod tests {
         // Another number is a position too.
         damaged.push(whole.replace(":4:", ":5:"));
         damaged.push(whole.replace(":4:", ":\u{fffd}:"));
+        damaged.push("1:2:3:4:5\n".to_owned());
         for text in damaged {
             fs::write(place.path().join(CURSOR), &text).unwrap();
             assert_eq!(state.position().unwrap(), Position::Unknown, "{text}");
         }
-        for text in [whole.as_str(), "1:2:3:4:5\n"] {
-            fs::write(place.path().join(CURSOR), text).unwrap();
-            assert_eq!(state.position().unwrap(), Position::At(cursor));
-        }
+        fs::write(place.path().join(CURSOR), whole).unwrap();
+        assert_eq!(state.position().unwrap(), Position::At(cursor));
         assert_eq!(checksum("foobar"), 0xbf9c_f968);
         let absent = place.path().join("absent");
         let error = format!("{:#}", State::open(&absent).unwrap_err());

@@ -25,7 +25,7 @@ pub mod saved;
 mod window;
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -91,6 +91,8 @@ pub struct Correlations {
     first: usize,
     rules: Vec<Rule>,
     correlations: Vec<Correlation>,
+    /// The place of each in an order in which those come first to which others refer.
+    ranks: Vec<usize>,
     /// Numbers of the rules of the engine that each rule needs.
     needs: Vec<Vec<usize>>,
     /// Correlations, and the numbers in them, of each rule to which some refer.
@@ -139,21 +141,24 @@ impl Correlations {
         if self.references.is_empty() {
             return;
         }
-        let referring = |rule: usize| self.references.get(&rule).into_iter().flatten();
-        let pending = found.iter().flat_map(|found| {
-            let contexts = found.contexts.iter();
-            contexts.flat_map(move |context| {
-                referring(found.rule).map(move |&(number, in_it)| (number, in_it, context))
-            })
-        });
-        let mut pending: VecDeque<_> = pending.collect();
-        // Of an order the last rule first: an event does not come before itself.
-        pending
-            .make_contiguous()
-            .sort_by_key(|(number, in_it, _)| (*number, Reverse(*in_it)));
+        // Those to which others refer come first, and of an order the last rule: an event does not come before itself.
+        let ranks = &self.ranks;
+        let mut count = 0;
+        let mut key = |number: usize, in_it: usize| {
+            count += 1;
+            (ranks.get(number).copied(), Reverse(in_it), count)
+        };
+        let mut pending = BTreeMap::new();
+        for found in found {
+            for context in &found.contexts {
+                for &(number, in_it) in self.references.get(&found.rule).into_iter().flatten() {
+                    pending.insert(key(number, in_it), (number, in_it, context));
+                }
+            }
+        }
         // A correlation refers to no rule that refers to it, and gets a match once from each of its rules.
         let mut seen = HashSet::new();
-        while let Some((number, in_it, context)) = pending.pop_front() {
+        while let Some((_, (number, in_it, context))) = pending.pop_first() {
             let Some(correlation) = self.correlations.get_mut(number) else {
                 continue;
             };
@@ -171,8 +176,9 @@ impl Correlations {
                 let outer = self.correlations.get(number);
                 is_match || outer.is_some_and(Correlation::is_temporal)
             };
-            let outer = outer.rev().filter(|(number, _)| takes(*number));
-            pending.extend(outer.map(|&(number, in_it)| (number, in_it, context)));
+            for &(number, in_it) in outer.filter(|(number, _)| takes(*number)) {
+                pending.insert(key(number, in_it), (number, in_it, context));
+            }
             if let Outcome::Matches(mut correlated) = outcome {
                 correlated.rule = rule;
                 matched.push(correlated);

@@ -293,6 +293,60 @@ fn rules_match_the_same_without_gates() {
     assert!(count > 800, "{count}");
 }
 
+fn matches(rule: &str, record: &str) -> usize {
+    let mut engine = Rsigma::default();
+    engine.add(rule).unwrap();
+    let mut found = Vec::new();
+    for event in events(&super::record(1, record)) {
+        mapping().find(&engine, &event, &mut found);
+    }
+    found.len()
+}
+
+/// Logs that people write for tests, and old kernels, have fields in another order, or others.
+#[test]
+fn fields_decide_wherever_they_are() {
+    let rule = |source: &str, detection: &str| {
+        format!(
+            "title: T\nid: r\nlogsource:\n    {source}\ndetection:\n    a:\n{detection}    condition: a\n"
+        )
+    };
+    let call = "SYSCALL arch=c000003e syscall=59 success=yes exit=0";
+    let exe = rule(
+        "service: auditd",
+        "        type: SYSCALL\n        exe: /bin/x\n",
+    );
+    let process = rule("category: process_creation", "        Image: /bin/x\n");
+    for rest in [
+        "a0=1 exe=\"/bin/x\" ppid=1 pid=2",
+        "ppid=1 pid=2 a0=1 a1=2 exe=\"/bin/x\"",
+        "pid=2 exe=\"/bin/x\"",
+        "items=1 ppid=1 pid=2 exe=\"/bin/x\"",
+        "a0=1 a1=2 a2=3 a3=4 items=1 ppid=1 pid=2 exe=\"/bin/x\" subj=a a0=1 pid=9",
+    ] {
+        let record = format!("{call} {rest}");
+        assert_eq!(matches(&exe, &record), 1, "{rest}");
+        let is_caller = !rest.starts_with("a0=1 exe");
+        assert_eq!(matches(&process, &record), usize::from(is_caller), "{rest}");
+    }
+    let old = rule(
+        "service: auditd",
+        "        type: PATH\n        objtype: CREATE\n",
+    );
+    assert_eq!(matches(&old, "PATH item=0 name=\"/x\" objtype=CREATE"), 1);
+    let many: String = (0..39)
+        .map(|number| format!("        - type: EXECVE\n          a{number}: zz\n"))
+        .collect();
+    let many = rule("service: auditd", &many);
+    let args: Vec<String> = (0..39)
+        .map(|number| format!("a{number}=\"{}\"", if number == 38 { "zz" } else { "x" }))
+        .collect();
+    assert_eq!(
+        matches(&many, &format!("EXECVE argc=39 {}", args.join(" "))),
+        1
+    );
+}
+
 /// What is remembered of a caller is void when rules are added.
 #[test]
 fn callers_are_forgotten_with_the_rules_that_let_them_through() {

@@ -61,6 +61,8 @@ pub fn resolve(
         first,
         ..Correlations::default()
     };
+    let rank = |document: &usize| order.iter().position(|other| other == document);
+    all.ranks = numbers.iter().filter_map(rank).collect();
     let share = MAX_BYTES.saturating_sub(reserved) / numbers.len().max(1);
     for document in &numbers {
         let own = definitions.get(*document).and_then(Option::as_ref);

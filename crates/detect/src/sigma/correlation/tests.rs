@@ -290,6 +290,29 @@ fn attack_that_goes_on_is_followed_by_what_an_outer_order_waits_for() {
     );
 }
 
+/// Whatever the order of the documents is.
+#[test]
+fn inner_rules_that_match_with_the_same_event_follow_each_other() {
+    let count = |least: u32| {
+        format!("type: event_count\nrules: [a]\ntimespan: 10s\ncondition:\n    gte: {least}\n")
+    };
+    let events: Vec<(u64, &str, &str)> = (100..104).map(|second| (second, "a", "x")).collect();
+    let (two, four) = (count(2), count(4));
+    for (first, second, rules) in [
+        (&two, &four, "[corr1, corr2]"),
+        (&four, &two, "[corr2, corr1]"),
+    ] {
+        let outer = format!("type: temporal_ordered\nrules: {rules}\ntimespan: 10s\n");
+        let mut tested = Tested::new(&[&outer, first, second]);
+        let mut matched = Vec::new();
+        for (second, image, user) in &events {
+            matched.extend(tested.event(*second, image, user));
+        }
+        let outer = matched.iter().filter(|matched| matched.rule == 3);
+        assert_eq!(outer.count(), 1, "{rules}");
+    }
+}
+
 /// Each layer refers twice to each of the one before.
 #[test]
 fn chains_with_many_ways_take_no_time() {

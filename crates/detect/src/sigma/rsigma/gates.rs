@@ -14,7 +14,7 @@ use crate::sigma::search::Search;
 /// Rules of records by their type, in upper case.
 pub(super) type Buckets = HashMap<Box<[u8]>, Bucket, RandomState>;
 
-/// The most frequent records, and their fields with those that `auditd` adds.
+/// The most frequent records, and their fields with those that `auditd` adds: no others decide for rules that name no type.
 ///
 /// # Source
 /// `audit_log_name` in `kernel/audit.c` and `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12; `enriched_format` in
@@ -73,9 +73,9 @@ enum RecordGate {
 
 impl RecordGate {
     /// The gate for rules that name a type, and those that name none.
-    fn new(kind: Option<&[u8]>, buckets: [Option<&Bucket>; 2]) -> Self {
-        let buckets = buckets.into_iter().flatten();
-        if buckets.clone().any(Bucket::is_always_evaluated) {
+    fn new(kind: Option<&[u8]>, typed: Option<&Bucket>, untyped: Option<&Bucket>) -> Self {
+        let mut buckets = typed.into_iter().chain(untyped);
+        if buckets.any(Bucket::is_always_evaluated) {
             return Self::Open;
         }
         let fixed = FIXED_RECORDS
@@ -88,14 +88,18 @@ impl RecordGate {
                 .zip(field)
                 .is_none_or(|(fixed, field)| fixed.contains(&field))
         };
-        let literals: BTreeSet<&Literal> =
-            buckets.flat_map(Bucket::literals).filter(can_be).collect();
+        // Rules that name the type know its fields, also of other kernels.
+        let typed = typed.into_iter().flat_map(Bucket::literals);
+        let untyped = untyped.into_iter().flat_map(Bucket::literals);
+        let literals: BTreeSet<&Literal> = typed.chain(untyped.filter(can_be)).collect();
+        let ends_early =
+            fixed.is_some() && literals.iter().all(|it| it.field.is_some() && can_be(it));
         if literals.is_empty() {
             return Self::Closed;
         }
         match Search::new(literals.into_iter().map(|literal| (literal, 0))) {
             Some(search) => Self::Search {
-                ends_early: fixed.is_some() && search.any().is_none(),
+                ends_early,
                 search: Box::new(search),
             },
             None => Self::Open,
@@ -126,12 +130,12 @@ impl Gates {
         let records = self.records.get_or_init(|| {
             let fixed = FIXED_RECORDS.iter().map(|(kind, _)| kind.as_bytes());
             let kinds = typed.keys().map(|kind| &**kind).chain(fixed);
-            let gate = |kind: &[u8]| RecordGate::new(Some(kind), [typed.get(kind), untyped]);
+            let gate = |kind: &[u8]| RecordGate::new(Some(kind), typed.get(kind), untyped);
             kinds.map(|kind| (kind.into(), gate(kind))).collect()
         });
         let other = || {
             self.other
-                .get_or_init(|| RecordGate::new(None, [None, untyped]))
+                .get_or_init(|| RecordGate::new(None, None, untyped))
         };
         records.get(kind).unwrap_or_else(other).gate()
     }
