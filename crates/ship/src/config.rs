@@ -14,6 +14,7 @@
 mod document;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -96,6 +97,14 @@ impl Kind {
         match self {
             Self::Syslog(address, _) => Some(address.port),
             Self::JsonOutput | Self::JsonUnix(_) => None,
+        }
+    }
+
+    /// Whether the name of a host must be looked up.
+    pub(crate) fn has_host_name(&self) -> bool {
+        match self {
+            Self::Syslog(address, _) => address.text.parse::<SocketAddr>().is_err(),
+            Self::JsonOutput | Self::JsonUnix(_) => false,
         }
     }
 

@@ -18,6 +18,8 @@ const VERSION: u32 = 1;
 const TOLLGATES: u32 = 0x8000_0000;
 /// Most reasons of losses that are told apart: the text of a log is not trusted.
 const MAX_REASONS: usize = 32;
+/// Most characters of a reason, which a log may have from others.
+const MAX_REASON_CHARS: usize = 128;
 
 /// How far a destination is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,7 +153,8 @@ impl Position {
             };
             let count = text("lost").and_then(|lost| lost.parse().ok()).unwrap_or(1);
             let reason = text("reason").unwrap_or_default();
-            let mut name = format!("{what}: {reason}");
+            let name = format!("{what}: {reason}");
+            let mut name: String = name.chars().take(MAX_REASON_CHARS).collect();
             let lost = &mut self.counts.lost;
             if !lost.contains_key(&name) && lost.len() >= MAX_REASONS {
                 "others".clone_into(&mut name);

@@ -8,6 +8,8 @@ use crate::transport::Transport;
 
 /// Bytes that are sent at once.
 const BATCH_BYTES: usize = 256 << 10;
+/// Most entries of what waits for a confirmation.
+const MOST_SENT: usize = 1024;
 /// Sends within this time are one entry of what waits for a confirmation, so that their number is bounded.
 const MERGE: Duration = Duration::from_millis(100);
 
@@ -133,6 +135,14 @@ impl<E: Encode, T: Transport> Sink for StreamSink<E, T> {
             first: merged.map_or(now, |merged| merged.first),
             last: now,
         });
+        if self.sent.len() > MOST_SENT {
+            // What is left out is confirmed with what follows it.
+            let mut number = self.sent.len();
+            self.sent.retain(|_| {
+                number -= 1;
+                number.is_multiple_of(2)
+            });
+        }
         Ok(())
     }
 

@@ -4,11 +4,12 @@
 //! are escaped.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use logs::cursor::Cursor;
 use logs::escaped::EscapedJson;
 use logs::log_set::LogSet;
@@ -70,6 +71,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// The log cannot be read, or no longer has the position.
 fn behind(log: &str, destination: &DestinationProgress) -> anyhow::Result<u64> {
     let cursor: Cursor = destination.position.cursor()?.context("no position yet")?;
+    // The run has written the name, and root must not wait for a pipe.
+    let is_file = fs::metadata(log).is_ok_and(|about| about.is_file());
+    ensure!(is_file, "the log is not there");
     let logs = LogSet::rotated(Path::new(log))?;
     let mut files = logs
         .as_files()

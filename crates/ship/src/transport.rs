@@ -6,7 +6,7 @@ mod tls;
 mod unix;
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use standard_output::StandardOutput;
 pub(crate) use tcp::Tcp;
@@ -46,6 +46,23 @@ pub(crate) trait Transport: Send {
 
     /// Closes the stream.
     fn disconnect(&mut self);
+}
+
+/// Most times that a look at what a peer sends reads: a peer that sends on and on must not keep the sender busy.
+const MOST_READS: usize = 64;
+
+/// Waits until a peer has closed its end, by reads that end with it.
+///
+/// # Errors
+/// The peer sends on and on, or a read fails.
+fn wait_for_end(mut read: impl FnMut() -> anyhow::Result<usize>) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while read()? > 0 {
+        if begun.elapsed() > END {
+            anyhow::bail!("the peer does not close the connection");
+        }
+    }
+    Ok(())
 }
 
 /// The error of a stream that has not been connected.

@@ -177,6 +177,23 @@ mod tests {
     }
 
     #[test]
+    fn first_run_begins_before_its_destination_is_there() {
+        let place = Place::new("[json.unix]\nto = \"unix:DIR/socket\"\n");
+        place.append_events(0, 10);
+        let _run = place.start();
+        let position = place.path("state/unix.position");
+        wait_until("a position", || position.exists());
+        place.append_events(10, 10);
+        let listener = UnixListener::bind(place.path("socket")).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let text = Mutex::new(String::new());
+        // A heartbeat, and the events.
+        read_some(&stream, 11, &text);
+        let text = text.into_inner().unwrap();
+        assert!(received(&text).0.into_keys().eq(10..20), "{text}");
+    }
+
+    #[test]
     fn what_rotates_away_is_told_by_serials() {
         let place = Place::new(UNIX);
         place.append_events(0, 100);
@@ -359,13 +376,22 @@ mod tests {
             "{errors}"
         );
         run.kill();
-        fs::write(place.path("state/out.position"), "{}").unwrap();
-        let output = place.once();
-        assert_eq!(output.status.code(), Some(2));
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            errors.contains("`state/out.position` is damaged: remove it"),
-            "{errors}"
-        );
+    }
+
+    #[test]
+    fn damaged_position_begins_with_the_oldest_event() {
+        let place = Place::new("[json.out]\nto = \"stdout\"\n");
+        place.append_events(0, 10);
+        for damaged in ["{}", "", "{\"version\":9}", "\u{0}"] {
+            fs::write(place.path("state/out.position"), damaged).unwrap();
+            let output = place.once();
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert!(
+                errors.contains("`state/out.position` is damaged: "),
+                "{errors}"
+            );
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(received(&text).0.into_keys().eq(0..10), "{text}");
+        }
     }
 }

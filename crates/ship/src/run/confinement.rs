@@ -1,6 +1,6 @@
 //! Landlock: what the program may do after it has opened what it needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use landlock::{
@@ -10,28 +10,27 @@ use landlock::{
 
 use crate::config::Kind;
 
-/// What the look-up of a host name reads. A resolver may ask by TCP, too.
-const RESOLVER: [&str; 9] = [
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/host.conf",
-    "/etc/nsswitch.conf",
-    "/etc/gai.conf",
-    "/etc/ld.so.cache",
+/// Where the look-up of a host name reads: files that others replace while the program runs. A resolver may ask by TCP,
+/// too.
+const RESOLVER: [&str; 6] = [
+    "/etc",
     "/run/systemd/resolve",
+    "/run/NetworkManager",
+    "/run/resolvconf",
     "/usr/lib",
     "/lib",
 ];
 const DNS_PORT: u16 = 53;
-/// What the kernels of peers have not acknowledged.
-const CONNECTIONS: &str = "/proc/self/net";
+/// Where `self/net` tells what the kernels of peers have not acknowledged. A directory below it is another one for Landlock
+/// when the kernel has forgotten it.
+const PROC: &str = "/proc";
 
 /// Newest ABI whose rights are handled; rights of later ones are not restricted.
 const LANDLOCK_ABI: ABI = ABI::V7;
 
 /// Lets this thread and those that it starts read the directories of the log and of certificates, write the state
-/// directory, and connect to the ports of destinations, for which it also reads what looks up their names; nothing else:
-/// no other file, no other TCP, no signals to other processes. Returns what the kernel enforces.
+/// directory, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their names;
+/// nothing else: no other file, no other TCP, no signals to other processes. Returns what the kernel enforces.
 ///
 /// # Errors
 /// The rules cannot be made. A kernel without Landlock is no error.
@@ -45,22 +44,29 @@ pub(super) fn confine(log: &Path, state: &Path, kinds: &[&Kind]) -> anyhow::Resu
         (resolved.parent(), read),
         (Some(state), read | write),
     ];
+    let mut files: Vec<&PathBuf> = Vec::new();
     for kind in kinds {
         if let Kind::Syslog(_, Some(tls)) = kind {
-            // A file that replaces one is in the same directory.
             let identity = tls.identity.iter().flat_map(|(one, other)| [one, other]);
-            directories.extend(identity.chain([&tls.ca]).map(|file| (file.parent(), read)));
+            files.extend(identity.chain([&tls.ca]));
         }
     }
+    // Certificates are often links. A file that replaces one is in the same directory.
+    let targets: Vec<PathBuf> = files
+        .iter()
+        .filter_map(|file| file.canonicalize().ok())
+        .collect();
+    let targets = targets.iter().map(PathBuf::as_path);
+    let files = files.iter().map(|file| file.as_path()).chain(targets);
+    directories.extend(files.map(|file| (file.parent(), read)));
     let ports: Vec<u16> = kinds.iter().filter_map(|kind| kind.port()).collect();
     if !ports.is_empty() {
-        let exists = |path: &&str| Path::new(path).exists();
-        let paths = RESOLVER.iter().chain([&CONNECTIONS]).copied();
-        directories.extend(
-            paths
-                .filter(exists)
-                .map(|path| (Some(Path::new(path)), read)),
-        );
+        directories.push((Some(Path::new(PROC)), read));
+    }
+    if kinds.iter().any(|kind| kind.has_host_name()) {
+        let resolver = RESOLVER.iter().map(Path::new);
+        let resolver = resolver.filter(|path| path.exists());
+        directories.extend(resolver.map(|path| (Some(path), read)));
     }
     let failed = "cannot restrict this program with Landlock";
     let mut ruleset = Ruleset::default()
@@ -113,6 +119,7 @@ mod tests {
 
     use super::*;
     use crate::config::Address;
+    use crate::transport::TlsSettings;
 
     /// Applies to the calling thread only, and ends with it.
     #[test]
@@ -144,6 +151,39 @@ mod tests {
         confined.join().unwrap();
     }
 
+    /// The files of the resolver, and certificates that are links, may be replaced meanwhile.
+    #[test]
+    fn confined_thread_reads_what_was_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        for name in ["log", "state", "live", "archive", "other"] {
+            fs::create_dir(path(name)).unwrap();
+            fs::write(path(name).join("file"), "text").unwrap();
+        }
+        std::os::unix::fs::symlink(path("archive/file"), path("live/ca")).unwrap();
+        let to = Address {
+            text: "localhost:1".to_owned(),
+            port: 1,
+        };
+        let tls = TlsSettings {
+            ca: path("live/ca"),
+            identity: None,
+            server_name: "localhost".to_owned(),
+        };
+        let kind = Kind::Syslog(to, Some(tls));
+        let confined = thread::spawn(move || {
+            let path = |name: &str| place.path().join(name);
+            let told = confine(&path("log/file"), &path("state"), &[&kind]).unwrap();
+            fs::read(path("live/ca")).unwrap();
+            fs::read("/proc/self/net/tcp").unwrap();
+            ("localhost", 1).to_socket_addrs().unwrap();
+            if told.ends_with("fully enforced") {
+                fs::read(path("other/file")).unwrap_err();
+            }
+        });
+        confined.join().unwrap();
+    }
+
     #[test]
     fn confined_thread_connects_to_the_ports_of_destinations_only() {
         let place = tempfile::tempdir().unwrap();
@@ -159,7 +199,6 @@ mod tests {
             let told = confine(&place.path().join("log"), place.path(), &[&kind]).unwrap();
             TcpStream::connect(address).unwrap();
             fs::read("/proc/self/net/tcp").unwrap();
-            ("localhost", 1).to_socket_addrs().unwrap();
             if told.ends_with("fully enforced") {
                 let refused = TcpStream::connect(other).unwrap_err();
                 assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);

@@ -33,6 +33,8 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 const MERGE: Duration = Duration::from_millis(100);
 /// How often a log that cannot be read is tried before it is opened again.
 const MOST_LOG_ERRORS: u32 = 60;
+/// Most positions that wait for a confirmation.
+const MOST_WAITING: usize = 1024;
 /// Most bytes of a position.
 const MAX_POSITION_BYTES: u64 = 64 << 10;
 /// Lines that are no records and are named; others are counted.
@@ -100,25 +102,29 @@ enum Next {
 }
 
 impl Worker {
-    /// The thread of a destination, at its saved position.
+    /// The thread of a destination, at its saved position. A damaged one is told.
     ///
     /// # Errors
-    /// The position cannot be read.
+    /// The file of the position cannot be read.
     pub(super) fn new(
         shared: Arc<Shared>,
-        destination: Destination,
+        mut destination: Destination,
         sink: Box<dyn Sink>,
     ) -> anyhow::Result<Self> {
         let file = file_name(&destination.name);
-        let confirmed = match shared.state.read(&file, MAX_POSITION_BYTES)? {
-            None => Position::new(),
-            Some(text) => Position::parse(&text).with_context(|| {
-                format!(
-                    "`{}` is damaged: remove it; the next run begins as `start` says",
-                    shared.state.path_of(&file).display()
-                )
-            })?,
-        };
+        let saved = shared.state.read(&file, MAX_POSITION_BYTES)?;
+        let confirmed = saved.map(|text| Position::parse(&text)).transpose();
+        let confirmed = confirmed.unwrap_or_else(|error| {
+            let path = shared.state.path_of(&file);
+            let error = one_line(&format!("{error:#}"));
+            info(format_args!(
+                "`{}` is damaged: {error}: continuing with the oldest event of the log; events come again with the same serials",
+                path.display()
+            ));
+            destination.start = Start::Begin;
+            None
+        });
+        let confirmed = confirmed.unwrap_or_else(Position::new);
         let progress = DestinationProgress {
             name: destination.name.clone(),
             description: destination.kind.description(),
@@ -187,8 +193,12 @@ impl Worker {
     /// Sends on one connection, until the end or a failure.
     fn session(&mut self) -> anyhow::Result<()> {
         self.note_state(ConnectionState::Connecting);
-        self.sink.connect()?;
         let mut position = self.confirmed.clone();
+        if position.cursor()?.is_none() {
+            // Where the first run begins does not depend on the destination.
+            self.reader(&mut position)?;
+        }
+        self.sink.connect()?;
         let reader = self.reader(&mut position)?;
         self.note(ConnectionState::Connected, None, 0);
         let now = Instant::now();
@@ -272,6 +282,14 @@ impl Worker {
             made: merged.map_or(now, |merged| merged.made),
             position: session.position.clone(),
         });
+        if session.waiting.len() > MOST_WAITING {
+            // A position that is left out is confirmed with the one after it.
+            let mut number = session.waiting.len();
+            session.waiting.retain(|_| {
+                number -= 1;
+                number.is_multiple_of(2)
+            });
+        }
         Ok(())
     }
 

@@ -69,8 +69,11 @@ impl Transport for StandardOutput {
     fn finish(&mut self) -> anyhow::Result<()> {
         let open = self.0.as_ref().ok_or_else(not_connected)?;
         let begun = Instant::now();
-        while open.not_read()? > 0 {
+        loop {
             open.check()?;
+            if open.not_read()? == 0 {
+                break;
+            }
             if begun.elapsed() > END {
                 bail!("its reader has not read all: the next run sends the rest");
             }

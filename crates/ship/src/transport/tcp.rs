@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use rustix::net::sockopt;
 
-use super::{END, STALL, Transport, not_connected, stalled};
+use super::{END, MOST_READS, STALL, Transport, not_connected, stalled, wait_for_end};
 
 /// Longest time in which a connection is made, or a handshake done.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
@@ -114,17 +114,18 @@ fn written(address: SocketAddr) -> String {
 /// It has.
 pub(super) fn check_open(stream: &TcpStream) -> anyhow::Result<()> {
     let mut dropped = [0; 4096];
-    loop {
+    for _ in 0..MOST_READS {
         match recv(stream.as_raw_fd(), &mut dropped, MsgFlags::MSG_DONTWAIT) {
             Ok(0) => {
                 let closed = io::Error::from(io::ErrorKind::UnexpectedEof);
                 return Err(closed).context("the peer has closed the connection");
             }
             Ok(_) => {}
-            Err(Errno::EAGAIN) => return Ok(()),
+            Err(Errno::EAGAIN) => break,
             Err(errno) => return Err(errno.into()),
         }
     }
+    Ok(())
 }
 
 impl Transport for Tcp {
@@ -150,8 +151,7 @@ impl Transport for Tcp {
         stream.shutdown(Shutdown::Write)?;
         stream.set_read_timeout(Some(END))?;
         let mut rest = [0; 4096];
-        while stream.read(&mut rest).map_err(stalled)? > 0 {}
-        Ok(())
+        wait_for_end(|| Ok(stream.read(&mut rest).map_err(stalled)?))
     }
 
     fn disconnect(&mut self) {

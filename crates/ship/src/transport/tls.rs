@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use rustls::pki_types::pem::PemObject as _;
@@ -14,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::tcp::{CONNECT, connect, not_acknowledged};
-use super::{END, Transport, not_connected, stalled};
+use super::{END, MOST_READS, Transport, not_connected, stalled, wait_for_end};
 
 /// Whom to trust, and who this machine is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,24 +122,30 @@ impl Open {
                 false => "the peer has closed the connection: it may ask for a certificate of this machine",
             })
         };
-        let mut dropped = [0; 4096];
-        loop {
+        for _ in 0..MOST_READS {
             match self.tls.read_tls(&mut self.tcp) {
                 Ok(0) => return closed(),
-                Ok(_) => {
-                    let state = self.tls.process_new_packets()?;
-                    let mut left = state.plaintext_bytes_to_read();
-                    while left > 0 {
-                        left -= self.tls.reader().read(&mut dropped)?;
-                    }
-                    if state.peer_has_closed() {
-                        return closed();
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(_) if self.drop_text()? => return closed(),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(())
+    }
+
+    /// Drops what the peer has sent; returns whether it sends no more.
+    ///
+    /// # Errors
+    /// It has refused the connection.
+    fn drop_text(&mut self) -> anyhow::Result<bool> {
+        let state = self.tls.process_new_packets()?;
+        let mut left = state.plaintext_bytes_to_read();
+        let mut dropped = [0; 4096];
+        while left > 0 {
+            left -= self.tls.reader().read(&mut dropped)?;
+        }
+        Ok(state.peer_has_closed())
     }
 }
 
@@ -149,7 +156,11 @@ impl Transport for Tls {
         let mut tcp = connect(&self.address)?;
         tcp.set_read_timeout(Some(CONNECT))?;
         let mut tls = ClientConnection::new(config, name)?;
+        let begun = Instant::now();
         while tls.is_handshaking() {
+            if begun.elapsed() > CONNECT {
+                bail!("no TLS with `{}`: the peer is too slow", self.address);
+            }
             tls.complete_io(&mut tcp)
                 .with_context(|| format!("no TLS with `{}`", self.address))?;
         }
@@ -187,9 +198,11 @@ impl Transport for Tls {
         open.send()?;
         open.tcp.shutdown(Shutdown::Write)?;
         open.tcp.set_read_timeout(Some(END))?;
-        let mut rest = [0; 4096];
-        while open.tcp.read(&mut rest).map_err(stalled)? > 0 {}
-        Ok(())
+        // A peer may refuse the certificate as late as now.
+        wait_for_end(|| {
+            let count = open.tls.read_tls(&mut open.tcp).map_err(stalled)?;
+            Ok(if open.drop_text()? { 0 } else { count })
+        })
     }
 
     fn disconnect(&mut self) {

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use nix::sys::socket::{MsgFlags, getsockopt, recv, sockopt};
 use std::os::fd::AsRawFd as _;
 
-use super::{END, STALL, Transport, not_connected, stalled};
+use super::{END, STALL, Transport, not_connected, stalled, wait_for_end};
 
 /// A Unix stream socket.
 pub(crate) struct UnixSocket {
@@ -37,7 +37,7 @@ impl Transport for UnixSocket {
         Ok(stream.write_all(bytes).map_err(stalled)?)
     }
 
-    /// The kernel does not tell how much was not read, but it is less than twice the socket's buffer.
+    /// Only an ioctl (`SIOCOUTQ`) tells how much was not read, but it is less than twice the socket's buffer.
     ///
     /// # Source
     /// `unix_stream_sendmsg()`, Linux 6.12.
@@ -67,8 +67,7 @@ impl Transport for UnixSocket {
         stream.shutdown(Shutdown::Write)?;
         stream.set_read_timeout(Some(END))?;
         let mut rest = [0; 4096];
-        while stream.read(&mut rest).map_err(stalled)? > 0 {}
-        Ok(())
+        wait_for_end(|| Ok(stream.read(&mut rest).map_err(stalled)?))
     }
 
     fn disconnect(&mut self) {
