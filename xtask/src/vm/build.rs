@@ -75,7 +75,7 @@ fn build_command(repository: &Repository, profile: Profile, target: Target) -> C
     let packages: &[&str] = match target {
         // Companions too: the end-to-end tests run this build.
         Target::X86_64 => &[
-            "ausearch", "bench", "detect", "search", "tollgate", "top", "vm",
+            "ausearch", "bench", "detect", "search", "ship", "tollgate", "top", "vm",
         ],
         Target::Arm64 => &["ausearch", "tollgate", "vm"],
     };
