@@ -226,7 +226,7 @@ impl<'a> Record<'a> {
 
     /// Fields of the kernel's text before the first malformed one, in order, at least up to the one whose name ends at
     /// this offset in [`Record::untrimmed`], with its `=` or without; none if there is no offset.
-    pub fn fields_up_to(&self, end: Option<usize>) -> impl Iterator<Item = Field<'a>> + use<'a> {
+    fn fields_up_to(&self, end: Option<usize>) -> impl Iterator<Item = Field<'a>> + use<'a> {
         let LineSlice { text, column } = self.body;
         let slice = LineSlice {
             text: if end.is_some() { text } else { b"" },
@@ -242,13 +242,6 @@ impl<'a> Record<'a> {
         let LineSlice { text, column } = self.body;
         let text = text.get(..part.end).unwrap_or(text);
         ValidFields(Fields::of(LineSlice { text, column }).skip_to(part.start))
-    }
-
-    /// The kernel's text behind a field of it.
-    #[must_use]
-    pub fn after(&self, field: &Field<'a>) -> &'a [u8] {
-        let end = field.column + field.value.len() - self.body.column;
-        self.body.text.get(end..).unwrap_or_default()
     }
 
     /// The text that `auditd` added in the enriched format.
