@@ -24,6 +24,7 @@ mod sink;
 mod status;
 mod syslog;
 mod transport;
+mod unconfirmed;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,18 +1,13 @@
 //! What a destination is: it takes frames, and tells how many of them it has confirmed.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::frame::Frame;
 use crate::transport::Transport;
+use crate::unconfirmed::Unconfirmed;
 
 /// Bytes that are sent at once.
 const BATCH_BYTES: usize = 256 << 10;
-/// Most entries of what waits for a confirmation.
-const MOST_SENT: usize = 1024;
-/// Sends within this time are one entry of what waits for a confirmation, so that their number is bounded.
-const MERGE: Duration = Duration::from_millis(100);
-
 /// A destination. Frames count from the last [`Sink::connect`].
 pub(crate) trait Sink: Send {
     /// Connects, and forgets what was put before.
@@ -74,8 +69,8 @@ pub(crate) struct StreamSink<E, T> {
     frames: u64,
     /// Bytes that were sent.
     bytes: u64,
-    /// What was sent and is not confirmed, oldest first.
-    sent: VecDeque<Sent>,
+    /// What was sent and is not confirmed.
+    sent: Unconfirmed<Sent>,
     confirmed: u64,
 }
 
@@ -85,7 +80,6 @@ struct Sent {
     bytes: u64,
     /// All frames until then.
     frames: u64,
-    first: Instant,
     last: Instant,
 }
 
@@ -98,7 +92,7 @@ impl<E: Encode, T: Transport> StreamSink<E, T> {
             buffer: Vec::new(),
             frames: 0,
             bytes: 0,
-            sent: VecDeque::new(),
+            sent: Unconfirmed::new(),
             confirmed: 0,
         }
     }
@@ -127,30 +121,19 @@ impl<E: Encode, T: Transport> Sink for StreamSink<E, T> {
         self.transport.write_all(&self.buffer)?;
         self.bytes += length(&self.buffer);
         self.buffer.clear();
-        let now = Instant::now();
-        let merged = self.sent.pop_back_if(|last| now - last.first < MERGE);
-        self.sent.push_back(Sent {
+        self.sent.push(Sent {
             bytes: self.bytes,
             frames: self.frames,
-            first: merged.map_or(now, |merged| merged.first),
-            last: now,
+            last: Instant::now(),
         });
-        if self.sent.len() > MOST_SENT {
-            // What is left out is confirmed with what follows it.
-            let mut number = self.sent.len();
-            self.sent.retain(|_| {
-                number -= 1;
-                number.is_multiple_of(2)
-            });
-        }
         Ok(())
     }
 
     fn confirmed(&mut self) -> anyhow::Result<u64> {
         let not_taken = self.transport.not_taken(self.bytes)?;
         let taken = self.bytes.saturating_sub(not_taken);
-        let is_over = |sent: &mut Sent| sent.bytes <= taken && sent.last.elapsed() >= self.resend;
-        while let Some(sent) = self.sent.pop_front_if(is_over) {
+        let is_over = |sent: &Sent| sent.bytes <= taken && sent.last.elapsed() >= self.resend;
+        while let Some(sent) = self.sent.pop_if(is_over) {
             self.confirmed = sent.frames;
         }
         Ok(self.confirmed)

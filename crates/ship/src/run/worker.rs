@@ -3,7 +3,6 @@
 //! After a failure the thread forgets what was not confirmed, closes the log, and later continues at the saved position:
 //! a destination that is away holds neither memory nor files that were rotated away.
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,15 +25,12 @@ use crate::frame::{Frame, Heartbeat, Record, Time};
 use crate::output::{info, now_ms, one_line};
 use crate::position::Position;
 use crate::sink::Sink;
+use crate::unconfirmed::Unconfirmed;
 
 /// How often the position is saved while it changes, and the destination asked what it has confirmed.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
-/// Positions within this time are one, so that those that wait for a confirmation are few.
-const MERGE: Duration = Duration::from_millis(100);
 /// How often a log that cannot be read is tried before it is opened again.
 const MOST_LOG_ERRORS: u32 = 60;
-/// Most positions that wait for a confirmation.
-const MOST_WAITING: usize = 1024;
 /// Most bytes of a position.
 const MAX_POSITION_BYTES: u64 = 64 << 10;
 /// Lines that are no records and are named; others are counted.
@@ -80,8 +76,8 @@ struct Session {
     position: Position,
     /// Frames that were put.
     frames: u64,
-    /// Positions that are not confirmed, oldest first.
-    waiting: VecDeque<Waiting>,
+    /// Positions that are not confirmed.
+    waiting: Unconfirmed<Waiting>,
     next_heartbeat: Instant,
     looked: Instant,
     log_errors: u32,
@@ -90,7 +86,6 @@ struct Session {
 /// A position that is confirmed when the frames are.
 struct Waiting {
     frames: u64,
-    made: Instant,
     position: Position,
 }
 
@@ -206,7 +201,7 @@ impl Worker {
             reader,
             position,
             frames: 0,
-            waiting: VecDeque::new(),
+            waiting: Unconfirmed::new(),
             next_heartbeat: now,
             looked: now,
             log_errors: 0,
@@ -275,21 +270,10 @@ impl Worker {
         if let Some(cursor) = session.reader.cursor() {
             session.position.set_cursor(cursor);
         }
-        let now = Instant::now();
-        let merged = session.waiting.pop_back_if(|last| now - last.made < MERGE);
-        session.waiting.push_back(Waiting {
+        session.waiting.push(Waiting {
             frames: session.frames,
-            made: merged.map_or(now, |merged| merged.made),
             position: session.position.clone(),
         });
-        if session.waiting.len() > MOST_WAITING {
-            // A position that is left out is confirmed with the one after it.
-            let mut number = session.waiting.len();
-            session.waiting.retain(|_| {
-                number -= 1;
-                number.is_multiple_of(2)
-            });
-        }
         Ok(())
     }
 
@@ -302,8 +286,8 @@ impl Worker {
         }
         self.flush(session)?;
         let confirmed = self.sink.confirmed()?;
-        let is_over = |waiting: &mut Waiting| waiting.frames <= confirmed;
-        while let Some(waiting) = session.waiting.pop_front_if(is_over) {
+        let is_over = |waiting: &Waiting| waiting.frames <= confirmed;
+        while let Some(waiting) = session.waiting.pop_if(is_over) {
             if self.confirmed != waiting.position {
                 self.confirmed = waiting.position;
                 self.is_unsaved = true;
