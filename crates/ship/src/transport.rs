@@ -51,6 +51,15 @@ pub(crate) trait Transport: Send {
 /// Most times that a look at what a peer sends reads: a peer that sends on and on must not keep the sender busy.
 const MOST_READS: usize = 64;
 
+/// Waits until the peer of a stream has closed its end; what it sends is dropped.
+///
+/// # Errors
+/// As of [`wait_for_end`].
+fn drop_to_end(stream: &mut impl io::Read) -> anyhow::Result<()> {
+    let mut dropped = [0; 4096];
+    wait_for_end(|| Ok(stream.read(&mut dropped).map_err(stalled)?))
+}
+
 /// Waits until a peer has closed its end, by reads that end with it.
 ///
 /// # Errors

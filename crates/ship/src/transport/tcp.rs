@@ -1,7 +1,7 @@
 //! A TCP connection.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use rustix::net::sockopt;
 
-use super::{END, MOST_READS, STALL, Transport, not_connected, stalled, wait_for_end};
+use super::{END, MOST_READS, STALL, Transport, drop_to_end, not_connected, stalled};
 
 /// Longest time in which a connection is made, or a handshake done.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
@@ -150,8 +150,7 @@ impl Transport for Tcp {
         let mut stream = self.stream.take().ok_or_else(not_connected)?;
         stream.shutdown(Shutdown::Write)?;
         stream.set_read_timeout(Some(END))?;
-        let mut rest = [0; 4096];
-        wait_for_end(|| Ok(stream.read(&mut rest).map_err(stalled)?))
+        drop_to_end(&mut stream)
     }
 
     fn disconnect(&mut self) {
@@ -161,6 +160,7 @@ impl Transport for Tcp {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::net::TcpListener;
 
     use super::*;

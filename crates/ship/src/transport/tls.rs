@@ -97,11 +97,30 @@ impl Tls {
 
 impl Open {
     /// Sends what is encrypted.
-    fn send(&mut self) -> io::Result<()> {
+    fn send(&mut self) -> anyhow::Result<()> {
         while self.tls.wants_write() {
-            self.tls.write_tls(&mut self.tcp).map_err(stalled)?;
+            let sent = self.tls.write_tls(&mut self.tcp);
+            sent.map_err(|error| self.failure(stalled(error)))?;
         }
         Ok(())
+    }
+
+    /// The error of a read or write. A peer that wants a certificate may say so only by the end of the connection.
+    fn failure(&self, error: io::Error) -> anyhow::Error {
+        let is_closed = matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+        );
+        let error = anyhow::Error::from(error);
+        match (is_closed, self.is_known) {
+            (false, _) => error,
+            (true, true) => error.context("the peer has closed the connection"),
+            (true, false) => error.context(
+                "the peer has closed the connection: it may ask for a certificate of this machine",
+            ),
+        }
     }
 
     /// Reads what the peer has sent, without waiting: it may refuse the certificate after the handshake.
@@ -110,25 +129,19 @@ impl Open {
         let read = self.read();
         self.tcp.set_nonblocking(false)?;
         read?;
-        Ok(self.send()?)
+        self.send()
     }
 
     fn read(&mut self) -> anyhow::Result<()> {
-        let is_known = self.is_known;
-        let closed = || {
-            let closed = io::Error::from(io::ErrorKind::UnexpectedEof);
-            Err(closed).context(match is_known {
-                true => "the peer has closed the connection",
-                false => "the peer has closed the connection: it may ask for a certificate of this machine",
-            })
-        };
         for _ in 0..MOST_READS {
             match self.tls.read_tls(&mut self.tcp) {
-                Ok(0) => return closed(),
-                Ok(_) if self.drop_text()? => return closed(),
+                Ok(0) => return Err(self.failure(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) if self.drop_text()? => {
+                    return Err(self.failure(io::ErrorKind::UnexpectedEof.into()));
+                }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(self.failure(error)),
             }
         }
         Ok(())
@@ -188,7 +201,9 @@ impl Transport for Tls {
     fn not_taken(&mut self, _sent: u64) -> anyhow::Result<u64> {
         let open = self.open.as_mut().ok_or_else(not_connected)?;
         open.check()?;
-        not_acknowledged(&open.tcp)
+        let waiting = not_acknowledged(&open.tcp);
+        // A connection that has ended meanwhile tells why when it is read.
+        waiting.or_else(|ended| open.check().and(Err(ended)))
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! A Unix stream socket.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use nix::sys::socket::{MsgFlags, getsockopt, recv, sockopt};
 use std::os::fd::AsRawFd as _;
 
-use super::{END, STALL, Transport, not_connected, stalled, wait_for_end};
+use super::{END, STALL, Transport, drop_to_end, not_connected, stalled};
 
 /// A Unix stream socket.
 pub(crate) struct UnixSocket {
@@ -66,8 +66,7 @@ impl Transport for UnixSocket {
         let mut stream = self.stream.take().ok_or_else(not_connected)?;
         stream.shutdown(Shutdown::Write)?;
         stream.set_read_timeout(Some(END))?;
-        let mut rest = [0; 4096];
-        wait_for_end(|| Ok(stream.read(&mut rest).map_err(stalled)?))
+        drop_to_end(&mut stream)
     }
 
     fn disconnect(&mut self) {
