@@ -26,7 +26,7 @@ use logs::accounts::Accounts;
 use logs::escaped::Escaped;
 use logs::event_reader::{EventReader, Item};
 use logs::log_file::LogError;
-use logs::log_set::{LogEntries, LogSet};
+use logs::log_set::LogEntries;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::check::problem_line;
@@ -273,14 +273,7 @@ fn report(rules: &RuleFiles) -> anyhow::Result<()> {
 /// # Errors
 /// The log cannot be read or followed.
 fn reader(args: &Args, log: &Path, position: Position) -> anyhow::Result<EventReader> {
-    let open = || -> Result<LogSet, LogError> {
-        let mut failed = Ok(());
-        let logs = LogEntries::rotated(log)?.readable(|error| match error.path() == Some(log) {
-            true => failed = Err(error),
-            false => info(error),
-        });
-        failed.map(|()| logs)
-    };
+    let open = || LogEntries::rotated(log)?.readable_with(log, info);
     let mut at_end = false;
     let reader = match position {
         Position::None => {

@@ -190,6 +190,23 @@ impl LogEntries {
         }
     }
 
+    /// As [`LogEntries::readable`], for a log that is followed, without which the others are of no use.
+    ///
+    /// # Errors
+    /// The file `log` cannot be opened.
+    pub fn readable_with(
+        self,
+        log: &Path,
+        mut failed: impl FnMut(LogError),
+    ) -> Result<LogSet, LogError> {
+        let mut opened = Ok(());
+        let logs = self.readable(|error| match error.path() == Some(log) {
+            true => opened = Err(error),
+            false => failed(error),
+        });
+        opened.map(|()| logs)
+    }
+
     /// All files.
     fn all(self) -> Result<LogSet, LogError> {
         let files = self.entries.into_iter();

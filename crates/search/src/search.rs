@@ -288,14 +288,9 @@ fn follow_from(path: &Path, logs: &Logs) -> anyhow::Result<LogSet> {
         false => Ok(()),
     };
     refuse_archive(is_archive_name(path))?;
-    let mut failed = Ok(());
     let opened = logs
         .entries()?
-        .readable(|error| match error.path() == Some(path) {
-            true => failed = Err(error),
-            false => logs.report(&error),
-        });
-    failed?;
+        .readable_with(path, |error| logs.report(&error))?;
     let mut files = opened.as_files().iter();
     refuse_archive(files.any(|file| file.path() == path && file.is_archive()))?;
     Ok(opened)

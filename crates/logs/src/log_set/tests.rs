@@ -38,6 +38,14 @@ fn files_that_cannot_be_opened_are_among_the_entries() {
     assert_eq!(names(&set), ["audit.log.2", "audit.log"]);
     assert_eq!(failed, [link, pipe, archive, "audit.log.1"]);
     assert!(LogSet::rotated(place.path()).is_err());
+    let with = |log: &str| {
+        let entries = LogEntries::rotated(place.path()).unwrap();
+        let mut others = 0;
+        let set = entries.readable_with(&place.path().join(log), |_| others += 1);
+        (set.map(|set| names(&set).len()).ok(), others)
+    };
+    assert_eq!(with("audit.log"), (Some(2), 4));
+    assert_eq!(with("audit.log.1"), (None, 3));
 }
 
 #[test]

@@ -377,12 +377,7 @@ impl Worker {
 
     fn open_log(&self) -> Result<LogSet, LogError> {
         let log = &self.shared.log;
-        let mut failed = Ok(());
-        let logs = LogEntries::rotated(log)?.readable(|error| match error.path() == Some(log) {
-            true => failed = Err(error),
-            false => self.tell(&error.report()),
-        });
-        failed.map(|()| logs)
+        LogEntries::rotated(log)?.readable_with(log, |error| self.tell(&error.report()))
     }
 
     /// The log cannot be read: the reader goes on after it, or the log is opened again.
