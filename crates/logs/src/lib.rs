@@ -18,6 +18,7 @@ mod archive;
 pub mod archive_writer;
 pub mod candidates;
 pub mod compressed;
+pub mod confinement;
 pub mod console;
 pub mod ctext;
 pub mod cursor;

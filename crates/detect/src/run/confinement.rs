@@ -2,66 +2,26 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
-use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
-    RulesetCreatedAttr as _, RulesetStatus, Scope,
-};
-
-/// Newest ABI whose rights are handled; rights of later ones are not restricted.
-const LANDLOCK_ABI: ABI = ABI::V7;
+use logs::confinement::{Allowed, ConfinementError, directories_of, directory_of};
 
 /// Lets this thread and those that it starts read the directories of the log and of `silences`, and `/proc`, and write
-/// the state directory; nothing else: no other file, no TCP, no signals to other processes. Returns what the kernel enforces.
+/// the state directory; nothing else. Returns what the kernel enforces.
 ///
 /// # Errors
-/// The rules cannot be made. A kernel without Landlock is no error.
+/// As of [`logs::confinement::confine`].
 pub(super) fn confine(
     log: &Path,
     silences: Option<&Path>,
     state: &Path,
     proc_directory: &Path,
-) -> anyhow::Result<String> {
-    let read = AccessFs::from_read(LANDLOCK_ABI) & !AccessFs::Execute;
-    let write = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
-    // A link leads to the log of another directory.
-    let resolved = log.canonicalize().unwrap_or_else(|_| log.to_owned());
-    let mut directories = vec![
-        (log.parent(), read),
-        (resolved.parent(), read),
-        (Some(proc_directory), read),
-        (Some(state), read | write),
-    ];
-    // A file that replaces it is in the same directory.
-    directories.extend(silences.map(|file| (file.parent(), read)));
-    let failed = "cannot restrict this program with Landlock";
-    let mut ruleset = Ruleset::default()
-        .handle_access(AccessFs::from_all(LANDLOCK_ABI))
-        .context(failed)?
-        .handle_access(AccessNet::from_all(LANDLOCK_ABI))
-        .context(failed)?
-        .scope(Scope::from_all(LANDLOCK_ABI))
-        .context(failed)?
-        .create()
-        .context(failed)?;
-    for (directory, access) in directories {
-        let path = match directory {
-            Some(path) if !path.as_os_str().is_empty() => path,
-            _ => Path::new("."),
-        };
-        let directory = PathFd::new(path)
-            .with_context(|| format!("cannot open directory `{}`", path.display()))?;
-        ruleset = ruleset
-            .add_rule(PathBeneath::new(directory, access))
-            .context(failed)?;
-    }
-    let status = ruleset.restrict_self().context(failed)?;
-    Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => "Landlock: fully enforced".to_owned(),
-        RulesetStatus::PartiallyEnforced => {
-            "Landlock: partially enforced by this kernel".to_owned()
-        }
-        RulesetStatus::NotEnforced => "Landlock: not available in this kernel".to_owned(),
+) -> Result<String, ConfinementError> {
+    let mut read = directories_of(log);
+    read.push(proc_directory.to_owned());
+    read.extend(silences.map(directory_of));
+    logs::confinement::confine(&Allowed {
+        read,
+        write: vec![state.to_owned()],
+        connect: Vec::new(),
     })
 }
 

@@ -2,11 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
-    RulesetCreatedAttr as _, RulesetStatus, Scope,
-};
+use logs::confinement::{Allowed, ConfinementError, directories_of};
 
 use crate::config::Kind;
 
@@ -25,89 +21,42 @@ const DNS_PORT: u16 = 53;
 /// when the kernel has forgotten it.
 const PROC: &str = "/proc";
 
-/// Newest ABI whose rights are handled; rights of later ones are not restricted.
-const LANDLOCK_ABI: ABI = ABI::V7;
-
 /// Lets this thread and those that it starts read the directories of the log and of certificates, write the state
 /// directory, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their names;
-/// nothing else: no other file, no other TCP, no signals to other processes. Returns what the kernel enforces.
+/// nothing else. Returns what the kernel enforces.
 ///
 /// # Errors
-/// The rules cannot be made. A kernel without Landlock is no error.
-pub(super) fn confine(log: &Path, state: &Path, kinds: &[&Kind]) -> anyhow::Result<String> {
-    let read = AccessFs::from_read(LANDLOCK_ABI) & !AccessFs::Execute;
-    let write = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
-    // A link leads to the log of another directory.
-    let resolved = log.canonicalize().unwrap_or_else(|_| log.to_owned());
-    let mut directories = vec![
-        (log.parent(), read),
-        (resolved.parent(), read),
-        (Some(state), read | write),
-    ];
-    let mut files: Vec<&PathBuf> = Vec::new();
+/// As of [`logs::confinement::confine`].
+pub(super) fn confine(
+    log: &Path,
+    state: &Path,
+    kinds: &[&Kind],
+) -> Result<String, ConfinementError> {
+    let mut read = directories_of(log);
     for kind in kinds {
         if let Kind::Syslog(_, Some(tls)) = kind {
+            // Certificates are often links.
             let identity = tls.identity.iter().flat_map(|(one, other)| [one, other]);
-            files.extend(identity.chain([&tls.ca]));
+            read.extend(
+                identity
+                    .chain([&tls.ca])
+                    .flat_map(|file| directories_of(file)),
+            );
         }
     }
-    // Certificates are often links. A file that replaces one is in the same directory.
-    let targets: Vec<PathBuf> = files
-        .iter()
-        .filter_map(|file| file.canonicalize().ok())
-        .collect();
-    let targets = targets.iter().map(PathBuf::as_path);
-    let files = files.iter().map(|file| file.as_path()).chain(targets);
-    directories.extend(files.map(|file| (file.parent(), read)));
-    let ports: Vec<u16> = kinds.iter().filter_map(|kind| kind.port()).collect();
-    if !ports.is_empty() {
-        directories.push((Some(Path::new(PROC)), read));
+    let mut connect: Vec<u16> = kinds.iter().filter_map(|kind| kind.port()).collect();
+    if !connect.is_empty() {
+        read.push(PathBuf::from(PROC));
+        connect.push(DNS_PORT);
     }
     if kinds.iter().any(|kind| kind.has_host_name()) {
-        let resolver = RESOLVER.iter().map(Path::new);
-        let resolver = resolver.filter(|path| path.exists());
-        directories.extend(resolver.map(|path| (Some(path), read)));
+        let resolver = RESOLVER.iter().map(PathBuf::from);
+        read.extend(resolver.filter(|path| path.is_dir()));
     }
-    let failed = "cannot restrict this program with Landlock";
-    let mut ruleset = Ruleset::default()
-        .handle_access(AccessFs::from_all(LANDLOCK_ABI))
-        .context(failed)?
-        .handle_access(AccessNet::from_all(LANDLOCK_ABI))
-        .context(failed)?
-        .scope(Scope::from_all(LANDLOCK_ABI))
-        .context(failed)?
-        .create()
-        .context(failed)?;
-    for (directory, access) in directories {
-        let path = match directory {
-            Some(path) if !path.as_os_str().is_empty() => path,
-            _ => Path::new("."),
-        };
-        // A file has no directory to list.
-        let access = match path.is_dir() {
-            true => access,
-            false => AccessFs::ReadFile.into(),
-        };
-        let directory = PathFd::new(path)
-            .with_context(|| format!("cannot open directory `{}`", path.display()))?;
-        ruleset = ruleset
-            .add_rule(PathBeneath::new(directory, access))
-            .context(failed)?;
-    }
-    if !ports.is_empty() {
-        for port in ports.into_iter().chain([DNS_PORT]) {
-            ruleset = ruleset
-                .add_rule(NetPort::new(port, AccessNet::ConnectTcp))
-                .context(failed)?;
-        }
-    }
-    let status = ruleset.restrict_self().context(failed)?;
-    Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => "Landlock: fully enforced".to_owned(),
-        RulesetStatus::PartiallyEnforced => {
-            "Landlock: partially enforced by this kernel".to_owned()
-        }
-        RulesetStatus::NotEnforced => "Landlock: not available in this kernel".to_owned(),
+    logs::confinement::confine(&Allowed {
+        read,
+        write: vec![state.to_owned()],
+        connect,
     })
 }
 
