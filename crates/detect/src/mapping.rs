@@ -25,6 +25,7 @@ use crate::sigma::fields::Fields;
 use crate::sigma::gate::{Passed, SyscallGate};
 use crate::sigma::{Engine, Match, Source};
 use head::{Head, Memos};
+use memo::Memo;
 use whole::CommandLine;
 
 /// Converts events, and remembers processes.
@@ -33,6 +34,8 @@ pub struct Mapping {
     accounts: Accounts,
     processes: ProcessTable,
     memos: Memos,
+    /// Whether gates let the last records pass of types that repeat their text.
+    passes: Memo<bool>,
     /// Whether parents that the table does not have are looked up in `/proc`.
     looks_up: bool,
 }
@@ -45,6 +48,7 @@ impl Mapping {
             accounts,
             processes,
             memos: Memos::default(),
+            passes: Memo::default(),
             looks_up: false,
         }
     }
@@ -80,6 +84,7 @@ impl Mapping {
             accounts,
             processes,
             memos,
+            passes,
             looks_up,
         } = self;
         let (head, mut passed) = match call {
@@ -90,7 +95,7 @@ impl Mapping {
             passed = SyscallGate::OPEN.open();
         }
         if engine.has_rules(Source::Record) {
-            find_in_records(engine, &records, call, passed, found);
+            find_in_records(engine, &records, call, passed, passes, found);
         }
         let command_line = CommandLine::new(&records);
         let mut sources: SmallVec<[Option<Source>; 4]> = SmallVec::new();
@@ -166,23 +171,24 @@ impl Whole<'_> {
         let Some(source) = head.source.filter(|source| engine.has_rules(*source)) else {
             return;
         };
+        let interest = engine.event_fields(source);
         let user = || whole::user(records, head.caller.euid, accounts);
         let image = || whole::image(head, records, processes.get(event.node(), head.pid));
         match source {
             Source::Record => {}
             Source::Process => {
                 let parent = processes.get(event.node(), head.ppid);
-                let fields = whole::process(head, records, command_line, user(), parent);
+                let fields = whole::process(head, records, command_line, user, parent, interest);
                 engine.find(source, &fields, found);
             }
             Source::File => {
                 for name in whole::written_files(head, records) {
-                    let fields = whole::file(head, image(), user(), &name);
+                    let fields = whole::file(head, image(), user, &name, interest);
                     engine.find(source, &fields, found);
                 }
             }
             Source::Network => {
-                if let Some(fields) = whole::connection(head, records, image(), user) {
+                if let Some(fields) = whole::connection(head, records, image(), user, interest) {
                     engine.find(source, &fields, found);
                 }
             }
@@ -201,8 +207,19 @@ fn find_in_records(
     records: &[Record<'_>],
     syscall: Option<&Record<'_>>,
     passed: Passed,
+    passes: &mut Memo<bool>,
     found: &mut Vec<Match>,
 ) {
+    let mut passes = |record: &Record<'_>| {
+        let new = || record::passes(record, &engine.record_gate(record.kind));
+        match record.kind.as_bytes() {
+            kind @ (b"CWD" | b"PROCTITLE" | b"SOCKADDR") => {
+                let key = [kind, record.untrimmed(), record.enrichment_text()];
+                *passes.get(engine.version(), key, new)
+            }
+            _ => new(),
+        }
+    };
     let context = OnceCell::new();
     let context = || {
         let fields = context.get_or_init(|| syscall.map(|record| syscall_fields(engine, record)));
@@ -217,10 +234,7 @@ fn find_in_records(
     for record in records {
         let kind = record.kind;
         let is_done = syscall.is_some_and(|syscall| std::ptr::eq(syscall, record));
-        if kind == "EOE"
-            || is_done
-            || !passed.shared && !record::passes(record, &engine.record_gate(kind))
-        {
+        if kind == "EOE" || is_done || !passed.shared && !passes(record) {
             continue;
         }
         let Some(interest) = engine.record_fields(kind) else {

@@ -6,6 +6,7 @@
 //! # Source
 //! Sigma specification 2.0.0, "Sigma Rules", "Sigma Modifiers" and "Sigma Taxonomy".
 
+mod anywhere;
 mod bucket;
 pub mod correlation;
 pub mod document;
@@ -219,6 +220,9 @@ pub trait Engine: fmt::Debug {
 
     /// Fields that rules for records of a type look at; `None` if no rule can match such a record.
     fn record_fields(&self, kind: &[u8]) -> Option<Interest<'_>>;
+
+    /// Fields that rules of a log source other than [`Source::Record`] look at.
+    fn event_fields(&self, source: Source) -> Interest<'_>;
 
     /// Fields that any rule for records looks at.
     fn shared_fields(&self) -> Interest<'_>;

@@ -374,7 +374,8 @@ pub fn resolved<'a>(name: &'a [u8], cwd: Option<&[u8]>) -> Cow<'a, [u8]> {
         None => return Cow::Borrowed(name),
     };
     let mut path = Vec::with_capacity(directory.len() + name.len() + 1);
-    let parts = directory.split_str("/").chain(name.split_str("/"));
+    let is_slash = |byte: &u8| *byte == b'/';
+    let parts = directory.split(is_slash).chain(name.split(is_slash));
     for part in parts {
         match part {
             b"" | b"." => {}

@@ -61,10 +61,7 @@ where
 {
     let mut assembler = ArgumentAssembler::default();
     let records = records.into_iter().filter(|record| record.kind == "EXECVE");
-    let mut fields = records.flat_map(|record| {
-        let fields = record.fields().map_while(Result::ok);
-        fields.map(move |field| (record, field))
-    });
+    let mut fields = records.flat_map(|record| record.valid_fields().map(move |it| (record, it)));
     let _first_damaged = fields.try_for_each(|(record, field)| assembler.add(record, &field));
     let ArgumentAssembler { mut done, open } = assembler;
     done.args.extend(open.map(|open| open.bytes));

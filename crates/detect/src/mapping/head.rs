@@ -34,8 +34,8 @@ pub(super) struct Head<'a> {
     pub(super) source: Option<Source>,
     /// Flags in the arguments of an open.
     pub(super) open_flags: Option<u64>,
-    /// The fields of its arguments, which are in hex.
-    args: &'a [u8],
+    /// Its first arguments, which are in hex; empty if they are not recorded.
+    args: [&'a [u8]; 3],
     /// Who made it.
     pub(super) caller: &'a Caller,
 }
@@ -133,14 +133,14 @@ impl<'a> Head<'a> {
         let (kind, version) = (record.kind.as_bytes(), engine.version());
         let text = record.untrimmed();
         // The arguments are behind the ids in no log but those that people write.
-        let ids = |start: usize| Some((start, Ids::of(text.get(start..)?)?));
-        let found = ids(call_len(kind, text)).or_else(|| ids(ids_start(text)?));
-        let Some((start, ids)) = found else {
+        let others = |start: usize| Some((start, Others::of(text.get(start..)?)?));
+        let found = others(call_len(kind, text)).or_else(|| others(ids_start(text)?));
+        let Some((start, others)) = found else {
             return (None, SyscallGate::OPEN.open());
         };
-        let end = start + ids.end;
-        let (before, rest) = text.split_at_checked(start).unwrap_or_default();
-        let (args, after) = rest.split_at_checked(ids.end).unwrap_or_default();
+        let end = start + others.end;
+        let before = text.get(..start).unwrap_or_default();
+        let after = text.get(end..).unwrap_or_default();
         let new = || Call::of(record, record.fields_in(0..start), &gate);
         let call = *memos.calls.get(version, [kind, before, b""], new);
         let Some(name) = call.name else {
@@ -148,7 +148,7 @@ impl<'a> Head<'a> {
         };
         let mut passed = gate.open();
         passed.add(call.passed);
-        if call.others_decide || !is_usual(args) {
+        if call.others_decide || !others.is_usual {
             for field in record.fields_in(start..end) {
                 record::pass_field(record, &field, &gate, &mut passed);
             }
@@ -160,12 +160,12 @@ impl<'a> Head<'a> {
         let mut head = Self {
             call: name,
             is_uring_op: call.is_uring_op,
-            pid: ids.pid,
-            ppid: ids.ppid,
+            pid: others.pid,
+            ppid: others.ppid,
             exit: call.exit,
             source: call.source,
             open_flags: None,
-            args,
+            args: others.args,
             caller,
         };
         head.open_flags = call.flags_argument.and_then(|number| head.arg(number));
@@ -182,9 +182,8 @@ impl<'a> Head<'a> {
     }
 
     fn arg_text(&self, number: usize) -> Option<&'a [u8]> {
-        let name: &[u8; 3] = [b"a0=", b"a1=", b"a2="].get(number)?;
-        let mut fields = self.args.split(|&byte| byte == b' ');
-        fields.find_map(|field| field.strip_prefix(name))
+        let text = *self.args.get(number)?;
+        (!text.is_empty()).then_some(text)
     }
 
     /// Whether a relative name is one in the working directory.
@@ -256,49 +255,89 @@ fn ids_start(text: &[u8]) -> Option<usize> {
 
 static ID_NAMES: LazyLock<[Finder<'_>; 2]> = LazyLock::new(|| [" pid=", " ppid="].map(Finder::new));
 
-/// Whether the fields between those of the call and the caller are those that the kernel writes.
-fn is_usual(text: &[u8]) -> bool {
-    let count = text.iter().filter(|&&byte| byte == b'=').count();
-    match text {
-        [b' ', b'a', ..] => count == OTHERS.len(),
-        _ => count == OTHERS.len() - 4,
-    }
-}
-
-/// Process ids in the record of a call.
-struct Ids {
+/// The fields between those of a call and those of its caller.
+struct Others<'a> {
+    /// The first arguments; empty if they are not recorded.
+    args: [&'a [u8]; 3],
     /// 0 if the record does not have it.
     ppid: u32,
     pid: u32,
-    /// Where their fields end in the text.
+    /// Where they end in the text.
     end: usize,
+    /// They are those that the kernel writes.
+    is_usual: bool,
 }
 
-impl Ids {
-    /// The ids in a text that begins before them.
+impl<'a> Others<'a> {
+    /// The fields in a text that begins with them.
+    fn of(text: &'a [u8]) -> Option<Self> {
+        Self::usual(text).or_else(|| Self::any(text))
+    }
+
+    /// The fields as the kernel writes them.
     ///
     /// # Source
-    /// `audit_log_task_info` in `kernel/audit.c`, Linux 6.12.
-    fn of(text: &[u8]) -> Option<Self> {
-        let [pid, ppid] = &*ID_NAMES;
-        let at = pid.find(text)?;
-        let (before, rest) = text.split_at_checked(at)?;
-        let (pid, rest) = leading_number(rest.get(pid.needle().len()..)?)?;
-        let parent = ppid.find(before).and_then(|at| {
-            let (parent, _) = leading_number(before.get(at + ppid.needle().len()..)?)?;
-            Some(parent)
-        });
+    /// `audit_log_exit` and `audit_log_uring` in `kernel/auditsc.c`, and `audit_log_task_info` in `kernel/audit.c`,
+    /// Linux 6.12.
+    fn usual(text: &'a [u8]) -> Option<Self> {
+        let mut args = [&b""[..]; 3];
+        let mut rest = text;
+        if rest.starts_with(b" a0=") {
+            for (name, arg) in [b" a0=", b" a1=", b" a2="].into_iter().zip(&mut args) {
+                (*arg, rest) = word(rest.strip_prefix(name)?);
+            }
+            (_, rest) = word(rest.strip_prefix(b" a3=")?);
+        }
+        (_, rest) = word(rest.strip_prefix(b" items=")?);
+        let (ppid, rest) = leading_number(rest.strip_prefix(b" ppid=")?)?;
+        let (pid, rest) = leading_number(rest.strip_prefix(b" pid=")?)?;
         matches!(rest.first(), None | Some(b' ')).then_some(Self {
-            ppid: parent.unwrap_or(0),
+            args,
+            ppid,
             pid,
             end: text.len() - rest.len(),
+            is_usual: true,
+        })
+    }
+
+    /// The fields in a log that people wrote for tests.
+    fn any(text: &'a [u8]) -> Option<Self> {
+        let [pid_name, ppid_name] = &*ID_NAMES;
+        let at = pid_name.find(text)?;
+        let (before, rest) = text.split_at_checked(at)?;
+        let (pid, rest) = leading_number(rest.get(pid_name.needle().len()..)?)?;
+        let ppid = ppid_name.find(before).and_then(|at| {
+            let (ppid, _) = leading_number(before.get(at + ppid_name.needle().len()..)?)?;
+            Some(ppid)
+        });
+        let arg = |name: &[u8]| {
+            let mut fields = before.split(|&byte| byte == b' ');
+            fields.find_map(|field| field.strip_prefix(name))
+        };
+        matches!(rest.first(), None | Some(b' ')).then(|| Self {
+            args: [b"a0=", b"a1=", b"a2="].map(|name| arg(name).unwrap_or_default()),
+            ppid: ppid.unwrap_or(0),
+            pid,
+            end: text.len() - rest.len(),
+            is_usual: false,
         })
     }
 }
 
+/// The text before the first blank, and what follows.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|&byte| byte == b' ');
+    text.split_at_checked(end.unwrap_or(text.len()))
+        .unwrap_or((text, b""))
+}
+
 /// The decimal number that a text begins with, and what follows.
 fn leading_number(text: &[u8]) -> Option<(u32, &[u8])> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (digits, rest) = text.split_at_checked(digits)?;
-    Some((decimal(digits)?, rest))
+    let mut number: u32 = 0;
+    let mut rest = text;
+    while let Some((digit @ b'0'..=b'9', after)) = rest.split_first() {
+        number = number.checked_mul(10)?.checked_add((digit - b'0').into())?;
+        rest = after;
+    }
+    (rest.len() < text.len()).then_some((number, rest))
 }

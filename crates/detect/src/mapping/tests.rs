@@ -46,6 +46,10 @@ impl Engine for Recorder {
         Some(self.shared_fields())
     }
 
+    fn event_fields(&self, _source: Source) -> Interest<'_> {
+        self.shared_fields()
+    }
+
     fn shared_fields(&self) -> Interest<'_> {
         Interest {
             names: [None; 3],

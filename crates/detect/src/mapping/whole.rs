@@ -14,11 +14,18 @@ use audit::record::interpret::AccountNames as _;
 use bstr::{ByteSlice as _, Finder};
 use logs::accounts::Accounts;
 use logs::event_values::{decoded, resolved};
+use smallvec::SmallVec;
 
 use super::Process;
 use super::head::{Head, WRITES};
 use super::record::{hex, unquoted, with_blanks};
-use crate::sigma::fields::{Fields, to_text};
+use crate::sigma::fields::{Fields, Interest, to_text};
+
+/// Bytes of the address of a host, at most.
+///
+/// # Source
+/// `struct sockaddr_in6`.
+const HOST_BYTES: usize = 28;
 
 /// Name of a user: from the enriched part of the record, else of this machine, else the number.
 pub(super) fn user(records: &[Record<'_>], uid: u32, accounts: &Accounts) -> String {
@@ -46,16 +53,38 @@ pub(super) fn image<'a>(
         .or_else(|| Some(Cow::Borrowed(&*process?.image)))
 }
 
-/// Fields that all log sources have.
-fn common<'a>(head: &Head<'a>, image: Option<Cow<'a, str>>, user: String) -> Fields<'a> {
-    let mut fields = Fields::default();
-    if let Some(image) = image {
-        fields.text("Image", image);
+/// The fields of an event that rules look at.
+struct WantedFields<'a, 'e> {
+    interest: Interest<'e>,
+    fields: Fields<'a>,
+}
+
+impl<'a, 'e> WantedFields<'a, 'e> {
+    /// Those that all log sources have.
+    fn of(
+        head: &Head<'a>,
+        image: Option<Cow<'a, str>>,
+        user: impl FnOnce() -> String,
+        interest: Interest<'e>,
+    ) -> Self {
+        let mut wanted = Self {
+            interest,
+            fields: Fields::default(),
+        };
+        if let Some(image) = image {
+            wanted.add("Image", || image);
+        }
+        wanted.add("User", || user().into());
+        wanted.add("LogonId", || head.caller.uid.to_string().into());
+        wanted.add("ProcessId", || head.pid.to_string().into());
+        wanted
     }
-    fields.text("User", user);
-    fields.text("LogonId", head.caller.uid.to_string());
-    fields.text("ProcessId", head.pid.to_string());
-    fields
+
+    fn add(&mut self, name: &'static str, value: impl FnOnce() -> Cow<'a, str>) {
+        if self.interest.contains(name.as_bytes()) {
+            self.fields.text(name, value());
+        }
+    }
 }
 
 /// A program that was executed.
@@ -63,21 +92,22 @@ pub(super) fn process<'a>(
     head: &Head<'a>,
     records: &[Record<'a>],
     command_line: &'a CommandLine<'_>,
-    user: String,
+    user: impl FnOnce() -> String,
     parent: Option<&'a Process>,
+    interest: Interest<'_>,
 ) -> Fields<'a> {
     let image = head.caller.image.as_deref().map(Cow::Borrowed);
-    let mut fields = common(head, image, user);
-    fields.text("CommandLine", command_line.get());
+    let mut wanted = WantedFields::of(head, image, user, interest);
+    wanted.add("CommandLine", || command_line.get().into());
     if let Some(cwd) = value(records, "CWD", "cwd") {
-        fields.bytes("CurrentDirectory", cwd);
+        wanted.add("CurrentDirectory", || to_text(cwd));
     }
-    fields.text("ParentProcessId", head.ppid.to_string());
+    wanted.add("ParentProcessId", || head.ppid.to_string().into());
     if let Some(parent) = parent {
-        fields.text("ParentImage", &*parent.image);
-        fields.text("ParentCommandLine", &*parent.command_line);
+        wanted.add("ParentImage", || (&*parent.image).into());
+        wanted.add("ParentCommandLine", || (&*parent.command_line).into());
     }
-    fields
+    wanted.fields
 }
 
 /// The arguments of an executed program, else the beginning of them that PROCTITLE has. They are joined once.
@@ -101,8 +131,15 @@ impl<'e> CommandLine<'e> {
             if found.args.is_empty() {
                 return proctitle(self.records);
             }
-            let args = found.args.iter().map(|arg| arg.to_str_lossy());
-            args.collect::<Vec<_>>().join(" ")
+            let len = found.args.iter().map(|arg| arg.len() + 1).sum();
+            let mut text = String::with_capacity(len);
+            for (number, arg) in found.args.iter().enumerate() {
+                if number > 0 {
+                    text.push(' ');
+                }
+                text.push_str(&arg.to_str_lossy());
+            }
+            text
         })
     }
 }
@@ -121,13 +158,18 @@ fn value<'a>(records: &[Record<'a>], kind: &str, name: &str) -> Option<Cow<'a, [
 /// Names of the files that a call created, or opened to be written.
 pub(super) fn written_files(head: &Head<'_>, records: &[Record<'_>]) -> Vec<String> {
     let writes = opens_to_write(head, records);
-    let cwd = value(records, "CWD", "cwd").filter(|_| head.starts_at_cwd());
+    let cwd = OnceCell::new();
+    let cwd = || {
+        let new = || value(records, "CWD", "cwd").filter(|_| head.starts_at_cwd());
+        cwd.get_or_init(new).as_deref()
+    };
     let mut names = Vec::new();
     for record in records.iter().filter(|record| record.kind == "PATH") {
         let Some(name) = written_name(record, writes) else {
             continue;
         };
-        let name = to_text(resolved(&name, cwd.as_deref())).into_owned();
+        let cwd = if name.starts_with(b"/") { None } else { cwd() };
+        let name = to_text(resolved(&name, cwd)).into_owned();
         if !names.contains(&name) {
             names.push(name);
         }
@@ -191,12 +233,13 @@ fn opens_to_write(head: &Head<'_>, records: &[Record<'_>]) -> bool {
 pub(super) fn file<'a>(
     head: &Head<'a>,
     image: Option<Cow<'a, str>>,
-    user: String,
+    user: impl FnOnce() -> String,
     name: &'a str,
+    interest: Interest<'_>,
 ) -> Fields<'a> {
-    let mut fields = common(head, image, user);
-    fields.text("TargetFilename", name);
-    fields
+    let mut wanted = WantedFields::of(head, image, user, interest);
+    wanted.add("TargetFilename", || name.into());
+    wanted.fields
 }
 
 /// A connection to or from a host; `None` if the address is none of a host.
@@ -205,24 +248,27 @@ pub(super) fn connection<'a>(
     records: &[Record<'a>],
     image: Option<Cow<'a, str>>,
     user: impl FnOnce() -> String,
+    interest: Interest<'_>,
 ) -> Option<Fields<'a>> {
     let is_initiated = head.is_initiated()?;
     let record = records.iter().find(|record| record.kind == "SOCKADDR")?;
-    let (address, port) = host(&bytes(record.field("saddr")?.value)?)?;
-    let mut fields = common(head, image, user());
+    let (address, port) = host(&address(record.field("saddr")?.value)?)?;
+    let mut wanted = WantedFields::of(head, image, user, interest);
     let (ip, number) = match is_initiated {
         true => ("DestinationIp", "DestinationPort"),
         false => ("SourceIp", "SourcePort"),
     };
-    fields.text("Initiated", if is_initiated { "true" } else { "false" });
-    fields.text(ip, address.to_string());
-    fields.text(number, port.to_string());
-    Some(fields)
+    wanted.add("Initiated", || {
+        if is_initiated { "true" } else { "false" }.into()
+    });
+    wanted.add(ip, || address.to_string().into());
+    wanted.add(number, || port.to_string().into());
+    Some(wanted.fields)
 }
 
-/// Bytes of hex digits.
-fn bytes(digits: &[u8]) -> Option<Vec<u8>> {
-    digits.chunks(2).map(hex).collect()
+/// The bytes that the address of a host has of those in hex digits; `None` if there is another digit.
+fn address(digits: &[u8]) -> Option<SmallVec<[u8; HOST_BYTES]>> {
+    digits.chunks(2).take(HOST_BYTES).map(hex).collect()
 }
 
 /// Address and port of a host.

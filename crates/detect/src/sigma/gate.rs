@@ -103,17 +103,3 @@ impl<'e> SyscallGate<'e> {
         }
     }
 }
-
-impl Search {
-    /// Whether a value has a text.
-    pub(crate) fn is_in(&self, wanted: Wanted, value: &Value<'_>) -> bool {
-        value.as_texts().iter().any(|text| {
-            let mut is_found = false;
-            let mut found = |_number| {
-                is_found = true;
-                false
-            };
-            self.find(wanted, text, &mut found).is_err() || is_found
-        })
-    }
-}

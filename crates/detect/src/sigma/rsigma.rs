@@ -132,12 +132,19 @@ impl Engine for Rsigma {
     }
 
     fn want(&mut self, rule: usize, fields: Vec<String>) {
-        let of_rule = self.rules.get(rule);
-        if of_rule.is_some_and(|rule| rule.source == Some(Source::Record)) {
-            for name in &fields {
-                self.wanted_names.insert(name);
-                // They may be fields of the event's syscall.
-                self.record_fields.insert(name);
+        let source = self.rules.get(rule).and_then(|rule| rule.source);
+        for name in &fields {
+            match source {
+                Some(Source::Record) => {
+                    self.wanted_names.insert(name);
+                    // They may be fields of the event's syscall.
+                    self.record_fields.insert(name);
+                }
+                Some(source) => {
+                    let bucket = self.by_source.entry(source).or_default();
+                    bucket.fields.insert(name);
+                }
+                None => {}
             }
         }
         self.wanted.insert(rule, fields);
@@ -166,6 +173,14 @@ impl Engine for Rsigma {
             ],
             all: buckets.iter().flatten().any(|bucket| bucket.has_keywords),
         })
+    }
+
+    fn event_fields(&self, source: Source) -> Interest<'_> {
+        let bucket = self.by_source.get(&source);
+        Interest {
+            names: [bucket.map(|bucket| &bucket.fields), None, None],
+            all: bucket.is_some_and(|bucket| bucket.has_keywords),
+        }
     }
 
     fn shared_fields(&self) -> Interest<'_> {

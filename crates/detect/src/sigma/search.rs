@@ -2,20 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-use bstr::Finder;
-
-use super::fields::FieldNames;
+use super::anywhere::Anywhere;
+use super::fields::{FieldNames, Value};
 use super::literals::{Literal, Place};
 use super::trie::Trie;
 
-/// Most bytes of texts of which the fastest search is built: it takes some 250 bytes for each.
-const MAX_DFA_BYTES: usize = 64 << 10;
-
-/// Most texts that are found in a value, besides four for each byte.
-const MAX_HITS: usize = 4096;
-
-/// Required texts, each with a number: that of the rule that needs it.
+/// Required texts, each with a number: that of the clause that has it.
 #[derive(Debug, Default)]
 pub struct Search {
     names: FieldNames,
@@ -38,67 +30,6 @@ pub struct FieldSearch {
     ends: Trie,
     /// The other texts.
     anywhere: Anywhere,
-}
-
-/// Texts that can be anywhere in a value, with their positions among the texts of the field.
-#[derive(Debug, Default)]
-enum Anywhere {
-    #[default]
-    None,
-    /// One without letters, which have two cases.
-    One(Box<Finder<'static>>, usize),
-    Many(AhoCorasick, Vec<usize>),
-}
-
-impl Anywhere {
-    /// `None` if the texts are too many.
-    fn new(texts: &[(&str, usize)]) -> Option<Self> {
-        match texts {
-            [] => return Some(Self::None),
-            [(text, number)] if !text.contains(char::is_alphabetic) => {
-                let finder = Finder::new(text).into_owned();
-                return Some(Self::One(Box::new(finder), *number));
-            }
-            _ => {}
-        }
-        let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
-        let automaton = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .match_kind(MatchKind::Standard)
-            .kind((bytes <= MAX_DFA_BYTES).then_some(AhoCorasickKind::DFA))
-            // It would not help with values, which are short.
-            .prefilter(false)
-            .build(texts.iter().map(|(text, _)| text))
-            .ok()?;
-        let numbers = texts.iter().map(|(_, number)| *number);
-        Some(Self::Many(automaton, numbers.collect()))
-    }
-
-    /// Passes the positions of the texts in a value, until `found` returns false.
-    fn find(&self, value: &str, mut found: impl FnMut(usize) -> bool) -> Result<(), Unknown> {
-        match self {
-            Self::None => {}
-            Self::One(finder, number) => {
-                if finder.find(value).is_some() {
-                    found(*number);
-                }
-            }
-            Self::Many(automaton, numbers) => {
-                // Texts of texts, such as `a`, `aa` and so on, are at each byte.
-                let most = MAX_HITS + 4 * value.len();
-                for (count, hit) in automaton.find_overlapping_iter(value).enumerate() {
-                    if count == most {
-                        return Err(Unknown);
-                    }
-                    let number = numbers.get(hit.pattern().as_usize());
-                    if number.is_some_and(|&number| !found(number)) {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Nothing is known of a value, so that any rule may match: it is not ASCII, where the engine folds the case of all
@@ -152,6 +83,19 @@ impl Search {
         }
     }
 
+    /// Whether the value of a field has a text, or may have one.
+    pub(crate) fn is_in(&self, wanted: Wanted, value: &Value<'_>) -> bool {
+        let mut searches = self.of_field(wanted);
+        let is_in = |search: &FieldSearch| value.as_texts().iter().any(|text| search.is_in(text));
+        searches.any(is_in)
+    }
+
+    /// The searches for texts that a field may have.
+    fn of_field(&self, wanted: Wanted) -> impl Iterator<Item = &FieldSearch> {
+        let field = wanted.0.and_then(|number| self.fields.get(number));
+        field.into_iter().chain(&self.any)
+    }
+
     /// As [`FieldSearch::find`], for the value of a field.
     ///
     /// # Errors
@@ -162,8 +106,7 @@ impl Search {
         value: &str,
         found: &mut impl FnMut(usize) -> bool,
     ) -> Result<(), Unknown> {
-        let field = wanted.0.and_then(|number| self.fields.get(number));
-        let mut searches = field.into_iter().chain(&self.any);
+        let mut searches = self.of_field(wanted);
         searches.try_for_each(|search| search.find(value, found))
     }
 }
@@ -213,18 +156,37 @@ impl FieldSearch {
         if !value.is_ascii() {
             return Err(Unknown);
         }
+        self.find_at_ends(value, found);
+        self.anywhere.find(value, |number| {
+            self.texts.get(number).is_some_and(|(_, of)| found(*of))
+        })
+    }
+
+    /// Whether a value has one of the texts, or may have one.
+    fn is_in(&self, value: &str) -> bool {
+        let mut is_found = !value.is_ascii() || self.anywhere.is_in(value);
+        if !is_found {
+            self.find_at_ends(value, &mut |_| {
+                is_found = true;
+                false
+            });
+        }
+        is_found
+    }
+
+    /// Passes the numbers of the texts at the start and at the end of a value, until `found` returns false.
+    fn find_at_ends(&self, value: &str, found: &mut impl FnMut(usize) -> bool) {
         let mut goes_on = true;
         let mut hit = |number: usize, len: usize| {
-            if let Some((place, rule)) = self.texts.get(number)
+            if let Some((place, of)) = self.texts.get(number)
                 && (!place.at_start || !place.at_end || len == value.len())
             {
-                goes_on = goes_on && found(*rule);
+                goes_on = goes_on && found(*of);
             }
             goes_on
         };
         self.starts.find(value.bytes(), &mut hit);
         self.ends.find(value.bytes().rev(), &mut hit);
-        self.anywhere.find(value, |number| hit(number, 0))
     }
 }
 

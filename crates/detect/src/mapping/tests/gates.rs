@@ -42,6 +42,10 @@ impl Engine for Ungated<'_> {
         self.0.record_fields(kind)
     }
 
+    fn event_fields(&self, source: Source) -> Interest<'_> {
+        self.0.event_fields(source)
+    }
+
     fn shared_fields(&self) -> Interest<'_> {
         self.0.shared_fields()
     }
