@@ -7,7 +7,7 @@ use super::fields::{FieldNames, Value};
 use super::literals::{Literal, Place};
 use super::trie::Trie;
 
-/// Required texts, each with a number: that of the clause that has it.
+/// Required texts, each with a number: that of the rule that needs it.
 #[derive(Debug, Default)]
 pub struct Search {
     names: FieldNames,
@@ -158,7 +158,7 @@ impl FieldSearch {
         }
         self.find_at_ends(value, found);
         self.anywhere.find(value, |number| {
-            self.texts.get(number).is_some_and(|(_, of)| found(*of))
+            self.texts.get(number).is_some_and(|(_, rule)| found(*rule))
         })
     }
 
@@ -178,10 +178,10 @@ impl FieldSearch {
     fn find_at_ends(&self, value: &str, found: &mut impl FnMut(usize) -> bool) {
         let mut goes_on = true;
         let mut hit = |number: usize, len: usize| {
-            if let Some((place, of)) = self.texts.get(number)
+            if let Some((place, rule)) = self.texts.get(number)
                 && (!place.at_start || !place.at_end || len == value.len())
             {
-                goes_on = goes_on && found(*of);
+                goes_on = goes_on && found(*rule);
             }
             goes_on
         };
