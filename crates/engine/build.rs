@@ -32,7 +32,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => return Err(format!("the BPF programs know no registers of {arch}").into()),
     };
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
-    for family in ["syscall", "abi", "filter_test", "slots_test"] {
+    for family in [
+        "syscall",
+        "preemption_mode",
+        "abi",
+        "filter_test",
+        "slots_test",
+    ] {
         SkeletonBuilder::new()
             .source(format!("bpf/{family}.bpf.c"))
             .obj(out.join(format!("{family}.bpf.o")))

@@ -149,7 +149,7 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         options: EngineOptions,
     ) -> Result<(Self, AttachPoints), EngineError> {
-        let mut kernel = probe.kernel;
+        let mut kernel = probe.features(kind);
         kernel.uring &= options.uring;
         let selection = HookSelection::new(plan, kind, kernel);
         if kind == EngineKind::Lsm {
@@ -195,11 +195,11 @@ impl<'s> Engine<'s> {
             kind: kind.number(),
             raw_enter: selection.raw_enter.into(),
             raw_exit: selection.raw_exit.into(),
+            skips_single_syscalls: kernel.skips_single_syscalls.into(),
             context: options.context.into(),
             tests: capacity.tests,
             inodes: capacity.inodes,
             names: capacity.names,
-            ..FixedSettings::default()
         };
         let first = Position {
             serial: Serial::FIRST.0.into(),

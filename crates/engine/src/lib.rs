@@ -63,7 +63,7 @@ pub use hooks::internal_hook::{InternalHook, InternalHookSet};
 pub use hooks::kernel_probe::KernelProbe;
 pub use load::{ObjectSlots, ObjectStorage};
 pub use options::EngineOptions;
-pub use preemption::{Preemption, SkipRisk};
+pub use preemption::{Preemption, SkipRisk, SkippablePrograms};
 pub use ring::checkpoint::{CommitToken, FileRange, Position};
 pub use ring::clock::{ClockReading, TickClock};
 pub use ring::{Ring, RingReader, Wake};

@@ -5,7 +5,6 @@
 
 pub(crate) mod btrfs_types;
 pub(crate) mod globals;
-mod libbpf_log;
 pub(crate) mod maps;
 mod refusal;
 pub(crate) mod states;
@@ -27,6 +26,7 @@ use crate::hooks::internal_hook::InternalHookSet;
 use crate::hooks::program::{self, Program};
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel, SyscallSkelBuilder};
 use crate::stats::{self, ProgramRuns};
+use crate::sys::libbpf_log;
 
 /// Maximum number of objects that the engines of a process can load; more than there are programs.
 const MAX_OBJECTS: usize = 256;

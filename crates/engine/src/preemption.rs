@@ -4,6 +4,8 @@
 //! for other tasks on that CPU. Programs that are not skipped overwrite the per-CPU scratch memory in which the
 //! preempted one builds its event.
 
+mod mode;
+
 use std::fmt::{self, Display};
 
 use crate::engine_kind::EngineKind;
@@ -34,13 +36,35 @@ pub(crate) struct PreemptionFacts {
     pub(crate) is_realtime: bool,
 }
 
-/// Programs that the kernel can skip.
+/// A risk that the kernel skips programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkipRisk {
     /// Preemption mode of the kernel.
     pub preemption: Preemption,
-    /// The programs, as a noun phrase.
-    pub programs: &'static str,
+    /// The programs.
+    pub programs: SkippablePrograms,
+}
+
+/// Programs that the kernel can skip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkippablePrograms {
+    /// Those on functions, while a task is preempted inside.
+    Functions,
+    /// Those on tracepoints, while a task is preempted inside.
+    Tracepoints,
+    /// Those on tracepoints of tasks and `io_uring`, while a task is preempted inside.
+    OrdinaryTracepoints,
+    /// Those on tracepoints of single syscalls, while a task is preempted inside an update of a map by `bpf(2)`.
+    SyscallTracepoints,
+}
+
+/// Which tracepoints have programs, besides the raw tracepoints of all syscalls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TracepointKinds {
+    /// Tracepoints that are not of syscalls.
+    pub(crate) ordinary: bool,
+    /// Tracepoints of single syscalls.
+    pub(crate) single_syscall: bool,
 }
 
 impl Preemption {
@@ -84,8 +108,18 @@ impl Display for SkipRisk {
     }
 }
 
+impl Display for SkippablePrograms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Functions => "programs on its functions",
+            Self::Tracepoints => "programs on tracepoints",
+            Self::OrdinaryTracepoints => "programs on tracepoints of tasks and io_uring",
+            Self::SyscallTracepoints => "programs on tracepoints of single syscalls",
+        })
+    }
+}
+
 /// Returns the programs of an engine that the kernel can skip, if there are any.
-/// `has_ordinary_tracepoint`: some are on tracepoints that are not of system calls.
 ///
 /// # Source
 /// fentry and fexit: the `active` counter of a program in `kernel/bpf/trampoline.c`, since v5.12.
@@ -95,16 +129,18 @@ pub(crate) fn skip_risk(
     kind: EngineKind,
     preemption: Preemption,
     facts: PreemptionFacts,
-    has_ordinary_tracepoint: bool,
+    tracepoints: TracepointKinds,
 ) -> Option<SkipRisk> {
     let programs = match kind {
         _ if preemption == Preemption::Off => return None,
         EngineKind::Lsm => return None,
-        EngineKind::Fentry => "programs on its functions",
-        EngineKind::Tracepoint if !has_skippable_tracepoints(facts) => return None,
-        EngineKind::Tracepoint if facts.release >= (7, 2) => "programs on tracepoints",
-        EngineKind::Tracepoint if has_ordinary_tracepoint => {
-            "programs on tracepoints of tasks and io_uring"
+        EngineKind::Fentry => SkippablePrograms::Functions,
+        EngineKind::Tracepoint if facts.release >= (7, 2) => SkippablePrograms::Tracepoints,
+        EngineKind::Tracepoint if facts.release >= (7, 0) && tracepoints.ordinary => {
+            SkippablePrograms::OrdinaryTracepoints
+        }
+        EngineKind::Tracepoint if tracepoints.single_syscall => {
+            SkippablePrograms::SyscallTracepoints
         }
         EngineKind::Tracepoint => return None,
     };
@@ -114,9 +150,35 @@ pub(crate) fn skip_risk(
     })
 }
 
-/// Whether programs on tracepoints are skipped in some preemption mode.
-pub(crate) const fn has_skippable_tracepoints(facts: PreemptionFacts) -> bool {
-    facts.has_preempt_rcu && facts.release.0 >= 7
+/// Whether the kernel skips programs on tracepoints of single syscalls in this mode, but not those on the raw
+/// tracepoints of all syscalls. The former are perf events, which it skips on a CPU where a task is preempted inside
+/// an update of a BPF map by `bpf(2)`: also without `CONFIG_PREEMPT_RCU`, if it is built with preemption.
+///
+/// # Source
+/// `bpf_prog_active` in `trace_call_bpf()`, `kernel/trace/bpf_trace.c`, v6.12; measured by
+/// `tests/vm/src/contention.rs`. [`skip_risk`] has the source for v7.2.
+pub(crate) fn skips_single_syscalls(preemption: Preemption, facts: PreemptionFacts) -> bool {
+    let is_preempted = if facts.has_preempt_rcu {
+        preemption != Preemption::Off
+    } else {
+        facts.is_preemptible_build
+    };
+    is_preempted && facts.release < (7, 2)
+}
+
+/// [`skips_single_syscalls`] in the present mode, which a program reads where it decides.
+pub(crate) fn skips_single_syscalls_now(facts: PreemptionFacts) -> bool {
+    if !facts.has_preempt_rcu {
+        return skips_single_syscalls(Preemption::Off, facts);
+    }
+    mode::read()
+        .is_some_and(|mode| skips_single_syscalls(Preemption::from_mode(mode, facts), facts))
+}
+
+/// Whether programs on tracepoints are skipped in some preemption mode. `all_raw`: none are on tracepoints of single
+/// syscalls.
+pub(crate) const fn has_skippable_tracepoints(facts: PreemptionFacts, all_raw: bool) -> bool {
+    facts.has_preempt_rcu && (facts.release.0 >= 7 || !all_raw)
 }
 
 /// Returns the major and minor version in a release such as `7.2.13+deb14-cloud-amd64`; the newest if it
@@ -163,19 +225,41 @@ mod tests {
     fn no_engine_is_safe_where_its_programs_can_be_skipped() {
         use EngineKind::{Fentry, Lsm, Tracepoint};
         use Preemption::{Full, Lazy, Off, Unknown};
-        let is_safe = |kind, preemption, release, has_ordinary_tracepoint| {
+        let is_safe = |kind, preemption, release, tracepoints| {
             let facts = PreemptionFacts { release, ..FACTS };
-            skip_risk(kind, preemption, facts, has_ordinary_tracepoint).is_none()
+            skip_risk(kind, preemption, facts, tracepoints).is_none()
+        };
+        let raw = TracepointKinds::default();
+        let ordinary = TracepointKinds {
+            ordinary: true,
+            ..raw
+        };
+        let single = TracepointKinds {
+            single_syscall: true,
+            ..raw
         };
         for release in [(5, 17), (6, 1), (6, 12), (6, 18), (7, 0), (7, 2), (8, 0)] {
-            assert!(is_safe(Fentry, Off, release, false));
-            assert!(is_safe(Tracepoint, Off, release, true));
+            let facts = PreemptionFacts { release, ..FACTS };
+            assert!(is_safe(Fentry, Off, release, raw));
+            assert!(is_safe(Tracepoint, Off, release, ordinary));
+            assert!(is_safe(Tracepoint, Off, release, single));
+            assert!(!skips_single_syscalls(Off, facts));
+            let built = |is_preemptible_build| PreemptionFacts {
+                has_preempt_rcu: false,
+                is_preemptible_build,
+                ..facts
+            };
+            assert!(!skips_single_syscalls(Off, built(false)));
+            assert_eq!(skips_single_syscalls(Off, built(true)), release < (7, 2));
             for preemption in [Full, Lazy, Unknown] {
-                assert!(!is_safe(Fentry, preemption, release, false));
-                assert!(is_safe(Lsm, preemption, release, true));
-                let safe = is_safe(Tracepoint, preemption, release, false);
+                assert!(!is_safe(Fentry, preemption, release, raw));
+                assert!(is_safe(Lsm, preemption, release, ordinary));
+                let safe = is_safe(Tracepoint, preemption, release, raw);
                 assert_eq!(safe, release < (7, 2), "{release:?}");
-                let safe = is_safe(Tracepoint, preemption, release, true);
+                // The engine takes the raw tracepoints where that makes it safe.
+                assert_eq!(skips_single_syscalls(preemption, facts), safe);
+                assert!(!is_safe(Tracepoint, preemption, release, single));
+                let safe = is_safe(Tracepoint, preemption, release, ordinary);
                 assert_eq!(safe, release < (7, 0), "{release:?}");
             }
         }

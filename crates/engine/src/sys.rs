@@ -5,6 +5,7 @@ pub(crate) mod fd_passing;
 pub(crate) mod kernel_hold;
 pub(crate) mod kprobes;
 pub(crate) mod lease;
+pub(crate) mod libbpf_log;
 pub(crate) mod mapped_memory;
 pub(crate) mod priority;
 pub(crate) mod rcu;

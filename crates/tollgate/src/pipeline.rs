@@ -34,8 +34,8 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use crossbeam_channel::{Receiver, bounded};
 use engine::{
-    AttachedHooks, Decoder, EngineKind, EngineOptions, EventContext, KernelProbe, PendingDetach,
-    RuleKeys, SkipRisk,
+    AttachedHooks, Decoder, EngineKind, EngineOptions, EventContext, KernelFeatures, KernelProbe,
+    PendingDetach, RuleKeys, SkipRisk,
 };
 use logs::console::Console;
 use netlink::RecordStream;
@@ -101,6 +101,8 @@ pub(crate) struct StartReport {
     pub(crate) pinned: bool,
     /// Programs that the kernel can skip.
     pub(crate) skip_risk: Option<SkipRisk>,
+    /// What the kernel offers to the hooks.
+    pub(crate) kernel: KernelFeatures,
 }
 
 /// The threads of a running pipeline.

@@ -38,6 +38,7 @@ mod operation_at_entry;
 mod other_mounts;
 mod panic;
 mod pinned;
+mod preemption;
 mod program;
 mod raw;
 mod registers;
@@ -90,6 +91,7 @@ const GENERAL: [&[Session]; 3] = [
         json::SESSION,
         contention::SESSION,
         contention::SESSION_DENY,
+        preemption::SESSION,
         stopping::SESSION,
         pinned::SESSION,
         shared_functions::SESSION,

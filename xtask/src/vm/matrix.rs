@@ -24,7 +24,7 @@ pub(super) enum Engines {
 const ALL: &str = "";
 
 /// The sessions of each engine that have most of its code, and what is lost when tasks contend for a CPU.
-const SOME: &str = "^tracepoint|raw|fentry|fentry_both_abis|clock|differential|reload|handover|json|names|names_tracepoint|other_mounts_tracepoint|run|traced_tracepoint|contention|contention_deny";
+const SOME: &str = "^tracepoint|raw|fentry|fentry_both_abis|clock|differential|reload|handover|json|names|names_tracepoint|other_mounts_tracepoint|run|traced_tracepoint|contention|contention_deny|preemption";
 
 /// The matrix.
 pub(super) const MATRIX: [Entry; 11] = [

@@ -9,6 +9,7 @@
 #include "lib/label.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/plan.bpf.h"
+#include "lib/preemption.bpf.h"
 #include "lib/task.bpf.h"
 #include "lib/watch_identity.bpf.h"
 
@@ -39,18 +40,15 @@ int heartbeat_kprobe(struct pt_regs *ctx)
 	return 0;
 }
 
-/* v5.12; needs data symbols in kallsyms. */
-extern const void preempt_dynamic_mode __ksym __weak;
-
-/* Preemption mode: 0 none, 1 voluntary, 2 full, 3 lazy; -1 if unknown. */
+/* preemption_mode() */
 __s32 tlg_preempt;
 
 /* jiffies when daemon_register last ran. */
 __u64 tlg_jiffies;
 
 /*
- * Run by the daemon through BPF_PROG_TEST_RUN: records the task that is not audited, the jiffies
- * and the offset of AppArmor labels.
+ * Run by the daemon through BPF_PROG_TEST_RUN: records the task that is not audited, the jiffies,
+ * the preemption mode and the offset of AppArmor labels.
  */
 SEC("raw_tp/self")
 int daemon_register(struct bpf_raw_tracepoint_args *ctx)
@@ -63,10 +61,7 @@ int daemon_register(struct bpf_raw_tracepoint_args *ctx)
 	tlg_daemon_tgid = task->tgid;
 	tlg_jiffies = bpf_jiffies64();
 	find_label_offset();
-	/* A failed read sets 0. */
-	if (!&preempt_dynamic_mode ||
-	    bpf_probe_read_kernel(&tlg_preempt, sizeof(tlg_preempt), &preempt_dynamic_mode))
-		tlg_preempt = -1;
+	tlg_preempt = preemption_mode();
 	return 0;
 }
 

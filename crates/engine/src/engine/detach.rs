@@ -56,16 +56,22 @@ impl Engine<'_> {
 
     /// Activates a plan without rules and waits until no program uses another plan.
     fn install_empty_plan(&mut self) -> Result<(), EngineError> {
+        let epoch = self.prepare_empty_plan()?;
+        self.globals
+            .switch_epoch(self.epoch, epoch, self.globals.jiffies());
+        self.epoch = epoch;
+        self.clear_half(epoch.next())
+    }
+
+    /// Writes a plan without rules into the half that is not active. Returns its epoch.
+    pub(super) fn prepare_empty_plan(&mut self) -> Result<Epoch, EngineError> {
         let epoch = self.epoch.next();
         if let Some(pins) = &self.pins {
             pin_plan_snapshot(pins, epoch, &[], &[])?;
         }
         self.clear_half(epoch)?;
         self.write_empty_plan(epoch)?;
-        self.globals
-            .switch_epoch(self.epoch, epoch, self.globals.jiffies());
-        self.epoch = epoch;
-        self.clear_half(epoch.next())
+        Ok(epoch)
     }
 
     /// Writes a plan without rules into the half of an epoch, which must be empty and not active.

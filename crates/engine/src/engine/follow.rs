@@ -1,4 +1,5 @@
-//! Following another build's programs, which go on recording until this engine is attached.
+//! Following the programs of another build, or other hooks of this one, which go on recording until this engine is
+//! attached.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,8 @@ use crate::stats::EngineStats;
 use crate::sys::rcu;
 
 impl<'s> Engine<'s> {
-    /// As [`Engine::start`], but the programs record nothing before [`Engine::begin_after`].
+    /// As [`Engine::start`], but the programs record nothing before [`Engine::begin_after`] or
+    /// [`Engine::begin_in_place_of`].
     ///
     /// # Errors
     /// As [`Engine::start`].
@@ -51,6 +53,23 @@ impl<'s> Engine<'s> {
         epoch.store(empty, Ordering::Release);
         // What they are writing is in their ring then. Without the wait it can be missing, but nothing is undone.
         let _waited = rcu::wait_for_programs();
+        Ok(())
+    }
+
+    /// Activates the plan of an engine that started silently, and ends the recording of `previous`. Between the two
+    /// stores a call that ends is recorded by both.
+    ///
+    /// # Errors
+    /// The clock cannot be read, or `previous` cannot get a plan without rules; then its plan stays active.
+    pub fn begin_in_place_of(&self, previous: &mut Engine<'_>) -> Result<(), EngineError> {
+        let empty = previous.prepare_empty_plan()?;
+        let jiffies = self.read_clock()?.jiffies;
+        self.globals
+            .switch_epoch(Epoch::BEFORE_FIRST, self.epoch, jiffies);
+        previous
+            .globals
+            .switch_epoch(previous.epoch, empty, jiffies);
+        previous.epoch = empty;
         Ok(())
     }
 

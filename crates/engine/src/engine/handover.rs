@@ -49,6 +49,7 @@ impl<'s> Engine<'s> {
             })?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
+        kernel.skips_single_syscalls = fixed.skips_single_syscalls != 0;
         let mut selection = HookSelection::new(&Plan::default(), kind, kernel);
         selection.raw_enter = fixed.raw_enter != 0;
         selection.raw_exit = fixed.raw_exit != 0;

@@ -3,13 +3,20 @@
 use super::Engine;
 use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
-use crate::hooks::attach_point::AttachPoint;
+use crate::hooks::attach_point::{AttachPoint, AttachTarget};
+use crate::hooks::hook::KernelFeatures;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::load::GuardForm;
-use crate::preemption::{self, Preemption, SkipRisk};
+use crate::preemption::{self, Preemption, SkipRisk, SkippablePrograms, TracepointKinds};
 use crate::sys::priority::RealTime;
 
 impl Engine<'_> {
+    /// What the kernel offers to the hooks, as when they were selected.
+    #[must_use]
+    pub const fn kernel(&self) -> KernelFeatures {
+        self.selection.kernel()
+    }
+
     /// Returns the programs that the kernel can skip in its current preemption mode, which root can change
     /// (`/sys/kernel/debug/sched/preempt`). [`Engine::read_clock`] reads the mode.
     #[must_use]
@@ -26,26 +33,37 @@ impl Engine<'_> {
     /// [`Engine::skip_risk`] must be called again from time to time.
     #[must_use]
     pub fn can_stop(&self) -> bool {
-        self.kind.is_on_functions() || preemption::has_skippable_tracepoints(self.preemption)
+        let all_raw = self.kernel().skips_single_syscalls;
+        self.kind.is_on_functions()
+            || preemption::has_skippable_tracepoints(self.preemption, all_raw)
+    }
+
+    /// Whether the engine has the hooks that it would select in the kernel's present preemption mode.
+    /// [`Engine::read_clock`] reads the mode.
+    #[must_use]
+    pub fn fits_preemption(&self) -> bool {
+        let skips = preemption::skips_single_syscalls(self.preemption(), self.preemption);
+        self.kind != EngineKind::Tracepoint || self.kernel().skips_single_syscalls == skips
     }
 
     fn skip_risk_of<'a>(
         &self,
         attached: impl IntoIterator<Item = &'a AttachPoint>,
     ) -> Option<SkipRisk> {
-        let facts = self.preemption;
-        let mode = self.preemption();
-        let has_ordinary_tracepoint = attached
-            .into_iter()
-            .any(|attach_point| !attach_point.target.is_syscall());
-        preemption::skip_risk(self.kind, mode, facts, has_ordinary_tracepoint)
+        let mut tracepoints = TracepointKinds::default();
+        for attach_point in attached {
+            tracepoints.ordinary |= !attach_point.target.is_syscall();
+            tracepoints.single_syscall |=
+                matches!(attach_point.target, AttachTarget::Tracepoint(_));
+        }
+        preemption::skip_risk(self.kind, self.preemption(), self.preemption, tracepoints)
     }
 
     /// Refuses programs on kernel functions that the kernel can skip, whichever engine runs beside them.
     pub(super) fn check_function_programs(&self) -> Result<(), EngineError> {
         let facts = self.preemption;
         let mode = self.preemption();
-        match preemption::skip_risk(EngineKind::Fentry, mode, facts, false) {
+        match preemption::skip_risk(EngineKind::Fentry, mode, facts, TracepointKinds::default()) {
             Some(risk) => Err(EngineError::Preempts {
                 kind: EngineKind::Fentry,
                 risk,
@@ -72,17 +90,23 @@ impl Engine<'_> {
         }
     }
 
-    /// Refuses programs that the kernel can skip, unless [`crate::EngineOptions::allow_loss`] accepts that.
+    /// Refuses programs that the kernel can skip, unless [`crate::EngineOptions::allow_loss`] accepts that. Those on
+    /// tracepoints of single syscalls can be skipped only if the mode has changed since their engine started, which
+    /// must not stop a replacement of its rules.
     pub(super) fn check_preemption<'a>(
         &self,
         attached: impl IntoIterator<Item = &'a AttachPoint>,
     ) -> Result<(), EngineError> {
         match self.skip_risk_of(attached) {
-            Some(risk) if !self.allow_loss => Err(EngineError::Preempts {
+            Some(risk) if self.refuses(risk) => Err(EngineError::Preempts {
                 kind: self.kind,
                 risk,
             }),
             _ => Ok(()),
         }
+    }
+
+    fn refuses(&self, risk: SkipRisk) -> bool {
+        !self.allow_loss && risk.programs != SkippablePrograms::SyscallTracepoints
     }
 }

@@ -81,6 +81,9 @@ pub struct KernelFeatures {
     /// Whether operations of `io_uring` evaluate the rules of the syscalls that they replace, on an engine
     /// that sees operations.
     pub uring: bool,
+    /// Whether the kernel can skip programs on the tracepoints of single syscalls, and not those on the raw
+    /// tracepoints. [`crate::KernelProbe::features`] reads it, because root can change the preemption mode.
+    pub skips_single_syscalls: bool,
 }
 
 /// What `newfstatat` and `statx` do with an empty name and `AT_EMPTY_PATH`.
@@ -103,6 +106,7 @@ impl KernelFeatures {
         task_work: true,
         empty_stat_name: EmptyStatName::Nameless,
         uring: true,
+        skips_single_syscalls: false,
     };
     /// What v5.15 offers.
     pub const V5_15: Self = Self {
@@ -112,6 +116,7 @@ impl KernelFeatures {
         task_work: false,
         empty_stat_name: EmptyStatName::Name,
         uring: true,
+        skips_single_syscalls: false,
     };
 }
 

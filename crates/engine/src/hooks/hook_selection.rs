@@ -9,7 +9,8 @@
 //! The tracepoint engine attaches to `syscalls:sys_exit_X`, which costs other syscalls little, but never
 //! fires for 32-bit syscalls and exists only for syscalls that have a name. One syscall in the plan without
 //! such a tracepoint moves all exits to the raw tracepoint: both together would cost more than either. The
-//! same holds for entries.
+//! same holds for entries. Where the kernel can skip programs on the former, all syscalls are seen at the raw
+//! tracepoints.
 //!
 //! The kernel detaches programs from functions and tracepoints one after the other, some 100 ms each. A plan of
 //! very many syscalls sees their exits at the raw tracepoint, which is one attachment, on `fentry` and `tracepoint`.
@@ -92,9 +93,12 @@ impl HookSelection {
                 || !(syscall.returns() || kernel.early_task_exit && syscall.ends_task())
         };
         let returning = plan.syscalls.keys().filter(|syscall| syscall.returns());
+        let all_raw = engine == EngineKind::Tracepoint && kernel.skips_single_syscalls;
         let mut selection = Self {
-            raw_enter: nameless.clone().any(needs_entry),
-            raw_exit: nameless.any(SyscallId::returns) || returning.count() > max_exits(engine),
+            raw_enter: all_raw || nameless.clone().any(needs_entry),
+            raw_exit: all_raw
+                || nameless.any(SyscallId::returns)
+                || returning.count() > max_exits(engine),
             raw_exits: SyscallSet::default(),
             refused_opens: false,
             engine,

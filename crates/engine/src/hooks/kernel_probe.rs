@@ -11,8 +11,9 @@ use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 use nix::errno::Errno;
 
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
-use crate::preemption::{PreemptionFacts, parse_release};
+use crate::preemption::{self, PreemptionFacts, parse_release};
 use crate::sys::kprobes::Kprobes;
 use crate::sys::security_modules;
 use crate::sys::tracefs::Tracefs;
@@ -40,7 +41,7 @@ const TASK_WORK_PARAMETERS: usize = 4;
 /// up again later, when the process may no longer mount anything.
 #[derive(Debug)]
 pub struct KernelProbe {
-    /// What it offers to hooks.
+    /// What it offers to hooks, whatever its preemption mode is.
     pub kernel: KernelFeatures,
     /// Functions of syscalls; `None` when the functions whose prototypes the stubs have are missing.
     pub(crate) functions: Option<Functions>,
@@ -110,6 +111,7 @@ impl KernelProbe {
                 (None, None) => EmptyStatName::Name,
             },
             uring: true,
+            skips_single_syscalls: false,
         };
         let unseen_operations = unseen_operations(btf, functions.as_ref());
         let is_available = |guard: &Program| {
@@ -126,6 +128,17 @@ impl KernelProbe {
             kprobes: Kprobes::of_kernel(),
             has_bpf_lsm: security_modules::has_bpf(),
             tracefs: Tracefs::mount(),
+        }
+    }
+
+    /// What the running kernel offers to the hooks of an engine in its present preemption mode. Without the privilege
+    /// to load programs the mode is not known, and does not count.
+    #[must_use]
+    pub fn features(&self, engine: EngineKind) -> KernelFeatures {
+        KernelFeatures {
+            skips_single_syscalls: engine == EngineKind::Tracepoint
+                && preemption::skips_single_syscalls_now(self.preemption),
+            ..self.kernel
         }
     }
 

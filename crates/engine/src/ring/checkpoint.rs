@@ -93,7 +93,8 @@ pub(crate) struct FixedSettings {
     pub(crate) names: u32,
     /// [`crate::EngineOptions::context`].
     pub(crate) context: u32,
-    pub(crate) _pad: u32,
+    /// [`crate::KernelFeatures::skips_single_syscalls`].
+    pub(crate) skips_single_syscalls: u32,
 }
 
 /// Layout of the map.

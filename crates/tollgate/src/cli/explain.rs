@@ -92,6 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         EngineChoice::Tracepoint => EngineKind::Tracepoint,
         EngineChoice::Auto => this_machine.engine().unwrap_or(EngineKind::Tracepoint),
     };
+    let kernel = probe.map_or(kernel, |probe| probe.features(engine));
     explained.explanation = explain(&explained.plan, engine, kernel);
     explained.this_machine = Some(this_machine);
     let output = if args.json {

@@ -75,7 +75,7 @@ impl PipelineHandle {
     /// read.
     pub(super) fn new(
         running: &RunningPipeline,
-        (started, kernel): (StartReport, KernelFeatures),
+        started: StartReport,
         paths: DaemonPaths,
         confinement: Confinement,
         (kernel_audit, monitor): (Option<KernelAudit>, KernelAuditMonitor),
@@ -86,7 +86,7 @@ impl PipelineHandle {
             stats: StatsReader::new(running.commands()),
             written: running.written(),
             engine: started.engine,
-            kernel,
+            kernel: started.kernel,
             attached: started.attached,
             paths,
             confinement,

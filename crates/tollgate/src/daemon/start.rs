@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use audit::plan::Plan;
 use bstr::BString;
-use engine::{EngineOptions, KernelFeatures, KernelProbe, PinDirectory};
+use engine::{EngineOptions, KernelProbe, PinDirectory};
 use netlink::RecordStream;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -169,8 +169,6 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let log = AuditLog::start(log_config, policy, opened.helper, settings.log_options)?;
     let ended = Arc::new(event_fd()?);
 
-    let mut kernel = opened.probe.kernel;
-    kernel.uring &= options.uring;
     let priced = (plan.clone(), store.loaded());
     let pipeline = Pipeline {
         plan,
@@ -191,7 +189,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
         .inspect_err(|error| files.mark_failed(&store, error))?;
     let source = start_kernel_audit(opened.source)?;
     let pinned_in = pinned_in.filter(|_| started.pinned);
-    report_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
+    report_start(&priced, &started, &log_path, pinned_in.as_deref());
     drop(priced);
     info(&format!("confined: {confinement}"));
     let status = format!("auditing with engine {}", started.engine.name());
@@ -203,7 +201,6 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     };
     let adopted = started.adopted;
     let audit = (source, KernelAuditMonitor::start());
-    let started = (started, kernel);
     let mut handle = PipelineHandle::new(&running, started, paths, confinement, audit, limits);
     if let Err(error) = store.begin(&mut handle) {
         // Keep what was attached before.
@@ -249,7 +246,6 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
 fn report_start(
     (plan, loaded): &(Plan, LoadedRules),
     started: &StartReport,
-    kernel: KernelFeatures,
     log: &Path,
     pinned_in: Option<&Path>,
 ) {
@@ -274,7 +270,7 @@ fn report_start(
         calls: plan.syscalls.len(),
         engine: started.engine.name(),
         attached: &started.attached,
-        overhead: &overhead(plan, started.engine, kernel),
+        overhead: &overhead(plan, started.engine, started.kernel),
         log,
     };
     info(&ready_message.to_string());

@@ -7,7 +7,7 @@
 use std::fmt::{self, Display};
 use std::time::{Duration, Instant};
 
-use engine::SkipRisk;
+use engine::{SkipRisk, SkippablePrograms};
 
 /// Longest time between two checks.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -90,6 +90,12 @@ impl Display for HeartbeatChange {
 
 /// Returns the warning about programs that the kernel can skip.
 pub(crate) fn skip_warning(risk: SkipRisk) -> String {
+    if risk.programs == SkippablePrograms::SyscallTracepoints {
+        return format!(
+            "events can be lost: {risk}; each skipped run is counted as lost; restart the daemon, which then uses \
+             the raw tracepoints"
+        );
+    }
     format!(
         "events can be lost: {risk}; each skipped run is counted as lost, and a record can have data of \
          another task; use the engine lsm on Linux 7.0 and later, or boot with \

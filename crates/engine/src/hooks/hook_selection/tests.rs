@@ -200,6 +200,26 @@ fn very_many_syscalls_share_the_raw_tracepoint() {
 }
 
 #[test]
+fn tracepoints_of_single_syscalls_are_not_used_where_the_kernel_skips_them() {
+    let plan = plan_of(0..100);
+    let kernel = KernelFeatures {
+        skips_single_syscalls: true,
+        ..KernelFeatures::ALL
+    };
+    let hooks = plan_hooks(&plan, EngineKind::Tracepoint, kernel);
+    assert!(hooks.contains(&Hook::RawSysExit) && hooks.contains(&Hook::RawSysEnter));
+    let single = hooks.iter().filter(|hook| {
+        matches!(
+            hook,
+            Hook::SysExit(_) | Hook::SysEnter(_) | Hook::SysEnterNoReturn(_)
+        )
+    });
+    assert_eq!(single.count(), 0, "{hooks:?}");
+    let on_functions = plan_hooks(&plan, EngineKind::Fentry, kernel);
+    assert!(!on_functions.contains(&Hook::RawSysExit));
+}
+
+#[test]
 fn a_replacement_moves_no_syscall_between_its_own_hook_and_the_raw_tracepoint() {
     let (few, many) = (plan_of(0..50), plan_of(0..300));
     for engine in [EngineKind::Fentry, EngineKind::Tracepoint] {

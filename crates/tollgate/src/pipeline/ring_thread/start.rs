@@ -64,6 +64,7 @@ impl<'s> StartedEngine<'s> {
             adopted,
             pinned: engine.is_pinned(),
             skip_risk: engine.skip_risk(),
+            kernel: engine.kernel(),
         };
         Self {
             engine,
@@ -218,11 +219,16 @@ impl RingThread {
         let state = RefCell::new(state);
         let replaced = if !engine.supports(self.options) {
             Err(anyhow!("its programs were loaded with different options"))
-        } else if self.engines.contains(&engine.kind()) {
-            self.replace(&mut engine, slots, &state, &self.plan)
-        } else {
+        } else if !self.engines.contains(&engine.kind()) {
             let name = engine.kind().name();
             Err(anyhow!("it used engine {name}"))
+        } else if engine.fits_preemption() {
+            self.replace(&mut engine, slots, &state, &self.plan)
+        } else {
+            match self.start_in_place_of(&mut engine, slots, pins) {
+                Ok(next) => return self.exchange(engine, next, state, pins),
+                Err(error) => Err(error),
+            }
         };
         let Err(error) = replaced else {
             return Ok(StartedEngine::new(engine, state, None, true));
@@ -241,6 +247,37 @@ impl RingThread {
         let record = handover::gap_record("restarted");
         state.borrow_mut().record(&record, engine.read_clock()?);
         self.pin(engine, state, why_not, pins)
+    }
+
+    /// Starts an engine, with the hooks for the kernel's present preemption mode, that records in place of an adopted one.
+    fn start_in_place_of<'s>(
+        &self,
+        previous: &mut Engine<'s>,
+        slots: &mut ObjectSlots<'s>,
+        pins: Option<&PinDirectory>,
+    ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
+        let (next, why_not) = self.start(slots, Engine::start_silent)?;
+        if let Some(pins) = pins {
+            note_restart(pins)?;
+        }
+        next.begin_in_place_of(previous)?;
+        info(
+            "took over from the previous daemon with other hooks: the kernel's preemption mode has changed",
+        );
+        Ok((next, why_not))
+    }
+
+    /// Writes the events of an engine that records no more, and continues with the one in its place.
+    fn exchange<'s>(
+        &self,
+        previous: Engine<'s>,
+        (mut next, why_not): (Engine<'s>, Option<String>),
+        state: RefCell<Encoder>,
+        pins: Option<&PinDirectory>,
+    ) -> anyhow::Result<StartedEngine<'s>> {
+        next.add_followed(self.end(previous, &state)?);
+        state.borrow_mut().switch_plan(&next, &self.plan)?;
+        self.pin(next, state, why_not, pins)
     }
 
     /// Starts an engine in place of another build's programs, which are detached. Its own programs are attached

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The kernel's preemption mode, which root can change while it runs. */
+#ifndef TOLLGATE_LIB_PREEMPTION_BPF_H
+#define TOLLGATE_LIB_PREEMPTION_BPF_H
+
+#include "lib/kernel.bpf.h"
+
+/* v5.12; needs data symbols in kallsyms. */
+extern const void preempt_dynamic_mode __ksym __weak;
+
+/* x86, v5.12: the code to which cond_resched() jumps, and its target where it reschedules. */
+extern const void __SCT__cond_resched __ksym __weak;
+extern const void __cond_resched __ksym __weak;
+
+#define JMP_REL32	0xe9
+#define JMP_REL32_BYTES 5
+
+/*
+ * 0 none, 1 voluntary, 2 full, 3 lazy; -1 if unknown. Without data symbols (CONFIG_KALLSYMS_ALL)
+ * none and voluntary are known by cond_resched(), which does nothing in the other modes, and are
+ * both 0.
+ */
+static __always_inline __s32 preemption_mode(void)
+{
+	const void *jump = &__SCT__cond_resched;
+	__s32 mode, offset;
+	__u8 opcode;
+
+	if (&preempt_dynamic_mode)
+		return bpf_probe_read_kernel(&mode, sizeof(mode), &preempt_dynamic_mode) ? -1
+											 : mode;
+	if (!jump || bpf_probe_read_kernel(&opcode, sizeof(opcode), jump) ||
+	    bpf_probe_read_kernel(&offset, sizeof(offset), jump + 1))
+		return -1;
+	if (opcode == JMP_REL32 && jump + JMP_REL32_BYTES + offset == &__cond_resched)
+		return 0;
+	return -1;
+}
+
+#endif /* TOLLGATE_LIB_PREEMPTION_BPF_H */
