@@ -1,6 +1,5 @@
 //! Builds the programs that run in the machines.
 
-use std::env;
 use std::error::Error;
 use std::process::{Child, Command, Stdio};
 
@@ -11,7 +10,7 @@ use crate::step::succeeds;
 /// Profile with which the programs of the machines are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// As users get them; where CI=true, without link-time optimisation.
+    /// As users get them; in CI, as [`crate::repository::CI_PROFILES`].
     Release,
     /// Built in less time.
     Dev,
@@ -85,10 +84,6 @@ fn build_command(repository: &Repository, profile: Profile, target: Target) -> C
     target.configure(&mut command, repository);
     if profile == Profile::Release {
         command.arg("--release");
-        // Link-time optimisation takes minutes of CPU for each program, and changes nothing that tests look at.
-        if env::var_os("CI").is_some_and(|value| value == "true") {
-            command.env("CARGO_PROFILE_RELEASE_LTO", "false");
-        }
     }
     command.args(packages);
     command
