@@ -19,10 +19,11 @@ const FORMATTED: [&str; 5] = [
 
 /// What CI leaves out of its builds, because it takes minutes of CPU and changes nothing that tests look at: link-time
 /// optimisation of each program, and line numbers in backtraces.
-pub(crate) const CI_PROFILES: [(&str, &str); 3] = [
+pub(crate) const CI_PROFILES: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_LTO", "false"),
     ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "0"),
+    ("CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG", "0"),
 ];
 
 /// The working tree.
