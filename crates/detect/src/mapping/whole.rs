@@ -71,18 +71,19 @@ impl<'a, 'e> WantedFields<'a, 'e> {
             interest,
             fields: Fields::default(),
         };
-        if let Some(image) = image {
-            wanted.add("Image", || image);
-        }
-        wanted.add("User", || user().into());
-        wanted.add("LogonId", || head.caller.uid.to_string().into());
-        wanted.add("ProcessId", || head.pid.to_string().into());
+        wanted.add("Image", || image);
+        wanted.add("User", || Some(user().into()));
+        wanted.add("LogonId", || Some(head.caller.uid.to_string().into()));
+        wanted.add("ProcessId", || Some(head.pid.to_string().into()));
         wanted
     }
 
-    fn add(&mut self, name: &'static str, value: impl FnOnce() -> Cow<'a, str>) {
-        if self.interest.contains(name.as_bytes()) {
-            self.fields.text(name, value());
+    /// Adds a field that the event may have.
+    fn add(&mut self, name: &'static str, value: impl FnOnce() -> Option<Cow<'a, str>>) {
+        if self.interest.contains(name.as_bytes())
+            && let Some(value) = value()
+        {
+            self.fields.text(name, value);
         }
     }
 }
@@ -98,15 +99,15 @@ pub(super) fn process<'a>(
 ) -> Fields<'a> {
     let image = head.caller.image.as_deref().map(Cow::Borrowed);
     let mut wanted = WantedFields::of(head, image, user, interest);
-    wanted.add("CommandLine", || command_line.get().into());
-    if let Some(cwd) = value(records, "CWD", "cwd") {
-        wanted.add("CurrentDirectory", || to_text(cwd));
-    }
-    wanted.add("ParentProcessId", || head.ppid.to_string().into());
-    if let Some(parent) = parent {
-        wanted.add("ParentImage", || (&*parent.image).into());
-        wanted.add("ParentCommandLine", || (&*parent.command_line).into());
-    }
+    wanted.add("CommandLine", || Some(command_line.get().into()));
+    wanted.add("CurrentDirectory", || {
+        value(records, "CWD", "cwd").map(to_text)
+    });
+    wanted.add("ParentProcessId", || Some(head.ppid.to_string().into()));
+    wanted.add("ParentImage", || Some((&*parent?.image).into()));
+    wanted.add("ParentCommandLine", || {
+        Some((&*parent?.command_line).into())
+    });
     wanted.fields
 }
 
@@ -238,7 +239,7 @@ pub(super) fn file<'a>(
     interest: Interest<'_>,
 ) -> Fields<'a> {
     let mut wanted = WantedFields::of(head, image, user, interest);
-    wanted.add("TargetFilename", || name.into());
+    wanted.add("TargetFilename", || Some(name.into()));
     wanted.fields
 }
 
@@ -258,11 +259,10 @@ pub(super) fn connection<'a>(
         true => ("DestinationIp", "DestinationPort"),
         false => ("SourceIp", "SourcePort"),
     };
-    wanted.add("Initiated", || {
-        if is_initiated { "true" } else { "false" }.into()
-    });
-    wanted.add(ip, || address.to_string().into());
-    wanted.add(number, || port.to_string().into());
+    let initiated = if is_initiated { "true" } else { "false" };
+    wanted.add("Initiated", || Some(initiated.into()));
+    wanted.add(ip, || Some(address.to_string().into()));
+    wanted.add(number, || Some(port.to_string().into()));
     Some(wanted.fields)
 }
 

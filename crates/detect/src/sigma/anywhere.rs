@@ -43,15 +43,10 @@ impl Anywhere {
 
     /// Whether one of the texts is in a value.
     pub(super) fn is_in(&self, value: &str) -> bool {
-        let mut is_found = false;
-        let found = |_| {
-            is_found = true;
-            false
-        };
-        self.find(value, found).is_err() || is_found
+        self.find(value, |_| false) != Ok(true)
     }
 
-    /// Passes the numbers of the texts in a value, until `found` returns false.
+    /// Passes the numbers of the texts in a value, until `found` returns false; then returns false.
     ///
     /// # Errors
     /// [`Unknown`].
@@ -59,16 +54,11 @@ impl Anywhere {
         &self,
         value: &str,
         mut found: impl FnMut(usize) -> bool,
-    ) -> Result<(), Unknown> {
+    ) -> Result<bool, Unknown> {
         let mut found = |text: usize| self.numbers.get(text).is_none_or(|number| found(*number));
         match &self.texts {
-            Texts::None => Ok(()),
-            Texts::One(finder) => {
-                if finder.find(value).is_some() {
-                    found(0);
-                }
-                Ok(())
-            }
+            Texts::None => Ok(true),
+            Texts::One(finder) => Ok(finder.find(value).is_none() || found(0)),
             Texts::Few(automaton) => search(&**automaton, value, found),
             Texts::Many(automaton) => search(&**automaton, value, found),
         }
@@ -99,8 +89,8 @@ impl Texts {
     }
 }
 
-/// Passes the number of each text where it ends in a value, until `found` returns false. The searches of the library
-/// begin and end in more steps than most values have bytes.
+/// Passes the number of each text where it ends in a value, until `found` returns false; then returns false. The searches
+/// of the library begin and end in more steps than most values have bytes.
 ///
 /// # Errors
 /// [`Unknown`].
@@ -108,7 +98,7 @@ fn search(
     automaton: &impl Automaton,
     value: &str,
     mut found: impl FnMut(usize) -> bool,
-) -> Result<(), Unknown> {
+) -> Result<bool, Unknown> {
     // Texts of texts, such as `a`, `aa` and so on, are at each byte.
     let mut left = MAX_HITS + 4 * value.len();
     let mut state = automaton
@@ -122,11 +112,11 @@ fn search(
         for index in 0..automaton.match_len(state) {
             left = left.checked_sub(1).ok_or(Unknown)?;
             if !found(automaton.match_pattern(state, index).as_usize()) {
-                return Ok(());
+                return Ok(false);
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]

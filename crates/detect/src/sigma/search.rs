@@ -156,26 +156,22 @@ impl FieldSearch {
         if !value.is_ascii() {
             return Err(Unknown);
         }
-        self.find_at_ends(value, found);
-        self.anywhere.find(value, |number| {
-            self.texts.get(number).is_some_and(|(_, rule)| found(*rule))
-        })
+        if self.find_at_ends(value, found) {
+            self.anywhere.find(value, |number| {
+                self.texts.get(number).is_some_and(|(_, rule)| found(*rule))
+            })?;
+        }
+        Ok(())
     }
 
     /// Whether a value has one of the texts, or may have one.
     fn is_in(&self, value: &str) -> bool {
-        let mut is_found = !value.is_ascii() || self.anywhere.is_in(value);
-        if !is_found {
-            self.find_at_ends(value, &mut |_| {
-                is_found = true;
-                false
-            });
-        }
-        is_found
+        !value.is_ascii() || self.anywhere.is_in(value) || !self.find_at_ends(value, &mut |_| false)
     }
 
-    /// Passes the numbers of the texts at the start and at the end of a value, until `found` returns false.
-    fn find_at_ends(&self, value: &str, found: &mut impl FnMut(usize) -> bool) {
+    /// Passes the numbers of the texts at the start and at the end of a value, until `found` returns false; then returns
+    /// false.
+    fn find_at_ends(&self, value: &str, found: &mut impl FnMut(usize) -> bool) -> bool {
         let mut goes_on = true;
         let mut hit = |number: usize, len: usize| {
             if let Some((place, rule)) = self.texts.get(number)
@@ -187,6 +183,7 @@ impl FieldSearch {
         };
         self.starts.find(value.bytes(), &mut hit);
         self.ends.find(value.bytes().rev(), &mut hit);
+        goes_on
     }
 }
 
