@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::check;
 use crate::hunt;
 use crate::lists;
-use crate::repository::Repository;
+use crate::repository::{Repository, is_ci};
 use crate::rerun::rerun_failed;
 use crate::step::{StepReport, run_selected_tests, run_tests, succeeds};
 use crate::test_results::TestResults;
@@ -72,7 +72,7 @@ const OUTSIDE_FILES: &str = "../shared/";
 fn accepts_skipped(ci: Option<&OsStr>, tests: &TestResults) -> bool {
     let is_extra = |skip: &&String| skip.contains(OUTSIDE_FILES);
     let extra = tests.skips.iter().filter(is_extra).count();
-    usize::try_from(tests.tally.skipped) == Ok(extra) || ci.is_none_or(|value| value != "true")
+    usize::try_from(tests.tally.skipped) == Ok(extra) || !is_ci(ci)
 }
 
 /// Restores the kernel's audit after a killed benchmark, which leaves it as measured and a file with the state

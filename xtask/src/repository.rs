@@ -40,6 +40,11 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
+/// Whether a value of the variable `CI` is that of CI.
+pub(crate) fn is_ci(value: Option<&OsStr>) -> bool {
+    value.is_some_and(|value| value == "true")
+}
+
 impl Repository {
     /// The tree in which cargo started this program.
     ///
@@ -75,7 +80,7 @@ impl Repository {
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(arguments);
-        if env::var_os("CI").is_some_and(|value| value == "true") {
+        if is_ci(env::var_os("CI").as_deref()) {
             command.envs(CI_PROFILES);
         }
         command
