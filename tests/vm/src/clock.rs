@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
@@ -14,8 +12,8 @@ use support::event;
 use support::wait::wait_for;
 
 use crate::daemon::Daemon;
+use crate::load;
 use crate::machine::{USER, make_file};
-use crate::reload;
 use crate::suite::{Rules, Session};
 
 /// The test.
@@ -64,37 +62,25 @@ fn logged(daemon: &Daemon, process: u32) -> anyhow::Result<usize> {
 
 fn clock_changes(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 20;
-    let path = reload::program("clocked", ROUNDS)?;
+    let path = load::program("clocked", ROUNDS)?;
     let calls = 2 * usize::try_from(ROUNDS)?;
     // Events before the first change.
-    let first = reload::make_calls(&path)?;
+    let first = load::make_calls(&path)?;
     wait_for("the first events", || {
         Ok((logged(daemon, first)? >= calls).then_some(()))
     })?;
-    let done = AtomicBool::new(false);
     let mut timed = Vec::new();
-    let mut processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
-        let load = scope.spawn(|| {
-            let mut processes = Vec::new();
-            while !done.load(Ordering::Relaxed) {
-                processes.push(reload::make_calls(&path)?);
-            }
-            anyhow::Ok(processes)
-        });
-        let set = STEPS.iter().try_for_each(|&seconds| {
+    let (mut processes, ()) = load::during(&path, 0, || {
+        STEPS.iter().try_for_each(|&seconds| {
             step(seconds)?;
             let before = now_ms()?;
-            let process = reload::make_calls(&path)?;
+            let process = load::make_calls(&path)?;
             timed.push((process, before, now_ms()?));
             // Events in the ring at a change get the new time.
             wait_for("the events before the next step", || {
                 Ok((logged(daemon, process)? >= calls).then_some(()))
             })
-        });
-        done.store(true, Ordering::Relaxed);
-        let processes = load.join().ok().context("the load has panicked")??;
-        set?;
-        Ok(processes)
+        })
     })?;
     processes.push(first);
     processes.extend(timed.iter().map(|(process, ..)| process));

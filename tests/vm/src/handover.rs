@@ -2,20 +2,16 @@
 //!
 //! The end-to-end tests of crate `tollgate` cover the tracepoint engine.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use anyhow::{Context as _, ensure};
-use nix::poll::{PollTimeout, poll};
 use support::event;
 
-use crate::daemon::{Daemon, calls};
+use crate::daemon::Daemon;
+use crate::load::{self, PAUSE_MS};
 use crate::locked;
 use crate::machine::{USER, make_file, mount_bpf_file_system};
-use crate::reload;
 use crate::suite::{Rules, Session};
 
 /// The tests. They do not use the session's daemon.
@@ -35,13 +31,11 @@ pub(crate) const SESSION: Session = Session {
 
 /// Number of kills; every second daemon has other rules.
 const KILLED: usize = 6;
-const LISTS: [&str; 2] = [
+/// Rules of the calls of [`load::program`].
+pub(crate) const LISTS: [&str; 2] = [
     "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k one\n",
     "-a always,exit -F arch=b64 -S openat,rmdir,chmod -F uid=1001 -k two\n",
 ];
-/// Pause between two programs of the load. One host thread emulates both CPUs: a load without pauses would delay
-/// the start of a daemon by ten seconds and more, for which the ring has no room.
-const PAUSE_MS: u8 = 20;
 /// Sets the PID after which the next process is numbered.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 const BPF: &str = "/tmp/bpf";
@@ -49,7 +43,7 @@ const PINS: &str = "/tmp/bpf/tollgate";
 /// Prefix of pinned programs.
 const PROGRAM: &str = "prog-";
 const FOLLOWED: &str = "tollgate: took over from another build of tollgate";
-const TOOK_OVER: &str = "tollgate: took over the BPF programs of the previous daemon";
+pub(crate) const TOOK_OVER: &str = "tollgate: took over the BPF programs of the previous daemon";
 
 /// Number of pinned programs.
 fn programs() -> anyhow::Result<usize> {
@@ -86,23 +80,14 @@ fn bpftool(arguments: &str) -> anyhow::Result<String> {
 fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 20;
     mount_bpf_file_system(BPF)?;
-    let path = reload::program("handover", ROUNDS)?;
+    let path = load::program("handover", ROUNDS)?;
     let start = |round: usize| {
         let rules = LISTS.get(round / 2 % 2).copied().unwrap_or_default();
         Daemon::start_pinned("restarted", daemon.engine(), rules, PINS)
     };
     let mut running = start(0)?;
-    let done = AtomicBool::new(false);
     let (mut pinned, mut dead, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
-    let mut processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
-        let load = scope.spawn(|| {
-            let mut processes = Vec::new();
-            while !done.load(Ordering::Relaxed) {
-                processes.push(reload::make_calls(&path)?);
-                poll(&mut [], PollTimeout::from(PAUSE_MS)).context("cannot wait")?;
-            }
-            anyhow::Ok(processes)
-        });
+    let (mut processes, ()) = load::during(&path, PAUSE_MS, || {
         let killed = (1..=KILLED).try_for_each(|round| {
             println!("vm: note killed {round} of {KILLED} times");
             let number = running.pid();
@@ -110,30 +95,26 @@ fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result
             // Events without a daemon. A process that gets the daemon's PID is not the daemon.
             fs::write(LAST_PID, (number.as_raw() - 1).to_string())
                 .context("cannot set the next PID")?;
-            gaps.push(reload::make_calls(&path)?);
+            gaps.push(load::make_calls(&path)?);
             dead.push(number.as_raw().unsigned_abs());
             running = start(round)?;
             pinned.push(programs()?);
             ensure!(running.has_printed(TOOK_OVER), "not printed: {TOOK_OVER}");
             Ok(())
         });
-        let followed = killed.and_then(|()| {
+        killed.and_then(|()| {
             let (number, unread) = (running.pid(), programs()?);
             running.kill()?;
             pretend_other_build()?;
             dead.push(number.as_raw().unsigned_abs());
-            gaps.push(reload::make_calls(&path)?);
+            gaps.push(load::make_calls(&path)?);
             running = start(KILLED + 1)?;
             ensure!(
                 unread != 0 && running.has_printed(FOLLOWED),
                 "not printed: {FOLLOWED}"
             );
             Ok(())
-        });
-        done.store(true, Ordering::Relaxed);
-        let processes = load.join().ok().context("the load has panicked")??;
-        followed?;
-        Ok(processes)
+        })
     })?;
     processes.extend(gaps);
     ensure!(
@@ -159,21 +140,7 @@ fn events_of_a_killed_daemon_are_written_once(daemon: &Daemon) -> anyhow::Result
     );
     let events = event::parse(&log)?;
     event::expect_dense(&events)?;
-    let rounds = usize::try_from(ROUNDS)?;
-    for number in [257, 84] {
-        let mut by_process: BTreeMap<String, usize> = BTreeMap::new();
-        for event in calls(&events, number) {
-            *by_process.entry(event.field("SYSCALL", "pid")).or_default() += 1;
-        }
-        for process in &processes {
-            let seen = by_process.get(&process.to_string()).copied().unwrap_or(0);
-            let same = processes.iter().filter(|other| *other == process).count();
-            ensure!(
-                seen == same * rounds,
-                "call {number} of {process}: {seen} times, not {same} times {rounds}"
-            );
-        }
-    }
+    load::expect_each_once(&events, &processes, ROUNDS)?;
     println!(
         "vm: note {} events, {} processes, killed {KILLED} times",
         events.len(),

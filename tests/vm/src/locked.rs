@@ -25,9 +25,9 @@ use support::event;
 use crate::daemon::{Daemon, TOLLGATE, calls};
 use crate::deny::set_xattr;
 use crate::differential::watched::{ACL, ACL_BYTES, acl};
+use crate::load;
 use crate::machine::mount_bpf_file_system;
 use crate::program::{Arg, Entry, Program, args};
-use crate::reload;
 use crate::run;
 use crate::suite::{Rules, Session};
 
@@ -170,7 +170,7 @@ fn locked(daemon: &Daemon) -> anyhow::Result<()> {
 
 fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 10;
-    let path = reload::program("kept", ROUNDS)?;
+    let path = load::program("kept", ROUNDS)?;
     let start = |rules| start(daemon, "kept", rules);
 
     let writer = OpenOptions::new().append(true).open(OLD_LOG);
@@ -180,7 +180,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     let open = "`/tmp/kept.log.9` is open for writing in another process";
     ensure!(kept.has_printed(open), "not printed: {open}");
     drop(writer);
-    let mut processes = vec![reload::make_calls(&path)?];
+    let mut processes = vec![load::make_calls(&path)?];
     let names = pinned(PINS)?;
     ensure_kept(&names)?;
     // Running the BPF programs with which the daemon identifies itself does not make a process the daemon.
@@ -193,7 +193,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     ensure!(traced == Err(Errno::EPERM), "PTRACE_SEIZE: {traced:?}");
 
     kept.kill()?;
-    processes.push(reload::make_calls(&path)?);
+    processes.push(load::make_calls(&path)?);
     ensure_kept(&names)?;
     let overwritten = shell(OVERWRITE)?;
     ensure!(
@@ -234,12 +234,12 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     ] {
         ensure!(kept.has_printed(said), "not printed: {said}");
     }
-    processes.push(reload::make_calls(&path)?);
+    processes.push(load::make_calls(&path)?);
     let names = kept_by_next(&names)?;
     ensure_kept(&names)?;
     // SIGTERM ends a daemon, not its lock.
     kept.stop_last()?;
-    processes.push(reload::make_calls(&path)?);
+    processes.push(load::make_calls(&path)?);
     ensure_kept(&names)?;
     let unpinned = refused(Command::new(LOCKING).args(["unpin", PINS]))?;
     ensure!(
@@ -271,11 +271,11 @@ fn second_log_is_refused(daemon: &Daemon) -> anyhow::Result<()> {
                              log_file = /tmp/elsewhere.log";
     let size = || Ok::<_, io::Error>(fs::metadata("/tmp/kept.log")?.len());
     let before = size().context("no log")?;
-    let path = reload::program("elsewhere", 10)?;
+    let path = load::program("elsewhere", 10)?;
     let started = start(daemon, "elsewhere", RULES)?;
     locked(&started)?;
     ensure!(started.has_printed(NOT_TAKEN), "not printed: {NOT_TAKEN}");
-    reload::make_calls(&path)?;
+    load::make_calls(&path)?;
     started.stop_last()?;
     ensure!(size().context("no log")? > before, "no event was written");
     ensure!(

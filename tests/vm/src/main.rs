@@ -30,6 +30,7 @@ mod handover;
 mod hunt;
 mod json;
 mod lists;
+mod load;
 mod locked;
 mod lookups;
 mod machine;

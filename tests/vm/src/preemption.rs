@@ -1,18 +1,16 @@
 //! The engine `tracepoint` when root changes the preemption mode, while a daemon runs and between two daemons.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use nix::mount::{MsFlags, mount, umount};
-use nix::poll::{PollTimeout, poll};
 use support::event;
 
-use crate::daemon::{Daemon, calls};
+use crate::daemon::Daemon;
+use crate::handover::{LISTS, TOOK_OVER};
+use crate::load::{self, PAUSE_MS};
 use crate::locked;
 use crate::machine::{USER, make_file, mount_bpf_file_system};
 use crate::reload;
@@ -40,15 +38,8 @@ const DEBUGFS: &str = "/sys/kernel/debug";
 const MODE: &str = "/sys/kernel/debug/sched/preempt";
 const BPF: &str = "/tmp/preemption-bpf";
 const PINS: &str = "/tmp/preemption-bpf/tollgate";
-const LISTS: [&str; 2] = [
-    "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k one\n",
-    "-a always,exit -F arch=b64 -S openat,rmdir,chmod -F uid=1001 -k two\n",
-];
-/// Pause between two programs of the load, as in [`crate::handover`].
-const PAUSE_MS: u8 = 20;
 /// The daemon reads the mode every five seconds.
 const LONGEST: Duration = Duration::from_secs(60);
-const ADOPTED: &str = "tollgate: took over the BPF programs of the previous daemon";
 const EXCHANGED: &str = "tollgate: took over from the previous daemon with other hooks";
 const RISK: &str = "can skip programs on tracepoints of single syscalls";
 const NO_RISK: &str = "the kernel no longer skips programs";
@@ -98,7 +89,7 @@ fn check_hooks(is_raw: bool) -> anyhow::Result<()> {
 fn change_is_reported(_daemon: &Daemon) -> anyhow::Result<()> {
     with_modes(|| {
         set_mode("none")?;
-        let path = reload::program("changed", 1)?;
+        let path = load::program("changed", 1)?;
         let [first, second] = LISTS;
         let daemon = Daemon::start("changed", "tracepoint", first)?;
         set_mode("full")?;
@@ -119,35 +110,26 @@ fn next_daemon_has_the_hooks_of_its_mode(_daemon: &Daemon) -> anyhow::Result<()>
     /// Mode and index of the rules of each daemon after the first one, which has `none`.
     const DAEMONS: [(&str, usize); 3] = [("full", 0), ("full", 1), ("voluntary", 1)];
     let is_raw = |mode: &str| mode == "full";
-    let path = reload::program("modes", ROUNDS)?;
+    let path = load::program("modes", ROUNDS)?;
     mount_bpf_file_system(BPF)?;
     let start = |list: usize| {
         let rules = LISTS.get(list).copied().unwrap_or_default();
         Daemon::start_pinned("modes", "tracepoint", rules, PINS)
     };
-    let done = AtomicBool::new(false);
     let mut gaps = Vec::new();
     with_modes(|| {
         set_mode("none")?;
         let mut running = start(0)?;
         check_hooks(false)?;
-        let mut processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
-            let load = scope.spawn(|| {
-                let mut processes = Vec::new();
-                while !done.load(Ordering::Relaxed) {
-                    processes.push(reload::make_calls(&path)?);
-                    poll(&mut [], PollTimeout::from(PAUSE_MS)).context("cannot wait")?;
-                }
-                anyhow::Ok(processes)
-            });
+        let (mut processes, ()) = load::during(&path, PAUSE_MS, || {
             let mut before = "none";
-            let restarted = DAEMONS.iter().try_for_each(|&(mode, list)| {
+            DAEMONS.iter().try_for_each(|&(mode, list)| {
                 running.kill()?;
                 set_mode(mode)?;
-                gaps.push(reload::make_calls(&path)?);
+                gaps.push(load::make_calls(&path)?);
                 running = start(list)?;
                 let line = if is_raw(before) == is_raw(mode) {
-                    ADOPTED
+                    TOOK_OVER
                 } else {
                     EXCHANGED
                 };
@@ -163,45 +145,23 @@ fn next_daemon_has_the_hooks_of_its_mode(_daemon: &Daemon) -> anyhow::Result<()>
                     running.output().join(" | ")
                 );
                 reload::replace(&running, LISTS.get(1 - list).copied().unwrap_or_default())?;
-                gaps.push(reload::make_calls(&path)?);
+                gaps.push(load::make_calls(&path)?);
                 before = mode;
                 Ok(())
-            });
-            done.store(true, Ordering::Relaxed);
-            let processes = load.join().ok().context("the load has panicked")??;
-            restarted?;
-            Ok(processes)
+            })
         })?;
         processes.append(&mut gaps);
         running.stop_last()?;
         let left = locked::pinned(PINS)?;
         ensure!(left.is_empty(), "left: {left:?}");
-        expect_each_once(&running, &processes, usize::try_from(ROUNDS)?)
+        let events = event::parse(&running.log_text()?)?;
+        event::expect_dense(&events)?;
+        load::expect_each_once(&events, &processes, ROUNDS)?;
+        println!(
+            "vm: note {} events, {} processes",
+            events.len(),
+            processes.len()
+        );
+        Ok(())
     })
-}
-
-/// Checks that the log has each call of the processes once, and no record of a loss.
-fn expect_each_once(daemon: &Daemon, processes: &[u32], rounds: usize) -> anyhow::Result<()> {
-    let log = daemon.log_text()?;
-    let events = event::parse(&log)?;
-    event::expect_dense(&events)?;
-    for number in [257, 84] {
-        let mut by_process: BTreeMap<String, usize> = BTreeMap::new();
-        for event in calls(&events, number) {
-            *by_process.entry(event.field("SYSCALL", "pid")).or_default() += 1;
-        }
-        for process in processes {
-            let seen = by_process.get(&process.to_string()).copied().unwrap_or(0);
-            ensure!(
-                seen == rounds,
-                "call {number} of {process}: {seen} times, not {rounds}"
-            );
-        }
-    }
-    println!(
-        "vm: note {} events, {} processes",
-        events.len(),
-        processes.len()
-    );
-    Ok(())
 }

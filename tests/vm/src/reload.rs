@@ -2,14 +2,9 @@
 //!
 //! The end-to-end tests of crate `tollgate` cover the tracepoint engine.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -18,8 +13,9 @@ use support::event::{self, Event};
 use support::wait::wait_for;
 
 use crate::daemon::{Daemon, calls};
-use crate::machine::{USER, WORK, make_file};
-use crate::program::{Arg, Entry, Program, args};
+use crate::load;
+use crate::machine::{USER, make_file};
+use crate::program::{Entry, Program, args};
 use crate::suite::{Rules, Session};
 
 /// The tests.
@@ -87,24 +83,10 @@ const LISTS: [(&str, &str); 6] = [
 /// Number of replacements.
 const REPLACED: usize = 60;
 
-/// A program that opens a file for writing and tries to remove a directory, so many times.
-///
-/// # Errors
-/// If it cannot be written.
-pub(crate) fn program(name: &str, rounds: u32) -> anyhow::Result<PathBuf> {
-    let calls = Program::new(Entry::Syscall)
-        .call(257, args![-100, "file", 2])
-        .save("file")
-        .call(3, args![Arg::Saved("file")])
-        .call(84, args!["missing"])
-        .rounds(rounds);
-    calls.install(name)
-}
-
 fn no_event_is_lost_or_duplicated(daemon: &Daemon) -> anyhow::Result<()> {
     // The log is in memory.
     const ROUNDS: u32 = 20;
-    let path = program("replaced", ROUNDS)?;
+    let path = load::program("replaced", ROUNDS)?;
     let links = first_links(daemon)?;
     let settled = || {
         wait_for("the hooks of the first rules and no other", || {
@@ -118,26 +100,12 @@ fn no_event_is_lost_or_duplicated(daemon: &Daemon) -> anyhow::Result<()> {
         replace(daemon, rules)?;
     }
     let before = settled()?;
-    let done = AtomicBool::new(false);
-    let processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
-        let load = scope.spawn(|| {
-            let mut processes = Vec::new();
-            while !done.load(Ordering::Relaxed) {
-                processes.push(make_calls(&path)?);
-            }
-            anyhow::Ok(processes)
-        });
-        let replaced = replace_often(daemon, &path);
-        done.store(true, Ordering::Relaxed);
-        let mut processes = load.join().ok().context("the load has panicked")??;
-        processes.extend(replaced?);
-        Ok(processes)
-    })?;
+    let (mut processes, replaced) = load::during(&path, 0, || replace_often(daemon, &path))?;
+    processes.extend(replaced);
     let now = settled()?;
     ensure!(now == before, "{now} BPF objects, not {before} as before");
 
-    let rounds = usize::try_from(ROUNDS)?;
-    let wanted = processes.len() * rounds;
+    let wanted = processes.len() * usize::try_from(ROUNDS)?;
     let opens = |events: &[Event]| calls(events, 257).len();
     daemon.run_user(&path, &[])?; // its events follow the last expected event
     let events = wait_for("all events", || {
@@ -146,19 +114,7 @@ fn no_event_is_lost_or_duplicated(daemon: &Daemon) -> anyhow::Result<()> {
         Ok(all.then_some(events))
     })
     .with_context(|| format!("{} of {wanted}", all(daemon).map_or(0, |all| opens(&all))))?;
-    for number in [257, 84] {
-        let mut by_process: BTreeMap<String, usize> = BTreeMap::new();
-        for event in calls(&events, number) {
-            *by_process.entry(event.field("SYSCALL", "pid")).or_default() += 1;
-        }
-        for process in &processes {
-            let seen = by_process.get(&process.to_string()).copied().unwrap_or(0);
-            ensure!(
-                seen == rounds,
-                "call {number} of {process}: {seen} times, not {rounds}"
-            );
-        }
-    }
+    load::expect_each_once(&events, &processes, ROUNDS)?;
     for event in calls(&events, 257) {
         let shown = event.summary();
         ensure!(shown == "openat=3 NORMAL:file", "{shown}");
@@ -188,27 +144,10 @@ fn replace_often(daemon: &Daemon, path: &Path) -> anyhow::Result<Vec<u32>> {
         };
         replace(daemon, LISTS.get(list).map_or(PLAIN, |(_, rules)| rules))?;
         if round <= 4 || list >= 4 {
-            processes.push(make_calls(path)?);
+            processes.push(load::make_calls(path)?);
         }
     }
     Ok(processes)
-}
-
-/// Runs the program as [`Daemon::run_user`] does, but from any thread.
-///
-/// # Errors
-/// If it cannot be started, or fails.
-pub(crate) fn make_calls(path: &Path) -> anyhow::Result<u32> {
-    let child = Command::new(path)
-        .current_dir(WORK)
-        .uid(USER)
-        .gid(USER)
-        .stdin(Stdio::null())
-        .spawn();
-    let mut child = child.context("cannot start a workload")?;
-    let status = child.wait().context("cannot wait for a workload")?;
-    ensure!(status.success(), "a workload ended with {status}");
-    Ok(child.id())
 }
 
 /// Replaces the daemon's rules, and waits until they are in force.
@@ -276,7 +215,7 @@ fn hooks_follow_the_rules(daemon: &Daemon) -> anyhow::Result<()> {
     first_links(daemon)?;
     let calls = Program::new(Entry::Syscall).call(90, args!["file", 0o644]);
     let chmods = calls.install("chmods")?;
-    let opens = program("opens", 1)?;
+    let opens = load::program("opens", 1)?;
     replace(
         daemon,
         "-a always,exit -F arch=b64 -S chmod -F uid=1001 -k modes\n",
@@ -343,7 +282,7 @@ fn rules_about_all_calls_need_no_other_engine(daemon: &Daemon) -> anyhow::Result
 }
 
 fn invalid_rules_keep_the_old_ones(daemon: &Daemon) -> anyhow::Result<()> {
-    let path = program("after_wrong_rules", 1)?;
+    let path = load::program("after_wrong_rules", 1)?;
     let wrong = "-a always,exit -S nosuch\n";
     ensure!(
         replace(daemon, wrong).is_err(),
