@@ -93,9 +93,10 @@ mod tests {
             [b"CWD", b"", b"ab"],
         ];
         for version in [1, 2, 1] {
-            for round in 0..2 {
-                for (number, key) in keys.into_iter().enumerate() {
-                    let is_kept = round == 1 && !matches!(number, 3 | 4);
+            for (number, key) in keys.into_iter().enumerate() {
+                // A key that comes between may have the same slot.
+                for is_first in [true, false] {
+                    let is_kept = !is_first && !matches!(number, 3 | 4);
                     let new = || {
                         assert!(!is_kept, "{number}");
                         (version, number)
