@@ -5,10 +5,12 @@ use std::ops::Deref;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use support::daemon::{self, Account, count};
 use support::event::{self, Event};
 use support::wait::wait_for;
@@ -51,6 +53,8 @@ pub(crate) fn allows_loss() -> anyhow::Result<bool> {
 pub(crate) struct Daemon {
     process: daemon::Daemon,
     engine: String,
+    /// Length of its log when the session began, in bytes.
+    begin: AtomicUsize,
 }
 
 impl Deref for Daemon {
@@ -137,6 +141,7 @@ impl Daemon {
         Ok(Self {
             process,
             engine: engine.to_owned(),
+            begin: AtomicUsize::new(0),
         })
     }
 
@@ -312,18 +317,64 @@ impl Daemon {
         Ok(())
     }
 
+    /// Begins another session, with other rules.
+    ///
+    /// # Errors
+    /// It refuses the rules.
+    pub(crate) fn begin_session(&self, rules: &str) -> anyhow::Result<()> {
+        let is_replaced = self.replace(rules, LONGEST_START)?;
+        ensure!(is_replaced, "{}", self.output().join(" | "));
+        let log = self.process.log_text()?;
+        self.begin.store(log.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The complete lines of its log since the session began.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub(crate) fn log_text(&self) -> anyhow::Result<Vec<u8>> {
+        let mut log = self.process.log_text()?;
+        let begin = self.begin.load(Ordering::Relaxed);
+        Ok(log.split_off(begin.min(log.len())))
+    }
+
+    /// Ends a session of a daemon that goes on; fails unless every matched event is in the log.
+    ///
+    /// # Errors
+    /// It has lost events, or does not answer.
+    pub(crate) fn end_session(&self) -> anyhow::Result<()> {
+        let written = wait_for("the events of the session", || {
+            let mut status = Command::new(TOLLGATE);
+            let output = status.args(["status", "--json"]).output();
+            let output = output.context("cannot ask the daemon")?;
+            let status: Value = serde_json::from_slice(&output.stdout).context("no status")?;
+            let counts = &status["counts"];
+            let count = |name: &str| counts[name].as_u64().context("a count is missing");
+            ensure!(counts["lost"] == json!({}), "{counts}");
+            let written = count("written")?;
+            Ok((count("matched")? == written).then_some(written))
+        })?;
+        self.expect_logged(written)
+    }
+
+    /// Fails unless its log holds so many events of rules, of all sessions.
+    fn expect_logged(&self, written: u64) -> anyhow::Result<()> {
+        let mut events = event::parse(&self.process.log_text()?)?;
+        events.retain(|event| event.is_from_tollgate() && !event.is_config_change());
+        let logged = u64::try_from(events.len())?;
+        ensure!(
+            logged == written,
+            "the log holds {logged} events of {written}"
+        );
+        Ok(())
+    }
+
     /// Its summary, if every matched event was written and is in the log.
     fn end_complete(&self) -> anyhow::Result<Account> {
         let account = self.end_lossless()?;
-        let log = fs::read(self.log()).context("cannot read the log")?;
-        let mut events = event::parse(&log)?;
-        events.retain(|event| event.is_from_tollgate() && !event.is_config_change());
-        let logged = u64::try_from(events.len()).unwrap_or(u64::MAX);
-        ensure!(
-            logged == account.summary.written,
-            "the log holds {logged} events: {}",
-            account.line
-        );
+        self.expect_logged(account.summary.written)
+            .with_context(|| account.line.clone())?;
         Ok(account)
     }
 

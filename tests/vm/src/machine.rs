@@ -29,7 +29,7 @@ const PORT: &str = "/dev/ttyS0";
 
 /// Kernel option: selects tests by name.
 const FILTER: &str = "vm.filter=";
-/// Kernel option of the general machine: `vm.part=1/3` runs the first of three parts of the sessions.
+/// Kernel option of the general machine: `vm.part=1/4` runs the first of four parts of the sessions.
 const PART: &str = "vm.part=";
 /// Kernel options that select another purpose.
 const PURPOSES: [(&str, Purpose); 4] = [

@@ -61,88 +61,102 @@ use std::process::ExitCode;
 use audit::ids::NativeArch;
 
 use machine::Purpose;
-use suite::Session;
+use suite::{Group, Session};
 
-/// Sessions of the general machine; each starts one daemon. `cargo xtask vm` boots a machine for each part; the parts
-/// take about the same time. Locked rules stay until reboot, so their session is the last one of its part.
-const GENERAL: [&[Session]; 3] = [
+/// Sessions of the general machine. `cargo xtask vm` boots a machine for each part; the parts take about the same time.
+/// Locked rules stay until reboot, so their session is the last one of its part.
+const GENERAL: [&[Group]; 4] = [
     &[
-        tracepoint::SESSION,
-        raw::SESSION,
-        Session {
-            name: "fentry",
-            engine: "fentry",
-            ..tracepoint::SESSION
-        },
-        Session {
-            name: "fentry_both_abis",
-            engine: "fentry",
-            ..raw::SESSION
-        },
-        reload::SESSION,
-        reload::MANY,
-        handover::SESSION,
-        disabled_hooks::SESSION,
-        clock::SESSION,
-        Session {
+        // Before a session loads the module btrfs, for which programs have more instructions.
+        &[reload::MANY],
+        &[
+            tracepoint::SESSION,
+            raw::SESSION,
+            half_seen::SESSION_TRACEPOINT,
+        ],
+        &[
+            Session {
+                name: "fentry",
+                engine: "fentry",
+                ..tracepoint::SESSION
+            },
+            Session {
+                name: "fentry_both_abis",
+                engine: "fentry",
+                ..raw::SESSION
+            },
+            shared_functions::SESSION,
+            signals::SESSION,
+            half_seen::SESSION,
+        ],
+        &[reload::SESSION],
+        &[handover::SESSION],
+        &[disabled_hooks::SESSION],
+        &[clock::SESSION],
+        &[Session {
             name: "clock_fentry",
             engine: "fentry",
             ..clock::SESSION
-        },
-        json::SESSION,
-        contention::SESSION,
-        contention::SESSION_DENY,
-        preemption::SESSION,
-        stopping::SESSION,
-        pinned::SESSION,
-        shared_functions::SESSION,
-        signals::SESSION,
-        half_seen::SESSION,
-        half_seen::SESSION_TRACEPOINT,
+        }],
+        &[json::SESSION],
     ],
     &[
-        differential::SESSION,
-        differential::SESSION_32,
-        differential::SESSION_URING,
-        differential::SESSION_URING_LIST,
-        differential::SESSION_FILESYSTEM_LIST,
-        differential::watched::SESSION,
-        differential::watched::SESSION_RAW,
-        detections::SESSION,
-        detections::own_daemon::SESSION,
-        deny::SESSION,
+        &[contention::SESSION],
+        &[contention::SESSION_DENY],
+        &[preemption::SESSION],
+        &[stopping::SESSION],
+        &[pinned::SESSION],
+        &[slots::SESSION],
+        &[slots::mapped_users::SESSION],
+        &[slots::operations::SESSION],
+        &[slots::subordinate_users::SESSION],
     ],
     &[
-        run::SESSION,
-        lists::SESSION,
-        filesystems::SESSION,
-        filesystems::SESSION_ROOT,
-        filesystems::SESSION_ROOT_TRACEPOINT,
-        full_disk::SESSION,
-        names::SESSION,
-        names::SESSION_TRACEPOINT,
-        other_mounts::SESSION,
-        other_mounts::SESSION_TRACEPOINT,
-        slots::SESSION,
-        slots::mapped_users::SESSION,
-        slots::operations::SESSION,
-        slots::subordinate_users::SESSION,
-        uring_ops::SESSION,
-        retried::SESSION,
-        retried::SESSION_NEVER,
-        retried::opens::SESSION,
-        lookups::SESSION,
-        failed_opens::SESSION,
-        failed_opens::exec_operations::SESSION,
-        traced::SESSION,
-        operation_at_entry::SESSION,
-        operation_at_entry::unreadable_name::SESSION,
-        traced::SESSION_TRACEPOINT,
-        traced::SESSION_WATCHED,
-        traced::SESSION_RESULT,
-        traced::SESSION_DENIED,
-        hunt::SESSION,
-        locked::SESSION,
+        // For a time after rules are replaced, names of calls that the kernel has not looked up are recorded.
+        &[differential::SESSION],
+        &[differential::SESSION_32],
+        &[
+            differential::SESSION_URING,
+            differential::SESSION_URING_LIST,
+            differential::SESSION_FILESYSTEM_LIST,
+            differential::watched::SESSION,
+        ],
+        &[differential::watched::SESSION_RAW],
+        &[detections::SESSION],
+        &[detections::own_daemon::SESSION],
+        &[deny::SESSION],
+        &[lists::SESSION],
+        &[full_disk::SESSION],
+    ],
+    &[
+        &[
+            run::SESSION,
+            names::SESSION_TRACEPOINT,
+            other_mounts::SESSION_TRACEPOINT,
+            traced::SESSION_TRACEPOINT,
+        ],
+        &[
+            names::SESSION,
+            filesystems::SESSION,
+            other_mounts::SESSION,
+            uring_ops::SESSION,
+            retried::SESSION,
+            retried::SESSION_NEVER,
+            retried::opens::SESSION,
+            lookups::SESSION,
+            failed_opens::SESSION,
+            failed_opens::exec_operations::SESSION,
+            traced::SESSION,
+            traced::SESSION_WATCHED,
+            traced::SESSION_RESULT,
+            operation_at_entry::SESSION,
+            operation_at_entry::unreadable_name::SESSION,
+            hunt::SESSION,
+        ],
+        &[filesystems::SESSION_ROOT],
+        &[filesystems::SESSION_ROOT_TRACEPOINT],
+        &[traced::SESSION_DENIED],
+        &[locked::SESSION],
     ],
 ];
 
@@ -181,16 +195,16 @@ fn main() -> ExitCode {
     }
     match machine::prepare() {
         Ok(options) => {
-            let run = |sessions| suite::run(sessions, &options.filter);
+            let run = |groups: &[Group]| suite::run(groups, &options.filter);
             match options.purpose {
-                Purpose::Count => run(count::SESSIONS),
-                Purpose::Race => run(RACE),
-                Purpose::Selinux => run(SELINUX),
+                Purpose::Count => run(&alone(count::SESSIONS)),
+                Purpose::Race => run(&alone(RACE)),
+                Purpose::Selinux => run(&alone(SELINUX)),
                 Purpose::Panic => panic::run(),
-                Purpose::General if is_slow(options.filter.text()) => run(SLOW),
+                Purpose::General if is_slow(options.filter.text()) => run(&alone(SLOW)),
                 Purpose::General if options.filter.text().starts_with("doctor") => doctor::run(),
                 Purpose::General => match general(options.part.as_deref()) {
-                    Some(sessions) => run(&sessions),
+                    Some(groups) => run(&groups),
                     None => println!("vm: broken there is no such part: {:?}", options.part),
                 },
             }
@@ -205,12 +219,17 @@ fn is_slow(filter: &str) -> bool {
     SLOW.iter().any(|session| filter.starts_with(session.name))
 }
 
+/// Groups of one session each.
+fn alone(sessions: &'static [Session]) -> Vec<Group> {
+    sessions.chunks(1).collect()
+}
+
 /// The general sessions of a part, `NUMBER/COUNT`, or all; `None` if the caller has another number of parts.
-fn general(part: Option<&str>) -> Option<Vec<Session>> {
+fn general(part: Option<&str>) -> Option<Vec<Group>> {
     let Some(part) = part else {
         return Some(match NativeArch::BUILD {
             NativeArch::X86_64 => GENERAL.concat(),
-            NativeArch::Aarch64 => ARM64.to_vec(),
+            NativeArch::Aarch64 => alone(ARM64),
         });
     };
     let (number, count) = part.split_once('/')?;
@@ -218,8 +237,8 @@ fn general(part: Option<&str>) -> Option<Vec<Session>> {
     if count.parse() != Ok(GENERAL.len()) {
         return None;
     }
-    let sessions = GENERAL.get(number.checked_sub(1)?)?;
-    Some(sessions.to_vec())
+    let groups = GENERAL.get(number.checked_sub(1)?)?;
+    Some(groups.to_vec())
 }
 
 /// A task other than that of the first process: `lists SEED:FIRST:COUNT TOLLGATE` and `hunt PROGRAMS TOLLGATE` on the
@@ -251,8 +270,18 @@ mod tests {
     #[test]
     fn locked_rules_stay_for_no_other_session() {
         for part in GENERAL {
-            let stays = part.iter().position(|session| session.stays);
-            assert!(stays.is_none_or(|at| at == part.len() - 1), "{part:?}");
+            let sessions = part.concat();
+            let stays = sessions.iter().position(|session| session.stays);
+            assert!(stays.is_none_or(|at| at == sessions.len() - 1), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn sessions_of_a_group_have_one_engine() {
+        for group in GENERAL.concat() {
+            let engine = |session: &Session| session.engine;
+            assert!(group.is_sorted_by_key(engine), "{group:?}");
+            assert_eq!(group.first().map(engine), group.last().map(engine));
         }
     }
 
@@ -262,13 +291,13 @@ mod tests {
         let sum = |count: usize| -> usize {
             let part = |number| general(Some(&format!("{number}/{count}")));
             (1..=count)
-                .map(|number| part(number).map_or(0, |sessions| sessions.len()))
+                .map(|number| part(number).map_or(0, |groups| groups.len()))
                 .sum()
         };
         assert_eq!(sum(GENERAL.len()), all);
         assert_eq!(sum(GENERAL.len() - 1), 0);
         assert_eq!(general(None).unwrap().len(), all);
-        for part in ["0/3", "4/3", "1", "x/3"] {
+        for part in ["0/4", "5/4", "1", "x/4"] {
             assert!(general(Some(part)).is_none(), "{part}");
         }
     }

@@ -14,8 +14,8 @@
 //! vm: end
 //! ```
 //!
-//! Loading BPF programs is slow on an emulated CPU: the tests of a session share one daemon. Its start and
-//! its end are tests too.
+//! Loading BPF programs is slow on an emulated CPU: the tests of a session share one daemon, and the sessions of a group
+//! do so too. Its start, the replacement of its rules and its end are tests too.
 
 use std::error::Error;
 use std::fmt;
@@ -44,7 +44,11 @@ impl fmt::Display for Skipped {
 
 impl Error for Skipped {}
 
-/// Tests that share one daemon.
+/// Sessions with one engine that share a daemon: the first one starts it, each other one replaces its rules, and the
+/// last one ends it. A session that needs settings, another end or an untouched daemon is a group of its own.
+pub(crate) type Group = &'static [Session];
+
+/// Tests with the same rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session {
     /// First part of each test's name.
@@ -106,8 +110,11 @@ const NEED_FENTRY: [&str; 8] = [
     "stopping",
 ];
 
-/// The test of the daemon's start.
+/// The tests of the daemon's start, and of the rules of a session that finds it running.
 const STARTS: &str = "daemon_starts";
+const REPLACES: &str = "rules_are_replaced";
+/// The test of the end of a session after which the daemon goes on.
+const COMPLETE: &str = "events_are_complete";
 /// The test of the daemon's end.
 const ENDS: &str = "daemon_stops";
 /// The tests of the state after the daemon's end, without and with locked rules.
@@ -115,31 +122,44 @@ const DETACHED: &str = "programs_are_detached";
 const ATTACHED: &str = "programs_stay_attached";
 
 /// Runs the selected tests; starts only the daemons that those need.
-pub(crate) fn run(sessions: &[Session], filter: &Filter) {
-    let all: Vec<String> = sessions.iter().flat_map(Session::names).collect();
-    if let Some(idle) = filter.idle_alternative(&all) {
+pub(crate) fn run(groups: &[Group], filter: &Filter) {
+    let all = groups.concat();
+    let names: Vec<String> = all.iter().flat_map(|it| it.names(Place::ALONE)).collect();
+    if let Some(idle) = filter.idle_alternative(&names) {
         println!("vm: broken the filter `{idle}` selects no test");
         return;
     }
     let engines = engines();
-    let selected = sessions
-        .iter()
-        .filter(|session| session.names().any(|name| filter.matches(&name)));
-    let mut wanted: Vec<Session> = Vec::new();
-    for session in selected {
-        match session.absence(&engines) {
-            None => wanted.push(*session),
-            Some(reason) => println!("vm: absent {}: {reason}", session.name),
+    let mut wanted: Vec<(Session, Place)> = Vec::new();
+    for group in groups {
+        let begin = wanted.len();
+        for session in *group {
+            let mut names = session.names(Place::ALONE);
+            if !names.any(|name| filter.matches(&name)) {
+                continue;
+            }
+            match session.absence(&engines) {
+                None => wanted.push((*session, Place::BETWEEN)),
+                Some(reason) => println!("vm: absent {}: {reason}", session.name),
+            }
+        }
+        let chosen = wanted.get_mut(begin..).unwrap_or_default();
+        if let Some((_, place)) = chosen.first_mut() {
+            place.is_first = true;
+        }
+        if let Some((_, place)) = chosen.last_mut() {
+            place.is_last = true;
         }
     }
     let names: Vec<String> = wanted
         .iter()
-        .flat_map(Session::names)
+        .flat_map(|(session, place)| session.names(*place))
         .filter(|name| filter.matches(name))
         .collect();
     println!("vm: plan {}", names.join(" "));
-    for session in wanted {
-        session.run(filter);
+    let mut running = None;
+    for (session, place) in wanted {
+        running = session.run(place, running, filter);
     }
     println!("vm: end");
 }
@@ -218,12 +238,17 @@ impl Session {
         }
     }
 
-    fn names(&self) -> impl Iterator<Item = String> {
+    fn names(&self, place: Place) -> impl Iterator<Item = String> {
         let tests = self.tests.iter().map(|(name, _)| *name);
-        [STARTS]
+        let (end, after) = match place.is_last {
+            true => (ENDS, Some(self.last())),
+            false => (COMPLETE, None),
+        };
+        [place.first_test()]
             .into_iter()
             .chain(tests)
-            .chain([ENDS, self.last()])
+            .chain([end])
+            .chain(after)
             .map(|name| format!("{}::{name}", self.name))
     }
 
@@ -231,7 +256,9 @@ impl Session {
         if self.stays { ATTACHED } else { DETACHED }
     }
 
-    fn run(&self, filter: &Filter) {
+    /// Runs it with the daemon of the session before in its group, or with a new one if there is none or that has
+    /// failed; returns the daemon if it goes on.
+    fn run(&self, place: Place, running: Option<Daemon>, filter: &Filter) -> Option<Daemon> {
         let report = |test: &str, started: Instant, outcome: &anyhow::Result<()>| {
             let name = format!("{}::{test}", self.name);
             let seconds = started.elapsed().as_secs_f64();
@@ -249,17 +276,21 @@ impl Session {
             }
         };
         let started = Instant::now();
-        let daemon = (self.prepare)()
-            .and_then(|()| Daemon::start(self.name, self.engine(), &self.rules.text()));
+        let daemon = (self.prepare)().and_then(|()| self.begin(running));
         let daemon = match daemon {
             Ok(daemon) => {
-                report(STARTS, started, &Ok(()));
+                report(place.first_test(), started, &Ok(()));
                 daemon
             }
-            Err(error) => return report(STARTS, started, &Err(error)),
+            Err(error) => {
+                report(place.first_test(), started, &Err(error));
+                return None;
+            }
         };
-        for line in daemon.costs() {
-            println!("vm: note {line}");
+        if place.is_first {
+            for line in daemon.costs() {
+                println!("vm: note {line}");
+            }
         }
         for (name, work) in self.tests {
             if filter.matches(&format!("{}::{name}", self.name)) {
@@ -268,6 +299,12 @@ impl Session {
             }
         }
         let started = Instant::now();
+        if !place.is_last {
+            let complete = daemon.end_session();
+            let is_complete = complete.is_ok();
+            report(COMPLETE, started, &complete);
+            return is_complete.then_some(daemon);
+        }
         report(ENDS, started, &(self.stop)(&daemon));
         let started = Instant::now();
         let left = wait_for("the expected BPF programs", || {
@@ -279,6 +316,39 @@ impl Session {
             started,
             &left.and_then(|()| (self.after)(daemon.log())),
         );
+        None
+    }
+
+    /// The daemon with the rules of this session.
+    fn begin(&self, running: Option<Daemon>) -> anyhow::Result<Daemon> {
+        let rules = self.rules.text();
+        let Some(daemon) = running else {
+            return Daemon::start(self.name, self.engine(), &rules);
+        };
+        daemon.begin_session(&rules)?;
+        Ok(daemon)
+    }
+}
+
+/// Where a session is among the selected ones of its group.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    is_first: bool,
+    is_last: bool,
+}
+
+impl Place {
+    const ALONE: Self = Self {
+        is_first: true,
+        is_last: true,
+    };
+    const BETWEEN: Self = Self {
+        is_first: false,
+        is_last: false,
+    };
+
+    const fn first_test(self) -> &'static str {
+        if self.is_first { STARTS } else { REPLACES }
     }
 }
 

@@ -9,8 +9,10 @@ use crate::rerun::{MAX_RERUNS, failed_run, too_many};
 use crate::test_results::test_name;
 
 /// Tests that run with each session: their result depends on all tests of the session.
-const OF_SESSIONS: [&str; 4] = [
+const OF_SESSIONS: [&str; 6] = [
     "daemon_starts",
+    "rules_are_replaced",
+    "events_are_complete",
     "daemon_stops",
     "programs_are_detached",
     "programs_stay_attached",

@@ -40,13 +40,10 @@ const COUNT_OPTIONS: &str = "init_on_alloc=0 dhash_entries=4194304 vm.count";
 
 /// Number of parts of the general sessions, `GENERAL` in `tests/vm/src/main.rs`. A machine that has another number
 /// runs no test and fails.
-pub(crate) const PARTS: usize = 3;
+pub(crate) const PARTS: usize = 4;
 
 /// [`Machine::seed`] of a first boot.
 pub(crate) const FIRST_SEED: u32 = 1;
-
-/// Niceness of machines that count instructions: they run beside others, whose tests have deadlines.
-const COUNT_NICE: &str = "10";
 
 const RACE_OPTIONS: &str = "vm.race";
 
@@ -226,8 +223,6 @@ impl Machine<'_> {
         let emulator = self.target.emulator();
         let mut command = Command::new(emulator);
         if self.purpose == Purpose::Count {
-            command = Command::new("nice");
-            command.args(["-n", COUNT_NICE, emulator]);
             command.args(["-icount", "shift=0,sleep=off"]);
             // The kernel randomizes its layout, and counts of two boots differ by a few. With the same
             // random numbers and date each boot is the same.

@@ -273,6 +273,7 @@ mod tests {
                 (Purpose::General, Some(1)),
                 (Purpose::General, Some(2)),
                 (Purpose::General, Some(3)),
+                (Purpose::General, Some(4)),
                 (Purpose::Selinux, None),
                 (Purpose::Race, None),
                 (Purpose::Panic, None),
