@@ -16,6 +16,7 @@ mod literals;
 mod mistake;
 pub mod need;
 pub mod placeholder;
+mod regex_texts;
 pub(crate) mod requirement;
 pub mod rsigma;
 pub mod search;

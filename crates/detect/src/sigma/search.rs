@@ -30,6 +30,8 @@ pub struct FieldSearch {
     ends: Trie,
     /// The other texts.
     anywhere: Anywhere,
+    /// Least lengths of values, where no text is known, and their numbers in the search.
+    lengths: Vec<(usize, usize)>,
 }
 
 /// Nothing is known of a value, so that any rule may match: it is not ASCII, where the engine folds the case of all
@@ -132,9 +134,16 @@ impl FieldSearch {
             ..Self::default()
         };
         let mut anywhere = Vec::new();
-        for (number, (Literal { text, place, .. }, rule)) in literals.iter().enumerate() {
+        for (number, (literal, rule)) in literals.iter().enumerate() {
+            let Literal {
+                text,
+                place,
+                least_bytes,
+                ..
+            } = literal;
             search.texts.push((*place, *rule));
             match place {
+                _ if text.is_empty() => search.lengths.push((*least_bytes, *rule)),
                 Place { at_start: true, .. } => search.starts.insert(text.bytes(), number),
                 Place { at_end: true, .. } => search.ends.insert(text.bytes().rev(), number),
                 _ => anywhere.push((&**text, number)),
@@ -156,7 +165,11 @@ impl FieldSearch {
         if !value.is_ascii() {
             return Err(Unknown);
         }
-        if self.find_at_ends(value, found) {
+        let mut goes_on = self.find_at_ends(value, found);
+        for (least, rule) in &self.lengths {
+            goes_on = goes_on && (value.len() < *least || found(*rule));
+        }
+        if goes_on {
             self.anywhere.find(value, |number| {
                 self.texts.get(number).is_some_and(|(_, rule)| found(*rule))
             })?;
@@ -166,7 +179,10 @@ impl FieldSearch {
 
     /// Whether a value has one of the texts, or may have one.
     fn is_in(&self, value: &str) -> bool {
-        !value.is_ascii() || self.anywhere.is_in(value) || !self.find_at_ends(value, &mut |_| false)
+        !value.is_ascii()
+            || self.anywhere.is_in(value)
+            || !self.find_at_ends(value, &mut |_| false)
+            || self.lengths.iter().any(|(least, _)| value.len() >= *least)
     }
 
     /// Passes the numbers of the texts at the start and at the end of a value, until `found` returns false; then returns
@@ -196,6 +212,7 @@ mod tests {
             field: Some("a".to_owned()),
             text: text.clone(),
             place: *place,
+            least_bytes: 0,
         };
         texts.iter().map(literal).collect()
     }
