@@ -13,24 +13,24 @@ use super::requirement::{TYPE, types_of};
 
 /// A text that a value of an event must have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Literal {
+pub(crate) struct Literal {
     /// Field of the value; `None` for any.
-    pub(super) field: Option<String>,
+    pub(crate) field: Option<String>,
     /// The text, in lower case. Case is ignored in ASCII only.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Where in the value it is.
-    pub(super) place: Place,
+    pub(crate) place: Place,
     /// Bytes of the value, at least, if the text is empty: then no text is known.
-    pub(super) least_bytes: usize,
+    pub(crate) least_bytes: usize,
 }
 
 /// Where in a value a text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// At the start.
-    pub(super) at_start: bool,
+    pub(crate) at_start: bool,
     /// At the end.
-    pub(super) at_end: bool,
+    pub(crate) at_end: bool,
 }
 
 impl Literal {
