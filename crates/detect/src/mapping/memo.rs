@@ -69,7 +69,8 @@ impl<T> Slot<T> {
         let mut rest = &*self.text;
         self.lengths == key.map(<[u8]>::len)
             && key.into_iter().all(|part| {
-                let is_same = rest.starts_with(part);
+                // The C library reads behind an empty part, where mostly no memory is: that takes a trap in microcode.
+                let is_same = part.is_empty() || rest.starts_with(part);
                 rest = rest.get(part.len()..).unwrap_or_default();
                 is_same
             })
