@@ -81,8 +81,8 @@ impl<T> Slot<T> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn values_are_those_of_their_text_and_engine() {
+    /// Whether a memo remembers the values of some texts, which it does unless two of them have one slot.
+    fn remembers_all() -> bool {
         let mut memo = Memo::default();
         let long = vec![b'x'; MAX_BYTES + 1];
         let keys: [Key<'_>; 6] = [
@@ -93,18 +93,27 @@ mod tests {
             [b"CWD", &long, b""],
             [b"CWD", b"", b"ab"],
         ];
+        let mut remembers_all = true;
         for version in [1, 2, 1] {
             for round in 0..2 {
                 for (number, key) in keys.into_iter().enumerate() {
                     let is_kept = round == 1 && !matches!(number, 3 | 4);
                     let new = || {
-                        assert!(!is_kept, "{number}");
+                        remembers_all &= !is_kept;
                         (version, number)
                     };
                     assert_eq!(*memo.get(version, key, new), (version, number));
                 }
             }
         }
+        remembers_all
+    }
+
+    #[test]
+    fn values_are_those_of_their_text_and_engine() {
+        const MEMOS: usize = 64;
+        let remembering = (0..MEMOS).filter(|_| remembers_all()).count();
+        assert!(remembering > MEMOS / 2, "{remembering}");
     }
 
     #[test]
