@@ -8,6 +8,7 @@ mod head;
 mod memo;
 mod process_table;
 mod record;
+mod usual;
 mod whole;
 
 use std::cell::OnceCell;
@@ -26,7 +27,7 @@ use crate::sigma::gate::{Passed, SyscallGate};
 use crate::sigma::{Engine, Match, Source};
 use head::{Head, Memos};
 use memo::Memo;
-use whole::CommandLine;
+use whole::{CallerFields, CommandLine, WholeFields};
 
 /// Converts events, and remembers processes.
 #[derive(Debug)]
@@ -171,25 +172,35 @@ impl Whole<'_> {
         let Some(source) = head.source.filter(|source| engine.has_rules(*source)) else {
             return;
         };
+        let gate = engine.event_gate(source);
         let interest = engine.event_fields(source);
-        let user = || whole::user(records, head.caller.euid, accounts);
+        let caller = CallerFields {
+            head,
+            records,
+            accounts,
+        };
+        let mut find = |fields: &WholeFields<'_>| {
+            if fields.pass(&gate, source) {
+                engine.find(source, &fields.wanted(source, interest), found);
+            }
+        };
         let image = || whole::image(head, records, processes.get(event.node(), head.pid));
         match source {
             Source::Record => {}
             Source::Process => {
                 let parent = processes.get(event.node(), head.ppid);
-                let fields = whole::process(head, records, command_line, user, parent, interest);
-                engine.find(source, &fields, found);
+                find(&WholeFields::process(caller, command_line, parent));
             }
             Source::File => {
+                let image = image();
                 for name in whole::written_files(head, records) {
-                    let fields = whole::file(head, image(), user, &name, interest);
-                    engine.find(source, &fields, found);
+                    find(&WholeFields::file(caller, image.as_deref(), &name));
                 }
             }
             Source::Network => {
-                if let Some(fields) = whole::connection(head, records, image(), user, interest) {
-                    engine.find(source, &fields, found);
+                let image = image();
+                if let Some(fields) = WholeFields::connection(caller, image.as_deref()) {
+                    find(&fields);
                 }
             }
         }
@@ -211,9 +222,10 @@ fn find_in_records(
     found: &mut Vec<Match>,
 ) {
     let mut passes = |record: &Record<'_>| {
-        let new = || record::passes(record, &engine.record_gate(record.kind));
+        let gate = engine.record_gate(record.kind);
+        let new = || record::passes(record, &gate);
         match record.kind.as_bytes() {
-            kind @ (b"CWD" | b"PROCTITLE" | b"SOCKADDR") => {
+            kind @ (b"CWD" | b"PROCTITLE" | b"SOCKADDR") if gate.search.is_some() => {
                 let key = [kind, record.untrimmed(), record.enrichment_text()];
                 *passes.get(engine.version(), key, new)
             }
@@ -285,4 +297,4 @@ fn drop_repeated(found: &mut Vec<Match>, start: usize) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,10 +12,11 @@ pub mod correlation;
 pub mod document;
 pub mod fields;
 pub mod gate;
-mod literals;
+pub(crate) mod literals;
 mod mistake;
 pub mod need;
 pub mod placeholder;
+mod regex_texts;
 pub(crate) mod requirement;
 pub mod rsigma;
 pub mod search;
@@ -105,23 +106,23 @@ impl Source {
         }
     }
 
-    /// Fields that events of the log source can have; `None` if any name can be one.
+    /// Fields that events of the log source can have, in their order; `None` if any name can be one.
     #[must_use]
     pub const fn fields(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Record => None,
             Self::Process => Some(&[
                 "Image",
-                "CommandLine",
-                "CurrentDirectory",
                 "User",
                 "LogonId",
                 "ProcessId",
+                "CommandLine",
+                "CurrentDirectory",
                 "ParentProcessId",
                 "ParentImage",
                 "ParentCommandLine",
             ]),
-            Self::File => Some(&["TargetFilename", "Image", "User", "LogonId", "ProcessId"]),
+            Self::File => Some(&["Image", "User", "LogonId", "ProcessId", "TargetFilename"]),
             Self::Network => Some(&[
                 "Image",
                 "User",
@@ -232,6 +233,9 @@ pub trait Engine: fmt::Debug {
 
     /// First look at records of a type, without the fields of their event's syscall.
     fn record_gate(&self, kind: &[u8]) -> Gate<'_>;
+
+    /// First look at events of a log source other than [`Source::Record`].
+    fn event_gate(&self, source: Source) -> Gate<'_>;
 
     /// First look at the record of a syscall, which is of a type.
     fn syscall_gate(&self, kind: &[u8]) -> SyscallGate<'_>;

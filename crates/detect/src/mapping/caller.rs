@@ -5,8 +5,10 @@ use bstr::ByteSlice as _;
 use logs::event_values::decoded;
 
 use super::record::{self, decimal};
+use super::whole::IMAGE;
 use crate::sigma::fields::to_text;
 use crate::sigma::gate::{Passed, SyscallGate};
+use crate::sigma::{Engine, Source};
 
 /// Who made a call.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +17,8 @@ pub(super) struct Caller {
     pub(super) euid: u32,
     /// Path of the program.
     pub(super) image: Option<Box<str>>,
+    /// Whether the path lets events of each log source through.
+    image_passes: [bool; Source::ALL.len()],
     /// What these fields let through.
     pub(super) passed: Passed,
 }
@@ -24,6 +28,7 @@ impl Caller {
     pub(super) fn of<'a>(
         record: &Record<'a>,
         fields: impl Iterator<Item = Field<'a>>,
+        engine: &dyn Engine,
         gate: &SyscallGate<'_>,
     ) -> Self {
         let mut caller = Self::default();
@@ -37,6 +42,18 @@ impl Caller {
             record::pass_field(record, &field, gate, &mut caller.passed);
         }
         record::pass_enrichment(record, gate, &mut caller.passed);
+        if let Some(image) = &caller.image {
+            caller.image_passes = Source::ALL.map(|source| {
+                let search = engine.event_gate(source).search;
+                search.is_some_and(|search| search.has(IMAGE, image.as_bytes()))
+            });
+        }
         caller
+    }
+
+    /// Whether the path of the program lets an event of a log source through.
+    pub(super) fn image_passes(&self, source: Source) -> bool {
+        let mut passes = Source::ALL.iter().zip(self.image_passes);
+        passes.any(|(of, passes)| *of == source && passes)
     }
 }

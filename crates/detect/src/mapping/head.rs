@@ -153,7 +153,7 @@ impl<'a> Head<'a> {
                 record::pass_field(record, &field, &gate, &mut passed);
             }
         }
-        let new = || Caller::of(record, record.fields_in(end..text.len()), &gate);
+        let new = || Caller::of(record, record.fields_in(end..text.len()), engine, &gate);
         let key = [kind, after, record.enrichment_text()];
         let caller = memos.callers.get(version, key, new);
         passed.add(caller.passed);
@@ -332,7 +332,7 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The decimal number that a text begins with, and what follows.
-fn leading_number(text: &[u8]) -> Option<(u32, &[u8])> {
+pub(super) fn leading_number(text: &[u8]) -> Option<(u32, &[u8])> {
     let mut number: u32 = 0;
     let mut rest = text;
     while let Some((digit @ b'0'..=b'9', after)) = rest.split_first() {

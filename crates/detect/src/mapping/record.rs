@@ -15,9 +15,11 @@ use audit::table;
 use bstr::{ByteSlice as _, Finder};
 use logs::event_values::decoded;
 
+use super::usual::{UsualArguments, UsualPath};
 use crate::sigma::fields::{Fields, SYSCALL_NAME, Value, to_text};
 use crate::sigma::gate::{Gate, Passed, SyscallGate};
 use crate::sigma::requirement::TYPE;
+use crate::sigma::search::Search;
 
 /// Arguments with a field of their own. Rules name at most eight; all others are one field together.
 const MOST_ARGUMENTS: usize = 256;
@@ -39,13 +41,18 @@ pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
     let Some(search) = gate.search else {
         return gate.is_open;
     };
-    if record.kind == "EXECVE" && has_joined_arguments(record) {
-        return true;
-    }
     if search.any().is_some()
         && let Some(wanted) = search.wants(TYPE.as_bytes())
         && search.is_in(wanted, &kind(record))
     {
+        return true;
+    }
+    usual_passes(record, gate, search).unwrap_or_else(|| any_passes(record, gate, search))
+}
+
+/// Whether a gate lets a record of any form through.
+pub(super) fn any_passes(record: &Record<'_>, gate: &Gate<'_>, search: &Search) -> bool {
+    if record.kind == "EXECVE" && has_joined_arguments(record) {
         return true;
     }
     let mut left = search.bits();
@@ -63,6 +70,27 @@ pub(super) fn passes(record: &Record<'_>, gate: &Gate<'_>) -> bool {
         },
     );
     is_found
+}
+
+/// Whether a gate lets a record through that is as the kernel writes it; `None` if it is another one.
+pub(super) fn usual_passes(record: &Record<'_>, gate: &Gate<'_>, search: &Search) -> Option<bool> {
+    let text = record.untrimmed();
+    match record.kind.as_bytes() {
+        b"PATH" if gate.ends_early => {
+            let names = search.only("name")?;
+            Some(names.is_in(UsualPath::of(text)?.name))
+        }
+        b"EXECVE" if record.enrichment_text().is_empty() => {
+            let usual = UsualArguments::of(text)?;
+            let mut args = usual.args.iter().enumerate();
+            Some(
+                usual.args.len() > MOST_ARGUMENTS
+                    || search.has("argc", usual.count)
+                    || args.any(|(number, arg)| search.has(&argument_name(number), arg)),
+            )
+        }
+        _ => None,
+    }
 }
 
 /// Lets the type of a syscall's record through, which texts without a field may name.

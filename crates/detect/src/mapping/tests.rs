@@ -65,6 +65,10 @@ impl Engine for Recorder {
         Gate::OPEN
     }
 
+    fn event_gate(&self, _source: Source) -> Gate<'_> {
+        Gate::OPEN
+    }
+
     fn syscall_gate(&self, _kind: &[u8]) -> SyscallGate<'_> {
         SyscallGate::OPEN
     }
@@ -450,5 +454,7 @@ fn hostile_events_are_mapped() {
     );
 }
 
-mod gates;
+pub(crate) mod gates;
 mod processes;
+mod usual_records;
+mod whole_gates;

@@ -19,7 +19,14 @@ use smallvec::SmallVec;
 use super::Process;
 use super::head::{Head, WRITES};
 use super::record::{hex, unquoted, with_blanks};
+use super::usual::{UsualArguments, UsualPath};
+use crate::sigma::Source;
 use crate::sigma::fields::{Fields, Interest, to_text};
+use crate::sigma::gate::Gate;
+use crate::sigma::search::FieldSearch;
+
+/// Field with the path of the program.
+pub(super) const IMAGE: &str = "Image";
 
 /// Bytes of the address of a host, at most.
 ///
@@ -28,16 +35,16 @@ use crate::sigma::fields::{Fields, Interest, to_text};
 const HOST_BYTES: usize = 28;
 
 /// Name of a user: from the enriched part of the record, else of this machine, else the number.
-pub(super) fn user(records: &[Record<'_>], uid: u32, accounts: &Accounts) -> String {
+fn user<'a>(records: &[Record<'a>], uid: u32, accounts: &'a Accounts) -> Cow<'a, str> {
     let syscall = records.iter().find(super::is_call);
     let enriched = syscall.and_then(|record| {
         let mut fields = record.enrichment().map_while(Result::ok);
-        let field = fields.find(|field| field.name == "EUID")?;
-        Some(unquoted(field.value).to_str_lossy().into_owned())
+        let value: &'a [u8] = fields.find(|field| field.name == "EUID")?.value;
+        Some(unquoted(value).to_str_lossy())
     });
     enriched.unwrap_or_else(|| match accounts.user(uid) {
-        Some(name) => name.to_owned(),
-        None => uid.to_string(),
+        Some(name) => name.into(),
+        None => uid.to_string().into(),
     })
 }
 
@@ -53,62 +60,162 @@ pub(super) fn image<'a>(
         .or_else(|| Some(Cow::Borrowed(&*process?.image)))
 }
 
-/// The fields of an event that rules look at.
-struct WantedFields<'a, 'e> {
-    interest: Interest<'e>,
-    fields: Fields<'a>,
+/// What the fields that all log sources have are made of.
+#[derive(Clone, Copy)]
+pub(super) struct CallerFields<'a> {
+    pub(super) head: &'a Head<'a>,
+    pub(super) records: &'a [Record<'a>],
+    pub(super) accounts: &'a Accounts,
 }
 
-impl<'a, 'e> WantedFields<'a, 'e> {
-    /// Those that all log sources have.
-    fn of(
-        head: &Head<'a>,
-        image: Option<Cow<'a, str>>,
-        user: impl FnOnce() -> String,
-        interest: Interest<'e>,
-    ) -> Self {
-        let mut wanted = Self {
-            interest,
-            fields: Fields::default(),
-        };
-        wanted.add("Image", || image);
-        wanted.add("User", || Some(user().into()));
-        wanted.add("LogonId", || Some(head.caller.uid.to_string().into()));
-        wanted.add("ProcessId", || Some(head.pid.to_string().into()));
-        wanted
-    }
+/// The fields of an event, each of which is made when it is asked: most events end at the gate.
+pub(super) struct WholeFields<'a> {
+    caller: CallerFields<'a>,
+    image: Option<&'a str>,
+    own: OwnFields<'a>,
+}
 
-    /// Adds a field that the event may have.
-    fn add(&mut self, name: &'static str, value: impl FnOnce() -> Option<Cow<'a, str>>) {
-        if self.interest.contains(name.as_bytes())
-            && let Some(value) = value()
-        {
-            self.fields.text(name, value);
+/// What the fields of one log source are made of.
+#[derive(Clone, Copy)]
+enum OwnFields<'a> {
+    Process {
+        command_line: &'a CommandLine<'a>,
+        parent: Option<&'a Process>,
+    },
+    File {
+        name: &'a str,
+    },
+    Network {
+        is_initiated: bool,
+        address: IpAddr,
+        port: u16,
+    },
+}
+
+impl<'a> WholeFields<'a> {
+    /// A program that was executed.
+    pub(super) fn process(
+        caller: CallerFields<'a>,
+        command_line: &'a CommandLine<'a>,
+        parent: Option<&'a Process>,
+    ) -> Self {
+        let own = OwnFields::Process {
+            command_line,
+            parent,
+        };
+        Self {
+            caller,
+            image: caller.head.caller.image.as_deref(),
+            own,
         }
     }
+
+    /// A file that was created or written.
+    pub(super) const fn file(
+        caller: CallerFields<'a>,
+        image: Option<&'a str>,
+        name: &'a str,
+    ) -> Self {
+        let own = OwnFields::File { name };
+        Self { caller, image, own }
+    }
+
+    /// A connection to or from a host; `None` if the address is none of a host.
+    pub(super) fn connection(caller: CallerFields<'a>, image: Option<&'a str>) -> Option<Self> {
+        let is_initiated = caller.head.is_initiated()?;
+        let mut records = caller.records.iter();
+        let record = records.find(|record| record.kind == "SOCKADDR")?;
+        let (address, port) = host(&address(record.field("saddr")?.value)?)?;
+        let own = OwnFields::Network {
+            is_initiated,
+            address,
+            port,
+        };
+        Some(Self { caller, image, own })
+    }
+
+    /// Whether a gate lets the event through.
+    pub(super) fn pass(&self, gate: &Gate<'_>, source: Source) -> bool {
+        let Some(search) = gate.search else {
+            return gate.is_open;
+        };
+        let is_in = |texts: &FieldSearch, name: &str| match name {
+            IMAGE if self.caller.head.caller.image.is_some() => {
+                self.caller.head.caller.image_passes(source)
+            }
+            _ => {
+                let value = self.get(name);
+                value.is_some_and(|value| texts.is_in(value.as_bytes()))
+            }
+        };
+        let mut names = source.fields().unwrap_or_default().iter();
+        let is_in_any = |any: &FieldSearch| names.any(|name| is_in(any, name));
+        search.fields().any(|texts| is_in(texts, texts.name()))
+            || search.any().is_some_and(is_in_any)
+    }
+
+    /// The fields that rules look at.
+    pub(super) fn wanted(&self, source: Source, interest: Interest<'_>) -> Fields<'a> {
+        let mut fields = Fields::default();
+        for name in source.fields().unwrap_or_default() {
+            if interest.contains(name.as_bytes())
+                && let Some(value) = self.get(name)
+            {
+                fields.text(*name, value);
+            }
+        }
+        fields
+    }
+
+    /// Value of a field, if the event has it.
+    fn get(&self, name: &str) -> Option<Cow<'a, str>> {
+        let CallerFields {
+            head,
+            records,
+            accounts,
+        } = self.caller;
+        Some(match name {
+            IMAGE => self.image?.into(),
+            "User" => user(records, head.caller.euid, accounts),
+            "LogonId" => head.caller.uid.to_string().into(),
+            "ProcessId" => head.pid.to_string().into(),
+            _ => self.own.get(name, self.caller)?,
+        })
+    }
 }
 
-/// A program that was executed.
-pub(super) fn process<'a>(
-    head: &Head<'a>,
-    records: &[Record<'a>],
-    command_line: &'a CommandLine<'_>,
-    user: impl FnOnce() -> String,
-    parent: Option<&'a Process>,
-    interest: Interest<'_>,
-) -> Fields<'a> {
-    let image = head.caller.image.as_deref().map(Cow::Borrowed);
-    let mut wanted = WantedFields::of(head, image, user, interest);
-    wanted.add("CommandLine", || Some(command_line.get().into()));
-    wanted.add("CurrentDirectory", || {
-        value(records, "CWD", "cwd").map(to_text)
-    });
-    wanted.add("ParentProcessId", || Some(head.ppid.to_string().into()));
-    wanted.add("ParentImage", || Some((&*parent?.image).into()));
-    wanted.add("ParentCommandLine", || {
-        Some((&*parent?.command_line).into())
-    });
-    wanted.fields
+impl<'a> OwnFields<'a> {
+    /// Value of a field that not all log sources have.
+    fn get(&self, name: &str, caller: CallerFields<'a>) -> Option<Cow<'a, str>> {
+        let CallerFields { head, records, .. } = caller;
+        Some(match (*self, name) {
+            (Self::Process { command_line, .. }, "CommandLine") => command_line.get().into(),
+            (Self::Process { .. }, "CurrentDirectory") => to_text(value(records, "CWD", "cwd")?),
+            (Self::Process { .. }, "ParentProcessId") => head.ppid.to_string().into(),
+            (Self::Process { parent, .. }, "ParentImage") => (&*parent?.image).into(),
+            (Self::Process { parent, .. }, "ParentCommandLine") => (&*parent?.command_line).into(),
+            (Self::File { name }, "TargetFilename") => name.into(),
+            (Self::Network { is_initiated, .. }, "Initiated") => match is_initiated {
+                true => "true".into(),
+                false => "false".into(),
+            },
+            (
+                Self::Network {
+                    is_initiated,
+                    address,
+                    ..
+                },
+                "DestinationIp" | "SourceIp",
+            ) if is_initiated == name.starts_with('D') => address.to_string().into(),
+            (
+                Self::Network {
+                    is_initiated, port, ..
+                },
+                "DestinationPort" | "SourcePort",
+            ) if is_initiated == name.starts_with('D') => port.to_string().into(),
+            _ => return None,
+        })
+    }
 }
 
 /// The arguments of an executed program, else the beginning of them that PROCTITLE has. They are joined once.
@@ -128,21 +235,36 @@ impl<'e> CommandLine<'e> {
 
     pub(super) fn get(&self) -> &str {
         self.text.get_or_init(|| {
-            let found = execve::readable(self.records);
-            if found.args.is_empty() {
-                return proctitle(self.records);
-            }
-            let len = found.args.iter().map(|arg| arg.len() + 1).sum();
-            let mut text = String::with_capacity(len);
-            for (number, arg) in found.args.iter().enumerate() {
-                if number > 0 {
-                    text.push(' ');
-                }
-                text.push_str(&arg.to_str_lossy());
-            }
-            text
+            usual_command_line(self.records).unwrap_or_else(|| any_command_line(self.records))
         })
     }
+}
+
+/// The arguments in the one record that has all of them as they are, with blanks between them.
+pub(super) fn usual_command_line(records: &[Record<'_>]) -> Option<String> {
+    let mut records = records.iter().filter(|record| record.kind == "EXECVE");
+    let (Some(record), None) = (records.next(), records.next()) else {
+        return None;
+    };
+    let args = UsualArguments::of(record.untrimmed())?.args;
+    (!args.is_empty()).then(|| String::from_utf8(args.join(&b' ')).ok())?
+}
+
+/// The arguments in records of any form, else the beginning of them that PROCTITLE has.
+pub(super) fn any_command_line(records: &[Record<'_>]) -> String {
+    let found = execve::readable(records);
+    if found.args.is_empty() {
+        return proctitle(records);
+    }
+    let len = found.args.iter().map(|arg| arg.len() + 1).sum();
+    let mut text = String::with_capacity(len);
+    for (number, arg) in found.args.iter().enumerate() {
+        if number > 0 {
+            text.push(' ');
+        }
+        text.push_str(&arg.to_str_lossy());
+    }
+    text
 }
 
 /// The beginning of the arguments of a process.
@@ -179,14 +301,14 @@ pub(super) fn written_files(head: &Head<'_>, records: &[Record<'_>]) -> Vec<Stri
 }
 
 /// Name in a PATH record of a file that was created, or of any file if the call writes.
-fn written_name<'a>(record: &Record<'a>, writes: bool) -> Option<Cow<'a, [u8]>> {
-    const S_IFMT: u32 = 0o170_000;
-    const S_IFDIR: u32 = 0o040_000;
+pub(super) fn written_name<'a>(record: &Record<'a>, writes: bool) -> Option<Cow<'a, [u8]>> {
     static NAME_TYPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(" nametype="));
     let text = record.untrimmed();
-    let start = NAME_TYPE.find(text).map(|at| at + NAME_TYPE.needle().len());
+    let usual = UsualPath::of(text);
+    let rest = usual.as_ref().map_or(text, |usual| usual.rest);
+    let start = NAME_TYPE.find(rest).map(|at| at + NAME_TYPE.needle().len());
     let name_type = start
-        .and_then(|start| text.get(start..))
+        .and_then(|start| rest.get(start..))
         .unwrap_or_default();
     let is = |other: &[u8]| {
         let rest = name_type.strip_prefix(other);
@@ -195,24 +317,29 @@ fn written_name<'a>(record: &Record<'a>, writes: bool) -> Option<Cow<'a, [u8]>> 
     if is(b"PARENT") || is(b"DELETE") || !writes && !is(b"CREATE") {
         return None;
     }
+    let start = text.len() - rest.len();
     let mut name = None;
-    for field in record.valid_fields() {
+    for field in record.fields_in(start..text.len()) {
         match field.name.as_bytes() {
             b"name" => name = Some(field),
-            b"mode" => {
-                let mode = field.value.to_str().ok();
-                let mode = mode.and_then(|mode| u32::from_str_radix(mode, 8).ok());
-                if mode.is_some_and(|mode| mode & S_IFMT == S_IFDIR) {
-                    return None;
-                }
-                if name.is_some() {
-                    break;
-                }
-            }
+            b"mode" if is_directory(field.value) => return None,
+            b"mode" if name.is_some() || usual.is_some() => break,
             _ => {}
         }
     }
-    decoded(record, &name?)
+    match name {
+        Some(name) => decoded(record, &name),
+        None => Some(Cow::Borrowed(usual?.name)),
+    }
+}
+
+/// Whether a mode, in octal, is that of a directory.
+fn is_directory(mode: &[u8]) -> bool {
+    const S_IFMT: u32 = 0o170_000;
+    const S_IFDIR: u32 = 0o040_000;
+    let mode = mode.to_str().ok();
+    let mode = mode.and_then(|mode| u32::from_str_radix(mode, 8).ok());
+    mode.is_some_and(|mode| mode & S_IFMT == S_IFDIR)
 }
 
 /// Whether a call opens what it names to be written, or truncates it. The field `oflag` of the record OPENAT2 is octal.
@@ -228,42 +355,6 @@ fn opens_to_write(head: &Head<'_>, records: &[Record<'_>]) -> bool {
         _ => head.open_flags,
     };
     flags.is_some_and(|flags| flags & WRITES != 0)
-}
-
-/// A file that was created or written.
-pub(super) fn file<'a>(
-    head: &Head<'a>,
-    image: Option<Cow<'a, str>>,
-    user: impl FnOnce() -> String,
-    name: &'a str,
-    interest: Interest<'_>,
-) -> Fields<'a> {
-    let mut wanted = WantedFields::of(head, image, user, interest);
-    wanted.add("TargetFilename", || Some(name.into()));
-    wanted.fields
-}
-
-/// A connection to or from a host; `None` if the address is none of a host.
-pub(super) fn connection<'a>(
-    head: &Head<'a>,
-    records: &[Record<'a>],
-    image: Option<Cow<'a, str>>,
-    user: impl FnOnce() -> String,
-    interest: Interest<'_>,
-) -> Option<Fields<'a>> {
-    let is_initiated = head.is_initiated()?;
-    let record = records.iter().find(|record| record.kind == "SOCKADDR")?;
-    let (address, port) = host(&address(record.field("saddr")?.value)?)?;
-    let mut wanted = WantedFields::of(head, image, user, interest);
-    let (ip, number) = match is_initiated {
-        true => ("DestinationIp", "DestinationPort"),
-        false => ("SourceIp", "SourcePort"),
-    };
-    let initiated = if is_initiated { "true" } else { "false" };
-    wanted.add("Initiated", || Some(initiated.into()));
-    wanted.add(ip, || Some(address.to_string().into()));
-    wanted.add(number, || Some(port.to_string().into()));
-    Some(wanted.fields)
 }
 
 /// The bytes that the address of a host has of those in hex digits; `None` if there is another digit.

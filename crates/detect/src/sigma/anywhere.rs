@@ -42,7 +42,7 @@ impl Anywhere {
     }
 
     /// Whether one of the texts is in a value.
-    pub(super) fn is_in(&self, value: &str) -> bool {
+    pub(super) fn is_in(&self, value: &[u8]) -> bool {
         self.find(value, |_| false) != Ok(true)
     }
 
@@ -52,7 +52,7 @@ impl Anywhere {
     /// [`Unknown`].
     pub(super) fn find(
         &self,
-        value: &str,
+        value: &[u8],
         mut found: impl FnMut(usize) -> bool,
     ) -> Result<bool, Unknown> {
         let mut found = |text: usize| self.numbers.get(text).is_none_or(|number| found(*number));
@@ -96,7 +96,7 @@ impl Texts {
 /// [`Unknown`].
 fn search(
     automaton: &impl Automaton,
-    value: &str,
+    value: &[u8],
     mut found: impl FnMut(usize) -> bool,
 ) -> Result<bool, Unknown> {
     // Texts of texts, such as `a`, `aa` and so on, are at each byte.
@@ -104,7 +104,7 @@ fn search(
     let mut state = automaton
         .start_state(Anchored::No)
         .map_err(|_not_supported| Unknown)?;
-    for byte in value.bytes() {
+    for &byte in value {
         state = automaton.next_state(Anchored::No, state, byte);
         if !automaton.is_special(state) || !automaton.is_match(state) {
             continue;
@@ -130,8 +130,12 @@ mod tests {
             found.push(number);
             true
         };
-        anywhere.find(value, each).unwrap();
-        assert_eq!(anywhere.is_in(value), !found.is_empty(), "{value}");
+        anywhere.find(value.as_bytes(), each).unwrap();
+        assert_eq!(
+            anywhere.is_in(value.as_bytes()),
+            !found.is_empty(),
+            "{value}"
+        );
         found
     }
 

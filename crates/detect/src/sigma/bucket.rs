@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use rsigma_eval::{CompiledRule, EvaluationResult, evaluate_rule};
 
 use super::fields::{FieldNames, Fields, Value};
+use super::gate::Gate;
 use super::literals::Literal;
 use super::search::{Search, Unknown};
 
@@ -64,6 +65,17 @@ impl Bucket {
         self.literals.iter().map(|(literal, _)| literal)
     }
 
+    /// First look at events.
+    pub(super) fn gate(&self) -> Gate<'_> {
+        match self.search() {
+            Some(search) if self.always.is_empty() => Gate {
+                search: Some(search),
+                ..Gate::default()
+            },
+            _ => Gate::OPEN,
+        }
+    }
+
     /// Whether every event must be evaluated.
     pub(super) const fn is_always_evaluated(&self) -> bool {
         !self.always.is_empty()
@@ -112,14 +124,14 @@ impl Candidates {
             true
         };
         for field in search.fields() {
-            let texts = event.get(&field.name).map_or(&[][..], Value::as_texts);
+            let texts = event.get(field.name()).map_or(&[][..], Value::as_texts);
             for text in texts {
-                field.find(text, &mut found)?;
+                field.find(text.as_bytes(), &mut found)?;
             }
         }
         if let Some(any) = search.any() {
             for text in event.own_texts() {
-                any.find(text, &mut found)?;
+                any.find(text.as_bytes(), &mut found)?;
             }
         }
         Ok(())

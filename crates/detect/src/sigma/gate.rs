@@ -3,19 +3,19 @@
 use super::fields::Value;
 use super::search::{Search, Wanted};
 
-/// Rules for records of a type, by the texts that they require.
+/// Rules for records of a type, or for other events of a log source, by the texts that they require.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gate<'e> {
-    /// Lets records through; `None` lets none through.
+    /// Lets events through; `None` lets none through.
     pub(crate) search: Option<&'e Search>,
     /// All names of the search are names of fields that records of the type have: what follows them does not matter.
     pub(crate) ends_early: bool,
-    /// Every record passes.
+    /// Every event passes.
     pub(crate) is_open: bool,
 }
 
 impl Gate<'_> {
-    /// Lets every record through.
+    /// Lets every event through.
     pub const OPEN: Self = Self {
         search: None,
         ends_early: false,
@@ -97,7 +97,7 @@ impl<'e> SyscallGate<'e> {
         if value
             .as_texts()
             .iter()
-            .any(|text| search.find(wanted, text, &mut found).is_err())
+            .any(|text| search.find(wanted, text.as_bytes(), &mut found).is_err())
         {
             *passed = Self::OPEN.open;
         }

@@ -8,26 +8,29 @@ use rsigma_parser::{
     SigmaValue,
 };
 
+use super::regex_texts::{self, Required};
 use super::requirement::{TYPE, types_of};
 
 /// A text that a value of an event must have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Literal {
+pub(crate) struct Literal {
     /// Field of the value; `None` for any.
-    pub(super) field: Option<String>,
+    pub(crate) field: Option<String>,
     /// The text, in lower case. Case is ignored in ASCII only.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Where in the value it is.
-    pub(super) place: Place,
+    pub(crate) place: Place,
+    /// Bytes of the value, at least, if the text is empty: then no text is known.
+    pub(crate) least_bytes: usize,
 }
 
 /// Where in a value a text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// At the start.
-    pub(super) at_start: bool,
+    pub(crate) at_start: bool,
     /// At the end.
-    pub(super) at_end: bool,
+    pub(crate) at_end: bool,
 }
 
 impl Literal {
@@ -36,6 +39,7 @@ impl Literal {
         match self.field.as_deref() {
             Some("success" | "arch" | "exit" | "nametype" | "Initiated") => 0,
             Some("SYSCALL" | "syscall") => 1,
+            _ if self.text.is_empty() => (1 + self.least_bytes / 16).min(8),
             _ => {
                 let anchors = usize::from(self.place.at_start) + usize::from(self.place.at_end);
                 (1 + self.text.len() + 3 * anchors).min(8)
@@ -119,6 +123,7 @@ impl Rule<'_> {
             return (!types.contains(self.kind?)).then(Vec::new);
         }
         let mut needs_all = false;
+        let is_regex = item.field.modifiers.contains(&Modifier::Re);
         // Keywords are anywhere in a value.
         let field = item.field.name.as_deref().filter(|name| !name.is_empty());
         let is_anchored = field.is_some();
@@ -131,20 +136,49 @@ impl Rule<'_> {
                 Modifier::Contains => place = Place::default(),
                 Modifier::StartsWith => place.at_end = false,
                 Modifier::EndsWith => place.at_start = false,
+                Modifier::Re
+                | Modifier::IgnoreCase
+                | Modifier::Multiline
+                | Modifier::DotAll
+                | Modifier::All
+                    if is_regex =>
+                {
+                    needs_all |= *modifier == Modifier::All;
+                }
+                _ if is_regex => return None,
                 Modifier::Cased => {}
                 Modifier::All => needs_all = true,
                 _ => return None,
             }
         }
-        let mut literals = item.values.iter().map(|value| literal(value, field, place));
+        let literals = item.values.iter().map(|value| match is_regex {
+            true => regex_literals(value, field?),
+            false => Some(vec![literal(value, field, place)?]),
+        });
         match needs_all {
-            true => all(literals.map(|literal| Some(vec![literal?]))),
-            false => literals.try_fold(Vec::new(), |mut all, literal| {
-                all.push(literal?);
-                Some(all)
-            }),
+            true => all(literals),
+            false => any(literals),
         }
     }
+}
+
+/// What a regular expression requires of the value of a field.
+fn regex_literals(pattern: &SigmaValue, field: &str) -> Option<Vec<Literal>> {
+    let SigmaValue::String(text) = pattern else {
+        return None;
+    };
+    let pattern = text.as_plain();
+    let pattern = pattern.as_deref().unwrap_or(&text.original);
+    let literal = |text: String, least_bytes: usize| Literal {
+        field: Some(field.to_owned()),
+        text,
+        place: Place::default(),
+        least_bytes,
+    };
+    Some(match regex_texts::required(pattern)? {
+        Required::Texts(texts) => texts.into_iter().map(|text| literal(text, 0)).collect(),
+        Required::Bytes(bytes) => vec![literal(String::new(), bytes)],
+    })
 }
 
 /// The longest text without wildcards in a value that is compared at a place.
@@ -156,6 +190,7 @@ fn literal(value: &SigmaValue, field: Option<&str>, place: Place) -> Option<Lite
                 field: field.map(str::to_owned),
                 text: number.to_string(),
                 place,
+                least_bytes: 0,
             });
         }
         _ => return None,
@@ -169,6 +204,7 @@ fn literal(value: &SigmaValue, field: Option<&str>, place: Place) -> Option<Lite
             at_start: place.at_start && number == 0,
             at_end: place.at_end && number + 1 == text.parts.len(),
         },
+        least_bytes: 0,
     })
 }
 
@@ -210,7 +246,9 @@ mod tests {
 
     /// Field and text, with `*` where other text may be.
     fn written(literal: &Literal) -> String {
-        let Literal { field, text, place } = literal;
+        let Literal {
+            field, text, place, ..
+        } = literal;
         let open = |is_anchored: bool| if is_anchored { "" } else { "*" };
         let (before, after) = (open(place.at_start), open(place.at_end));
         let field = field.as_deref().unwrap_or("any");

@@ -199,6 +199,11 @@ impl Engine for Rsigma {
         self.gates.record(kind, &self.by_type, untyped)
     }
 
+    fn event_gate(&self, source: Source) -> Gate<'_> {
+        let bucket = self.by_source.get(&source);
+        bucket.map_or_else(Gate::default, Bucket::gate)
+    }
+
     fn syscall_gate(&self, kind: &[u8]) -> SyscallGate<'_> {
         let untyped = self.by_source.get(&Source::Record);
         self.gates.syscall(kind, &self.by_type, untyped)

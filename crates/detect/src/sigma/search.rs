@@ -7,6 +7,9 @@ use super::fields::{FieldNames, Value};
 use super::literals::{Literal, Place};
 use super::trie::Trie;
 
+/// Most texts of any field that are looked for together with those of each field.
+const MAX_JOINED: usize = 64;
+
 /// Required texts, each with a number: that of the rule that needs it.
 #[derive(Debug, Default)]
 pub struct Search {
@@ -15,13 +18,15 @@ pub struct Search {
     fields: Vec<FieldSearch>,
     /// Texts of any field.
     any: Option<FieldSearch>,
+    /// Whether the searches of fields find the texts of any field too.
+    is_joined: bool,
 }
 
 /// The texts of one field, or of any.
 #[derive(Debug, Default)]
 pub struct FieldSearch {
     /// Name of the field; empty for any.
-    pub(super) name: String,
+    name: String,
     /// Where in a value each text is, and its number in the search.
     texts: Vec<(Place, usize)>,
     /// Texts at the start, by their position in `texts`.
@@ -30,6 +35,8 @@ pub struct FieldSearch {
     ends: Trie,
     /// The other texts.
     anywhere: Anywhere,
+    /// Least lengths of values, where no text is known, and their numbers in the search.
+    lengths: Vec<(usize, usize)>,
 }
 
 /// Nothing is known of a value, so that any rule may match: it is not ASCII, where the engine folds the case of all
@@ -39,34 +46,47 @@ pub(super) struct Unknown;
 
 impl Search {
     /// A search for texts; `None` if they are too many.
-    pub(super) fn new<'l>(literals: impl Iterator<Item = (&'l Literal, usize)>) -> Option<Self> {
+    pub(crate) fn new<'l>(literals: impl Iterator<Item = (&'l Literal, usize)>) -> Option<Self> {
         let mut by_field: BTreeMap<Option<&str>, Vec<(&Literal, usize)>> = BTreeMap::new();
         for (literal, rule) in literals {
             let of_field = by_field.entry(literal.field.as_deref()).or_default();
             of_field.push((literal, rule));
         }
-        let mut search = Self::default();
-        for (name, literals) in by_field {
-            let field = FieldSearch::new(name.unwrap_or_default(), &literals)?;
-            match name {
-                Some(name) => {
-                    search.names.insert(name);
-                    search.fields.push(field);
-                }
-                None => search.any = Some(field),
+        let any = by_field.remove(&None).unwrap_or_default();
+        let mut search = Self {
+            is_joined: any.len() <= MAX_JOINED,
+            ..Self::default()
+        };
+        for (name, mut literals) in by_field {
+            let name = name.unwrap_or_default();
+            search.names.insert(name);
+            if search.is_joined {
+                literals.extend(&any);
             }
+            search.fields.push(FieldSearch::new(name, literals)?);
+        }
+        if !any.is_empty() {
+            search.any = Some(FieldSearch::new("", any)?);
         }
         Some(search)
     }
 
     /// The searches of fields with required texts.
-    pub(super) fn fields(&self) -> impl Iterator<Item = &FieldSearch> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &FieldSearch> {
         self.fields.iter()
     }
 
     /// The bits of its fields, if they are few.
     pub(crate) fn bits(&self) -> u32 {
         self.fields.iter().fold(0, |bits, _| bits << 1 | 1)
+    }
+
+    /// The search for texts of a field, if no other field has texts.
+    pub(crate) fn only(&self, name: &str) -> Option<&FieldSearch> {
+        match (&*self.fields, &self.any) {
+            ([field], None) if field.name == name => Some(field),
+            _ => None,
+        }
     }
 
     /// The search for texts that any field may have.
@@ -85,15 +105,27 @@ impl Search {
 
     /// Whether the value of a field has a text, or may have one.
     pub(crate) fn is_in(&self, wanted: Wanted, value: &Value<'_>) -> bool {
-        let mut searches = self.of_field(wanted);
-        let is_in = |search: &FieldSearch| value.as_texts().iter().any(|text| search.is_in(text));
-        searches.any(is_in)
+        let mut texts = value.as_texts().iter();
+        texts.any(|text| self.is_in_text(wanted, text.as_bytes()))
     }
 
-    /// The searches for texts that a field may have.
+    /// As [`Search::is_in`], for a value that is one text.
+    pub(crate) fn is_in_text(&self, wanted: Wanted, value: &[u8]) -> bool {
+        self.of_field(wanted).any(|search| search.is_in(value))
+    }
+
+    /// Whether a field of an event has a text, or may have one.
+    pub(crate) fn has(&self, name: &str, value: &[u8]) -> bool {
+        let wanted = self.wants(name.as_bytes());
+        wanted.is_some_and(|wanted| self.is_in_text(wanted, value))
+    }
+
+    /// The searches for the texts that a field may have.
     fn of_field(&self, wanted: Wanted) -> impl Iterator<Item = &FieldSearch> {
         let field = wanted.0.and_then(|number| self.fields.get(number));
-        field.into_iter().chain(&self.any)
+        let any = self.any.as_ref();
+        let any = any.filter(|_| field.is_none() || !self.is_joined);
+        field.into_iter().chain(any)
     }
 
     /// As [`FieldSearch::find`], for the value of a field.
@@ -103,7 +135,7 @@ impl Search {
     pub(super) fn find(
         &self,
         wanted: Wanted,
-        value: &str,
+        value: &[u8],
         found: &mut impl FnMut(usize) -> bool,
     ) -> Result<(), Unknown> {
         let mut searches = self.of_field(wanted);
@@ -126,15 +158,23 @@ impl Wanted {
 }
 
 impl FieldSearch {
-    fn new(name: &str, literals: &[(&Literal, usize)]) -> Option<Self> {
+    fn new(name: &str, mut literals: Vec<(&Literal, usize)>) -> Option<Self> {
+        drop_longer(&mut literals);
         let mut search = Self {
             name: name.to_owned(),
             ..Self::default()
         };
         let mut anywhere = Vec::new();
-        for (number, (Literal { text, place, .. }, rule)) in literals.iter().enumerate() {
+        for (number, (literal, rule)) in literals.iter().enumerate() {
+            let Literal {
+                text,
+                place,
+                least_bytes,
+                ..
+            } = literal;
             search.texts.push((*place, *rule));
             match place {
+                _ if text.is_empty() => search.lengths.push((*least_bytes, *rule)),
                 Place { at_start: true, .. } => search.starts.insert(text.bytes(), number),
                 Place { at_end: true, .. } => search.ends.insert(text.bytes().rev(), number),
                 _ => anywhere.push((&**text, number)),
@@ -144,19 +184,28 @@ impl FieldSearch {
         Some(search)
     }
 
+    /// Name of the field; empty for any.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Passes the numbers of the texts in a value, some of them several times, until `found` returns false.
     ///
     /// # Errors
     /// [`Unknown`].
     pub(super) fn find(
         &self,
-        value: &str,
+        value: &[u8],
         found: &mut impl FnMut(usize) -> bool,
     ) -> Result<(), Unknown> {
         if !value.is_ascii() {
             return Err(Unknown);
         }
-        if self.find_at_ends(value, found) {
+        let mut goes_on = self.find_at_ends(value, found);
+        for (least, rule) in &self.lengths {
+            goes_on = goes_on && (value.len() < *least || found(*rule));
+        }
+        if goes_on {
             self.anywhere.find(value, |number| {
                 self.texts.get(number).is_some_and(|(_, rule)| found(*rule))
             })?;
@@ -165,13 +214,16 @@ impl FieldSearch {
     }
 
     /// Whether a value has one of the texts, or may have one.
-    fn is_in(&self, value: &str) -> bool {
-        !value.is_ascii() || self.anywhere.is_in(value) || !self.find_at_ends(value, &mut |_| false)
+    pub(crate) fn is_in(&self, value: &[u8]) -> bool {
+        !value.is_ascii()
+            || !self.find_at_ends(value, &mut |_| false)
+            || self.lengths.iter().any(|(least, _)| value.len() >= *least)
+            || self.anywhere.is_in(value)
     }
 
     /// Passes the numbers of the texts at the start and at the end of a value, until `found` returns false; then returns
     /// false.
-    fn find_at_ends(&self, value: &str, found: &mut impl FnMut(usize) -> bool) -> bool {
+    fn find_at_ends(&self, value: &[u8], found: &mut impl FnMut(usize) -> bool) -> bool {
         let mut goes_on = true;
         let mut hit = |number: usize, len: usize| {
             if let Some((place, rule)) = self.texts.get(number)
@@ -181,10 +233,31 @@ impl FieldSearch {
             }
             goes_on
         };
-        self.starts.find(value.bytes(), &mut hit);
-        self.ends.find(value.bytes().rev(), &mut hit);
+        self.starts.find(value.iter().copied(), &mut hit);
+        self.ends.find(value.iter().rev().copied(), &mut hit);
         goes_on
     }
+}
+
+/// Drops texts with one of the same number in them that is found wherever it is.
+fn drop_longer(literals: &mut Vec<(&Literal, usize)>) {
+    // All are compared with all.
+    const MOST: usize = 256;
+    if literals.len() > MOST {
+        return;
+    }
+    let shorter: Vec<_> = literals
+        .iter()
+        .filter(|(literal, _)| literal.place == Place::default() && !literal.text.is_empty())
+        .copied()
+        .collect();
+    literals.retain(|(literal, number)| {
+        let has = |(other, of): &(&Literal, usize)| {
+            let is_other = literal.text != other.text || literal.place != other.place;
+            of == number && is_other && literal.text.contains(&other.text)
+        };
+        !shorter.iter().any(has)
+    });
 }
 
 #[cfg(test)]
@@ -196,6 +269,7 @@ mod tests {
             field: Some("a".to_owned()),
             text: text.clone(),
             place: *place,
+            least_bytes: 0,
         };
         texts.iter().map(literal).collect()
     }
@@ -205,7 +279,7 @@ mod tests {
         let search = Search::new(numbered).unwrap();
         let mut found = Vec::new();
         let wanted = search.wants(b"a").unwrap();
-        search.find(wanted, value, &mut |number| {
+        search.find(wanted, value.as_bytes(), &mut |number| {
             found.push(number);
             true
         })?;
@@ -240,6 +314,33 @@ mod tests {
         literals[0].text = "/.".to_owned();
         assert_eq!(find(&literals, "a/.b/.c"), Ok(vec![0]));
         assert_eq!(find(&literals, "a/b"), Ok(vec![]));
+    }
+
+    #[test]
+    fn texts_of_one_number_are_found_by_the_shortest() {
+        let contains = Place::default();
+        let starts = Place {
+            at_start: true,
+            at_end: false,
+        };
+        let texts = [
+            ("/.", contains),
+            ("/.c/", contains),
+            ("/.", starts),
+            ("/x", starts),
+        ];
+        let literals = literals(&texts.map(|(text, place)| (text.to_owned(), place)));
+        let kept = |numbers: [usize; 4]| {
+            let mut numbered = literals.iter().zip(numbers).collect();
+            drop_longer(&mut numbered);
+            numbered
+                .iter()
+                .map(|(literal, _)| (&*literal.text, literal.place))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(kept([0; 4]), [texts[0], texts[3]]);
+        assert_eq!(kept([0, 1, 2, 3]), texts);
+        assert_eq!(kept([1, 1, 0, 1]), [texts[0], texts[2], texts[3]]);
     }
 
     #[test]

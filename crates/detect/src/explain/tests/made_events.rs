@@ -13,9 +13,11 @@ use rsigma_parser::{
 
 use super::*;
 use crate::explain::record_types::Origin;
+use crate::mapping::tests::gates::Ungated;
 use crate::mapping::{Mapping, ProcessTable};
-use crate::sigma::Source;
 use crate::sigma::document::documents;
+use crate::sigma::rsigma::Rsigma;
+use crate::sigma::{Engine as _, Source};
 
 /// Most events that are tried for a rule.
 const MAX_TRIES: usize = 200;
@@ -23,19 +25,23 @@ const MAX_TRIES: usize = 200;
 /// Values of fields; texts without a field have the empty name.
 type Values = BTreeMap<String, String>;
 
-/// The parsed documents of loaded rules, in their order.
-fn documents_of(sigma: &RuleFiles) -> Vec<SigmaRule> {
-    let parsed = |(path, line): &(PathBuf, usize)| {
+/// The documents of loaded rules, in their order.
+fn documents_of(sigma: &RuleFiles) -> Vec<String> {
+    let text = |(path, line): &(PathBuf, usize)| {
         let text = fs::read_to_string(path).unwrap();
         let documents = documents(&text).unwrap();
         let document = documents
             .iter()
             .rev()
             .find(|document| document.lines_before < *line);
-        let mut parsed = rsigma_parser::parse_sigma_yaml(document.unwrap().text).unwrap();
-        parsed.rules.remove(0)
+        document.unwrap().text.to_owned()
     };
-    sigma.places.iter().map(parsed).collect()
+    sigma.places.iter().map(text).collect()
+}
+
+fn parsed_rule(document: &str) -> SigmaRule {
+    let mut parsed = rsigma_parser::parse_sigma_yaml(document).unwrap();
+    parsed.rules.remove(0)
 }
 
 /// What may satisfy a condition.
@@ -386,18 +392,24 @@ fn record(log: &mut Log, values: &Values) -> Option<()> {
     Some(())
 }
 
-/// Makes events for rules. Returns the number of rules that match one, and the titles of those that match none.
+/// Makes events for rules, which match the same without gates. Returns the number of rules that match one, and the titles of those that match none.
 fn check(sigma: &RuleFiles) -> (usize, Vec<String>) {
     let audit_rules = parsed(&made(sigma, true));
     let (mut matching, mut others) = (0, Vec::new());
     let report = Report::new(sigma, None, true);
+    let documents = documents_of(sigma);
+    let mut ungated = Rsigma::default();
+    for document in &documents {
+        ungated.add(document).unwrap();
+    }
     let rules = sigma
         .engine
         .rules()
         .iter()
-        .zip(documents_of(sigma))
+        .zip(&documents)
         .zip(&report.explained);
     for (number, ((rule, document), explained)) in rules.enumerate() {
+        let document = parsed_rule(document);
         assert_eq!(rule.title, crate::sigma::one_line(&document.title));
         let detections = &document.detection;
         let candidates = detections
@@ -407,11 +419,18 @@ fn check(sigma: &RuleFiles) -> (usize, Vec<String>) {
         let logs = candidates.filter_map(|values| log(rule.source?, &values));
         let is_matched = |events: &[EventRecords]| {
             let accounts = Accounts::parse(b"root:x:0:0::/:\n", b"");
-            let mut mapping = Mapping::new(accounts, ProcessTable::default());
-            let mut found = Vec::new();
+            let new = || Mapping::new(accounts.clone(), ProcessTable::default());
+            let (mut mapping, mut plain) = (new(), new());
+            let (mut found, mut expected) = (Vec::new(), Vec::new());
             for event in events {
                 found.clear();
+                expected.clear();
                 mapping.find(&*sigma.engine, event, &mut found);
+                plain.find(&Ungated(&ungated), event, &mut expected);
+                // The engine keeps selections in no order.
+                let matches = found.iter_mut().chain(&mut expected);
+                matches.for_each(|found| found.fields.sort_unstable());
+                assert_eq!(found, expected);
             }
             found.iter().any(|found| found.rule == number)
         };

@@ -7,7 +7,7 @@ const RULES: usize = 2;
 
 /// An engine without gates.
 #[derive(Debug)]
-struct Ungated<'e>(&'e Rsigma);
+pub(crate) struct Ungated<'e>(pub(crate) &'e Rsigma);
 
 impl Engine for Ungated<'_> {
     fn add(&mut self, _document: &str) -> Result<(), Mistake> {
@@ -58,6 +58,10 @@ impl Engine for Ungated<'_> {
         Gate::OPEN
     }
 
+    fn event_gate(&self, _source: Source) -> Gate<'_> {
+        Gate::OPEN
+    }
+
     fn syscall_gate(&self, _kind: &[u8]) -> SyscallGate<'_> {
         SyscallGate::OPEN
     }
@@ -69,10 +73,10 @@ impl Engine for Ungated<'_> {
 }
 
 /// Numbers that look random.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -80,7 +84,7 @@ impl Random {
         usize::try_from(self.0 >> 40).unwrap() % limit
     }
 
-    fn pick<'t>(&mut self, texts: &[&'t str]) -> &'t str {
+    pub(super) fn pick<'t>(&mut self, texts: &[&'t str]) -> &'t str {
         texts[self.below(texts.len())]
     }
 }

@@ -47,12 +47,25 @@ const FIXED_RECORDS: [(&str, &[&str]); 4] = [
     ),
 ];
 
+/// Number of one of [`FIXED_RECORDS`].
+fn fixed_number(kind: &[u8]) -> Option<usize> {
+    Some(match kind {
+        b"CWD" => 0,
+        b"PROCTITLE" => 1,
+        b"SOCKADDR" => 2,
+        b"PATH" => 3,
+        _ => return None,
+    })
+}
+
 /// Gates, made when they are asked. They are void when a rule is added.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
-    /// Texts for the gates of records, by their type.
-    records: OnceLock<HashMap<Box<[u8]>, RecordGate, RandomState>>,
-    /// Those of types that no rule names.
+    /// Those of [`FIXED_RECORDS`].
+    fixed: OnceLock<[RecordGate; FIXED_RECORDS.len()]>,
+    /// Those of types that rules name.
+    named: OnceLock<HashMap<Box<[u8]>, RecordGate, RandomState>>,
+    /// That of types that no rule names.
     other: OnceLock<RecordGate>,
     /// Texts for [`SyscallGate`] of SYSCALL records, and what passes always; `None` if they are too many.
     syscall: OnceLock<Option<(Search, Passed)>>,
@@ -72,16 +85,12 @@ enum RecordGate {
 }
 
 impl RecordGate {
-    /// The gate for rules that name a type, and those that name none.
-    fn new(kind: Option<&[u8]>, typed: Option<&Bucket>, untyped: Option<&Bucket>) -> Self {
+    /// The gate for rules that name a type, and those that name none. Its records may have fixed fields.
+    fn new(fixed: Option<&[&str]>, typed: Option<&Bucket>, untyped: Option<&Bucket>) -> Self {
         let mut buckets = typed.into_iter().chain(untyped);
         if buckets.any(Bucket::is_always_evaluated) {
             return Self::Open;
         }
-        let fixed = FIXED_RECORDS
-            .iter()
-            .find(|(fixed, _)| Some(fixed.as_bytes()) == kind)
-            .map(|(_, fields)| *fields);
         let can_be = |literal: &&Literal| {
             let field = literal.field.as_deref();
             fixed
@@ -127,17 +136,25 @@ impl Gates {
         typed: &'e Buckets,
         untyped: Option<&'e Bucket>,
     ) -> Gate<'e> {
-        let records = self.records.get_or_init(|| {
-            let fixed = FIXED_RECORDS.iter().map(|(kind, _)| kind.as_bytes());
-            let kinds = typed.keys().map(|kind| &**kind).chain(fixed);
-            let gate = |kind: &[u8]| RecordGate::new(Some(kind), typed.get(kind), untyped);
-            kinds.map(|kind| (kind.into(), gate(kind))).collect()
+        if let Some(number) = fixed_number(kind) {
+            let new = |(kind, fields): (&str, &[&str])| {
+                RecordGate::new(Some(fields), typed.get(kind.as_bytes()), untyped)
+            };
+            let gates = self.fixed.get_or_init(|| FIXED_RECORDS.map(new));
+            return gates.get(number).map_or(Gate::OPEN, RecordGate::gate);
+        }
+        let named = self.named.get_or_init(|| {
+            let gate = |typed| RecordGate::new(None, Some(typed), untyped);
+            let gates = typed
+                .iter()
+                .map(|(kind, typed)| (kind.clone(), gate(typed)));
+            gates.collect()
         });
         let other = || {
             self.other
                 .get_or_init(|| RecordGate::new(None, None, untyped))
         };
-        records.get(kind).unwrap_or_else(other).gate()
+        named.get(kind).unwrap_or_else(other).gate()
     }
 
     /// The gate of a syscall's record, which is compared with rules as that of [`Gates::record`], and for rules that name
