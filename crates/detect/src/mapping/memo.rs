@@ -69,7 +69,7 @@ impl<T> Slot<T> {
         let mut rest = &*self.text;
         self.lengths == key.map(<[u8]>::len)
             && key.into_iter().all(|part| {
-                // The C library reads behind an empty part, where mostly no memory is: that takes a trap in microcode.
+                // The C library's comparison reads at the address of an empty part too, where no memory is: that costs 150 ns.
                 let is_same = part.is_empty() || rest.starts_with(part);
                 rest = rest.get(part.len()..).unwrap_or_default();
                 is_same
@@ -81,8 +81,8 @@ impl<T> Slot<T> {
 mod tests {
     use super::*;
 
-    /// Whether a memo remembers the values of some texts, which it does unless two of them have one slot.
-    fn remembers_all() -> bool {
+    #[test]
+    fn values_are_those_of_their_text_and_engine() {
         let mut memo = Memo::default();
         let long = vec![b'x'; MAX_BYTES + 1];
         let keys: [Key<'_>; 6] = [
@@ -93,28 +93,19 @@ mod tests {
             [b"CWD", &long, b""],
             [b"CWD", b"", b"ab"],
         ];
-        let mut remembers_all = true;
         for version in [1, 2, 1] {
             for (number, key) in keys.into_iter().enumerate() {
                 // A key that comes between may have the same slot.
                 for is_first in [true, false] {
                     let is_kept = !is_first && !matches!(number, 3 | 4);
                     let new = || {
-                        remembers_all &= !is_kept;
+                        assert!(!is_kept, "{number}");
                         (version, number)
                     };
                     assert_eq!(*memo.get(version, key, new), (version, number));
                 }
             }
         }
-        remembers_all
-    }
-
-    #[test]
-    fn values_are_those_of_their_text_and_engine() {
-        const MEMOS: usize = 64;
-        let remembering = (0..MEMOS).filter(|_| remembers_all()).count();
-        assert!(remembering > MEMOS / 2, "{remembering}");
     }
 
     #[test]

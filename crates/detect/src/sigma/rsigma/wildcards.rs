@@ -2,7 +2,7 @@
 //!
 //! The engine compares them in three ways that the specification does not mean: `*` and `?` stop at a line break, which
 //! a task can put into its arguments; texts with `startswith` and `endswith` are compared at the other end; and texts
-//! without a field are compared with whole values.
+//! without a field are compared with whole values. Numbers without a field, which it compares with no text, are texts.
 //!
 //! # Source
 //! Sigma specification 2.0.0, "Sigma Rules": wildcards, keywords; "Sigma Modifiers".
@@ -19,6 +19,9 @@ pub(super) fn to_regexes(detection: &mut Detection) {
         Detection::AllOf(items) => {
             let mut parts = Vec::new();
             items.retain_mut(|item| {
+                if item.field.name.is_none() {
+                    item.values.iter_mut().for_each(number_to_text);
+                }
                 let others = split_off_others(item);
                 item_to_regexes(item);
                 let Some(others) = others else {
@@ -36,7 +39,11 @@ pub(super) fn to_regexes(detection: &mut Detection) {
             }
         }
         Detection::AnyOf(parts) | Detection::And(parts) => parts.iter_mut().for_each(to_regexes),
-        Detection::Keywords(values) if values.iter().any(has_wildcard) => {
+        Detection::Keywords(values) => {
+            values.iter_mut().for_each(number_to_text);
+            if !values.iter().any(has_wildcard) {
+                return;
+            }
             let (patterns, plain): (Vec<_>, Vec<_>) =
                 std::mem::take(values).into_iter().partition(has_wildcard);
             let contains = [Modifier::Contains];
@@ -51,7 +58,13 @@ pub(super) fn to_regexes(detection: &mut Detection) {
             }
             *detection = Detection::AnyOf(parts);
         }
-        Detection::Keywords(_) | Detection::ArrayMatch { .. } | Detection::Conditional { .. } => {}
+        Detection::ArrayMatch { .. } | Detection::Conditional { .. } => {}
+    }
+}
+
+fn number_to_text(value: &mut SigmaValue) {
+    if matches!(value, SigmaValue::Integer(_) | SigmaValue::Float(_)) {
+        *value = SigmaValue::String(SigmaString::new(&value.to_string()));
     }
 }
 
