@@ -8,6 +8,7 @@
 
 mod anywhere;
 mod bucket;
+pub(crate) mod budget;
 pub mod correlation;
 pub mod document;
 pub mod fields;

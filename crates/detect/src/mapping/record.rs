@@ -200,7 +200,9 @@ pub(super) fn arguments<'a>(records: &[Record<'a>], context: Option<&'a Fields<'
     let is_damaged = execve::arguments(parts.clone()).is_err();
     let mut fields = Fields::within(context);
     fields.text(TYPE, "EXECVE");
-    fields.text("argc", found.argc.to_string());
+    if let Some(argc) = parts.clone().find_map(|record| record.field("argc")) {
+        fields.bytes("argc", Cow::Borrowed(argc.value));
+    }
     let mut args = found
         .args
         .into_iter()

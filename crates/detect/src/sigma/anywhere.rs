@@ -6,10 +6,8 @@ use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, BuildError};
 use bstr::Finder;
 
+use super::budget::{Budget, Taken};
 use super::search::Unknown;
-
-/// Most bytes of texts of which the fastest search is built: it takes some 250 bytes for each.
-const MAX_DFA_BYTES: usize = 64 << 10;
 
 /// Most texts that are found in a value, besides four for each byte.
 const MAX_HITS: usize = 4096;
@@ -27,17 +25,21 @@ enum Texts {
     None,
     /// One without letters, which have two cases.
     One(Box<Finder<'static>>),
-    Few(Box<DFA>),
+    /// The fastest search, and what it takes of the budget.
+    Few(
+        Box<DFA>,
+        #[expect(dead_code, reason = "given back when it is dropped")] Taken,
+    ),
     Many(Box<NFA>),
 }
 
 impl Anywhere {
     /// `None` if the texts are too many.
-    pub(super) fn new(texts: &[(&str, usize)]) -> Option<Self> {
+    pub(super) fn new(texts: &[(&str, usize)], budget: &Budget) -> Option<Self> {
         let numbers = texts.iter().map(|(_, number)| *number);
         Some(Self {
             numbers: numbers.collect(),
-            texts: Texts::new(texts).ok()?,
+            texts: Texts::new(texts, budget).ok()?,
         })
     }
 
@@ -59,14 +61,14 @@ impl Anywhere {
         match &self.texts {
             Texts::None => Ok(true),
             Texts::One(finder) => Ok(finder.find(value).is_none() || found(0)),
-            Texts::Few(automaton) => search(&**automaton, value, found),
+            Texts::Few(automaton, _) => search(&**automaton, value, found),
             Texts::Many(automaton) => search(&**automaton, value, found),
         }
     }
 }
 
 impl Texts {
-    fn new(texts: &[(&str, usize)]) -> Result<Self, BuildError> {
+    fn new(texts: &[(&str, usize)], budget: &Budget) -> Result<Self, BuildError> {
         let patterns = || texts.iter().map(|(text, _)| text);
         let bytes: usize = patterns().map(|text| text.len()).sum();
         // A prefilter would not help with values, which are short.
@@ -75,16 +77,18 @@ impl Texts {
             [(text, _)] if !text.contains(char::is_alphabetic) => {
                 Self::One(Box::new(Finder::new(text).into_owned()))
             }
-            _ if bytes <= MAX_DFA_BYTES => {
-                let mut builder = DFA::builder();
-                let builder = builder.ascii_case_insensitive(true).prefilter(false);
-                Self::Few(Box::new(builder.build(patterns())?))
-            }
-            _ => {
-                let mut builder = NFA::builder();
-                let builder = builder.ascii_case_insensitive(true).prefilter(false);
-                Self::Many(Box::new(builder.build(patterns())?))
-            }
+            _ => match budget.take_fastest(bytes) {
+                Some(taken) => {
+                    let mut builder = DFA::builder();
+                    let builder = builder.ascii_case_insensitive(true).prefilter(false);
+                    Self::Few(Box::new(builder.build(patterns())?), taken)
+                }
+                None => {
+                    let mut builder = NFA::builder();
+                    let builder = builder.ascii_case_insensitive(true).prefilter(false);
+                    Self::Many(Box::new(builder.build(patterns())?))
+                }
+            },
         })
     }
 }
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
 
     fn found(texts: &[(&str, usize)], value: &str) -> Vec<usize> {
-        let anywhere = Anywhere::new(texts).unwrap();
+        let anywhere = Anywhere::new(texts, &Budget::default()).unwrap();
         let mut found = Vec::new();
         let each = |number| {
             found.push(number);
@@ -151,9 +155,12 @@ mod tests {
 
     #[test]
     fn many_texts_are_found_as_few_are() {
-        let many: Vec<String> = (0..20_000).map(|number| format!("/{number}/")).collect();
+        let many: Vec<String> = (0..40_000).map(|number| format!("/{number}/")).collect();
         let texts: Vec<(&str, usize)> = many.iter().map(|text| &**text).zip(0..).collect();
-        assert!(matches!(Texts::new(&texts).unwrap(), Texts::Many(_)));
+        assert!(matches!(
+            Texts::new(&texts, &Budget::default()).unwrap(),
+            Texts::Many(_)
+        ));
         assert_eq!(found(&texts, "a/19999/17/x/"), [19_999, 17]);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use rsigma_eval::{CompiledRule, EvaluationResult, evaluate_rule};
 
+use super::budget::Budget;
 use super::fields::{FieldNames, Fields, Value};
 use super::gate::Gate;
 use super::literals::Literal;
@@ -26,9 +27,19 @@ pub(super) struct Bucket {
     pub(super) has_keywords: bool,
     /// Finds the texts; built when they are looked for, `None` if that fails.
     search: OnceLock<Option<Search>>,
+    /// Of the engine.
+    budget: Budget,
 }
 
 impl Bucket {
+    /// No rules, whose search takes its memory from a budget.
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Adds a rule that needs one of some texts, if that is known.
     pub(super) fn add(&mut self, rule: CompiledRule, literals: Option<Vec<Literal>>) {
         let number = self.rules.len();
@@ -82,7 +93,10 @@ impl Bucket {
     }
 
     fn search(&self) -> Option<&Search> {
-        let new = || Search::new(self.literals.iter().map(|(literal, rule)| (literal, *rule)));
+        let new = || {
+            let numbered = self.literals.iter().map(|(literal, rule)| (literal, *rule));
+            Search::new(numbered, &self.budget)
+        };
         self.search.get_or_init(new).as_ref()
     }
 

@@ -1,6 +1,8 @@
 //! Texts of which an event has one if a rule matches it, so that most events meet few rules.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use rsigma_parser::value::StringPart;
 use rsigma_parser::{
@@ -8,7 +10,7 @@ use rsigma_parser::{
     SigmaValue,
 };
 
-use super::regex_texts::{self, Required};
+use super::regex_texts::{self, Flags, Required};
 use super::requirement::{TYPE, types_of};
 
 /// A text that a value of an event must have.
@@ -48,19 +50,43 @@ impl Literal {
     }
 }
 
-/// Texts one of which is in a value of every event that a rule matches. `None` if nothing is known: also for texts that
-/// are not ASCII, because case folding may lead out of it. With `kind`, events are records of this type, in upper case,
-/// and no texts are those of a rule that cannot match them.
-pub(super) fn required(detections: &Detections, kind: Option<&str>) -> Option<Vec<Literal>> {
-    let rule = Rule { detections, kind };
-    let conditions = detections.conditions.iter();
-    any(conditions.map(|condition| rule.of_condition(condition)))
+/// The texts that a rule requires.
+pub(super) struct RuleTexts<'r> {
+    detections: &'r Detections,
+    /// What regular expressions require, by their flags and text.
+    regexes: RefCell<HashMap<(Flags, String), Option<Required>>>,
+}
+
+impl<'r> RuleTexts<'r> {
+    pub(super) fn new(detections: &'r Detections) -> Self {
+        Self {
+            detections,
+            regexes: RefCell::default(),
+        }
+    }
+
+    /// Texts one of which is in a value of every event that a rule matches. `None` if nothing is known: also for texts that
+    /// are not ASCII, because case folding may lead out of it. With `kind`, events are records of this type, in upper case,
+    /// and no texts are those of a rule that cannot match them.
+    pub(super) fn required(&self, kind: Option<&str>) -> Option<Vec<Literal>> {
+        let rule = Rule { texts: self, kind };
+        let conditions = self.detections.conditions.iter();
+        any(conditions.map(|condition| rule.of_condition(condition)))
+    }
+
+    /// What a regular expression requires. To parse one can take longer than to compile it, and each record type asks.
+    fn of_regex(&self, flags: Flags, pattern: &str) -> Option<Required> {
+        let mut regexes = self.regexes.borrow_mut();
+        let key = (flags, pattern.to_owned());
+        let new = || regex_texts::required(pattern, flags);
+        regexes.entry(key).or_insert_with(new).clone()
+    }
 }
 
 /// A rule, and the type of the records that it is compared with.
 #[derive(Clone, Copy)]
 struct Rule<'r> {
-    detections: &'r Detections,
+    texts: &'r RuleTexts<'r>,
     kind: Option<&'r str>,
 }
 
@@ -86,12 +112,14 @@ impl Rule<'_> {
             ConditionExpr::And(parts) => all(parts.iter().map(of)),
             ConditionExpr::Or(parts) => any(parts.iter().map(of)),
             ConditionExpr::Not(_) => None,
-            ConditionExpr::Identifier(name) => self.of_detection(self.detections.named.get(name)?),
+            ConditionExpr::Identifier(name) => {
+                self.of_detection(self.texts.detections.named.get(name)?)
+            }
             ConditionExpr::Selector {
                 quantifier,
                 pattern,
             } => {
-                let named = self.detections.named.iter();
+                let named = self.texts.detections.named.iter();
                 let selected = named.filter(|(name, _)| pattern.matches_detection_name(name));
                 let sets = selected.map(|(_, detection)| self.of_detection(detection));
                 match quantifier {
@@ -152,7 +180,7 @@ impl Rule<'_> {
             }
         }
         let literals = item.values.iter().map(|value| match is_regex {
-            true => regex_literals(value, field?),
+            true => self.of_regex(value, field?, &item.field.modifiers),
             false => Some(vec![literal(value, field, place)?]),
         });
         match needs_all {
@@ -160,25 +188,36 @@ impl Rule<'_> {
             false => any(literals),
         }
     }
-}
 
-/// What a regular expression requires of the value of a field.
-fn regex_literals(pattern: &SigmaValue, field: &str) -> Option<Vec<Literal>> {
-    let SigmaValue::String(text) = pattern else {
-        return None;
-    };
-    let pattern = text.as_plain();
-    let pattern = pattern.as_deref().unwrap_or(&text.original);
-    let literal = |text: String, least_bytes: usize| Literal {
-        field: Some(field.to_owned()),
-        text,
-        place: Place::default(),
-        least_bytes,
-    };
-    Some(match regex_texts::required(pattern)? {
-        Required::Texts(texts) => texts.into_iter().map(|text| literal(text, 0)).collect(),
-        Required::Bytes(bytes) => vec![literal(String::new(), bytes)],
-    })
+    /// What a regular expression requires of the value of a field.
+    fn of_regex(
+        self,
+        pattern: &SigmaValue,
+        field: &str,
+        modifiers: &[Modifier],
+    ) -> Option<Vec<Literal>> {
+        let SigmaValue::String(text) = pattern else {
+            return None;
+        };
+        let pattern = text.as_plain();
+        let pattern = pattern.as_deref().unwrap_or(&text.original);
+        let literal = |text: String, least_bytes: usize| Literal {
+            field: Some(field.to_owned()),
+            text,
+            place: Place::default(),
+            least_bytes,
+        };
+        let has = |modifier| modifiers.contains(&modifier);
+        let flags = Flags {
+            ignores_case: has(Modifier::IgnoreCase),
+            is_multiline: has(Modifier::Multiline),
+            dot_is_all: has(Modifier::DotAll),
+        };
+        Some(match self.texts.of_regex(flags, pattern)? {
+            Required::Texts(texts) => texts.into_iter().map(|text| literal(text, 0)).collect(),
+            Required::Bytes(bytes) => vec![literal(String::new(), bytes)],
+        })
+    }
 }
 
 /// The longest text without wildcards in a value that is compared at a place.
@@ -259,7 +298,8 @@ mod tests {
         let text = format!("title: t\nlogsource:\n    service: auditd\ndetection:\n{detection}");
         let mut parsed = rsigma_parser::parse_sigma_yaml(&text).unwrap();
         assert_eq!(parsed.errors, [""; 0]);
-        let mut found = required(&parsed.rules.remove(0).detection, Some("EXECVE"))?;
+        let detection = parsed.rules.remove(0).detection;
+        let mut found = RuleTexts::new(&detection).required(Some("EXECVE"))?;
         found.sort_unstable_by(|a, b| a.text.cmp(&b.text));
         Some(found.iter().map(written).collect())
     }

@@ -3,6 +3,7 @@
 //! Texts are ASCII, in lower case, and may be anywhere in the value: case is ignored, and values that are not ASCII may
 //! match anything, as everywhere in the search for texts.
 
+use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Most texts of an expression.
@@ -11,11 +12,22 @@ const MAX_TEXTS: usize = 32;
 const MIN_TEXT_BYTES: usize = 2;
 /// Bytes of texts that are joined, at most.
 const MAX_TEXT_BYTES: usize = 64;
+/// Bytes of all texts of an expression, at most: each takes memory in several searches.
+const MAX_BYTES: usize = 256;
 /// Bytes of a value, at least, that are worth a look: most values have as many as less.
 const MIN_VALUE_BYTES: usize = 32;
 
+/// Flags with which the engine compiles an expression.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Flags {
+    /// Also in Unicode: U+017F is an `s`.
+    pub(super) ignores_case: bool,
+    pub(super) is_multiline: bool,
+    pub(super) dot_is_all: bool,
+}
+
 /// What every value has that an expression matches.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Required {
     /// One of some texts.
     Texts(Vec<String>),
@@ -24,8 +36,13 @@ pub(super) enum Required {
 }
 
 /// What an expression requires; `None` if nothing is known.
-pub(super) fn required(pattern: &str) -> Option<Required> {
-    let hir = regex_syntax::parse(pattern).ok()?;
+pub(super) fn required(pattern: &str, flags: Flags) -> Option<Required> {
+    let mut parser = ParserBuilder::new();
+    parser
+        .case_insensitive(flags.ignores_case)
+        .multi_line(flags.is_multiline)
+        .dot_matches_new_line(flags.dot_is_all);
+    let hir = parser.build().parse(pattern).ok()?;
     if let Some(texts) = texts(&hir) {
         return Some(Required::Texts(texts));
     }
@@ -116,7 +133,10 @@ fn of_class(class: &Class) -> Option<Vec<String>> {
 fn product(first: &[String], second: &[String]) -> Option<Vec<String>> {
     let most = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
     let is_short = most(first) + most(second) <= MAX_TEXT_BYTES;
-    (is_short && first.len() * second.len() <= MAX_TEXTS).then(|| {
+    let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
+    let all_bytes = bytes(first) * second.len() + bytes(second) * first.len();
+    let is_few = first.len() * second.len() <= MAX_TEXTS && all_bytes <= MAX_BYTES;
+    (is_short && is_few).then(|| {
         let all = first
             .iter()
             .flat_map(|first| second.iter().map(move |second| format!("{first}{second}")));
@@ -126,7 +146,9 @@ fn product(first: &[String], second: &[String]) -> Option<Vec<String>> {
 
 /// Texts that tell something of a value.
 fn usable(texts: Vec<String>) -> Option<Vec<String>> {
-    (least(&texts) >= MIN_TEXT_BYTES && texts.len() <= MAX_TEXTS).then_some(texts)
+    let bytes: usize = texts.iter().map(String::len).sum();
+    let is_few = texts.len() <= MAX_TEXTS && bytes <= MAX_BYTES;
+    (least(&texts) >= MIN_TEXT_BYTES && is_few).then_some(texts)
 }
 
 /// Length of the shortest text.
@@ -136,12 +158,12 @@ fn least(texts: &[String]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use regex::Regex;
+    use regex::RegexBuilder;
 
     use super::*;
 
     fn texts_of(pattern: &str) -> Vec<String> {
-        match required(pattern) {
+        match required(pattern, Flags::default()) {
             Some(Required::Texts(texts)) => texts,
             other => panic!("{pattern}: {other:?}"),
         }
@@ -166,7 +188,33 @@ mod tests {
     }
 
     #[test]
+    fn case_that_is_ignored_is_that_of_unicode() {
+        let flags = Flags {
+            ignores_case: true,
+            ..Flags::default()
+        };
+        let texts = ["kyz", "syz", "xyz"].map(str::to_owned);
+        let required = |pattern| required(pattern, flags);
+        assert_eq!(
+            required(r"[x\x{17F}\x{212A}]YZ"),
+            Some(Required::Texts(texts.into()))
+        );
+        assert_eq!(required(r"\x{212A}{31}"), None);
+        assert_eq!(required(r"\x{212A}{32}"), Some(Required::Bytes(32)));
+    }
+
+    #[test]
+    fn texts_of_an_expression_are_bounded() {
+        let pairs = "(?:a|b)(?:c|d)(?:e|f)(?:g|h)(?:i|j)";
+        assert_eq!(
+            texts_of(&format!("{pairs}{}", "x".repeat(56))),
+            ["x".repeat(56)]
+        );
+    }
+
+    #[test]
     fn length_is_required_where_no_text_is_known() {
+        let required = |pattern| required(pattern, Flags::default());
         assert_eq!(required("[^/]{100,}$"), Some(Required::Bytes(100)));
         assert_eq!(required(r"(a|\d{2}){16}"), None);
         assert_eq!(required(r"(a|\d{2}){32}"), Some(Required::Bytes(32)));
@@ -178,7 +226,7 @@ mod tests {
     /// What matches has what is required.
     #[test]
     fn values_without_what_is_required_do_not_match() {
-        const PARTS: [&str; 17] = [
+        const PARTS: [&str; 19] = [
             "[^/]{33,}",
             "a",
             "B",
@@ -196,8 +244,10 @@ mod tests {
             r"\s",
             "(aB|c-)+",
             "[a-c]",
+            r"[x\x{17F}]",
+            r"\x{212A}{1,2}",
         ];
-        const BYTES: [&str; 8] = ["a", "b", "B", "-", "x", "k", " ", "c"];
+        const BYTES: [&str; 9] = ["a", "b", "B", "-", "x", "k", " ", "c", "s"];
         let mut state = 7_u64;
         let mut below = |limit: usize| {
             state = state
@@ -211,14 +261,19 @@ mod tests {
                 (0..=below(most)).map(|_| from[below(from.len())]).collect()
             };
             let pattern = some(5, &PARTS);
-            let Ok(regex) = Regex::new(&pattern) else {
+            let flags = Flags {
+                ignores_case: pattern.len() % 2 == 0,
+                ..Flags::default()
+            };
+            let mut regex = RegexBuilder::new(&pattern);
+            let Ok(regex) = regex.case_insensitive(flags.ignores_case).build() else {
                 continue;
             };
             for _ in 0..20 {
                 let value = some(8, &BYTES);
                 let value = value.repeat(if value.len() > 7 { 6 } else { 1 });
                 let folded = value.to_ascii_lowercase();
-                let may_match = match required(&pattern) {
+                let may_match = match required(&pattern, flags) {
                     Some(Required::Texts(texts)) => texts.iter().any(|text| folded.contains(text)),
                     Some(Required::Bytes(bytes)) => value.len() >= bytes,
                     None => true,

@@ -23,9 +23,10 @@ use filter::Filters;
 use gates::{Buckets, Gates};
 
 use super::bucket::Bucket;
+use super::budget::Budget;
 use super::fields::{FieldNames, Fields, Interest};
 use super::gate::{Gate, SyscallGate};
-use super::literals::required;
+use super::literals::RuleTexts;
 use super::mistake::{line_of, line_of_key, one_line};
 use super::need::Need;
 use super::placeholder::Placeholders;
@@ -54,6 +55,8 @@ pub struct Rsigma {
     record_fields: FieldNames,
     /// Gates, made when they are asked.
     gates: Gates,
+    /// Of the searches for texts of all rules.
+    budget: Budget,
     /// Fields of which matches of a rule have the values, and the names of those of all rules of records.
     wanted: HashMap<usize, Vec<String>>,
     wanted_names: FieldNames,
@@ -141,7 +144,8 @@ impl Engine for Rsigma {
                     self.record_fields.insert(name);
                 }
                 Some(source) => {
-                    let bucket = self.by_source.entry(source).or_default();
+                    let new = || Bucket::new(&self.budget);
+                    let bucket = self.by_source.entry(source).or_insert_with(new);
                     bucket.fields.insert(name);
                 }
                 None => {}
@@ -196,7 +200,8 @@ impl Engine for Rsigma {
 
     fn record_gate(&self, kind: &[u8]) -> Gate<'_> {
         let untyped = self.by_source.get(&Source::Record);
-        self.gates.record(kind, &self.by_type, untyped)
+        self.gates
+            .record(kind, &self.by_type, untyped, &self.budget)
     }
 
     fn event_gate(&self, source: Source) -> Gate<'_> {
@@ -206,7 +211,8 @@ impl Engine for Rsigma {
 
     fn syscall_gate(&self, kind: &[u8]) -> SyscallGate<'_> {
         let untyped = self.by_source.get(&Source::Record);
-        self.gates.syscall(kind, &self.by_type, untyped)
+        self.gates
+            .syscall(kind, &self.by_type, untyped, &self.budget)
     }
 
     fn find(&self, source: Source, event: &Fields<'_>, found: &mut Vec<Match>) {
@@ -294,12 +300,14 @@ impl Rsigma {
     ) {
         let named = &parsed.detection.named;
         let has_keywords = named.values().any(has_keywords);
+        let texts = RuleTexts::new(&parsed.detection);
+        let new = || Bucket::new(&self.budget);
         let add = |bucket: &mut Bucket, kind: Option<&str>| {
             for name in used {
                 bucket.fields.insert(name);
             }
             bucket.has_keywords |= has_keywords;
-            bucket.add(compiled.clone(), required(&parsed.detection, kind));
+            bucket.add(compiled.clone(), texts.required(kind));
         };
         if source == Source::Record {
             for name in used {
@@ -307,10 +315,11 @@ impl Rsigma {
             }
         }
         match types {
-            None => add(self.by_source.entry(source).or_default(), None),
+            None => add(self.by_source.entry(source).or_insert_with(new), None),
             Some(types) => {
                 for kind in types {
-                    let bucket = self.by_type.entry(kind.as_bytes().into()).or_default();
+                    let bucket = self.by_type.entry(kind.as_bytes().into());
+                    let bucket = bucket.or_insert_with(new);
                     add(bucket, Some(&kind));
                 }
             }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::anywhere::Anywhere;
+use super::budget::{Budget, Taken};
 use super::fields::{FieldNames, Value};
 use super::literals::{Literal, Place};
 use super::trie::Trie;
 
-/// Most texts of any field that are looked for together with those of each field.
-const MAX_JOINED: usize = 64;
+/// Most bytes of texts of any field that are looked for together with those of each field, in all fields.
+const MAX_JOINED_BYTES: usize = 16 << 10;
 
 /// Required texts, each with a number: that of the rule that needs it.
 #[derive(Debug, Default)]
@@ -37,6 +38,8 @@ pub struct FieldSearch {
     anywhere: Anywhere,
     /// Least lengths of values, where no text is known, and their numbers in the search.
     lengths: Vec<(usize, usize)>,
+    /// What its texts take of the budget.
+    _taken: Option<Taken>,
 }
 
 /// Nothing is known of a value, so that any rule may match: it is not ASCII, where the engine folds the case of all
@@ -46,15 +49,19 @@ pub(super) struct Unknown;
 
 impl Search {
     /// A search for texts; `None` if they are too many.
-    pub(crate) fn new<'l>(literals: impl Iterator<Item = (&'l Literal, usize)>) -> Option<Self> {
+    pub(crate) fn new<'l>(
+        literals: impl Iterator<Item = (&'l Literal, usize)>,
+        budget: &Budget,
+    ) -> Option<Self> {
         let mut by_field: BTreeMap<Option<&str>, Vec<(&Literal, usize)>> = BTreeMap::new();
         for (literal, rule) in literals {
             let of_field = by_field.entry(literal.field.as_deref()).or_default();
             of_field.push((literal, rule));
         }
         let any = by_field.remove(&None).unwrap_or_default();
+        let any_bytes: usize = any.iter().map(|(literal, _)| literal.text.len()).sum();
         let mut search = Self {
-            is_joined: any.len() <= MAX_JOINED,
+            is_joined: any_bytes * by_field.len() <= MAX_JOINED_BYTES,
             ..Self::default()
         };
         for (name, mut literals) in by_field {
@@ -63,10 +70,12 @@ impl Search {
             if search.is_joined {
                 literals.extend(&any);
             }
-            search.fields.push(FieldSearch::new(name, literals)?);
+            search
+                .fields
+                .push(FieldSearch::new(name, literals, budget)?);
         }
         if !any.is_empty() {
-            search.any = Some(FieldSearch::new("", any)?);
+            search.any = Some(FieldSearch::new("", any, budget)?);
         }
         Some(search)
     }
@@ -158,10 +167,12 @@ impl Wanted {
 }
 
 impl FieldSearch {
-    fn new(name: &str, mut literals: Vec<(&Literal, usize)>) -> Option<Self> {
+    fn new(name: &str, mut literals: Vec<(&Literal, usize)>, budget: &Budget) -> Option<Self> {
         drop_longer(&mut literals);
+        let bytes = literals.iter().map(|(literal, _)| literal.text.len()).sum();
         let mut search = Self {
             name: name.to_owned(),
+            _taken: Some(budget.take(bytes)?),
             ..Self::default()
         };
         let mut anywhere = Vec::new();
@@ -180,7 +191,7 @@ impl FieldSearch {
                 _ => anywhere.push((&**text, number)),
             }
         }
-        search.anywhere = Anywhere::new(&anywhere)?;
+        search.anywhere = Anywhere::new(&anywhere, budget)?;
         Some(search)
     }
 
@@ -276,7 +287,7 @@ mod tests {
 
     fn find(literals: &[Literal], value: &str) -> Result<Vec<usize>, Unknown> {
         let numbered = literals.iter().zip(0..);
-        let search = Search::new(numbered).unwrap();
+        let search = Search::new(numbered, &Budget::default()).unwrap();
         let mut found = Vec::new();
         let wanted = search.wants(b"a").unwrap();
         search.find(wanted, value.as_bytes(), &mut |number| {
@@ -314,6 +325,32 @@ mod tests {
         literals[0].text = "/.".to_owned();
         assert_eq!(find(&literals, "a/.b/.c"), Ok(vec![0]));
         assert_eq!(find(&literals, "a/b"), Ok(vec![]));
+    }
+
+    #[test]
+    fn memory_of_searches_is_bounded() {
+        let of = |field: Option<String>, text: String| Literal {
+            field,
+            text,
+            place: Place::default(),
+            least_bytes: 0,
+        };
+        let long: Vec<Literal> = (0..17).map(|_| of(None, "x".repeat(64 << 10))).collect();
+        let numbered = || long.iter().zip(0..);
+        assert!(Search::new(numbered(), &Budget::default()).is_none());
+        // Texts of any field are in the search of each one only if that takes little.
+        for (fields, is_joined) in [(20, true), (40, false)] {
+            let any = (0..64).map(|number| of(None, format!("keyword-{number}")));
+            let own = (0..fields).map(|number| of(Some(format!("f{number}")), "own".to_owned()));
+            let all: Vec<Literal> = any.chain(own).collect();
+            let search = Search::new(all.iter().map(|literal| (literal, 0)), &Budget::default());
+            let search = search.unwrap();
+            assert_eq!(search.is_joined, is_joined);
+            for (field, text) in [("f3", "a keyword-7"), ("f3", "own"), ("other", "KEYWORD-7")] {
+                assert!(search.has(field, text.as_bytes()), "{field} {text}");
+            }
+            assert!(!search.has("other", b"own"));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::*;
 use crate::mapping::record::{any_passes, usual_passes};
 use crate::mapping::usual::UsualPath;
 use crate::mapping::whole::{any_command_line, usual_command_line, written_name};
+use crate::sigma::budget::Budget;
 use crate::sigma::literals::{Literal, Place};
 use crate::sigma::search::Search;
 
@@ -87,7 +88,11 @@ fn search(random: &mut Random) -> Search {
         }
     };
     let literals = [literal(), literal()];
-    Search::new(literals.iter().map(|literal| (literal, 0))).unwrap()
+    Search::new(
+        literals.iter().map(|literal| (literal, 0)),
+        &Budget::default(),
+    )
+    .unwrap()
 }
 
 #[test]

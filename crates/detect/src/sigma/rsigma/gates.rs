@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use foldhash::fast::RandomState;
 
 use crate::sigma::bucket::Bucket;
+use crate::sigma::budget::Budget;
 use crate::sigma::fields::is_shared;
 use crate::sigma::gate::{Gate, Passed, SyscallGate};
 use crate::sigma::literals::Literal;
@@ -86,7 +87,12 @@ enum RecordGate {
 
 impl RecordGate {
     /// The gate for rules that name a type, and those that name none. Its records may have fixed fields.
-    fn new(fixed: Option<&[&str]>, typed: Option<&Bucket>, untyped: Option<&Bucket>) -> Self {
+    fn new(
+        fixed: Option<&[&str]>,
+        typed: Option<&Bucket>,
+        untyped: Option<&Bucket>,
+        budget: &Budget,
+    ) -> Self {
         let mut buckets = typed.into_iter().chain(untyped);
         if buckets.any(Bucket::is_always_evaluated) {
             return Self::Open;
@@ -106,7 +112,7 @@ impl RecordGate {
         if literals.is_empty() {
             return Self::Closed;
         }
-        match Search::new(literals.into_iter().map(|literal| (literal, 0))) {
+        match Search::new(literals.into_iter().map(|literal| (literal, 0)), budget) {
             Some(search) => Self::Search {
                 ends_early,
                 search: Box::new(search),
@@ -135,16 +141,17 @@ impl Gates {
         kind: &[u8],
         typed: &'e Buckets,
         untyped: Option<&'e Bucket>,
+        budget: &Budget,
     ) -> Gate<'e> {
         if let Some(number) = fixed_number(kind) {
             let new = |(kind, fields): (&str, &[&str])| {
-                RecordGate::new(Some(fields), typed.get(kind.as_bytes()), untyped)
+                RecordGate::new(Some(fields), typed.get(kind.as_bytes()), untyped, budget)
             };
             let gates = self.fixed.get_or_init(|| FIXED_RECORDS.map(new));
             return gates.get(number).map_or(Gate::OPEN, RecordGate::gate);
         }
         let named = self.named.get_or_init(|| {
-            let gate = |typed| RecordGate::new(None, Some(typed), untyped);
+            let gate = |typed| RecordGate::new(None, Some(typed), untyped, budget);
             let gates = typed
                 .iter()
                 .map(|(kind, typed)| (kind.clone(), gate(typed)));
@@ -152,7 +159,7 @@ impl Gates {
         });
         let other = || {
             self.other
-                .get_or_init(|| RecordGate::new(None, None, untyped))
+                .get_or_init(|| RecordGate::new(None, None, untyped, budget))
         };
         named.get(kind).unwrap_or_else(other).gate()
     }
@@ -164,6 +171,7 @@ impl Gates {
         kind: &[u8],
         typed: &'e Buckets,
         untyped: Option<&'e Bucket>,
+        budget: &Budget,
     ) -> SyscallGate<'e> {
         let gate = match kind {
             b"SYSCALL" => &self.syscall,
@@ -171,8 +179,8 @@ impl Gates {
             _ => return SyscallGate::OPEN,
         };
         let new = || {
-            let own = self.record(kind, typed, untyped).is_open;
-            let search = syscall_search(kind, typed, untyped)?;
+            let own = self.record(kind, typed, untyped, budget).is_open;
+            let search = syscall_search(kind, typed, untyped, budget)?;
             Some((search, Passed { own, shared: false }))
         };
         match gate.get_or_init(new) {
@@ -183,7 +191,12 @@ impl Gates {
 }
 
 /// Texts that rules require of a syscall's record, and in its fields of other records.
-fn syscall_search(kind: &[u8], typed: &Buckets, untyped: Option<&Bucket>) -> Option<Search> {
+fn syscall_search(
+    kind: &[u8],
+    typed: &Buckets,
+    untyped: Option<&Bucket>,
+    budget: &Budget,
+) -> Option<Search> {
     let buckets = [typed.get(kind), untyped];
     let others = typed.iter().filter(|(of, _)| &***of != kind);
     let others = others.map(|(_, bucket)| bucket);
@@ -195,7 +208,7 @@ fn syscall_search(kind: &[u8], typed: &Buckets, untyped: Option<&Bucket>) -> Opt
         .map(|literal| (literal, SyscallGate::SHARED))
         .chain(own.map(|literal| (literal, SyscallGate::OWN)))
         .collect();
-    Search::new(numbered.into_iter())
+    Search::new(numbered.into_iter(), budget)
 }
 
 /// Whether the record of a syscall can have a text: its arguments are hexadecimal.
