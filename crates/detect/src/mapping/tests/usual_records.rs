@@ -66,6 +66,13 @@ fn damaged(random: &mut Random, text: &str) -> String {
     text
 }
 
+fn decoded(lines: &[String]) -> Vec<Record<'_>> {
+    let records = lines
+        .iter()
+        .map(|line| audit::record::decode::header(line.as_bytes()));
+    records.collect::<Result<_, _>>().unwrap()
+}
+
 fn search(random: &mut Random) -> Search {
     let fields = ["name", "name", "a0", "a1", "a10", "argc", "nametype", ""];
     let texts = ["sh", "/etc/shadow", "b", "-c", "execve", "1", "shadow", "c"];
@@ -146,10 +153,7 @@ fn usual_command_lines_are_those_of_all_records() {
             lines.push("type=EXECVE msg=audit(1.000:1):  a3=\"more\"".to_owned());
         }
         lines.push("type=PROCTITLE msg=audit(1.000:1): proctitle=7368".to_owned());
-        let records = lines
-            .iter()
-            .map(|line| audit::record::decode::header(line.as_bytes()));
-        let records: Vec<Record<'_>> = records.collect::<Result<_, _>>().unwrap();
+        let records = decoded(&lines);
         if let Some(text) = usual_command_line(&records) {
             assert_eq!(text, any_command_line(&records), "{lines:?}");
             usual += 1;
@@ -174,10 +178,7 @@ fn usual_names_are_those_of_all_records() {
         let header = "type=PATH msg=audit(1.000:1):";
         // A field before, and none of the kernel's, is no usual record.
         let lines = [format!("{header} {text}"), format!("{header} x=1 {text}")];
-        let records = lines
-            .iter()
-            .map(|line| audit::record::decode::header(line.as_bytes()));
-        let records: Vec<Record<'_>> = records.collect::<Result<_, _>>().unwrap();
+        let records = decoded(&lines);
         for writes in [false, true] {
             let [usual, any] = [0, 1].map(|number| written_name(&records[number], writes));
             assert_eq!(usual, any, "{text}");

@@ -48,17 +48,6 @@ const FIXED_RECORDS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Number of one of [`FIXED_RECORDS`].
-fn fixed_number(kind: &[u8]) -> Option<usize> {
-    Some(match kind {
-        b"CWD" => 0,
-        b"PROCTITLE" => 1,
-        b"SOCKADDR" => 2,
-        b"PATH" => 3,
-        _ => return None,
-    })
-}
-
 /// Gates, made when they are asked. They are void when a rule is added.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
@@ -143,7 +132,8 @@ impl Gates {
         untyped: Option<&'e Bucket>,
         budget: &Budget,
     ) -> Gate<'e> {
-        if let Some(number) = fixed_number(kind) {
+        let mut fixed = FIXED_RECORDS.iter();
+        if let Some(number) = fixed.position(|(name, _)| name.as_bytes() == kind) {
             let new = |(kind, fields): (&str, &[&str])| {
                 RecordGate::new(Some(fields), typed.get(kind.as_bytes()), untyped, budget)
             };
