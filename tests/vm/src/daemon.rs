@@ -23,6 +23,8 @@ pub(crate) const TOLLGATE: &str = "/bin/tollgate";
 /// The verifier takes seconds per program on an emulated CPU.
 pub(crate) const LONGEST_START: Duration = Duration::from_secs(240);
 pub(crate) const LONGEST_END: Duration = Duration::from_secs(200);
+/// Tail-call targets are verified when the first rule needs them.
+const LONGEST_REPLACEMENT: Duration = Duration::from_secs(120);
 
 /// Exit status of a daemon that lost events.
 pub(crate) const LOST: i32 = 3;
@@ -322,8 +324,7 @@ impl Daemon {
     /// # Errors
     /// It refuses the rules.
     pub(crate) fn begin_session(&self, rules: &str) -> anyhow::Result<()> {
-        let is_replaced = self.replace(rules, LONGEST_START)?;
-        ensure!(is_replaced, "{}", self.output().join(" | "));
+        replace(self, rules)?;
         let log = self.process.log_text()?;
         self.begin.store(log.len(), Ordering::Relaxed);
         Ok(())
@@ -389,6 +390,16 @@ impl Daemon {
         );
         Ok(account)
     }
+}
+
+/// Replaces the daemon's rules, and waits until they are in force.
+///
+/// # Errors
+/// If it rejects them.
+pub(crate) fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
+    let is_replaced = daemon.replace(rules, LONGEST_REPLACEMENT)?;
+    ensure!(is_replaced, "{}", daemon.output().join(" | "));
+    Ok(())
 }
 
 /// Tags and names of the loaded BPF programs.

@@ -8,13 +8,12 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use support::event::{self, Event};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, replace};
 use crate::differential::kernel::KernelAudit;
 use crate::filesystems::{LOAD_MODULES, shell};
 use crate::half_seen::{LAST, events_of};
 use crate::machine::{USER, start_waiting};
 use crate::program::{Arg, Entry, Program, Task, args};
-use crate::reload::replace;
 use crate::suite::{Rules, Session};
 use crate::uring_ops::URING_OPS;
 

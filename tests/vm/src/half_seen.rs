@@ -12,11 +12,10 @@ use nix::unistd::Pid;
 use support::event::{self, Event};
 use support::wait::wait_for;
 
-use crate::daemon::{Daemon, calls};
+use crate::daemon::{Daemon, calls, replace};
 use crate::filesystems::{LOAD_MODULES, shell};
 use crate::machine::{USER, start_waiting};
 use crate::program::{Arg, Entry, Program, args};
-use crate::reload::replace;
 use crate::suite::{Rules, Session};
 
 /// Hooks on functions.

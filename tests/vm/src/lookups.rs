@@ -10,13 +10,12 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use support::event::Event;
 
-use crate::daemon::{Daemon, calls};
+use crate::daemon::{Daemon, calls, replace};
 use crate::differential::kernel::KernelAudit;
 use crate::filesystems::{LOAD_MODULES, shell};
 use crate::half_seen::{LAST, events_of};
 use crate::machine::{USER, start_waiting};
 use crate::program::{Arg, Entry, Program, args};
-use crate::reload::replace;
 use crate::suite::{Rules, Session};
 
 /// Each test loads its rules.

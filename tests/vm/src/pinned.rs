@@ -5,10 +5,9 @@ use std::path::Path;
 use anyhow::ensure;
 use support::event;
 
-use crate::daemon::{Daemon, calls};
+use crate::daemon::{Daemon, calls, replace};
 use crate::machine::{self, USER, make_file};
 use crate::program::{Entry, Program, args};
-use crate::reload;
 use crate::suite::{Rules, Session};
 
 /// The test.
@@ -49,9 +48,9 @@ fn hooks_that_come_back_record_once(daemon: &Daemon) -> anyhow::Result<()> {
         .install("pinned")?;
     let pinned = Daemon::start_pinned("pinned_second", daemon.engine(), MANY, PINS)?;
     for _ in 0..3 {
-        reload::replace(&pinned, MANY)?;
-        reload::replace(&pinned, OTHER)?;
-        reload::replace(&pinned, SOME)?;
+        replace(&pinned, MANY)?;
+        replace(&pinned, OTHER)?;
+        replace(&pinned, SOME)?;
         let pid = pinned.run_user(&path, &[])?;
         let events = pinned.events_until(pid, RMDIR)?;
         for call in [CHMOD, RMDIR] {

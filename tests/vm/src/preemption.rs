@@ -8,12 +8,11 @@ use anyhow::{Context as _, ensure};
 use nix::mount::{MsFlags, mount, umount};
 use support::event;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, replace};
 use crate::handover::{LISTS, TOOK_OVER};
 use crate::load::{self, PAUSE_MS};
 use crate::locked;
 use crate::machine::{USER, make_file, mount_bpf_file_system};
-use crate::reload;
 use crate::suite::{Rules, Session, Skipped};
 
 /// The tests. They do not use the session's daemon.
@@ -94,7 +93,7 @@ fn change_is_reported(_daemon: &Daemon) -> anyhow::Result<()> {
         let daemon = Daemon::start("changed", "tracepoint", first)?;
         set_mode("full")?;
         daemon.wait_for_line(&[RISK], LONGEST)?;
-        reload::replace(&daemon, second)?;
+        replace(&daemon, second)?;
         let pid = daemon.run_user(&path, &[])?;
         daemon.events("two", pid, 2)?;
         set_mode("none")?;
@@ -144,7 +143,7 @@ fn next_daemon_has_the_hooks_of_its_mode(_daemon: &Daemon) -> anyhow::Result<()>
                     "{}",
                     running.output().join(" | ")
                 );
-                reload::replace(&running, LISTS.get(1 - list).copied().unwrap_or_default())?;
+                replace(&running, LISTS.get(1 - list).copied().unwrap_or_default())?;
                 gaps.push(load::make_calls(&path)?);
                 before = mode;
                 Ok(())

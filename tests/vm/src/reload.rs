@@ -5,14 +5,13 @@
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
 use support::event::{self, Event};
 use support::wait::wait_for;
 
-use crate::daemon::{Daemon, calls};
+use crate::daemon::{Daemon, calls, replace};
 use crate::load;
 use crate::machine::{USER, make_file};
 use crate::program::{Entry, Program, args};
@@ -149,19 +148,6 @@ fn replace_often(daemon: &Daemon, path: &Path) -> anyhow::Result<Vec<u32>> {
     }
     Ok(processes)
 }
-
-/// Replaces the daemon's rules, and waits until they are in force.
-///
-/// # Errors
-/// If it rejects them.
-pub(crate) fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
-    let is_replaced = daemon.replace(rules, LONGEST)?;
-    ensure!(is_replaced, "{}", daemon.output().join(" | "));
-    Ok(())
-}
-
-/// Tail-call targets are verified when the first rule needs them.
-const LONGEST: Duration = Duration::from_secs(120);
 
 /// The fdinfo of each descriptor of the daemon.
 fn infos(daemon: &Daemon) -> anyhow::Result<Vec<String>> {

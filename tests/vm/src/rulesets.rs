@@ -27,9 +27,9 @@ use bstr::ByteSlice as _;
 use support::event::{self, Event};
 use support::wait::wait_within;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, replace};
 use crate::lists::LastEvent;
-use crate::reload::{held, replace};
+use crate::reload::held;
 use crate::suite::{Rules, Session, Skipped};
 use fixtures::MachineHost;
 use workload::Workload;

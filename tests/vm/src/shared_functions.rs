@@ -9,10 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use support::event;
 
-use crate::daemon::{Daemon, calls};
+use crate::daemon::{Daemon, calls, replace};
 use crate::machine::{USER, make_file};
 use crate::program::{Arg, Entry, Program, args};
-use crate::reload::replace;
 use crate::suite::{Rules, Session};
 
 /// The tests.

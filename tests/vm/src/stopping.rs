@@ -9,10 +9,9 @@ use bstr::ByteSlice as _;
 use nix::sys::signal::{Signal, kill};
 use support::wait::wait_within;
 
-use crate::daemon::{Daemon, TOLLGATE};
+use crate::daemon::{Daemon, TOLLGATE, replace};
 use crate::locked;
 use crate::machine::mount_bpf_file_system;
-use crate::reload;
 use crate::suite::{Rules, Session};
 
 /// The test.
@@ -72,7 +71,7 @@ fn pinned_daemon_does_not_wait_for_hooks(daemon: &Daemon) -> anyhow::Result<()> 
 
 /// A request while the hooks are detached is refused at once.
 fn requests_do_not_wait_for_hooks(daemon: &Daemon) -> anyhow::Result<()> {
-    reload::replace(daemon, RULES)?;
+    replace(daemon, RULES)?;
     kill(daemon.pid(), Signal::SIGTERM).context("cannot stop the daemon")?;
     let began = Instant::now();
     // The first requests can come before the signal.

@@ -16,11 +16,11 @@ use support::event;
 use support::wait::wait_for;
 
 use super::Blocked;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, replace};
 use crate::filesystems::{LOAD_MODULES, shell};
 use crate::half_seen::{LAST, events_of};
 use crate::machine::{USER, make_directory, make_file};
-use crate::reload::{held, replace};
+use crate::reload::held;
 use crate::suite::{Rules, Session};
 use crate::uring_ops::URING_OPS;
 
