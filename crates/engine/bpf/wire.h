@@ -241,6 +241,8 @@ enum wire_test_kind {
 	WIRE_TEST_DIR, /* any object is watch `value` or is below it; `word` as for PATH */
 	WIRE_TEST_EXE, /* the program is watch `value` */
 	WIRE_TEST_SAME, /* one object satisfies all of the `word` tests from index value on */
+	WIRE_TEST_BY_WATCH, /* goes on at the first of the next rules whose watch was hit: `word` entries follow, from watch `value` on */
+	WIRE_TEST_ENTRY, /* such an entry: `value` is the index of the first of these rules about its watch */
 };
 
 enum wire_op {

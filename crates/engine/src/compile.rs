@@ -6,6 +6,7 @@ mod denial;
 pub(crate) mod fast_path;
 pub(crate) mod objects;
 pub(crate) mod prefilter;
+mod rule_tests;
 mod served_by;
 mod socket_address;
 pub(crate) mod watch_hash;
@@ -17,8 +18,9 @@ use audit::ids::{Arch, Syscall};
 use audit::plan::filesystem_list::FstypeCondition;
 use audit::plan::task_list::TaskState;
 use audit::plan::{Facts, Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
-use audit::rule::{Action, Field, Op};
+use audit::rule::{Field, Op};
 
+use self::rule_tests::tests;
 use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
 use crate::hooks::hook::Hook;
 use crate::hooks::hook_selection::HookSelection;
@@ -222,14 +224,8 @@ impl CompiledPlan {
         if let Some(&same) = self.shared_tests.get(&tests) {
             return same;
         }
-        let moved = |mut test: WireTest| {
-            test.on_false += first;
-            if test.kind == abi::TEST_SAME {
-                test.value += first;
-            }
-            test
-        };
-        self.tests.extend(tests.iter().copied().map(moved));
+        self.tests
+            .extend(tests.iter().map(|test| test.moved(first)));
         self.shared_tests.insert(tests, first);
         first
     }
@@ -248,77 +244,6 @@ fn task_tests(plan: &Plan) -> Vec<WireTest> {
         }
     }
     all
-}
-
-/// The `word` of a test of a watch in a rule that suppresses events: names that any user can make do not count.
-const TRUSTED_NAMES: u16 = 1;
-
-/// Whether a test is about the watches that were hit.
-const fn is_watch_test(test: &Test) -> bool {
-    matches!(test.operand, Operand::Path | Operand::Dir)
-}
-
-/// Tests of some rules; indexes are relative to the first of them.
-fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
-    let mut all = Vec::new();
-    for slot in slots {
-        let first = all.len();
-        let (same, mut others) = split_same_object_tests(slot);
-        // A rule about a watch is tested when some watch is hit: most such rules are about another one.
-        others.sort_by_key(|test| !is_watch_test(test));
-        if !same.is_empty() {
-            all.push(WireTest {
-                kind: abi::TEST_SAME,
-                value: u32::try_from(first + 1).unwrap_or(u32::MAX),
-                word: u16::try_from(same.len()).unwrap_or(u16::MAX),
-                ..WireTest::default()
-            });
-        }
-        for test in same.into_iter().chain(others) {
-            if test.operand == Operand::Field(Field::SaddrFam) {
-                all.push(socket_address::has_sockaddr_test());
-            }
-            if test.operand == Operand::UringEnter {
-                all.push(in_uring_enter_test());
-            }
-            all.push(wire_test(test));
-        }
-        let next = u32::try_from(all.len() + 1).unwrap_or(u32::MAX);
-        for test in all.iter_mut().skip(first) {
-            test.on_false = next;
-            if slot.action == Action::Never && [abi::TEST_PATH, abi::TEST_DIR].contains(&test.kind)
-            {
-                test.word = TRUSTED_NAMES;
-            }
-        }
-        let keep = if slot.action == Action::Always {
-            abi::RECORD
-        } else {
-            0
-        };
-        all.push(WireTest {
-            kind: abi::TEST_DECIDE,
-            value: keep | u32::from(slot.rule.0),
-            ..WireTest::default()
-        });
-    }
-    all.push(WireTest {
-        kind: abi::TEST_END,
-        ..WireTest::default()
-    });
-    all
-}
-
-/// Whether an operation runs in `io_uring_enter`, whose ABI the event has then.
-fn in_uring_enter_test() -> WireTest {
-    WireTest {
-        // `flags` are the upper half of the word that begins with `version`.
-        value: u32::from(abi::EVENT_URING_ENTER) << 16,
-        word: word!(WireEvent.version),
-        op: abi::OP_ANY,
-        kind: abi::TEST_WORD,
-        ..WireTest::default()
-    }
 }
 
 fn wire_abi(arch: Arch) -> u32 {
@@ -372,21 +297,6 @@ fn watch_perm(slots: &[Slot]) -> u8 {
                 })
         })
         .fold(0, |all, perm| all | perm)
-}
-
-/// Splits the tests of a slot into those that must hold for the same object, if there are several, and the
-/// others.
-fn split_same_object_tests(slot: &Slot) -> (Vec<&Test>, Vec<&Test>) {
-    let of_object = |test: &&Test| match test.operand {
-        Operand::Path => true,
-        Operand::Field(field) => is_object_field(field) && field != Field::FileType,
-        _ => false,
-    };
-    if slot.tests_one_object() && slot.tests.iter().filter(of_object).count() > 1 {
-        slot.tests.iter().partition(of_object)
-    } else {
-        (Vec::new(), slot.tests.iter().collect())
-    }
 }
 
 /// Encodes one test, without `on_false`.

@@ -200,6 +200,7 @@ mod e2e {
         stock_auditctl::auditctl_output_matches_stock,
         control::rule_is_added_under_load,
         reload::no_event_is_lost_or_duplicated,
+        reload::rules_about_objects_hold_in_each_half,
         reload::hooks_follow_the_rules,
         reload::reload_applies_settings_in_rule_files,
         reload::invalid_rules_keep_the_old_ones,

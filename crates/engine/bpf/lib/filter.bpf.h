@@ -278,6 +278,34 @@ static __always_inline int test_watch(struct scratch *s, const struct wire_test 
 	return test_hits(s->hit, s->hits, ignore | HIT_FOREIGN | HIT_NAMED, wanted);
 }
 
+/*
+ * The first of the rules in a table whose watch was hit, or the test after them. `at` is the index
+ * of the table. Not inlined: the verifier checks it once.
+ */
+__noinline __u32 first_of_watches(struct scratch *s, __u32 at, const struct wire_test *table)
+{
+	__u32 first;
+
+	if (!s || !table)
+		return 0;
+	first = table->on_false;
+	for (__u32 i = 0; i < HITS_MAX; i++) {
+		struct wire_test *entry;
+		__u32 index, place;
+
+		if (i >= s->hits)
+			break;
+		index = (s->hit[i] & WATCH_MASK) - table->value;
+		if (index >= table->word)
+			continue;
+		place = at + 1 + index;
+		entry = bpf_map_lookup_elem(&tlg_rule_tests, &place);
+		if (entry && entry->value < first)
+			first = entry->value;
+	}
+	return first;
+}
+
 struct rule_walk {
 	struct scratch *s;
 	__u32 at;
@@ -293,7 +321,7 @@ static long rule_step(__u32 index, void *data)
 
 	if (!test)
 		return 1;
-	/* First tests of most rules: see is_watch_test() in compile.rs. */
+	/* First tests of most rules: see tests_of_rule() in compile/rule_tests.rs. */
 	switch (__builtin_expect(test->kind, WIRE_TEST_DIR)) {
 	case WIRE_TEST_WORD:
 		holds = compare(event_word(s, test->word), test->op, test->value);
@@ -303,6 +331,9 @@ static long rule_step(__u32 index, void *data)
 		return 1;
 	case WIRE_TEST_END:
 		return 1;
+	case WIRE_TEST_BY_WATCH:
+		walk->at = first_of_watches(s, walk->at, test);
+		return 0;
 	case WIRE_TEST_WORDS:
 		holds = compare(event_word(s, test->word), test->op, event_word(s, test->value));
 		break;

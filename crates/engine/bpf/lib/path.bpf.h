@@ -53,6 +53,14 @@ static __always_inline __u64 known_tree_version(struct scratch *s)
 	return s->tree_version;
 }
 
+/* Hash and length of the name of a dentry: the length is the high half. */
+static __always_inline __u64 name_hash_len(const struct dentry *dentry)
+{
+	if (FOLLOWS(qstr, len, hash))
+		return LOAD_PAIR(qstr, AT(dentry, (__u64)dentry, d_name), hash);
+	return (__u64)dentry->d_name.len << 32 | dentry->d_name.hash;
+}
+
 static __always_inline void copy_component(struct scratch *s, __u64 dentry)
 {
 	__u64 name = AT(dentry, dentry, d_name);
@@ -116,8 +124,8 @@ static long path_step(__u32 index, void *data)
 		return 1;
 	}
 	if (!walk->crossed) {
-		walk->cache->hash[level] = LOAD(dentry, walk->dentry, d_name.hash);
-		walk->cache->len[level] = LOAD(dentry, walk->dentry, d_name.len);
+		walk->cache->hash_len[level] = LOAD(dentry, walk->dentry, d_name.len) << 32 |
+					       (__u32)LOAD(dentry, walk->dentry, d_name.hash);
 		walk->cache->parent[level] = parent;
 		walk->cache->levels++;
 	}
@@ -184,10 +192,12 @@ static __always_inline int cache_holds(const struct path_cache *cache, const str
 	for (__u32 i = 0; i < CACHED_LEVELS; i++) {
 		if (i >= cache->levels)
 			break;
-		if (dentry->d_name.hash != cache->hash[i] || dentry->d_name.len != cache->len[i] ||
-		    (__u64)dentry->d_parent != cache->parent[i])
+		const struct dentry *parent = dentry->d_parent;
+
+		if (name_hash_len(dentry) != cache->hash_len[i] ||
+		    (__u64)parent != cache->parent[i])
 			return 0;
-		dentry = dentry->d_parent;
+		dentry = parent;
 	}
 	return !cache->version || cache->version == known_tree_version(walk->s);
 }
@@ -266,8 +276,15 @@ static __always_inline void copy_inode(struct wire_inode *to, const struct inode
 	to->dev = inode->i_sb->s_dev;
 	to->rdev = inode->i_rdev;
 	to->mode = inode->i_mode;
-	to->uid = inode->i_uid.val;
-	to->gid = inode->i_gid.val;
+	if (FOLLOWS(inode, i_gid, i_uid)) {
+		__u64 owner = LOAD_PAIR(inode, inode, i_uid);
+
+		to->uid = owner;
+		to->gid = owner >> 32;
+	} else {
+		to->uid = inode->i_uid.val;
+		to->gid = inode->i_gid.val;
+	}
 	to->generation = inode->i_generation;
 }
 

@@ -17,6 +17,7 @@
 #define PREFIX_MASK (2 * DEPTH_MAX - 1)
 #define HITS_MAX    16
 #define MOUNTS_MAX  5
+#define WATCH_MASK  0xffff /* the watch in a hit */
 #define HIT_LEAF \
 	0x10000 /* flag of a hit: the object itself, not a directory above it; the low bits are the watch */
 #define HIT_FOREIGN \
@@ -72,8 +73,7 @@ struct path_cache {
 	__u32 levels; /* below the first mount that it crosses */
 	__u32 bytes;
 	__u32 deleted;
-	__u32 hash[CACHED_LEVELS];
-	__u32 len[CACHED_LEVELS];
+	__u64 hash_len[CACHED_LEVELS];
 	__u64 parent[CACHED_LEVELS];
 	__u64 text[CACHED_TEXT / 8];
 };

@@ -38,6 +38,24 @@ static __always_inline void fill_creds(struct wire_event *event, const struct ta
 {
 	const struct cred *cred = FOLLOW(task_struct, task, cred);
 
+	if (FOLLOWS(cred, gid, uid) && FOLLOWS(cred, sgid, suid) && FOLLOWS(cred, egid, euid) &&
+	    FOLLOWS(cred, fsgid, fsuid)) {
+		__u64 real = LOAD_PAIR(cred, cred, uid);
+		__u64 saved = LOAD_PAIR(cred, cred, suid);
+		__u64 effective = LOAD_PAIR(cred, cred, euid);
+		__u64 fs = LOAD_PAIR(cred, cred, fsuid);
+
+		event->uid = real;
+		event->gid = real >> 32;
+		event->suid = saved;
+		event->sgid = saved >> 32;
+		event->euid = effective;
+		event->egid = effective >> 32;
+		event->fsuid = fs;
+		event->fsgid = fs >> 32;
+		return;
+	}
+
 	event->uid = cred->uid.val;
 	event->gid = cred->gid.val;
 	event->suid = cred->suid.val;

@@ -20,6 +20,7 @@ use proptest::collection::vec;
 use proptest::test_runner::{Config, TestRunner};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::rule_tests::split_same_object_tests;
 use super::*;
 use crate::abi::{WireInode, WireObject};
 use crate::engine_kind::EngineKind;

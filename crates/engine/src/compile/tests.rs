@@ -76,6 +76,8 @@ impl CompiledPlan {
             match test.kind {
                 abi::TEST_DECIDE => return Some(test.value),
                 abi::TEST_END => return None,
+                // All rules are tested, also those whose watch was not hit.
+                abi::TEST_BY_WATCH => at += 1 + usize::from(test.word),
                 _ if holds(test) => at += 1,
                 _ => {
                     let next = usize::try_from(test.on_false).unwrap();

@@ -314,16 +314,11 @@ fn wire_set(watches: &[u32]) -> WireWatchSet {
 
 /// A test as stored in the half whose first test is at index `first`.
 fn relocate_test(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
-    let value = if test.kind == abi::TEST_DECIDE {
-        test.value | u32::from(epoch.0) << abi::RULE_BITS
-    } else {
-        test.value
-    };
-    WireTest {
-        value,
-        on_false: test.on_false + first,
-        ..test
+    let mut test = test.moved(first);
+    if test.kind == abi::TEST_DECIDE {
+        test.value |= u32::from(epoch.0) << abi::RULE_BITS;
     }
+    test
 }
 
 /// The entries of `tlg_syscalls` of a plan without rules.

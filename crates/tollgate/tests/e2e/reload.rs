@@ -102,6 +102,40 @@ pub(crate) fn no_event_is_lost_or_duplicated() {
     event::expect_dense(&log);
 }
 
+/// Each of two halves of a map has the tests of a plan. Tests about one object, and tables of watches, have indexes of
+/// other tests, which must be of the same half.
+pub(crate) fn rules_about_objects_hold_in_each_half() {
+    let test_dir = TestDir::new();
+    let (id, work) = (test_dir.id, test_dir.work.display());
+    let file = test_dir.file("file", "");
+    let opens = "-a always,exit -F arch=b64 -S openat";
+    let (path, mut table) = (file.display(), String::new());
+    for place in ["a", "b", "c", "d", "e"] {
+        table += &format!("{opens} -F dir={work}/{place} -F uid={id} -k {place}\n");
+    }
+    table += &format!("{opens} -F path={path} -F uid={id} -k table\n");
+    let one_object = format!("{opens} -F path={path} -F obj_uid!=12345 -F uid={id} -k object\n");
+    let daemon = Daemon::start(&test_dir, &table);
+    let mut expected = Vec::new();
+    for (rules, key) in [
+        (&table, "table"),
+        (&one_object, "object"),
+        (&table, "table"),
+        (&table, "table"),
+        (&one_object, "object"),
+        (&one_object, "object"),
+    ] {
+        assert!(daemon.replace(rules));
+        test_dir
+            .workload()
+            .run(&[step!("openat", CWD, file.as_os_str(), 0)]);
+        expected.push(Some(key.into()));
+    }
+    let stopped = daemon.stop();
+    let keys: Vec<_> = stopped.events.iter().map(event::Event::key).collect();
+    assert_eq!(keys, expected);
+}
+
 pub(crate) fn hooks_follow_the_rules() {
     let test_dir = TestDir::new();
     let id = test_dir.id;
