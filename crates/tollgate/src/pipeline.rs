@@ -12,6 +12,8 @@
 
 pub(crate) mod batch;
 pub(crate) mod encoder;
+#[cfg(test)]
+mod event_cost;
 pub(crate) mod handover;
 pub(crate) mod heartbeat;
 pub(crate) mod kernel_records;

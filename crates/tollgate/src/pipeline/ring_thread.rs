@@ -37,7 +37,7 @@ use crate::sinks::viewers::ViewerFeed;
 use start::StartedEngine;
 
 /// A batch is sent to the log when it has this size, or when the ring is empty.
-const BATCH_BYTES: usize = 256 << 10;
+pub(super) const BATCH_BYTES: usize = 256 << 10;
 /// Events per drain, between checks of batch and clock.
 const DRAIN: usize = 512;
 /// Drains between checks for commands: about 20 ms.
