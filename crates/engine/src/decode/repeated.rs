@@ -32,7 +32,7 @@ use crate::abi::{self, WireEvent, WireObject};
 use zerocopy::FromBytes as _;
 
 /// Samples that are kept; a power of two.
-const SLOTS: usize = 256;
+const SLOTS: usize = 1024;
 /// Longest sample that is kept.
 const MAX_SAMPLE: usize = 1024;
 /// Longest text that is kept.
@@ -180,8 +180,11 @@ fn slot_of(head: &WireEvent, rest: &[u8]) -> usize {
         .flatten();
     let ino = object.map_or(0, |(object, _)| object.inode.ino);
     let task = u64::from(head.pid) << 32 | u64::from(head.nr);
-    let mixed = (task ^ ino.rotate_left(20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    usize::try_from(mixed >> 32).unwrap_or(0) % SLOTS
+    // By the golden ratio: the inodes of a directory are often consecutive, and then get slots of their own.
+    let spread = ino
+        .wrapping_add(task.wrapping_mul(0xd6e8_feb8_6659_fd93))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    usize::try_from(spread >> (u64::BITS - SLOTS.trailing_zeros())).unwrap_or(0)
 }
 
 /// Whether two samples have the same text, but for the stamp, the arguments, and a result that is not negative.
