@@ -57,7 +57,7 @@ use crate::sinks::queue::{QueueStats, SinkQueue};
 use crate::sinks::viewers::{self, ViewerThread, Viewers};
 
 /// Batches in flight to the log thread.
-const MAX_BATCHES: usize = 16;
+const MAX_BATCHES: usize = 8;
 /// Events in flight to the console.
 const CONSOLE_QUEUE_EVENTS: usize = 4096;
 
