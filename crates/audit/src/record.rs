@@ -7,11 +7,13 @@
 //! ```
 //!
 //! [`encode`] writes the line from `type=` to the newline; sinks add the node name and the enrichment.
+//! [`template`] writes an event again that is like an earlier one.
 //! [`decode`] parses lines, [`assemble`] groups the lines of an event, [`quote`] encodes untrusted strings, and
 //! [`interpret`] formats numeric fields for people.
 
 pub mod assemble;
 mod aux_records;
+pub mod call_result;
 pub mod decode;
 mod digits;
 pub mod encode;
@@ -19,6 +21,8 @@ pub mod enrich;
 pub mod execve;
 pub mod interpret;
 pub mod quote;
+pub mod stamp;
+pub mod template;
 
 /// Maximum length of a line, newline included, that readers of audit logs do not split.
 ///

@@ -2,6 +2,7 @@
 
 mod aux_records;
 pub(crate) mod path_items;
+pub(crate) mod repeated;
 pub(crate) mod rule_keys;
 
 use audit::event::{Argv, Event, Task, TaskContext, Timestamp, UringEnter, reported_exit};

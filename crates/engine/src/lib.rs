@@ -40,6 +40,7 @@ mod skeleton;
 mod stats;
 mod sys;
 
+pub use decode::repeated::{RepeatedEvent, RepeatedEvents};
 pub use decode::rule_keys::RuleKeys;
 pub use decode::{
     DecodeError, Decoder, EventContext, has_kernel_record, has_kernel_stamp, loaded_program,

@@ -12,6 +12,8 @@
 
 pub(crate) mod batch;
 pub(crate) mod encoder;
+#[cfg(test)]
+mod event_cost;
 pub(crate) mod handover;
 pub(crate) mod heartbeat;
 pub(crate) mod kernel_records;
@@ -55,7 +57,7 @@ use crate::sinks::queue::{QueueStats, SinkQueue};
 use crate::sinks::viewers::{self, ViewerThread, Viewers};
 
 /// Batches in flight to the log thread.
-const MAX_BATCHES: usize = 16;
+const MAX_BATCHES: usize = 8;
 /// Events in flight to the console.
 const CONSOLE_QUEUE_EVENTS: usize = 4096;
 

@@ -196,9 +196,27 @@ pub fn time_and_serial(text: &[u8]) -> Option<(Timestamp, Serial, usize)> {
 /// too.
 #[must_use]
 pub fn millis_and_serial(text: &[u8]) -> Option<(u16, Serial, usize)> {
-    let mut cursor = Cursor { line: text, at: 0 };
-    let (milli, serial) = cursor.millis_and_serial().ok()?;
-    Some((milli, serial, cursor.at - b"):".len()))
+    let (milli, rest) = text.split_first_chunk::<3>()?;
+    let rest = rest.strip_prefix(b":")?;
+    let milli = parse(milli)?;
+    // Index and search read the stamp of each event: digit by digit, without the positions of errors.
+    let (mut serial, mut digits) = (0_u64, 0);
+    for byte in rest {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        serial = serial * 10 + u64::from(digit);
+        if serial > u32::MAX.into() {
+            return None;
+        }
+        digits += 1;
+    }
+    let serial = u32::try_from(serial).ok().filter(|_| digits != 0)?;
+    let len = "123:".len() + digits;
+    text.get(len..)?
+        .starts_with(b"):")
+        .then_some((milli, Serial(serial), len))
 }
 
 impl<'a> Record<'a> {

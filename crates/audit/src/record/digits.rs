@@ -1,6 +1,7 @@
 //! Formats numbers into the record buffer like the kernel's `printf`, without `core::fmt`.
 
 /// Writes `%d` or `%u`.
+#[inline]
 pub(super) fn decimal(value: impl itoa::Integer, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
@@ -15,15 +16,30 @@ pub(super) fn decimal3(value: u16, out: &mut Vec<u8>) {
 
 /// Writes `%lx`.
 pub(super) fn lower_hex(value: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 16];
-    for (pair, byte) in digits.as_chunks_mut().0.iter_mut().zip(value.to_be_bytes()) {
-        *pair = LOWER[usize::from(byte)];
-    }
+    let (digits, count) = hex_digits(value);
+    out.extend_from_slice(digits.get(..count).unwrap_or_default());
+}
+
+/// The digits of `%lx` and their number; zeros follow them.
+#[inline]
+pub(super) fn hex_digits(value: u64) -> ([u8; 16], usize) {
+    let (high, low) = (hex_of_half(value >> 32), hex_of_half(value & 0xffff_ffff));
     let zeros = (value | 1).leading_zeros() / 4;
-    let significant = usize::try_from(zeros)
-        .ok()
-        .and_then(|zeros| digits.get(zeros..));
-    out.extend_from_slice(significant.unwrap_or_default());
+    let digits = (u128::from(high) << 64 | u128::from(low)) << (8 * zeros);
+    let count = usize::try_from(16 - zeros).unwrap_or(16);
+    (digits.to_be_bytes(), count)
+}
+
+/// The eight digits of the low 32 bits, the first one in the highest byte.
+#[inline]
+const fn hex_of_half(half: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let spread = (half << 16 | half) & 0x0000_ffff_0000_ffff;
+    let spread = (spread << 8 | spread) & 0x00ff_00ff_00ff_00ff;
+    let nibbles = (spread << 4 | spread) & (0x0f * EACH);
+    // 1 where the digit is a letter.
+    let letters = (nibbles + 0x06 * EACH) >> 4 & EACH;
+    nibbles + 0x30 * EACH + letters * 0x27
 }
 
 /// Writes `%02x`.

@@ -9,6 +9,7 @@
 //! about 4,000 bytes, to make room for the key.
 
 use super::aux_records::{self, AuxPosition};
+use super::call_result::CallResult;
 use super::digits::{decimal, decimal3, lower_hex, lower_hex2, octal};
 use super::{MAX_LINE_BYTES, execve, quote};
 use crate::event::{
@@ -147,6 +148,7 @@ impl<'a> LineWriter<'a> {
         Self { out, start }
     }
 
+    #[inline]
     pub(super) fn decimal(&mut self, label: &[u8], value: impl itoa::Integer) {
         self.out.extend_from_slice(label);
         decimal(value, self.out);
@@ -156,11 +158,13 @@ impl<'a> LineWriter<'a> {
         self.out.push(b'\n');
     }
 
+    #[inline]
     pub(super) fn hex(&mut self, label: &[u8], value: u64) {
         self.out.extend_from_slice(label);
         lower_hex(value, self.out);
     }
 
+    #[inline]
     pub(super) fn octal(&mut self, label: &[u8], value: u64) {
         self.out.extend_from_slice(label);
         octal(value, self.out);
@@ -184,6 +188,7 @@ impl<'a> LineWriter<'a> {
         }
     }
 
+    #[inline]
     fn device(&mut self, label: &[u8], dev: Dev) {
         self.out.extend_from_slice(label);
         lower_hex2(dev.major(), self.out);
@@ -281,8 +286,12 @@ fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     line.hex(b"arch=", event.arch.0.into());
     line.decimal(b" syscall=", event.syscall.0.cast_signed());
     personality(event, &mut line);
-    success_and_exit(event, &mut line);
-    args_and_items(event.args, event, &mut line);
+    let call = CallResult {
+        exit: event.exit,
+        args: event.args,
+    };
+    call.append(line.out);
+    line.decimal(b" items=", event.items.len());
     task(event, &mut line);
     if event.unproven {
         line.out.extend_from_slice(UNPROVEN);

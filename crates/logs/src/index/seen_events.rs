@@ -37,17 +37,15 @@ pub(super) struct SeenEvents {
     /// Event that was recognised or kept last.
     last: usize,
     misses: u32,
-    stamp: LastStamp,
+    seconds: LastSeconds,
 }
 
-/// The last stamp that was parsed.
-#[derive(Debug)]
-struct LastStamp {
-    bytes: Vec<u8>,
-    /// Length of the seconds and the dot behind them.
-    seconds: usize,
-    time: Timestamp,
-    serial: Serial,
+/// The seconds that were parsed last.
+#[derive(Debug, Default)]
+struct LastSeconds {
+    /// Their text, and the dot behind them.
+    text: Vec<u8>,
+    sec: u64,
 }
 
 #[derive(Debug)]
@@ -78,12 +76,7 @@ impl Default for SeenEvents {
             key: foldhash::fast::RandomState::default(),
             last: 0,
             misses: 0,
-            stamp: LastStamp {
-                bytes: Vec::new(),
-                seconds: 0,
-                time: Timestamp { sec: 0, milli: 0 },
-                serial: Serial(0),
-            },
+            seconds: LastSeconds::default(),
         }
     }
 }
@@ -130,7 +123,7 @@ impl SeenEvents {
                     known,
                     &self.text,
                     &self.stamps,
-                    &mut self.stamp,
+                    &mut self.seconds,
                     event.text_with_end(),
                 )?,
             ))
@@ -196,27 +189,26 @@ impl SeenEvents {
 
     fn compare_with(&mut self, number: usize, text: &[u8]) -> Option<Repeated> {
         let known = self.events.get(number)?;
-        compare(known, &self.text, &self.stamps, &mut self.stamp, text)
+        compare(known, &self.text, &self.stamps, &mut self.seconds, text)
     }
 }
 
-impl LastStamp {
+impl LastSeconds {
     /// The stamp at the start of a text, before a `)`, and its length.
-    fn at_start(&mut self, text: &[u8]) -> Option<(Timestamp, Serial, usize)> {
+    fn stamp(&mut self, text: &[u8]) -> Option<(Timestamp, Serial, usize)> {
         // Most events are of the same second as the one before.
-        let seconds = self.bytes.get(..self.seconds)?;
-        let (time, serial, len) = match text.strip_prefix(seconds) {
-            Some(rest) if !seconds.is_empty() => {
-                let (milli, serial, len) = decode::millis_and_serial(rest)?;
-                let sec = self.time.sec;
-                (Timestamp { sec, milli }, serial, seconds.len() + len)
-            }
-            _ => decode::time_and_serial(text)?,
-        };
-        self.bytes.clear();
-        self.bytes.extend_from_slice(text.get(..len)?);
-        self.seconds = text.find_byte(b'.')? + 1;
-        (self.time, self.serial) = (time, serial);
+        if let Some(rest) = text.strip_prefix(self.text.as_slice())
+            && !self.text.is_empty()
+        {
+            let (milli, serial, len) = decode::millis_and_serial(rest)?;
+            let sec = self.sec;
+            return Some((Timestamp { sec, milli }, serial, self.text.len() + len));
+        }
+        let (time, serial, len) = decode::time_and_serial(text)?;
+        let dot = text.find_byte(b'.')?;
+        self.text.clear();
+        self.text.extend_from_slice(text.get(..=dot)?);
+        self.sec = time.sec;
         Some((time, serial, len))
     }
 }
@@ -227,13 +219,13 @@ fn compare(
     known: &SeenEvent,
     texts: &[u8],
     stamps: &[usize],
-    last: &mut LastStamp,
+    last: &mut LastSeconds,
     text: &[u8],
 ) -> Option<Repeated> {
     let known_text = texts.get(known.text.clone())?;
     let (first, others) = stamps.get(known.stamps.clone())?.split_first()?;
     let rest = text.strip_prefix(known_text.get(..*first)?)?;
-    let (time, serial, len) = last.at_start(rest)?;
+    let (time, serial, len) = last.stamp(rest)?;
     let (stamp, mut rest) = rest.split_at_checked(len)?;
     let mut at = first + known.stamp_len;
     for next in others {

@@ -86,6 +86,12 @@ impl Batch {
         }
     }
 
+    /// Counts a ring event whose lines were appended, and that only the log gets.
+    pub(crate) fn repeated_event(&mut self, rule: PlanRule) {
+        self.message = None;
+        self.origins.push(EventOrigin::Ring(rule));
+    }
+
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.origins.clear();

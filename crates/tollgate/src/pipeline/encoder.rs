@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::plan::exclude_list::ExcludeList;
 use audit::plan::{Plan, user_list};
 use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
-use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickClock};
+use engine::{
+    ClockReading, Decoder, Engine, Epoch, EventContext, RepeatedEvent, RepeatedEvents, RuleKeys,
+    TickClock,
+};
 use zerocopy::IntoBytes as _;
 
 use crate::pipeline::ConsoleEvent;
@@ -19,7 +23,7 @@ use crate::pipeline::kernel_records::{KernelRecordCounts, KernelRecords};
 use crate::pipeline::loss_reporter::{Limits, LossReporter, RateLimiter};
 use crate::pipeline::ring_commands::RecordBody;
 use crate::pipeline::ring_thread::RingStats;
-use crate::pipeline::rule_stats::RuleStats;
+use crate::pipeline::rule_stats::{PlanRule, RuleStats};
 use crate::sinks::viewers::ViewerFeed;
 
 /// Plans whose keys are kept: the active one and its predecessor.
@@ -57,6 +61,8 @@ enum Encoded {
 /// Encoder state.
 pub(crate) struct Encoder {
     pub(crate) decoder: Decoder,
+    /// Texts of events that occurred before.
+    pub(crate) repeated: RepeatedEvents,
     pub(crate) keys: Arc<RuleKeys>,
     pub(crate) exclude: ExcludeList,
     /// Rules of the user list.
@@ -238,6 +244,12 @@ impl Encoder {
             return Encoded::Done;
         };
         let ended = self.clock.time_at(jiffies);
+        let repeated = self.find_repeated(sample);
+        if let Some(repeated) = &repeated
+            && self.repeat(repeated, sample, rule, ended)
+        {
+            return Encoded::Done;
+        }
         let (mut time, mut serial, mut is_joined) = (ended, self.serial, false);
         if let (Some(program), Some(kernel_records)) = (program, &mut self.kernel_records) {
             match kernel_records.pass_load(program, ended, &mut self.batch) {
@@ -276,6 +288,12 @@ impl Encoder {
         }
         let start = self.batch.text.len();
         encode::event(&event, &mut self.batch.text);
+        if let Some(repeated) = &repeated {
+            let text = self.batch.text.get(start..).unwrap_or_default();
+            let stamp = (event.time, event.serial);
+            self.repeated
+                .learn(repeated, sample, &self.keys, stamp, text);
+        }
         self.exclude
             .remove_excluded(&event.task, &mut self.batch.text, start);
         let count = self.rules.of(rule);
@@ -289,6 +307,57 @@ impl Encoder {
         }
         self.batch.serve_viewers(&self.viewers);
         self.batch.event(&event, rule, start);
+        drop(event);
+        self.print(sample, time, serial);
+        self.serial = self.serial.next();
+        Encoded::Done
+    }
+
+    /// Looks for the text of a sample. `None` if somebody wants more of its event than that.
+    fn find_repeated(&self, sample: &[u8]) -> Option<RepeatedEvent> {
+        let only_text = self.batch.json.is_none()
+            && self.batch.live.is_none()
+            && self.exclude.is_empty()
+            && !self.viewers.is_watched();
+        only_text.then(|| self.repeated.find(sample, &self.keys))?
+    }
+
+    /// Does what [`Self::encode`] does, for an event that occurred before. Returns false if its text is not known.
+    fn repeat(
+        &mut self,
+        repeated: &RepeatedEvent,
+        sample: &[u8],
+        rule: PlanRule,
+        time: Timestamp,
+    ) -> bool {
+        if !repeated.is_known() {
+            return false;
+        }
+        if let Some(kernel_records) = &mut self.kernel_records {
+            kernel_records.pass_until(time, &mut self.batch);
+        }
+        let start = self.batch.text.len();
+        let text = &mut self.batch.text;
+        if !self.repeated.append(repeated, time, self.serial, text) {
+            return false;
+        }
+        let count = self.rules.of(rule);
+        count.taken += 1;
+        let text = self.batch.text.get(start..).unwrap_or_default();
+        if self.rate.admits(&self.limits, time.sec, text) {
+            self.batch.repeated_event(rule);
+            self.print(sample, time, self.serial);
+            self.serial = self.serial.next();
+        } else {
+            self.batch.text.truncate(start);
+            self.stats.limited += 1;
+            count.limited += 1;
+        }
+        true
+    }
+
+    /// Passes a sample to the console, if there is one.
+    fn print(&mut self, sample: &[u8], time: Timestamp, serial: Serial) {
         if let Some(console) = &self.console {
             let words = words(sample);
             match console.try_send(ConsoleEvent {
@@ -301,8 +370,6 @@ impl Encoder {
                 Err(TrySendError::Full(_)) => self.stats.not_printed += 1,
             }
         }
-        self.serial = self.serial.next();
-        Encoded::Done
     }
 }
 

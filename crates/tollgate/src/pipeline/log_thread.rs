@@ -24,7 +24,7 @@ pub(crate) const LOG_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUE_LENGTH: usize = 4;
 
 /// Batches that wait when the log thread has no time to index the log.
-const BUSY_BATCHES: usize = 8;
+const BUSY_BATCHES: usize = 4;
 
 /// A command to the log thread.
 #[derive(Debug)]

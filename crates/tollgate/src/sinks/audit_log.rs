@@ -403,6 +403,9 @@ impl AuditLog {
             archiver.end();
         }
         let earlier = self.flusher.end();
+        if let Some(log) = &mut self.log {
+            log.free_reserved();
+        }
         let synced = self.log.as_ref().map_or(Ok(()), Log::sync);
         let reason = match earlier.and(synced) {
             Err(error) => error.to_string(),

@@ -10,10 +10,27 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use engine::FileRange;
-use nix::fcntl::OFlag;
+use nix::fcntl::{FallocateFlags, OFlag, fallocate};
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 
 use log_directory::LogDirectory;
+
+/// Writes for which blocks are allocated ahead: those of a log that grows fast.
+///
+/// # Units
+/// Bytes.
+const LARGE_WRITE: u64 = 128 << 10;
+/// Blocks that are allocated ahead. A write to them takes a fifth less CPU time than one for which the file system
+/// reserves each block and allocates it later.
+///
+/// # Units
+/// Bytes.
+const RESERVED: u64 = 8 << 20;
+/// Nothing is allocated ahead on a file system with less free space.
+///
+/// # Units
+/// Bytes.
+const MUCH_SPACE: u64 = 1 << 30;
 
 /// How to open a log.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +67,8 @@ pub(crate) struct Log {
     file: File,
     /// The last write ended within a line, perhaps that of a daemon that was killed: the next one starts a new line.
     has_partial_line: bool,
+    /// End of the blocks that are allocated ahead, or were asked for.
+    reserved: u64,
 }
 
 /// A batch that was not written completely.
@@ -91,6 +110,7 @@ impl Log {
         Ok(Self {
             file,
             has_partial_line,
+            reserved: 0,
         })
     }
 
@@ -125,6 +145,44 @@ impl Log {
         Ok(())
     }
 
+    /// Allocates blocks for a large write and for those after it. They stay behind the end of the file: its size is that
+    /// of its text. A failure changes nothing.
+    pub(crate) fn reserve(&mut self, span: FileRange) {
+        let end = span.offset + span.bytes;
+        if span.bytes < LARGE_WRITE || end <= self.reserved {
+            return;
+        }
+        let from = self.reserved.max(span.offset);
+        self.reserved = end + RESERVED;
+        let has_space = self.free_space().is_ok_and(|space| {
+            space
+                .blocks_available()
+                .saturating_mul(space.fragment_size())
+                >= MUCH_SPACE
+        });
+        let range = (i64::try_from(from), i64::try_from(self.reserved - from));
+        if let (true, (Ok(from), Ok(bytes))) = (has_space, range) {
+            let keep_size = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+            // Not every file system can do it.
+            let _allocated = fallocate(&self.file, keep_size, from, bytes);
+        }
+    }
+
+    /// Frees the blocks behind the end of the file, also those that a daemon which was killed has left. Nobody else may
+    /// write to the file meanwhile.
+    pub(crate) fn free_reserved(&mut self) {
+        /// File systems allocate some more than the size.
+        const SLACK: u64 = 1 << 20;
+        self.reserved = 0;
+        let Ok(about) = self.file.metadata() else {
+            return;
+        };
+        if about.blocks().saturating_mul(512) >= about.len() + SLACK {
+            // What is not freed now is freed with the file.
+            let _freed = self.file.set_len(about.len());
+        }
+    }
+
     /// Truncates the log to `size` bytes, so that it ends with a whole event.
     ///
     /// # Errors
@@ -135,6 +193,8 @@ impl Log {
             false => Ok(()),
         });
         self.has_partial_line = ends_within_line(&self.file);
+        // Blocks behind the new end are free.
+        self.reserved = 0;
         result
     }
 
@@ -295,6 +355,26 @@ mod tests {
             !Log::resolve_unfinished_write(&elsewhere, span).unwrap(),
             "another file"
         );
+    }
+
+    #[test]
+    fn blocks_ahead_of_large_writes_are_freed() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = directory.path().join("audit.log");
+        let mut log = Log::open(&path).unwrap();
+        let text = "line\n".repeat(60_000);
+        for _ in 0..3 {
+            log.reserve(log.span(text.len()).unwrap());
+            log.append(text.as_bytes()).unwrap();
+        }
+        let read = || std::fs::read(&path).unwrap();
+        assert!(read() == text.repeat(3).as_bytes());
+        log.free_reserved();
+        log.sync().unwrap();
+        let about = log.metadata().unwrap();
+        assert!(about.blocks() * 512 < about.len() + RESERVED / 2);
+        log.append(b"end\n").unwrap();
+        assert!(read() == (text.repeat(3) + "end\n").as_bytes());
     }
 
     /// As on a full disk: not even the end of the line could be written.

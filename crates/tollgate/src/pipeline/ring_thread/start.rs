@@ -11,7 +11,7 @@ use audit::plan::Plan;
 use crossbeam_channel::bounded;
 use engine::{
     Decoder, Engine, EngineError, EngineKind, EngineOptions, EngineStats, InheritedState,
-    KernelProbe, ObjectSlots, PinDirectory, PlanSwitch, RuleKeys,
+    KernelProbe, ObjectSlots, PinDirectory, PlanSwitch, RepeatedEvents, RuleKeys,
 };
 
 use super::{DRAIN, Drain, RingStats, RingThread};
@@ -403,6 +403,7 @@ impl RingThread {
     ) -> anyhow::Result<Encoder> {
         Ok(Encoder {
             decoder: Decoder::default(),
+            repeated: RepeatedEvents::default(),
             keys: Arc::new(keys),
             exclude: self.plan.exclude_list.clone(),
             user: self.plan.user_list.clone(),

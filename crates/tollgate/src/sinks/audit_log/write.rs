@@ -69,6 +69,7 @@ impl AuditLog {
                 return Err(WriteFailure::nothing(error));
             }
         };
+        log.reserve(span);
         observer.write_begins(span);
         match log.append(lines) {
             Ok(()) => {
@@ -195,7 +196,8 @@ impl AuditLog {
 
     /// Closes the log and flushes it as the policy requires.
     pub(super) fn close(&mut self) -> Option<Log> {
-        let log = self.log.take()?;
+        let mut log = self.log.take()?;
+        log.free_reserved();
         if let Some(indexer) = &mut self.indexer {
             indexer.closed();
         }
