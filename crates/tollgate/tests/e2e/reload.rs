@@ -109,11 +109,10 @@ pub(crate) fn rules_about_objects_hold_in_each_half() {
     let (id, work) = (test_dir.id, test_dir.work.display());
     let file = test_dir.file("file", "");
     let opens = "-a always,exit -F arch=b64 -S openat";
-    let (path, mut table) = (file.display(), String::new());
-    for place in ["a", "b", "c", "d", "e"] {
-        table += &format!("{opens} -F dir={work}/{place} -F uid={id} -k {place}\n");
-    }
-    table += &format!("{opens} -F path={path} -F uid={id} -k table\n");
+    let path = file.display();
+    let below = ["a", "b", "c", "d", "e"]
+        .map(|place| format!("{opens} -F dir={work}/{place} -F uid={id} -k {place}\n"));
+    let table = below.concat() + &format!("{opens} -F path={path} -F uid={id} -k table\n");
     let one_object = format!("{opens} -F path={path} -F obj_uid!=12345 -F uid={id} -k object\n");
     let daemon = Daemon::start(&test_dir, &table);
     let mut expected = Vec::new();
