@@ -66,7 +66,7 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "counts",
-        "count instructions on Debian's kernels and write docs/instructions.md",
+        "count instructions on Debian's kernels, write docs/instructions.md: [--stages]",
         vm::count,
     ),
     (

@@ -20,6 +20,7 @@ mod report;
 mod rulesets;
 mod sessions;
 mod sigma;
+mod stages;
 mod table;
 mod target;
 
@@ -69,11 +70,20 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     })
 }
 
-/// Counts instructions on the kernels of each commit, and writes `docs/instructions.md`.
+/// Counts instructions on the kernels of each commit, and writes `docs/instructions.md`. With `--stages`, counts those of
+/// each stage of audited calls, and writes `docs/stages.md`.
 ///
 /// # Errors
-/// If a tool is missing, or the file cannot be written.
-pub(crate) fn count(repository: &Repository, _: &[String]) -> Outcome {
+/// If the arguments are invalid, a tool is missing, or the file cannot be written.
+pub(crate) fn count(repository: &Repository, arguments: &[String]) -> Outcome {
+    if let Some(reason) = missing_requirement() {
+        return Err(reason.into());
+    }
+    match arguments {
+        [] => {}
+        [option] if option == "--stages" => return stages::run(repository),
+        _ => return Err("usage: counts [--stages]".into()),
+    }
     let options = Options::parse(&["--filter".to_owned(), COUNT.to_owned()])?;
     let mut tests = TestResults::default();
     if options.build(repository)? {
@@ -190,6 +200,7 @@ fn boot_all(
                     part,
                     options: options.of_kernel(kernel),
                     seed: FIRST_SEED,
+                    debugger: None,
                 });
             }
         }

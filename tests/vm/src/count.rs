@@ -6,6 +6,7 @@
 //! tests compare the most frequent count exactly.
 
 mod lsm;
+pub(crate) mod stages;
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;

@@ -187,6 +187,7 @@ const SLOW: &[Session] = &[
     rulesets::SESSION,
     rulesets::SESSION_ALL_CALLS,
     detections::sigmahq::SESSION,
+    count::stages::SESSION,
 ];
 
 fn main() -> ExitCode {

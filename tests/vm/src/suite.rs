@@ -10,6 +10,7 @@
 //! vm: note TEXT              printed only
 //! vm: count N CALL/STATE     instructions that a call executes
 //! vm: doctor JSON            what `tollgate doctor` has found
+//! vm: function, program, line, follow   for `cargo xtask counts --stages`: `count/stages.rs`
 //! vm: broken MESSAGE         no test can run
 //! vm: end
 //! ```

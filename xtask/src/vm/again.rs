@@ -184,6 +184,7 @@ mod tests {
             part,
             options: String::new(),
             seed: 1,
+            debugger: None,
         }
     }
 

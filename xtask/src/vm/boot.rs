@@ -36,7 +36,7 @@ const ARM64_CPU: &str = "cortex-a72";
 /// `init_on_alloc=0`: the emulator counts each iteration of a repeated string instruction, and clearing a
 /// page for a file name adds 500 of them. `dhash_entries`: the dentry hash table gets 4 Mi buckets (32 MiB)
 /// instead of 128 Ki; a name in the bucket of a measured one costs each later call 6 instructions.
-const COUNT_OPTIONS: &str = "init_on_alloc=0 dhash_entries=4194304 vm.count";
+const SAME_PATHS: &str = "init_on_alloc=0 dhash_entries=4194304";
 
 /// Number of parts of the general sessions, `GENERAL` in `tests/vm/src/main.rs`. A machine that has another number
 /// runs no test and fails.
@@ -58,6 +58,9 @@ const EMULATED_CPU: &str = "max,la57=off,smap=off,smep=off,erms=off,avx=off,avx2
 
 /// As it was when the counts in `docs/instructions.md` were made.
 const COUNTING_CPU: &str = "max,la57=off";
+
+/// One CPU, emulated.
+const COUNTING: ([&str; 4], [&str; 2]) = (["-accel", "tcg", "-cpu", COUNTING_CPU], ["-smp", "1"]);
 
 const KVM: [&str; 4] = ["-accel", "kvm", "-cpu", "host"];
 
@@ -106,6 +109,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) options: String,
     /// Selects the random numbers of a machine that counts; all boots with one seed are the same.
     pub(crate) seed: u32,
+    /// Where a debugger can connect. Such a machine has one CPU, whose instructions are those of one that counts.
+    pub(crate) debugger: Option<PathBuf>,
 }
 
 /// The end of a machine.
@@ -198,17 +203,20 @@ impl Machine<'_> {
         Ok(report)
     }
 
-    fn start(&self) -> Result<Child, String> {
+    /// Starts the emulator, with the serial ports as its standard output and error.
+    pub(super) fn start(&self) -> Result<Child, String> {
         let emulated = |accelerator| ["-accel", accelerator, "-cpu", EMULATED_CPU];
         let options = match self.purpose {
+            Purpose::General if self.debugger.is_some() => SAME_PATHS,
             Purpose::General => "",
             Purpose::Race => RACE_OPTIONS,
             Purpose::Selinux => SELINUX_OPTIONS,
             Purpose::Panic => PANIC_OPTIONS,
-            Purpose::Count => COUNT_OPTIONS,
+            Purpose::Count => &format!("{SAME_PATHS} vm.count"),
         };
         let (accelerator, processors) = match self.purpose {
-            Purpose::Count => (["-accel", "tcg", "-cpu", COUNTING_CPU], ["-smp", "1"]),
+            Purpose::Count => COUNTING,
+            Purpose::General if self.debugger.is_some() => COUNTING,
             Purpose::Race if has_kvm() => (KVM, ["-smp", "2"]),
             Purpose::Race => (emulated("tcg"), ["-smp", "2"]),
             // The engine's programs use per-CPU areas: a second CPU reveals sharing between CPUs.
@@ -228,6 +236,10 @@ impl Machine<'_> {
             // random numbers and date each boot is the same.
             command.args(["-seed", &self.seed.to_string()]);
             command.args(["-rtc", "base=2026-01-01,clock=vm"]);
+        }
+        if let Some(port) = &self.debugger {
+            let port = port.display();
+            command.args(["-gdb", &format!("unix:{port},server=on,wait=off")]);
         }
         let kernel_options = match self.target {
             Target::X86_64 => {

@@ -31,8 +31,9 @@ const CHECKPOLICY: &str = "checkpolicy";
 const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
 
 /// C programs of the tests in `tests/differential`, and their linker options.
-const C_PROGRAMS: [(&str, &[&str]); 4] = [
+const C_PROGRAMS: [(&str, &[&str]); 5] = [
     ("auparse_dump", &["-lauparse"]),
+    ("bpf_lines", &[]),
     (CONTEND, &[]),
     ("send_login", &[]),
     ("uring_ops", &[]),

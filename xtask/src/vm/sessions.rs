@@ -153,6 +153,7 @@ mod tests {
             part: None,
             options: String::new(),
             seed: FIRST_SEED,
+            debugger: None,
         }
     }
 
