@@ -48,13 +48,13 @@ static __always_inline __u64 probe(const void *from, __u32 bytes)
 /* Any 8 bytes. */
 #define LOAD_WORD(addr) LOAD(timespec64, addr, tv_sec)
 
-/* Whether a member of 4 bytes directly follows another one, so that one load reads both. */
-#define FOLLOWS(type, next, member)                  \
+/* Whether `next`, of 4 bytes, directly follows `member`, of 4 bytes, so that one load reads both. */
+#define IS_PAIR(type, member, next)                  \
 	(bpf_ksym_exists(bpf_rdonly_cast) &&         \
 	 bpf_core_field_offset(struct type, next) == \
 		 bpf_core_field_offset(struct type, member) + 4)
 
-/* Loads two members of which FOLLOWS() holds: `member` is the low half. */
+/* Loads two members that are a pair: `member` is the low half. */
 #define LOAD_PAIR(type, addr, member) LOAD_WORD(AT(type, (__u64)(addr), member))
 
 #endif /* TOLLGATE_LIB_LOAD_BPF_H */

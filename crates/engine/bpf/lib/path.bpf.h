@@ -56,7 +56,7 @@ static __always_inline __u64 known_tree_version(struct scratch *s)
 /* Hash and length of the name of a dentry: the length is the high half. */
 static __always_inline __u64 name_hash_len(const struct dentry *dentry)
 {
-	if (FOLLOWS(qstr, len, hash))
+	if (IS_PAIR(qstr, hash, len))
 		return LOAD_PAIR(qstr, AT(dentry, (__u64)dentry, d_name), hash);
 	return (__u64)dentry->d_name.len << 32 | dentry->d_name.hash;
 }
@@ -276,7 +276,7 @@ static __always_inline void copy_inode(struct wire_inode *to, const struct inode
 	to->dev = inode->i_sb->s_dev;
 	to->rdev = inode->i_rdev;
 	to->mode = inode->i_mode;
-	if (FOLLOWS(inode, i_gid, i_uid)) {
+	if (IS_PAIR(inode, i_uid, i_gid)) {
 		__u64 owner = LOAD_PAIR(inode, inode, i_uid);
 
 		to->uid = owner;

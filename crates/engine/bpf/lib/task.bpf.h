@@ -38,8 +38,8 @@ static __always_inline void fill_creds(struct wire_event *event, const struct ta
 {
 	const struct cred *cred = FOLLOW(task_struct, task, cred);
 
-	if (FOLLOWS(cred, gid, uid) && FOLLOWS(cred, sgid, suid) && FOLLOWS(cred, egid, euid) &&
-	    FOLLOWS(cred, fsgid, fsuid)) {
+	if (IS_PAIR(cred, uid, gid) && IS_PAIR(cred, suid, sgid) && IS_PAIR(cred, euid, egid) &&
+	    IS_PAIR(cred, fsuid, fsgid)) {
 		__u64 real = LOAD_PAIR(cred, cred, uid);
 		__u64 saved = LOAD_PAIR(cred, cred, suid);
 		__u64 effective = LOAD_PAIR(cred, cred, euid);
