@@ -31,7 +31,8 @@
 #define WIRE_FILESYSTEMS     16 /* maximum rules of the filesystem list */
 #define WIRE_NO_SYSCALL	     0xffffffffu
 #define WIRE_NO_FINGERPRINT  0xffffffffu /* a fingerprint has 30 bits */
-#define WIRE_RECORD	     0x80000000u /* flag in the value of a deciding test: record the event */
+#define WIRE_NO_VERDICT	     0xffffffffu
+#define WIRE_RECORD	     0x80000000u /* flag in a verdict: record the event */
 #define WIRE_RULE_BITS	     16 /* low bits of that value: the rule; above them the epoch */
 #define WIRE_DENY	     0x40000000u /* flag: deny the syscall if it cannot be recorded */
 #define WIRE_EPOCHS	     16384 /* epochs wrap to 0 here; a power of two */
@@ -227,7 +228,7 @@ _Static_assert(sizeof(struct wire_syscall) == 32, "wire_syscall layout");
 
 /* What a test compares. */
 enum wire_test_kind {
-	WIRE_TEST_DECIDE, /* end of a rule: value is WIRE_RECORD | rule, or the rule that suppresses the event */
+	WIRE_TEST_TRUE, /* holds: a rule without conditions */
 	WIRE_TEST_END, /* no rule matched */
 	WIRE_TEST_WORD, /* 32-bit word of the event against value */
 	WIRE_TEST_WORDS, /* 32-bit word of the event against the word at index value */
@@ -242,7 +243,7 @@ enum wire_test_kind {
 	WIRE_TEST_EXE, /* the program is watch `value` */
 	WIRE_TEST_SAME, /* one object satisfies all of the `word` tests from index value on */
 	WIRE_TEST_BY_WATCH, /* goes on at the first of the next rules whose watch was hit: `word` entries follow, from watch `value` on */
-	WIRE_TEST_ENTRY, /* such an entry: `value` is the index of the first of these rules about its watch */
+	WIRE_TEST_ENTRY, /* such an entry: `value` is the index in the first of these rules about its watch where to go on */
 };
 
 enum wire_op {
@@ -256,14 +257,14 @@ enum wire_op {
 	WIRE_OP_ALL, /* all of the bits */
 };
 
-/* One step of a syscall's rules. If it holds, the next test follows, else the one at on_false. */
+/* One step of a syscall's rules. If it holds and has no verdict, the next test follows; if it does not hold, the one at on_false. */
 struct wire_test {
 	__u32 value;
 	__u32 on_false; /* absolute index */
 	__u16 word; /* index of a 32-bit word in wire_event or wire_object */
 	__u8 op; /* enum wire_op */
 	__u8 kind; /* enum wire_test_kind */
-	__u32 _pad;
+	__u32 verdict; /* of the rule whose last test this is: WIRE_RECORD | rule, or the rule that suppresses the event; else WIRE_NO_VERDICT */
 };
 _Static_assert(sizeof(struct wire_test) == 16, "wire_test layout");
 
@@ -357,7 +358,7 @@ struct wire_event {
 	__u64 exit; /* two's complement */
 	__u32 abi; /* enum wire_abi */
 	__u32 nr;
-	__u32 rule; /* of the deciding test, without WIRE_RECORD and WIRE_DENY; before the verdict, the task mark */
+	__u32 rule; /* the verdict without WIRE_RECORD and WIRE_DENY; before it, the task mark */
 	__u32 success; /* 1 or 0 */
 	__u32 pid;
 	__u32 ppid;

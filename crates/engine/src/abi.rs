@@ -19,6 +19,7 @@ pub(crate) const B64: u32 = 0;
 pub(crate) const B32: u32 = 1;
 pub(crate) const NO_SYSCALL: u32 = u32::MAX;
 pub(crate) const NO_FINGERPRINT: u32 = u32::MAX;
+pub(crate) const NO_VERDICT: u32 = u32::MAX;
 pub(crate) const RECORD: u32 = 0x8000_0000;
 pub(crate) const DENY: u32 = 0x4000_0000;
 pub(crate) const RULE_BITS: u32 = 16;
@@ -117,7 +118,7 @@ pub(crate) const EFFECT_USE: u8 = 0;
 pub(crate) const EFFECT_CREATE: u8 = 1;
 pub(crate) const EFFECT_DELETE: u8 = 2;
 
-pub(crate) const TEST_DECIDE: u8 = 0;
+pub(crate) const TEST_TRUE: u8 = 0;
 pub(crate) const TEST_END: u8 = 1;
 pub(crate) const TEST_WORD: u8 = 2;
 pub(crate) const TEST_WORDS: u8 = 3;
@@ -183,9 +184,7 @@ pub(crate) struct WireSyscall {
     pub(crate) objects: [WireShape; OBJECTS],
 }
 
-#[derive(
-    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq, Hash,
-)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub(crate) struct WireTest {
     pub(crate) value: u32,
@@ -193,7 +192,21 @@ pub(crate) struct WireTest {
     pub(crate) word: u16,
     pub(crate) op: u8,
     pub(crate) kind: u8,
-    pub(crate) _pad: u32,
+    pub(crate) verdict: u32,
+}
+
+/// A test that is not the last of its rule.
+impl Default for WireTest {
+    fn default() -> Self {
+        Self {
+            value: 0,
+            on_false: 0,
+            word: 0,
+            op: 0,
+            kind: TEST_TRUE,
+            verdict: NO_VERDICT,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]

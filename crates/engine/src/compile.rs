@@ -231,16 +231,17 @@ impl CompiledPlan {
     }
 }
 
-/// Tests of the task list. A deciding test has the task state of its rule as value.
+/// Tests of the task list. Verdicts are the task states of the rules.
 fn task_tests(plan: &Plan) -> Vec<WireTest> {
     if plan.task_slots.is_empty() {
         return Vec::new();
     }
     let mut all = tests(plan.task_slots.iter());
-    let decide = all.iter_mut().filter(|test| test.kind == abi::TEST_DECIDE);
-    for (test, fork) in decide.zip(&plan.task_slots) {
+    let verdicts = all.iter_mut().map(|test| &mut test.verdict);
+    let verdicts = verdicts.filter(|verdict| **verdict != abi::NO_VERDICT);
+    for (verdict, fork) in verdicts.zip(&plan.task_slots) {
         if let Some(planned) = plan.rules.get(usize::from(fork.rule.0)) {
-            test.value = TaskState::of(&planned.rule).0;
+            *verdict = TaskState::of(&planned.rule).0;
         }
     }
     all
@@ -299,16 +300,15 @@ fn watch_perm(slots: &[Slot]) -> u8 {
         .fold(0, |all, perm| all | perm)
 }
 
-/// Encodes one test, without `on_false`.
+/// Encodes one test, without `on_false` and verdict.
 fn wire_test(test: &Test) -> WireTest {
     let op = wire_op(test.op);
     let wire = |kind, word, value| WireTest {
         value,
-        on_false: 0,
         word,
         op,
         kind,
-        _pad: 0,
+        ..WireTest::default()
     };
     match test.operand {
         Operand::Field(field @ (Field::Gid | Field::Egid)) => {

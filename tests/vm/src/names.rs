@@ -66,6 +66,10 @@ pub(crate) const SESSION: Session = Session {
         ("file_created_in_a_namespace", file_created_in_a_namespace),
         ("replaced_file_is_followed", replaced_file_is_followed),
         ("directory_is_renamed", directory_is_renamed),
+        (
+            "known_directory_hides_nothing",
+            known_directory_hides_nothing,
+        ),
         ("depth_hides_nothing", depth_hides_nothing),
         (
             "reused_inode_number_is_not_watched",
@@ -284,6 +288,33 @@ fn directory_is_renamed(daemon: &Daemon) -> anyhow::Result<()> {
     recorded(daemon, "moved", "echo x > fs/moved/file", false)?;
     user("mv fs/moved fs/elsewhere")?;
     recorded(daemon, "moved", "echo x >> fs/elsewhere/file", false)
+}
+
+/// Programs keep what is watched at a directory and above, for the next open of a file in it.
+fn known_directory_hides_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    let open = |directory: &str| format!("for i in 1 2 3 4; do cat {directory}/file; done");
+    user("mkdir fs/plain; echo text > fs/plain/file")?;
+    unrecorded(daemon, "dir", &open("fs/plain"), false)?;
+    user("mv fs/plain fs/dir/plain")?;
+    recorded(daemon, "dir", &open("fs/dir/plain"), false)?;
+    user("mv fs/dir/plain fs/plain")?;
+    unrecorded(daemon, "dir", &open("fs/plain"), false)?;
+    shell("mount -o bind /tmp/names/fs/dir /tmp/names/fs/plain")?;
+    let found = recorded(daemon, "dir", &open("fs/plain/sub"), false);
+    shell("umount /tmp/names/fs/plain")?;
+    found?;
+    unrecorded(daemon, "dir", &open("fs/plain"), false)?;
+    // A directory with the same inode number, and perhaps the same memory.
+    user(
+        "ino=$(stat -c %i fs/plain); rm -r fs/plain; i=0; \
+         while [ $i -lt 50 ]; do \
+             mkdir fs/dir/same; \
+             if [ $(stat -c %i fs/dir/same) = $ino ]; then echo text > fs/dir/same/file; exit 0; fi; \
+             mkdir fs/all/other$i; rmdir fs/dir/same; i=$((i + 1)); \
+         done; exit 1",
+    )?;
+    recorded(daemon, "dir", &open("fs/dir/same"), false)?;
+    user("rm -r fs/dir/same; rmdir fs/all/other* 2> /dev/null || true")
 }
 
 /// Removes a file and makes others until one has its inode number, as `$new`.

@@ -107,7 +107,7 @@ static __always_inline void call_end(struct task_struct *task, __u32 index)
 	 */
 	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
 	    (state->epoch != tlg_epoch && state->epoch != tlg_epoch_prev) ||
-	    (REGS_FULL_NR(regs) == NO_SYSCALL_NUMBER && REGS_IP(regs) != state->ip))
+	    (REGS_FULL_NR(regs) == NO_SYSCALL_NUMBER && REGS_IP(regs) != state->call.ip))
 		count_lost(WIRE_LOST_NO_SLOT);
 	else
 		call_emit(task, syscall, state);
@@ -160,7 +160,6 @@ __noinline int call_try(const struct wire_syscall *syscall, __u32 key, __u32 pla
 		slot_end(of, SLOT_SYSCALL);
 		return WORK_IS_BUSY;
 	}
-	state->ip = REGS_IP(task_regs(task));
 	state_begin(state);
 	return 1 + state->index;
 }

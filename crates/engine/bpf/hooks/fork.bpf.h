@@ -43,7 +43,7 @@ static __always_inline void judge_task(const struct task_struct *parent, struct 
 	fill_task(&s->event, child);
 	fill_creds(&s->event, child);
 	verdict = run_rules(s, first - 1);
-	if (verdict == NO_VERDICT)
+	if (verdict == WIRE_NO_VERDICT)
 		return;
 	mark = bpf_task_storage_get(&tlg_task_marks, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (mark)

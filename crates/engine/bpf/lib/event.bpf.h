@@ -35,7 +35,7 @@
 #define NR_IO_URING_ENTER 426 /* of both ABIs */
 
 /* Whether a verdict of run_rules() records the event. */
-#define verdict_records(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_RECORD)
+#define verdict_records(verdict) ((verdict) != WIRE_NO_VERDICT && (verdict) & WIRE_RECORD)
 
 /* Access mode of an open: audit_match_perm(). */
 static __always_inline __u32 open_perm(const struct wire_event *event,
@@ -313,6 +313,22 @@ static __always_inline void fill_uring_enter(struct wire_event *event, struct ta
 }
 
 /*
+ * Sets the arguments of a syscall that ends. Those in its state are the same as in the registers, and
+ * cost less to read. An exec replaces the registers.
+ */
+static __always_inline void fill_event_args(struct wire_event *event, struct task_struct *task,
+					    const struct wire_syscall *syscall,
+					    const struct syscall_state *state, __u32 abi)
+{
+	if (!state || abi != WIRE_B64 || syscall->facts & WIRE_FACT_EXEC) {
+		fill_args(event->args, task_regs(task), abi);
+		return;
+	}
+	for (int i = 0; i < 4; i++)
+		event->args[i] = state->call.args[i];
+}
+
+/*
  * Emits the event of a finished syscall, or of the io_uring operation `op`, if a rule records it.
  * Without the state that its rules need it is lost: user memory may have changed.
  */
@@ -357,7 +373,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 		if (!tlg_hooked && in_uring_enter(task))
 			fill_uring_enter(event, task);
 	} else {
-		fill_args(event->args, task_regs(task), abi);
+		fill_event_args(event, task, syscall, state, abi);
 		if (syscall->facts & WIRE_FACT_ENTER_STATE)
 			load_enter_state(event, task);
 	}
@@ -365,7 +381,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 	fill_facts(s, task, syscall, objects);
 	if (tlg_hooked && !state && syscall->facts & WIRE_FACT_HOOKED &&
 	    !(syscall->facts & WIRE_FACT_FOUND_ONLY) && syscall->facts & WIRE_FACT_WATCH_ONLY)
-		verdict = NO_VERDICT; /* hooks have seen no watch; there is a stamp */
+		verdict = WIRE_NO_VERDICT; /* hooks have seen no watch; there is a stamp */
 	else
 		verdict = evaluate(s, syscall, objects);
 	/* Rules that only watch were compared with the file and with the name. */

@@ -18,7 +18,6 @@
 	63 /* a wire_event has 46 words; the memory after it belongs to the scratch area */
 #define OBJECT_WORD_MASK 15
 #define MINORBITS	 20
-#define NO_VERDICT	 (~0U)
 #define INO_WORD	 0 /* low half of wire_object.inode.ino */
 #define NO_INO		 (~0U) /* AUDIT_INO_UNSET, kernel/audit.h */
 
@@ -279,8 +278,8 @@ static __always_inline int test_watch(struct scratch *s, const struct wire_test 
 }
 
 /*
- * The first of the rules in a table whose watch was hit, or the test after them. `at` is the index
- * of the table. Not inlined: the verifier checks it once.
+ * The test at which the first of the rules in a table whose watch was hit goes on, or the test after
+ * them. `at` is the index of the table. Not inlined: the verifier checks it once.
  */
 __noinline __u32 first_of_watches(struct scratch *s, __u32 at, const struct wire_test *table)
 {
@@ -326,9 +325,9 @@ static long rule_step(__u32 index, void *data)
 	case WIRE_TEST_WORD:
 		holds = compare(event_word(s, test->word), test->op, test->value);
 		break;
-	case WIRE_TEST_DECIDE:
-		walk->verdict = test->value;
-		return 1;
+	case WIRE_TEST_TRUE:
+		holds = 1;
+		break;
 	case WIRE_TEST_END:
 		return 1;
 	case WIRE_TEST_BY_WATCH:
@@ -358,20 +357,25 @@ static long rule_step(__u32 index, void *data)
 		holds = test_objects(s, test);
 		break;
 	}
-	walk->at = holds ? walk->at + 1 : test->on_false;
-	return 0;
+	if (!holds) {
+		walk->at = test->on_false;
+		return 0;
+	}
+	walk->at++;
+	walk->verdict = test->verdict;
+	return walk->verdict != WIRE_NO_VERDICT;
 }
 
 /*
  * Runs the rules from test `first`. Returns WIRE_RECORD | rule, a rule that suppresses the event,
- * or NO_VERDICT.
+ * or WIRE_NO_VERDICT.
  */
 __noinline int run_rules(struct scratch *s, __u32 first)
 {
-	struct rule_walk walk = { .s = s, .at = first, .verdict = NO_VERDICT };
+	struct rule_walk walk = { .s = s, .at = first, .verdict = WIRE_NO_VERDICT };
 
 	if (!s)
-		return NO_VERDICT;
+		return WIRE_NO_VERDICT;
 	if (tlg_has_sets)
 		replace_sets(s);
 	bpf_loop(1 << 20, rule_step, &walk, 0);

@@ -202,13 +202,16 @@ static __always_inline int cache_holds(const struct path_cache *cache, const str
 	return !cache->version || cache->version == known_tree_version(walk->s);
 }
 
-/* Copies whole words, up to 7 bytes too many; `most` is a constant. */
+/* Copies four words at a time, up to 31 bytes too many; `most` is a constant, and a multiple of 32. */
 static __always_inline void copy_words(__u64 *to, const __u64 *from, __u32 bytes, __u32 most)
 {
-	for (__u32 i = 0; i < most / 8; i++) {
+	for (__u32 i = 0; i < most / 8; i += 4) {
 		if (i * 8 >= bytes)
 			break;
 		to[i] = from[i];
+		to[i + 1] = from[i + 1];
+		to[i + 2] = from[i + 2];
+		to[i + 3] = from[i + 3];
 	}
 }
 

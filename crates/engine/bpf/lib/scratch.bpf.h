@@ -85,6 +85,26 @@ enum path_slot {
 	PATH_SLOTS,
 };
 
+#define KNOWN_DIRECTORIES 16 /* a power of two */
+#define KNOWN_HITS	  4
+
+/*
+ * The watches that were hit at a directory and above. They are the same while it is the same
+ * directory, nothing is moved or mounted, and the watched inodes are the same. A dentry can be freed,
+ * and its memory be that of another directory: that one has another inode number or generation.
+ */
+struct known_directory {
+	__u64 dentry; /* or 0 */
+	__u64 ino;
+	__u64 mnt;
+	__u64 version; /* tree_version() */
+	__u32 generation; /* not 0, which file systems without generations have */
+	__u32 epoch;
+	__u32 learned; /* tlg_learned */
+	__u32 hits;
+	__u32 hit[KNOWN_HITS];
+};
+
 #define CACHED_LABEL 64 /* longer labels are read for each event */
 
 /* The last command line and label that this CPU read, with their task and its exec count. */
@@ -139,6 +159,13 @@ struct scratch {
 	__u64 tree_version; /* tree_version() of this event, or 0 if not yet read */
 	struct path_cache path_cache[PATH_SLOTS];
 	struct title_cache title_cache;
+	struct wire_inode_key key; /* of the inode that is looked up: the stack is full */
+	struct known_directory known[KNOWN_DIRECTORIES];
+	struct {
+		__u64 version; /* or 0: nothing to keep */
+		__u32 learned;
+		__u32 hits; /* before those of the directory */
+	} looked_at; /* a directory that was not known */
 	__u64 unwatched_mnt; /* no watch above this mount at unwatched_version, in unwatched_epoch */
 	__u64 unwatched_version;
 	__u32 unwatched_epoch;

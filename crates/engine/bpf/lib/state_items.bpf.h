@@ -192,7 +192,7 @@ static __always_inline void item_set_inode(struct wire_object *item, const struc
 {
 	if (!inode)
 		return;
-	if (is_fs_excluded(inode->i_sb)) {
+	if (tlg_fs_filter && is_fs_excluded(inode->i_sb)) {
 		item->flags |= WIRE_OBJECT_FS_EXCLUDED;
 		return;
 	}

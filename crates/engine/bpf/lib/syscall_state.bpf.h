@@ -29,7 +29,6 @@
 
 #define STATE_TEXT_BYTES 8192 /* names of one syscall; a power of two */
 #define SOCKADDR_BYTES	 128 /* struct sockaddr_storage */
-#define CALL_WORDS	 7
 #define HOOKED_FACTS	 (WIRE_FACT_HOOKED | WIRE_FACT_AUX)
 #define SETTLE_TICKS	 10000 /* jiffies after which no syscall is left from before a new plan */
 
@@ -65,13 +64,22 @@ enum within {
 	WITHIN_WORK_RAN, /* the work has run there: it must be requested again */
 };
 
+/*
+ * What tells a call from the next one of the same syscall, if its hook at the end did not run.
+ */
+struct call_registers {
+	__u64 args[4]; /* as a 64-bit syscall has them */
+	__u64 preserved;
+	__u64 ip; /* where the syscall returns to */
+	__u64 sp;
+};
+
 struct syscall_state {
 	__u32 index; /* of the slot */
 	__u32 syscall; /* index in the syscall table */
 	__u32 epoch; /* epoch of the plan that decides about the syscall */
 	__u64 ax; /* the register while the syscall runs: afterwards it has the result */
-	__u64 call[CALL_WORDS]; /* see save_call() */
-	__u64 ip; /* where the syscall returns to */
+	struct call_registers call;
 	__u64 frame; /* where the address that its function returns to is, or 0: see is_in_frame() */
 	__u64 frame_return; /* that address */
 	__u32 script; /* the program that an exec starts is the interpreter of a script */
@@ -149,25 +157,28 @@ static __always_inline struct syscall_state *state_held(const struct task_state 
 	return bpf_map_lookup_elem(&tlg_sys_state, &index);
 }
 
-/* Saves what tells a call from the next one of the same syscall, if its hook at the end did not run. */
 static __always_inline void save_call(struct syscall_state *state, const struct pt_regs *regs)
 {
-	state->call[0] = REGS_IP(regs);
-	state->call[1] = regs->sp;
-	state->call[2] = REGS_PRESERVED(regs);
-	state->call[3] = REGS_ARG3(regs);
-	state->call[4] = REGS_ARG2(regs);
-	state->call[5] = REGS_ARG1(regs);
-	state->call[6] = REGS_ARG4(regs);
+	struct call_registers *call = &state->call;
+
+	call->args[0] = REGS_ARG1(regs);
+	call->args[1] = REGS_ARG2(regs);
+	call->args[2] = REGS_ARG3(regs);
+	call->args[3] = REGS_ARG4(regs);
+	call->preserved = REGS_PRESERVED(regs);
+	call->ip = REGS_IP(regs);
+	call->sp = regs->sp;
 }
 
 static __always_inline int is_same_call(const struct syscall_state *state,
 					const struct pt_regs *regs)
 {
-	return state->call[0] == REGS_IP(regs) && state->call[1] == regs->sp &&
-	       state->call[2] == REGS_PRESERVED(regs) && state->call[3] == REGS_ARG3(regs) &&
-	       state->call[4] == REGS_ARG2(regs) && state->call[5] == REGS_ARG1(regs) &&
-	       state->call[6] == REGS_ARG4(regs);
+	const struct call_registers *call = &state->call;
+
+	return call->ip == REGS_IP(regs) && call->sp == regs->sp &&
+	       call->preserved == REGS_PRESERVED(regs) && call->args[0] == REGS_ARG1(regs) &&
+	       call->args[1] == REGS_ARG2(regs) && call->args[2] == REGS_ARG3(regs) &&
+	       call->args[3] == REGS_ARG4(regs);
 }
 
 /*
@@ -246,6 +257,7 @@ static __always_inline struct syscall_state *
 state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *syscall, __u32 place)
 {
 	struct task_state *of = task_state_create(task);
+	const struct pt_regs *regs = task_regs(task);
 	struct syscall_state *state;
 	__u32 index;
 
@@ -255,15 +267,15 @@ state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *s
 	}
 	index = slot_of(of, slot_kind(key), key, place, slot_user(task)) - 1;
 	if (key >= WIRE_URING_FIRST)
-		of->operation_in = call_fingerprint(task_regs(task));
+		of->operation_in = call_fingerprint(regs);
 	state = bpf_map_lookup_elem(&tlg_sys_state, &index);
 	if (!state)
 		return NULL;
 	state->index = index;
 	state->syscall = key;
 	state->epoch = syscall->epoch;
-	state->ax = REGS_RESULT(task_regs(task));
-	save_call(state, task_regs(task));
+	state->ax = REGS_RESULT(regs);
+	save_call(state, regs);
 	state->items = state->text_used = state->open_flags = state->hits = 0;
 	state->deletes_allowed = state->links = state->unopened = 0;
 	state->to_create = 0;

@@ -257,16 +257,11 @@ static __always_inline __u32 compared_depth(__u32 depth)
 	return depth < DEPTH_MAX ? depth : DEPTH_MAX;
 }
 
-struct prefix_fold {
-	struct scratch *s;
-	__u32 count;
-};
-
 static long prefix_step(__u32 index, void *data)
 {
-	struct prefix_fold *fold = data;
-	struct scratch *s = fold->s;
-	__u32 from = fold->count - 1 - index; /* of a deeper path, the last components are kept */
+	struct watch_walk *walk = data;
+	struct scratch *s = walk->s;
+	__u32 from = s->depth - 1 - index; /* of a deeper path, the last components are kept */
 
 	s->prefix[(index + 1) & PREFIX_MASK] =
 		mix(s->prefix[index & PREFIX_MASK], s->component[from & DEPTH_MASK]);
@@ -289,12 +284,11 @@ static long prefix_step(__u32 index, void *data)
 __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32 leaf, __u32 exe)
 {
 	struct watch_walk walk = { .dentry = dentry, .mnt = mnt, .leaf = leaf };
-	struct prefix_fold fold = {};
 	__u32 depth, is_root;
 
 	if (!s)
 		return 0;
-	walk.s = fold.s = s;
+	walk.s = s;
 	walk.hits.count = exe ? &s->exe_hits : &s->hits;
 	walk.hits.list = exe ? s->exe_hit : s->hit;
 	s->shared = exe ? 0 : HIT_FOREIGN;
@@ -307,8 +301,8 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 	walk.cross = !leaf || s->scope != SCOPE_FOREIGN;
 	bpf_loop(LEVELS_MAX * 2, watch_step, &walk, 0);
 	s->prefix[0] = tlg_seed;
-	fold.count = depth = s->depth;
-	bpf_loop(compared_depth(depth), prefix_step, &fold, 0);
+	depth = s->depth;
+	bpf_loop(compared_depth(depth), prefix_step, &walk, 0);
 	is_root = walk.inode == tlg_root_inode;
 	if (s->bound) {
 		/* Directories above a bind mount, which the path does not show. */

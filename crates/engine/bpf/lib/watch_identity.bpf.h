@@ -63,7 +63,7 @@ struct {
 	__type(value, struct wire_watch_set);
 } tlg_watch_sets SEC(".maps");
 
-/* Runs of learn_inode() that learned one. */
+/* Changes whenever tlg_watch_inode does, other than for a new plan. */
 __u32 tlg_learned;
 
 /*
@@ -173,7 +173,10 @@ __noinline int learn_inode(struct scratch *s)
 	watched.generation = LOAD(inode, inode, i_generation);
 	known = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (known && known->generation == watched.generation) {
-		known->sole_name = WIRE_NO_FINGERPRINT;
+		if (known->sole_name != WIRE_NO_FINGERPRINT) {
+			known->sole_name = WIRE_NO_FINGERPRINT;
+			__sync_fetch_and_add(&tlg_learned, 1);
+		}
 		return 0;
 	}
 	if (bpf_map_update_elem(&tlg_watch_inode, &key, &watched, BPF_ANY)) {
@@ -182,7 +185,6 @@ __noinline int learn_inode(struct scratch *s)
 	}
 	bloom_add(tlg_inode_bloom, s->half,
 		  inode_fingerprint(key.ino, LOAD(super_block, sb, s_dev)));
-	__sync_fetch_and_add(&tlg_learned, 1);
 	oldest = name->led_to[1];
 	/* What is mounted there hides the other one, and goes again. */
 	at = LOAD(vfsmount, s->leaf_mnt, mnt_root) == s->leaf_dentry;
@@ -193,6 +195,7 @@ __noinline int learn_inode(struct scratch *s)
 	name->led_to[at].dev = key.dev;
 	name->led_to[at].generation = watched.generation;
 	forget_inode(s, &oldest, watched.watch);
+	__sync_fetch_and_add(&tlg_learned, 1);
 	return 0;
 }
 

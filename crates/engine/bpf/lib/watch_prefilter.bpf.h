@@ -64,15 +64,80 @@ __noinline int is_mount_watched(struct scratch *s)
 	root = LOAD(vfsmount, mnt, mnt_root);
 	if (LOAD(mount, mount, mnt_parent) == mount && LOAD(dentry, root, d_parent) == root)
 		return 0;
-	s->object[0].dentry = root;
-	s->object[0].last = 0;
-	match_watches(s, 1);
+	s->hits = 0;
+	/* Through memory: since v6.4 a pointer that was loaded is not a number to the verifier. */
+	s->object[1].dentry = root;
+	barrier();
+	if (watch_ancestors(s, s->object[1].dentry, mnt, HIT_LEAF, 0))
+		watch_prefixes(s, 1, 0);
 	if (s->hits)
 		return 1;
 	s->unwatched_mnt = mnt;
 	s->unwatched_version = version;
 	s->unwatched_epoch = s->epoch;
 	s->unwatched_learned = learned;
+	return 0;
+}
+
+/*
+ * Adds the hits of a directory if they are known. If not, prepares keep_hits(). Returns whether they
+ * are.
+ */
+static __always_inline int add_known_hits(struct scratch *s, const struct dentry *dentry,
+					  const struct vfsmount *mnt)
+{
+	const struct inode *inode = dentry->d_inode;
+	__u64 ino = inode->i_ino;
+	const struct known_directory *known = &s->known[ino & (KNOWN_DIRECTORIES - 1)];
+	__u32 hits = s->hits;
+
+	s->looked_at.version = tree_version();
+	s->looked_at.learned = tlg_learned;
+	s->looked_at.hits = hits;
+	if (known->ino != ino || known->dentry != (__u64)dentry || known->mnt != (__u64)mnt ||
+	    known->version != s->looked_at.version || known->epoch != s->epoch ||
+	    known->learned != s->looked_at.learned || known->generation != inode->i_generation)
+		return 0;
+	for (__u32 i = 0; i < KNOWN_HITS; i++) {
+		if (i >= known->hits)
+			break;
+		s->hit[(hits + i) & (HITS_MAX - 1)] = known->hit[i];
+	}
+	s->hits = hits + known->hits;
+	return 1;
+}
+
+/*
+ * Keeps the hits since add_known_hits() as those of the directory of `s->object[0]`. Not inlined: the
+ * stack of its callers is full.
+ */
+__noinline int keep_hits(struct scratch *s)
+{
+	struct known_directory *known;
+	__u64 directory, inode, ino;
+	__u32 generation, first, hits;
+
+	if (!s)
+		return 0;
+	directory = LOAD(dentry, s->object[0].dentry, d_parent);
+	inode = LOAD(dentry, directory, d_inode);
+	ino = LOAD(inode, inode, i_ino);
+	generation = LOAD(inode, inode, i_generation);
+	known = &s->known[ino & (KNOWN_DIRECTORIES - 1)];
+	first = s->looked_at.hits;
+	hits = s->hits - first;
+	if (!generation || hits > KNOWN_HITS)
+		return 0;
+	known->dentry = directory;
+	known->ino = ino;
+	known->mnt = s->object[0].mnt;
+	known->version = s->looked_at.version;
+	known->generation = generation;
+	known->epoch = s->epoch;
+	known->learned = s->looked_at.learned;
+	known->hits = hits;
+	for (__u32 i = 0; i < KNOWN_HITS; i++)
+		known->hit[i] = s->hit[(first + i) & (HITS_MAX - 1)];
 	return 0;
 }
 
@@ -85,18 +150,22 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 					    const struct vfsmount *mnt, __u64 last, __u32 leaves)
 {
 	const struct dentry *at = dentry;
-	__u32 dev = dentry->d_sb->s_dev;
+	const struct super_block *sb = dentry->d_sb;
 	__u32 leaf_steps =
 		HIT_LEAF * ((1U << (last ? leaves - 1 : leaves)) - 1); /* one bit per step */
-	__u32 half = s->half;
-	struct wire_inode_key key = { .dev = dev, .half = half };
 	__u32 hits;
 
 	s->hits = 0;
-	if (is_fs_excluded(dentry->d_sb))
+	s->looked_at.version = 0;
+	s->key.dev = sb->s_dev;
+	s->key.half = s->half;
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].mnt = (__u64)mnt;
+	s->object[0].last = last;
+	if (is_fs_excluded(sb))
 		return;
 	if (last &&
-	    bloom_test(tlg_name_bloom, half,
+	    bloom_test(tlg_name_bloom, s->half,
 		       name_fingerprint(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
 		goto whole;
 #pragma unroll
@@ -106,19 +175,18 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 		__u32 name, known = WIRE_NO_FINGERPRINT;
 		const struct dentry *parent;
 
-		if (bloom_test(tlg_inode_bloom, half, inode_fingerprint(ino, dev))) {
+		if (bloom_test(tlg_inode_bloom, s->half, inode_fingerprint(ino, s->key.dev))) {
 			struct wire_inode_watch *watched;
 
 			if (tlg_btrfs_dev_at && at->d_sb->s_magic == BTRFS_SUPER_MAGIC)
 				goto whole; /* its key has another device number */
-			key.ino = ino;
-			watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
+			s->key.ino = ino;
+			watched = bpf_map_lookup_elem(&tlg_watch_inode, &s->key);
 			if (watched && watched->generation == inode->i_generation) {
-				hits = s->hits;
-				s->hit[hits & (HITS_MAX - 1)] = watched->watch |
-								shared_flag(watched->watch) |
-								(leaf_steps >> i & HIT_LEAF);
-				s->hits = hits + 1;
+				s->hit[s->hits & (HITS_MAX - 1)] = watched->watch |
+								   shared_flag(watched->watch) |
+								   (leaf_steps >> i & HIT_LEAF);
+				s->hits++;
 				known = watched->sole_name;
 			}
 		}
@@ -127,28 +195,30 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 		if (at == mnt->mnt_root)
 			goto mounted;
 		name = dentry_fingerprint(at);
-		if (bloom_test(tlg_name_bloom, half, name) && known != name)
+		if (bloom_test(tlg_name_bloom, s->half, name) && known != name)
 			goto whole;
 		parent = at->d_parent;
 		if (parent == at)
 			goto top;
 		at = parent;
+		/* A directory that is no part of the object, as that of a created file is. */
+		if (!i && leaves == 1 && add_known_hits(s, at, mnt))
+			return;
 	}
 	goto whole;
 mounted:
 	if (!no_watch_above(s, (__u64)mnt)) {
 		hits = s->hits;
-		s->object[0].mnt = (__u64)mnt;
 		if (is_mount_watched(s) || hits)
 			goto whole;
 	}
 top:
-	if (s->hits <= HITS_MAX)
+	if (s->hits <= HITS_MAX) {
+		if (s->looked_at.version)
+			keep_hits(s);
 		return;
+	}
 whole:
-	s->object[0].dentry = (__u64)dentry;
-	s->object[0].mnt = (__u64)mnt;
-	s->object[0].last = last;
 	match_watches(s, leaves);
 }
 

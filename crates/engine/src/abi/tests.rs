@@ -21,7 +21,7 @@ fn layouts() -> Vec<Layout> {
         layout!(WireCounts as "wire_counts": matched, delivered, lost, truncated, _pad),
         layout!(WireShape as "wire_shape": lookup, dir, arg, effect),
         layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, attribute, hooks, _pad, objects),
-        layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
+        layout!(WireTest as "wire_test": value, on_false, word, op, kind, verdict),
         layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
         layout!(WireIdentity as "wire_identity": ino, dev, generation),
         layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name, generation, _pad),
@@ -100,7 +100,7 @@ fn enumerators_match_wire_h() {
     }
     let test = enumerators("wire_test_kind");
     for (name, value) in [
-        ("DECIDE", TEST_DECIDE),
+        ("TRUE", TEST_TRUE),
         ("END", TEST_END),
         ("WORD", TEST_WORD),
         ("WORDS", TEST_WORDS),
@@ -163,6 +163,7 @@ fn defines_match_wire_h() {
         ("WIRE_SYSCALLS", u64::from(SYSCALLS)),
         ("WIRE_NO_SYSCALL", u64::from(NO_SYSCALL)),
         ("WIRE_NO_FINGERPRINT", u64::from(NO_FINGERPRINT)),
+        ("WIRE_NO_VERDICT", u64::from(NO_VERDICT)),
         ("WIRE_RECORD", u64::from(RECORD)),
         ("WIRE_OBJECTS", OBJECTS as u64),
         ("WIRE_ITEMS", ITEMS as u64),

@@ -44,7 +44,6 @@ const MAX_TESTS: u32 = 1 << 18;
 const HITS: usize = 16;
 const HIT_LEAF: u32 = 0x10000;
 const HIT_NAMED: u32 = 0x80000;
-const NO_VERDICT: u32 = u32::MAX;
 
 /// `struct filter_test_case` of `bpf/filter_test.bpf.c`.
 #[derive(Clone, Copy, Default, FromBytes, Immutable, IntoBytes)]
@@ -235,7 +234,7 @@ fn bpf_filter_agrees_with_evaluator() {
                     Some((index, Action::Never)) if in_plan(planned, index) => {
                         u32::try_from(index).unwrap()
                     }
-                    _ => NO_VERDICT,
+                    _ => abi::NO_VERDICT,
                 };
                 proptest::prop_assert_eq!(verdict, expected, "{:?}", observed);
                 compared.set(compared.get() + 1);

@@ -50,7 +50,7 @@ fn in_order(rules: &[Vec<WireTest>]) -> Vec<WireTest> {
         let mut first_rules = Vec::new();
         for rule in row {
             let first = index(all.len());
-            first_rules.push((watch_of(rule), first));
+            first_rules.push((watch_of(rule), first + tests_of_watch(rule)));
             all.extend(rule.iter().map(|test| test.moved(first)));
         }
         let end = index(all.len());
@@ -96,7 +96,8 @@ impl Entries {
         }
     }
 
-    /// Writes the table. `rules` are the watches of the rules with their first tests, `end` is the test after the last.
+    /// Writes the table. `rules` are the watches of the rules with the tests at which programs go on, `end` is the test
+    /// after the last.
     fn fill(self, table: &mut [WireTest], rules: &[(Option<u32>, u32)], end: u32) {
         let Some((head, entries)) = table.split_first_mut() else {
             return;
@@ -127,6 +128,14 @@ fn watch_of(rule: &[WireTest]) -> Option<u32> {
         .then_some(first.value)
 }
 
+/// The number of a rule's tests that hold because its watch was hit.
+fn tests_of_watch(rule: &[WireTest]) -> u32 {
+    let holds = |test: &WireTest| {
+        test.kind == abi::TEST_DIR && test.word != TRUSTED_NAMES && test.verdict == abi::NO_VERDICT
+    };
+    u32::from(rule.first().is_some_and(holds))
+}
+
 /// Tests of one rule; indexes are relative to the first of them.
 fn tests_of_rule(slot: &Slot) -> Vec<WireTest> {
     let mut all = Vec::new();
@@ -149,7 +158,10 @@ fn tests_of_rule(slot: &Slot) -> Vec<WireTest> {
         }
         all.push(wire_test(test));
     }
-    let next = index(all.len() + 1);
+    if all.is_empty() {
+        all.push(WireTest::default());
+    }
+    let next = index(all.len());
     for test in &mut all {
         test.on_false = next;
         if slot.action == Action::Never && [abi::TEST_PATH, abi::TEST_DIR].contains(&test.kind) {
@@ -161,11 +173,9 @@ fn tests_of_rule(slot: &Slot) -> Vec<WireTest> {
     } else {
         0
     };
-    all.push(WireTest {
-        kind: abi::TEST_DECIDE,
-        value: keep | u32::from(slot.rule.0),
-        ..WireTest::default()
-    });
+    if let Some(last) = all.last_mut() {
+        last.verdict = keep | u32::from(slot.rule.0);
+    }
     all
 }
 
@@ -210,21 +220,17 @@ mod tests {
     use super::*;
 
     /// A rule that begins with a watch, with so many tests.
-    fn watching(watch: u32, tests: u32) -> Vec<WireTest> {
+    fn watching(kind: u8, watch: u32, tests: u32) -> Vec<WireTest> {
         let mut rule: Vec<WireTest> = (0..tests)
             .map(|_| WireTest {
                 kind: abi::TEST_WORD,
-                on_false: tests + 1,
+                on_false: tests,
                 ..WireTest::default()
             })
             .collect();
         let first = rule.first_mut().unwrap();
-        (first.kind, first.value) = (abi::TEST_DIR, watch);
-        rule.push(WireTest {
-            kind: abi::TEST_DECIDE,
-            value: watch,
-            ..WireTest::default()
-        });
+        (first.kind, first.value) = (kind, watch);
+        rule.last_mut().unwrap().verdict = watch;
         rule
     }
 
@@ -248,12 +254,13 @@ mod tests {
     #[test]
     fn table_leads_to_the_first_rule_about_a_watch_that_was_hit() {
         let other = vec![WireTest::default()];
-        let row = [(7, 2), (5, 1), (9, 3), (5, 2)].map(|(watch, tests)| watching(watch, tests));
+        let row = [(7, 2), (5, 1), (9, 3), (5, 2)]
+            .map(|(watch, tests)| watching(abi::TEST_PATH, watch, tests));
         let rules = [vec![other.clone()], row.to_vec(), vec![other]].concat();
         let tests = in_order(&rules);
         // The rule before, the table for watches 5 to 9, then the rules.
-        let firsts = [7, 10, 12, 16, 19];
-        assert_eq!(tests.len(), 21);
+        let firsts = [7, 9, 10, 13, 15];
+        assert_eq!(tests.len(), 17);
         for (hits, first) in [
             (&[][..], firsts[4]),
             (&[4, 8, 10], firsts[4]),
@@ -272,12 +279,27 @@ mod tests {
     }
 
     #[test]
+    fn table_leads_behind_a_test_that_holds() {
+        let after_table = |row: [Vec<WireTest>; 4]| {
+            let tests = in_order(&row);
+            [1, 2].map(|watch| first_of_watches(&tests, 0, &[watch]))
+        };
+        let dir = |watch, tests| watching(abi::TEST_DIR, watch, tests);
+        // The table has three tests. The second rule has no other test.
+        let row = [dir(1, 2), dir(2, 1), dir(1, 1), dir(1, 1)];
+        assert_eq!(after_table(row.clone()), [4, 5]);
+        let mut suppressing = row;
+        suppressing[0][0].word = TRUSTED_NAMES;
+        assert_eq!(after_table(suppressing), [3, 5]);
+    }
+
+    #[test]
     fn few_rules_or_scattered_watches_have_no_table() {
         let is_table = |rules: &[Vec<WireTest>]| {
             let tests = in_order(rules);
             tests.iter().any(|test| test.kind == abi::TEST_BY_WATCH)
         };
-        let row = |watches: [u32; 4]| watches.map(|watch| watching(watch, 1));
+        let row = |watches: [u32; 4]| watches.map(|watch| watching(abi::TEST_DIR, watch, 1));
         assert!(is_table(&row([0, 1, 2, 3])));
         assert!(!is_table(&row([0, 1, 2, 3])[1..]));
         assert!(is_table(&row([0, 1, 2, 15])));

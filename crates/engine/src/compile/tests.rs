@@ -74,11 +74,15 @@ impl CompiledPlan {
         loop {
             let test = &self.tests[at];
             match test.kind {
-                abi::TEST_DECIDE => return Some(test.value),
                 abi::TEST_END => return None,
                 // All rules are tested, also those whose watch was not hit.
                 abi::TEST_BY_WATCH => at += 1 + usize::from(test.word),
-                _ if holds(test) => at += 1,
+                kind if kind == abi::TEST_TRUE || holds(test) => {
+                    if test.verdict != abi::NO_VERDICT {
+                        return Some(test.verdict);
+                    }
+                    at += 1;
+                }
                 _ => {
                     let next = usize::try_from(test.on_false).unwrap();
                     assert!(next > at, "a failed test leads forward");

@@ -282,11 +282,8 @@ impl WatchKeys {
             .collect();
         update_batch("tlg_rule_tests", &maps.tlg_rule_tests, first, &tests)?;
         let after = first + count(tests.len());
-        let task_tests = compiled.task_tests.iter().map(|test| WireTest {
-            on_false: test.on_false + after,
-            ..*test
-        });
-        let task_tests: Vec<WireTest> = task_tests.collect();
+        let task_tests = compiled.task_tests.iter();
+        let task_tests: Vec<WireTest> = task_tests.map(|test| test.moved(after)).collect();
         update_batch("tlg_rule_tests", &maps.tlg_rule_tests, after, &task_tests)?;
         let all = abi::PLAN_ENTRIES;
         let syscalls: Vec<WireSyscall> = (0..all)
@@ -315,8 +312,8 @@ fn wire_set(watches: &[u32]) -> WireWatchSet {
 /// A test as stored in the half whose first test is at index `first`.
 fn relocate_test(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
     let mut test = test.moved(first);
-    if test.kind == abi::TEST_DECIDE {
-        test.value |= u32::from(epoch.0) << abi::RULE_BITS;
+    if test.verdict != abi::NO_VERDICT {
+        test.verdict |= u32::from(epoch.0) << abi::RULE_BITS;
     }
     test
 }
@@ -403,13 +400,12 @@ mod tests {
     #[test]
     fn tests_and_syscalls_are_relocated_to_their_half() {
         let epoch = Epoch(3);
-        let decide = WireTest {
-            kind: abi::TEST_DECIDE,
-            value: abi::RECORD | 7,
+        let last = WireTest {
+            verdict: abi::RECORD | 7,
             ..WireTest::default()
         };
         assert_eq!(
-            relocate_test(decide, 100, epoch).value,
+            relocate_test(last, 100, epoch).verdict,
             abi::RECORD | 3 << abi::RULE_BITS | 7
         );
         let word = WireTest {
@@ -420,6 +416,7 @@ mod tests {
         };
         let moved = relocate_test(word, 100, epoch);
         assert_eq!((moved.value, moved.on_false), (7, 102));
+        assert_eq!(moved.verdict, abi::NO_VERDICT);
         let syscall = WireSyscall {
             tests: 1,
             tests_unwatched: 4,
