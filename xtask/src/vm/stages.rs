@@ -2,13 +2,14 @@
 //!
 //! A debugger follows calls of the session `stages` (`tests/vm/src/count/stages.rs`) instruction by instruction. The
 //! lines of BPF programs tell the stage. Of some rounds of each call, the one with the fewest instructions counts: in
-//! the others the daemon is woken.
+//! the others the daemon is woken. The counts of each line are in `target/vm/stages-lines`.
 
 mod code_map;
 mod debugger;
+mod picture;
 mod stage;
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
@@ -25,10 +26,12 @@ use crate::Outcome;
 use crate::repository::Repository;
 use code_map::CodeMap;
 use debugger::Debugger;
-use stage::Stage;
+use stage::{Counts, Stage};
 
 /// Path of the table.
 const FILE: &str = "docs/stages.md";
+/// Path of the picture.
+const PICTURE: &str = "docs/stages.svg";
 /// The kernel.
 const KERNEL: &str = "6.12";
 /// The sessions that the machine runs.
@@ -47,15 +50,15 @@ const MAX_SILENCE: Duration = Duration::from_secs(300);
 const HEAD: &str = "\
 # Where the instructions of an audited call go
 
-`cargo xtask counts --stages` writes this table: a debugger follows calls on Debian's kernel instruction by instruction, and the lines of BPF programs tell the stage.
+`cargo xtask counts --stages` writes this table and [its picture](stages.svg): a debugger follows calls on Debian's kernel instruction by instruction, and the lines of BPF programs tell the stage.
 Functions of the kernel that a program calls, such as hash tables and the ring, count for the stage that calls them.
-The rules are the ten of Cloudflare's patch, and one about `connect`; each column is a round of these calls, with `getppid`, by which rounds are told apart.
+The rules are the ten of Cloudflare's patch, one about `connect`, and one about links in one of the directories; each column is a round of these calls, with `getppid`, by which rounds are told apart.
 All calls on watched files, and `connect`, are recorded.
 
 ";
 
-/// A call, and the instructions of its stages.
-type Followed = (String, BTreeMap<Stage, usize>);
+/// A call, and the counts of its instructions.
+type Followed = (String, Counts);
 
 /// Follows the calls, and writes the table.
 ///
@@ -92,9 +95,12 @@ pub(super) fn run(repository: &Repository) -> Outcome {
         seed: FIRST_SEED,
         debugger: Some(port.clone()),
     };
-    let table = table(&follow_all(&machine, &port)?);
+    let followed = follow_all(&machine, &port)?;
+    fs::write(directory.join("stages-lines"), lines(&followed))?;
+    let table = table(&followed);
     print!("{table}");
     fs::write(repository.root.join(FILE), format!("{HEAD}{table}"))?;
+    fs::write(repository.root.join(PICTURE), picture::draw(&followed))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -172,21 +178,30 @@ fn table(followed: &[Followed]) -> String {
     for stage in Stage::ALL {
         let _written = write!(text, "| {} |", stage.title());
         for (_, counts) in followed {
-            let count = counts.get(&stage).copied().unwrap_or_default();
-            let _written = write!(text, " {count} |");
+            let _written = write!(text, " {} |", counts.of(stage));
         }
         text += "\n";
     }
     text += "| added by auditing |";
     for (_, counts) in followed {
-        let added: usize = counts
-            .iter()
-            .filter(|(stage, _)| **stage != Stage::Call)
-            .map(|(_, count)| count)
-            .sum();
-        let _written = write!(text, " {added} |");
+        let _written = write!(text, " {} |", counts.added());
     }
     text + "\n"
+}
+
+/// `COUNT FILE:LINE [FUNCTION]` for each call, most first.
+fn lines(followed: &[Followed]) -> String {
+    let mut text = String::new();
+    for (call, counts) in followed {
+        let mut places: Vec<_> = counts.by_line.iter().collect();
+        places.sort_by_key(|&(_, &count)| Reverse(count));
+        // Writing to a string does not fail.
+        let _written = writeln!(text, "# {call}");
+        for (place, count) in places {
+            let _written = writeln!(text, "{count:5} {place}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -195,11 +210,19 @@ mod tests {
 
     #[test]
     fn table_has_a_column_for_each_call() {
-        let counts = BTreeMap::from([(Stage::Call, 6000), (Stage::Enter, 300), (Stage::Ring, 700)]);
-        let text = table(&[
+        let counts = Counts {
+            by_stage: [(Stage::Call, 6000), (Stage::Enter, 300), (Stage::Ring, 700)].into(),
+            by_line: [("a.bpf.h:1".to_owned(), 9), ("b.bpf.h:2 f".to_owned(), 10)].into(),
+        };
+        let followed = [
             ("openat".to_owned(), counts),
-            ("connect".to_owned(), BTreeMap::new()),
-        ]);
+            ("connect".to_owned(), Counts::default()),
+        ];
+        assert_eq!(
+            lines(&followed),
+            "# openat\n   10 b.bpf.h:2 f\n    9 a.bpf.h:1\n# connect\n"
+        );
+        let text = table(&followed);
         for line in [
             "| stage | openat | connect |\n| --- | ---: | ---: |\n",
             "| enter and leave programs | 300 | 0 |\n",

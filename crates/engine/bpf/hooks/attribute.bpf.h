@@ -360,7 +360,7 @@ static __always_inline int attr_object(const void *ctx, enum wire_attribute attr
 	if (!uses_watches(syscall))
 		;
 	else if (has_mount)
-		watch_prefilter(s, dentry, mnt, 0, 1);
+		watch_prefilter(s, dentry, (__u64)mnt, (__u64)mnt->mnt_root, 0, 1);
 	else if (!is_fs_excluded(FOLLOW(dentry, dentry, d_sb)))
 		match_watches(s, 1);
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits) {

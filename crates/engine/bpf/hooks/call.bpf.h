@@ -337,8 +337,7 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	/* Through memory, so that the verifier does not follow both values. */
 	s->index = file->f_mode & FMODE_CREATED && !(file->f_flags & O_TMPFILE_BIT);
 	if (uses_watches(syscall))
-		watch_prefilter(s, FOLLOW(file, file, f_path.dentry),
-				FOLLOW(file, file, f_path.mnt), 0, 1 + s->index);
+		prefilter_opened(s, file);
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return;
 	if (!state)

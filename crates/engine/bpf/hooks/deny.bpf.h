@@ -187,7 +187,7 @@ static __always_inline int deny_opened(struct task_struct *task, const struct de
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (uses_watches(syscall))
-		watch_prefilter(s, dentry, mnt, last, last ? 2 : 1);
+		watch_prefilter(s, dentry, (__u64)mnt, (__u64)mnt->mnt_root, last, last ? 2 : 1);
 	if (last) {
 		fill_args(s->event.args, task_regs(task), task_abi(task));
 		s->event.abi = task_abi(task);

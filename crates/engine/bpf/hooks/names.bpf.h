@@ -35,12 +35,13 @@ static __always_inline struct syscall_state *start_items(const struct filename *
 	struct task_struct *task = current();
 	struct wire_syscall *syscall;
 	__u32 key = hooked_syscall(task, &syscall);
-	struct syscall_state *state;
+	struct syscall_state *state = NULL;
 
 	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_NAMES))
 		return NULL;
-	state = state_find(task, key, &syscall);
-	if (!state || key < WIRE_URING_FIRST)
+	if (key >= WIRE_URING_FIRST)
+		state = state_find(task, key, &syscall);
+	if (!state)
 		state = state_claim(task, key, syscall);
 	if (!state)
 		return NULL;
@@ -296,7 +297,7 @@ int names_parent(__u64 *ctx)
 	if (!uses_watches(syscall))
 		return 0;
 	select_watches(s, syscall);
-	watch_prefilter(s, dentry, mnt, (__u64)last, 2);
+	watch_prefilter(s, dentry, (__u64)mnt, (__u64)mnt->mnt_root, (__u64)last, 2);
 	state_save_hits(state, s);
 	return 0;
 }
@@ -335,8 +336,8 @@ int names_delete(__u64 *ctx)
 }
 
 /*
- * Matches a name that now leads to a new object, if the directory and the name matched a watch:
- * the inode becomes one of the watch.
+ * Matches a name that now leads to a new object, if the directory or the name matched a watch, and it
+ * may be the last component of one: the inode becomes one of the watch.
  */
 static __always_inline void match_created(const struct wire_syscall *syscall,
 					  const struct syscall_state *state,
@@ -347,6 +348,8 @@ static __always_inline void match_created(const struct wire_syscall *syscall,
 	if (!s || !state->hits || !uses_watches(syscall))
 		return;
 	select_watches(s, syscall);
+	if (!bloom_test(tlg_name_bloom, s->half, dentry_fingerprint(dentry)))
+		return;
 	s->object[0].dentry = (__u64)dentry;
 	s->object[0].mnt = state->mnt;
 	s->object[0].last = 0;
@@ -474,10 +477,7 @@ int created_link(__u64 *ctx)
 	if (!uses_watches(syscall) || item->flags & WIRE_OBJECT_FS_EXCLUDED)
 		return 0;
 	select_watches(s, syscall);
-	s->object[0].dentry = (__u64)dentry;
-	s->object[0].mnt = state->mnt;
-	s->object[0].last = 0;
-	match_watches(s, 1);
+	watch_prefilter(s, dentry, state->mnt, LOAD(vfsmount, state->mnt, mnt_root), 0, 1);
 	state_save_hits(state, s);
 	return 0;
 }

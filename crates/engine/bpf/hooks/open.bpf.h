@@ -165,6 +165,15 @@ static __always_inline void add_created_file(struct syscall_state *state, __u64 
 	item->flags = WIRE_OBJECT_INODE;
 }
 
+/* Matches an open file against watches; `s->index` tells whether the open has created it. */
+static __always_inline void prefilter_opened(struct scratch *s, const struct file *file)
+{
+	const struct vfsmount *mnt = FOLLOW(file, file, f_path.mnt);
+
+	watch_prefilter(s, FOLLOW(file, file, f_path.dentry), (__u64)mnt, (__u64)mnt->mnt_root, 0,
+			1 + s->index);
+}
+
 /* Handles the end of an open by name; `file` is a file or an error. */
 static __always_inline int open_done(struct task_struct *task, struct wire_syscall *syscall,
 				     __u32 key, __u32 dirfd, const struct filename *filename,
@@ -189,8 +198,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 		/* Through memory, so that the verifier does not follow both values. */
 		s->index = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
 		if (uses_watches(syscall))
-			watch_prefilter(s, FOLLOW(file, file, f_path.dentry),
-					FOLLOW(file, file, f_path.mnt), 0, 1 + s->index);
+			prefilter_opened(s, file);
 	} else if ((__u64)file == (__u64)-ENOENT) {
 		if (syscall->facts & WIRE_FACT_WATCH_ONLY)
 			return 0; /* no object exists there to match a watch, as in the kernel */
@@ -318,8 +326,8 @@ static __always_inline void save_unopened(struct scratch *s, struct task_struct 
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (uses_watches(syscall))
-		watch_prefilter(s, dentry, mnt, to_create ? (__u64)&to_create->d_name : 0,
-				to_create ? 2 : 1);
+		watch_prefilter(s, dentry, (__u64)mnt, (__u64)mnt->mnt_root,
+				to_create ? (__u64)&to_create->d_name : 0, to_create ? 2 : 1);
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return;
 	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST) ||

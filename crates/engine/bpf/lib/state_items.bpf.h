@@ -255,8 +255,12 @@ static __always_inline void state_match_inode(struct syscall_state *state,
 		.dev = watch_dev((__u64)inode),
 		.half = state->epoch & 1,
 	};
-	struct wire_inode_watch *watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
+	struct wire_inode_watch *watched;
 
+	if (!bloom_test(tlg_inode_bloom, key.half,
+			inode_fingerprint(inode->i_ino, inode->i_sb->s_dev)))
+		return;
+	watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (watched && watched->generation == inode->i_generation && !is_fs_excluded(inode->i_sb))
 		state_add_hit(state, watched->watch | shared_flag(watched->watch) | HIT_LEAF);
 }

@@ -41,11 +41,11 @@ static __always_inline __u32 dentry_fingerprint(const struct dentry *dentry)
  * Whether nothing above a mount was watched, and neither the mount tree nor the watched inodes
  * have changed since.
  */
-static __always_inline __u32 no_watch_above(const struct scratch *s, __u64 mnt)
+static __always_inline __u32 no_watch_above(const struct scratch *s)
 {
 	__u64 version = tree_version();
 
-	return version && s->unwatched_mnt == mnt && s->unwatched_version == version &&
+	return version && s->unwatched_mnt == s->object[0].mnt && s->unwatched_version == version &&
 	       s->unwatched_epoch == s->epoch && s->unwatched_learned == tlg_learned;
 }
 
@@ -83,8 +83,7 @@ __noinline int is_mount_watched(struct scratch *s)
  * Adds the hits of a directory if they are known. If not, prepares keep_hits(). Returns whether they
  * are.
  */
-static __always_inline int add_known_hits(struct scratch *s, const struct dentry *dentry,
-					  const struct vfsmount *mnt)
+static __always_inline int add_known_hits(struct scratch *s, const struct dentry *dentry)
 {
 	const struct inode *inode = dentry->d_inode;
 	__u64 ino = inode->i_ino;
@@ -94,7 +93,7 @@ static __always_inline int add_known_hits(struct scratch *s, const struct dentry
 	s->looked_at.version = tree_version();
 	s->looked_at.learned = tlg_learned;
 	s->looked_at.hits = hits;
-	if (known->ino != ino || known->dentry != (__u64)dentry || known->mnt != (__u64)mnt ||
+	if (known->ino != ino || known->dentry != (__u64)dentry || known->mnt != s->object[0].mnt ||
 	    known->version != s->looked_at.version || known->epoch != s->epoch ||
 	    known->learned != s->looked_at.learned || known->generation != inode->i_generation)
 		return 0;
@@ -142,12 +141,12 @@ __noinline int keep_hits(struct scratch *s)
 }
 
 /*
- * Matches an object against the watches of select_watches(): sets s->hit and s->hits. `last` is a
- * struct qstr of a name below `dentry`, or 0; `leaves` is the number of steps that count as the
- * object itself.
+ * Matches an object against the watches of select_watches(): sets s->hit and s->hits. `mnt_root` is
+ * the root of the mount; `last` is a struct qstr of a name below `dentry`, or 0; `leaves` is the
+ * number of steps that count as the object itself.
  */
 static __always_inline void watch_prefilter(struct scratch *s, const struct dentry *dentry,
-					    const struct vfsmount *mnt, __u64 last, __u32 leaves)
+					    __u64 mnt, __u64 mnt_root, __u64 last, __u32 leaves)
 {
 	const struct dentry *at = dentry;
 	const struct super_block *sb = dentry->d_sb;
@@ -160,7 +159,7 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 	s->key.dev = sb->s_dev;
 	s->key.half = s->half;
 	s->object[0].dentry = (__u64)dentry;
-	s->object[0].mnt = (__u64)mnt;
+	s->object[0].mnt = mnt;
 	s->object[0].last = last;
 	if (is_fs_excluded(sb))
 		return;
@@ -192,7 +191,7 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 		}
 		if ((__u64)inode == tlg_root_inode)
 			goto top;
-		if (at == mnt->mnt_root)
+		if ((__u64)at == mnt_root)
 			goto mounted;
 		name = dentry_fingerprint(at);
 		if (bloom_test(tlg_name_bloom, s->half, name) && known != name)
@@ -201,13 +200,13 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 		if (parent == at)
 			goto top;
 		at = parent;
-		/* A directory that is no part of the object, as that of a created file is. */
-		if (!i && leaves == 1 && add_known_hits(s, at, mnt))
+		/* Not a directory that is part of the object, as that of a created file is. */
+		if (!i && leaf_steps == HIT_LEAF && add_known_hits(s, at))
 			return;
 	}
 	goto whole;
 mounted:
-	if (!no_watch_above(s, (__u64)mnt)) {
+	if (!no_watch_above(s)) {
 		hits = s->hits;
 		if (is_mount_watched(s) || hits)
 			goto whole;

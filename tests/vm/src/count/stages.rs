@@ -25,14 +25,15 @@ pub(crate) const SESSION: Session = Session {
     name: "stages",
     engine: "fentry",
     prepare,
-    rules: Rules::Made(|| format!("{TEN}{CONNECT}")),
+    rules: Rules::Made(|| format!("{TEN}{OTHERS}")),
     tests: &[("calls_are_followed", calls_are_followed)],
     stop: Daemon::stop,
     after: |_log| Ok(()),
     stays: false,
 };
 
-const CONNECT: &str = "-a always,exit -F arch=b64 -S connect -F uid=1001 -k connect\n";
+const OTHERS: &str = "-a always,exit -F arch=b64 -S connect -F uid=1001 -k connect\n\
+    -a always,exit -F arch=b64 -S linkat,unlinkat -F dir=/tmp/audit-bench/3 -k names\n";
 
 /// `getppid`.
 const MARK: u32 = 110;
@@ -53,12 +54,19 @@ fn calls() -> Vec<(&'static str, Program)> {
             .call(257, args![-100, path, flags])
             .call(3, args![Arg::Result])
     };
+    const LINK: &str = "/tmp/audit-bench/3/link";
     // A name of the abstract namespace that nobody listens at.
     let address = Arg::Bytes([&[1, 0, 0][..], b"nobody"].concat());
     let connect = vec![Arg::Saved("socket"), address, 9.into()];
     vec![
         ("openat, unwatched, close", open("/tmp/work/file", O_RDWR)),
         ("openat, watched, close", open(FILE, O_RDWR)),
+        (
+            "linkat, unlinkat, watched",
+            round()
+                .call(265, args![-100, FILE, -100, LINK, 0])
+                .call(263, args![-100, LINK, 0]),
+        ),
         (
             "socket, connect, close",
             round()

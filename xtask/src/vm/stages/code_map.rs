@@ -9,8 +9,11 @@ const GENERATED_CODE: u64 = 0xffff_ffff_c000_0000;
 /// What the code at an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code<'a> {
-    /// A BPF program: the file that the instruction is from.
-    Program(&'a str),
+    /// A BPF program: the file and line that the instruction is from.
+    Program {
+        file: &'a str,
+        line: &'a str,
+    },
     /// Code that the kernel has generated to call programs.
     Trampoline,
     /// A function of the kernel.
@@ -24,8 +27,8 @@ pub(super) struct CodeMap {
     functions: BTreeMap<u64, String>,
     /// Ends of programs by their starts.
     programs: BTreeMap<u64, u64>,
-    /// Files by the address of the first instruction.
-    lines: BTreeMap<u64, String>,
+    /// Files and lines by the address of the first instruction.
+    lines: BTreeMap<u64, (String, String)>,
 }
 
 impl CodeMap {
@@ -46,11 +49,11 @@ impl CodeMap {
                     .map(|(at, bytes)| self.programs.insert(at, at + bytes))
                     .is_some()
             }
-            ["line", at, file, _] => {
+            ["line", at, file, line] => {
                 let file = file.rsplit('/').next().unwrap_or(file);
+                let place = (file.to_owned(), line.to_owned());
                 let at = address(at);
-                at.map(|at| self.lines.insert(at, file.to_owned()))
-                    .is_some()
+                at.map(|at| self.lines.insert(at, place)).is_some()
             }
             _ => false,
         }
@@ -70,7 +73,8 @@ impl CodeMap {
         let program = self.programs.range(..=address).next_back();
         if let Some((&start, _)) = program.filter(|&(_, &end)| address < end) {
             let line = self.lines.range(start..=address).next_back();
-            return Code::Program(line.map_or("", |(_, file)| file));
+            let (file, line) = line.map_or(("", ""), |(_, (file, line))| (file, line));
+            return Code::Program { file, line };
         }
         if address >= GENERATED_CODE {
             return Code::Trampoline;
@@ -101,11 +105,12 @@ mod tests {
         }
         assert_eq!(map.address("do_filp_open"), Some(0xffff_ffff_8100_0000));
         assert_eq!(map.address("missing"), None);
+        let program = |file, line| Code::Program { file, line };
         for (address, code) in [
             (0x40_1000, Code::User),
             (0xffff_ffff_8100_00ff, Code::Kernel("do_filp_open")),
-            (0xffff_ffff_c000_1004, Code::Program("open.bpf.h")),
-            (0xffff_ffff_c000_103f, Code::Program("plan.bpf.h")),
+            (0xffff_ffff_c000_1004, program("open.bpf.h", "230")),
+            (0xffff_ffff_c000_103f, program("plan.bpf.h", "48")),
             (0xffff_ffff_c000_1040, Code::Trampoline),
         ] {
             assert_eq!(map.code(address), code, "{address:x}");

@@ -85,15 +85,37 @@ const ENTER: [&str; 5] = [
     "bpf_trampoline_",
 ];
 
-/// Instructions of each stage in a round. Functions of the kernel that a program calls count for the stage of the
-/// caller's line.
-pub(super) fn count(map: &CodeMap, round: &[u64]) -> BTreeMap<Stage, usize> {
-    let mut counts = BTreeMap::new();
+/// What the instructions of a round are counted by.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) by_stage: BTreeMap<Stage, usize>,
+    /// By `FILE:LINE` of programs, with those of functions of the kernel apart: `FILE:LINE FUNCTION`.
+    pub(super) by_line: BTreeMap<String, usize>,
+}
+
+impl Counts {
+    pub(super) fn of(&self, stage: Stage) -> usize {
+        self.by_stage.get(&stage).copied().unwrap_or_default()
+    }
+
+    /// The instructions that auditing adds.
+    pub(super) fn added(&self) -> usize {
+        let all: usize = self.by_stage.values().sum();
+        all - self.of(Stage::Call)
+    }
+}
+
+/// Counts the instructions of a round. Functions of the kernel that a program calls count for the stage of the caller's
+/// line.
+pub(super) fn count(map: &CodeMap, round: &[u64]) -> Counts {
+    let mut counts = Counts::default();
+    let mut caller = String::new();
     // What runs now, and whether a program does.
     let (mut stage, mut is_program) = (Stage::Call, false);
     for &address in round {
-        stage = match map.code(address) {
-            Code::Program(file) => {
+        let code = map.code(address);
+        stage = match code {
+            Code::Program { file, .. } => {
                 is_program = true;
                 Stage::of_file(file)
             }
@@ -105,7 +127,16 @@ pub(super) fn count(map: &CodeMap, round: &[u64]) -> BTreeMap<Stage, usize> {
             Code::Kernel(name) if stage == Stage::Enter && is_entry(name) => Stage::Enter,
             Code::Kernel(_) | Code::User => Stage::Call,
         };
-        *counts.entry(stage).or_default() += 1;
+        *counts.by_stage.entry(stage).or_default() += 1;
+        let place = match code {
+            Code::Program { file, line } => {
+                caller = format!("{file}:{line}");
+                caller.clone()
+            }
+            Code::Kernel(name) if is_program => format!("{caller} {name}"),
+            _ => continue,
+        };
+        *counts.by_line.entry(place).or_default() += 1;
     }
     counts
 }
@@ -146,6 +177,13 @@ mod tests {
             (Stage::Gate, 2),
             (Stage::Watches, 4),
         ];
-        assert_eq!(counts, BTreeMap::from(expected));
+        assert_eq!(counts.by_stage, BTreeMap::from(expected));
+        let expected = [
+            ("open.bpf.h:230", 2),
+            ("watch_prefilter.bpf.h:48", 2),
+            ("watch_prefilter.bpf.h:48 htab_map_hash", 2),
+        ];
+        let expected = expected.map(|(place, count)| (place.to_owned(), count));
+        assert_eq!(counts.by_line, BTreeMap::from(expected));
     }
 }
