@@ -12,10 +12,11 @@
 //! column.
 
 mod document;
+mod otlp;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ use logs::expression::parse::{self, Mistake};
 use rustls::pki_types::ServerName;
 use toml::Spanned;
 
+use crate::http::{Endpoint, HeaderFile, HeaderValue};
+use crate::otlp::Compression;
 use crate::output::info;
 use crate::transport::TlsSettings;
 pub(crate) use document::Start;
@@ -81,31 +84,78 @@ pub(crate) enum Kind {
     JsonUnix(PathBuf),
     /// Syslog messages over TCP or TLS.
     Syslog(Address, Option<TlsSettings>),
+    /// Log records of OpenTelemetry over HTTP.
+    Otlp(Endpoint, Compression),
 }
 
 /// A host and a port of TCP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
     /// `HOST:PORT`.
     pub(crate) text: String,
     pub(crate) port: u16,
 }
 
+impl Address {
+    /// Parses `HOST:PORT`; an IPv6 address has brackets.
+    fn parse(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let is_v6 = host.starts_with('[') && host.ends_with(']');
+        let is_host = !host.is_empty() && (is_v6 || !host.contains(':'));
+        let port = port.parse().ok().filter(|port| *port > 0)?;
+        is_host.then(|| Self {
+            text: text.to_owned(),
+            port,
+        })
+    }
+
+    /// The host, without the brackets of an IPv6 address.
+    fn host(&self) -> &str {
+        let host = self.text.rsplit_once(':').map_or("", |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
 impl Kind {
-    /// The port of TCP that it connects to.
-    pub(crate) const fn port(&self) -> Option<u16> {
+    /// `HOST:PORT` of TCP that it connects to.
+    fn address(&self) -> Option<&str> {
         match self {
-            Self::Syslog(address, _) => Some(address.port),
+            Self::Syslog(address, _) => Some(&address.text),
+            Self::Otlp(endpoint, _) => Some(&endpoint.address),
             Self::JsonOutput | Self::JsonUnix(_) => None,
         }
     }
 
+    /// The port of TCP that it connects to.
+    pub(crate) fn port(&self) -> Option<u16> {
+        let (_, port) = self.address()?.rsplit_once(':')?;
+        port.parse().ok()
+    }
+
     /// Whether the name of a host must be looked up.
     pub(crate) fn has_host_name(&self) -> bool {
-        match self {
-            Self::Syslog(address, _) => address.text.parse::<SocketAddr>().is_err(),
-            Self::JsonOutput | Self::JsonUnix(_) => false,
+        self.address()
+            .is_some_and(|address| address.parse::<SocketAddr>().is_err())
+    }
+
+    /// Files that are read for each connection.
+    pub(crate) fn files(&self) -> Vec<&Path> {
+        let (tls, headers) = match self {
+            Self::Syslog(_, tls) => (tls.as_ref(), &[][..]),
+            Self::Otlp(endpoint, _) => (endpoint.tls.as_ref(), &endpoint.headers[..]),
+            Self::JsonOutput | Self::JsonUnix(_) => (None, &[][..]),
+        };
+        let mut files = Vec::new();
+        if let Some(tls) = tls {
+            files.push(tls.ca.as_path());
+            let identity = tls.identity.iter();
+            files.extend(identity.flat_map(|(certificate, key)| [&**certificate, &**key]));
         }
+        files.extend(headers.iter().filter_map(|(_, value)| match value {
+            HeaderValue::File(HeaderFile { file }) => Some(file.as_path()),
+            HeaderValue::Text(_) => None,
+        }));
+        files
     }
 
     /// What it is, for people.
@@ -115,6 +165,7 @@ impl Kind {
             Self::JsonUnix(path) => format!("JSON lines to socket {}", path.display()),
             Self::Syslog(address, None) => format!("syslog to {} over TCP", address.text),
             Self::Syslog(address, Some(_)) => format!("syslog to {} over TLS", address.text),
+            Self::Otlp(endpoint, _) => format!("OTLP to {}", endpoint.shown()),
         }
     }
 }
@@ -198,7 +249,12 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, document: Document) -> Config {
-        let heartbeat = self.seconds(document.heartbeat, "heartbeat", 1, HEARTBEAT_SECS);
+        let heartbeat = self.seconds(
+            document.heartbeat,
+            "heartbeat",
+            1..=MAX_SECS,
+            HEARTBEAT_SECS,
+        );
         let host = self.host(document.host);
         let mut destinations = Vec::new();
         let mut names = Vec::new();
@@ -222,6 +278,17 @@ impl Checker<'_> {
             };
             let tls = syslog.tls.map(|tls| self.tls(tls, &address));
             let kind = Kind::Syslog(address, tls);
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
+        for (name, mut otlp) in document.otlp {
+            self.name(&name, &mut names);
+            let common = Common {
+                filter: otlp.filter.take(),
+                start: otlp.start,
+                // Answers confirm.
+                resend: None,
+            };
+            let kind = self.otlp(otlp);
             destinations.push(self.destination(name.into_inner(), common, kind));
         }
         if destinations.is_empty() && self.mistakes.is_empty() {
@@ -256,7 +323,7 @@ impl Checker<'_> {
             name,
             filter: self.filter(common.filter),
             start: common.start.unwrap_or(Start::End),
-            resend: self.seconds(common.resend, "resend", 0, RESEND_SECS),
+            resend: self.seconds(common.resend, "resend", 0..=MAX_SECS, RESEND_SECS),
             kind,
         }
     }
@@ -304,17 +371,18 @@ impl Checker<'_> {
         &mut self,
         seconds: Option<Spanned<i64>>,
         name: &str,
-        least: u64,
+        range: RangeInclusive<u64>,
         default: u64,
     ) -> Duration {
         let Some(seconds) = seconds else {
             return Duration::from_secs(default);
         };
         let given = u64::try_from(*seconds.get_ref()).ok();
-        let given = given.filter(|given| (least..=MAX_SECS).contains(given));
+        let given = given.filter(|given| range.contains(given));
         if given.is_none() {
             let message = format!("`{name}` is out of range");
-            let advice = format!("write a number of seconds from {least} to {MAX_SECS}");
+            let (least, most) = (range.start(), range.end());
+            let advice = format!("write a number of seconds from {least} to {most}");
             self.mistake(seconds.span(), message, &advice);
         }
         Duration::from_secs(given.unwrap_or(default))
@@ -352,32 +420,27 @@ impl Checker<'_> {
 
     fn address(&mut self, address: &Spanned<String>) -> Address {
         let text = address.get_ref();
-        let parts = text.rsplit_once(':').filter(|(host, _)| {
-            // An IPv6 address has brackets.
-            let is_v6 = host.starts_with('[') && host.ends_with(']');
-            !host.is_empty() && (is_v6 || !host.contains(':'))
-        });
-        let port = parts.and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
-        if port == 0 {
+        Address::parse(text).unwrap_or_else(|| {
             self.mistake(
                 address.span(),
                 format!("`{}` is no address of TCP", text.escape_debug()),
                 "write `HOST:PORT`, and an IPv6 address in brackets",
             );
-        }
-        Address {
-            text: text.clone(),
-            port,
+            Address::default()
+        })
+    }
+
+    fn absolute(&mut self, file: &Path, span: Range<usize>) {
+        if !file.is_absolute() {
+            let message = format!("`{}` is no absolute path", file.display());
+            self.mistake(span, message, "begin it with `/`");
         }
     }
 
     fn tls(&mut self, tls: Tls, address: &Address) -> TlsSettings {
         let files = [Some(&tls.ca), tls.certificate.as_ref(), tls.key.as_ref()];
         for file in files.into_iter().flatten() {
-            if !file.get_ref().is_absolute() {
-                let message = format!("`{}` is no absolute path", file.get_ref().display());
-                self.mistake(file.span(), message, "begin it with `/`");
-            }
+            self.absolute(file.get_ref(), file.span());
         }
         let identity = match (tls.certificate, tls.key) {
             (Some(certificate), Some(key)) => Some((certificate.into_inner(), key.into_inner())),
@@ -391,11 +454,8 @@ impl Checker<'_> {
                 None
             }
         };
-        // The name in the address, without the brackets of an IPv6 address.
-        let host = address.text.rsplit_once(':').map_or("", |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
         let server_name = match tls.server_name {
-            None => host.to_owned(),
+            None => address.host().to_owned(),
             Some(name) => {
                 if ServerName::try_from(name.get_ref().as_str()).is_err() {
                     let message = format!("`{}` is no host name", name.get_ref().escape_debug());

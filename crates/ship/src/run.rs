@@ -6,6 +6,7 @@
 mod backoff;
 mod confinement;
 pub(crate) mod progress;
+mod refusals;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use nix::sys::signal::{SigSet, Signal};
 use crate::boots::Boots;
 use crate::config::{Config, Kind};
 use crate::json_lines::JsonLines;
+use crate::otlp::OtlpSink;
 use crate::output::info;
 use crate::sink::{Sink, StreamSink};
 use crate::syslog::Syslog;
@@ -111,6 +113,9 @@ fn sink(kind: &Kind, resend: Duration) -> Box<dyn Sink> {
             Tcp::new(address.text.clone()),
             resend,
         )),
+        Kind::Otlp(endpoint, compression) => {
+            Box::new(OtlpSink::new(endpoint.clone(), *compression))
+        }
         Kind::JsonUnix(path) => Box::new(StreamSink::new(
             JsonLines,
             UnixSocket::new(path.clone()),

@@ -1,5 +1,10 @@
-//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, and syslog to rsyslog.
+//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, and
+//! OTLP to a collector.
 
+#[cfg(test)]
+mod certificates;
+#[cfg(test)]
+mod otlp;
 #[cfg(test)]
 mod place;
 #[cfg(test)]

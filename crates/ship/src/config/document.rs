@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::http::HeaderValue;
+use crate::otlp::Compression;
+
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +22,9 @@ pub(super) struct Document {
     /// Syslog over TCP or TLS.
     #[serde(default)]
     pub(super) syslog: BTreeMap<Spanned<String>, Syslog>,
+    /// Log records of OpenTelemetry to collectors.
+    #[serde(default)]
+    pub(super) otlp: BTreeMap<Spanned<String>, Otlp>,
 }
 
 /// Where the first run begins.
@@ -52,7 +58,21 @@ pub(super) struct Syslog {
     pub(super) resend: Option<Spanned<i64>>,
 }
 
-/// A table `[syslog.NAME.tls]`.
+/// A table `[otlp.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Otlp {
+    pub(super) url: Spanned<String>,
+    pub(super) compression: Option<Compression>,
+    pub(super) timeout: Option<Spanned<i64>>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<Spanned<String>, HeaderValue>,
+    pub(super) tls: Option<Tls>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
+}
+
+/// A table `[syslog.NAME.tls]` or `[otlp.NAME.tls]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tls {

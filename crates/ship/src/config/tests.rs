@@ -34,9 +34,21 @@ fn settings_have_defaults() {
     assert_eq!(destination.kind, Kind::JsonOutput);
 }
 
+/// Each text has a mistake that is told by a text that begins so.
+#[track_caller]
+fn check_mistakes(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        let found = mistakes(text);
+        assert!(
+            found.iter().any(|found| found.starts_with(expected)),
+            "{text}: {found:?}"
+        );
+    }
+}
+
 #[test]
 fn mistakes_have_line_column_and_advice() {
-    for (text, expected) in [
+    check_mistakes(&[
         ("", "1:1: no destination; add one, for example a table"),
         ("hots = 1\n", "1:1: unknown field `hots`, expected"),
         (
@@ -105,15 +117,59 @@ fn mistakes_have_line_column_and_advice() {
             "[json.a]\nto = \"stdout\"\n[json.b]\nto = \"stdout\"\n",
             "1:1: two destinations are the standard output; ",
         ),
-    ] {
-        let found = mistakes(text);
-        assert!(
-            found.iter().any(|found| found.starts_with(expected)),
-            "{text}: {found:?}"
-        );
-    }
+    ]);
     let found = mistakes("heartbeat = 0\nhost = \" \"\n[json.O]\nto = \"x\"\nresend = -1\n");
     assert_eq!(found.len(), 5, "{found:?}");
+}
+
+#[test]
+fn mistakes_in_tables_of_collectors_are_told() {
+    check_mistakes(&[
+        (
+            "[otlp.o]\nurl = \"collector:4318\"\n",
+            "2:7: `url` begins neither with `http://` nor with `https://`; write",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector:4318\"\n",
+            "2:7: `url` has no path; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"https://collector/v1/logs\"\n",
+            "2:7: `https` needs a table `tls`; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.tls]\nca = \"/c\"\n",
+            "2:7: a table `tls` needs `https`; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\ntimeout = 301\n",
+            "3:11: `timeout` is out of range; write a number of seconds from 1 to 300",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\nresend = 1\n",
+            "3:1: unknown field `resend`, expected",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nhost = \"a\"\n",
+            "4:1: `host` is no header that can be set; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nx = \"a\\r\\nb: c\"\n",
+            "4:1: header `x` has no value of a header; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nx = \"a\"\nX = \"a\"\n",
+            "4:1: two headers are called `x`; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nx = { file = \"token\" }\n",
+            "4:1: `token` is no absolute path; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nx = 1\n",
+            "4:5: expected a string, or `{ file = \"/PATH\" }`; ",
+        ),
+    ]);
 }
 
 /// Settings of a table, of the error about one that is unknown.
@@ -130,10 +186,15 @@ fn known(table: &str) -> Vec<String> {
 }
 
 /// Tables: their names as settings, in the file, and in the manual.
-const TABLES: [(&str, &str, &str); 3] = [
+const TABLES: [(&str, &str, &str); 4] = [
     ("json", "json.x", "[json. Ns Ar NAME Ns ]"),
     ("syslog", "syslog.x", "[syslog. Ns Ar NAME Ns ]"),
-    ("tls", "syslog.x.tls", "[syslog. Ns Ar NAME Ns .tls]"),
+    ("otlp", "otlp.x", "[otlp. Ns Ar NAME Ns ]"),
+    (
+        "tls",
+        "syslog.x.tls",
+        "[syslog. Ns Ar NAME Ns .tls], [otlp. Ns Ar NAME Ns .tls]",
+    ),
 ];
 
 #[test]
@@ -176,6 +237,10 @@ fn fuzz_ship_configuration() {
         "[json.a]",
         "[syslog.b]",
         "[syslog.b.tls]",
+        "[otlp.c]",
+        "[otlp.c.headers]",
+        "url =",
+        "\"https://a:1/\"",
         "to =",
         "\"stdout\"",
         "\"unix:/x\"",

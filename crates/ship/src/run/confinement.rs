@@ -21,7 +21,7 @@ const DNS_PORT: u16 = 53;
 /// when the kernel has forgotten it.
 const PROC: &str = "/proc";
 
-/// Lets this thread and those that it starts read the directories of the log and of certificates, write the state
+/// Lets this thread and those that it starts read the directories of the log, of certificates and of headers, write the state
 /// directory, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their names;
 /// nothing else. Returns what the kernel enforces.
 ///
@@ -34,15 +34,8 @@ pub(super) fn confine(
 ) -> Result<String, ConfinementError> {
     let mut read = directories_of(log);
     for kind in kinds {
-        if let Kind::Syslog(_, Some(tls)) = kind {
-            // Certificates are often links.
-            let identity = tls.identity.iter().flat_map(|(one, other)| [one, other]);
-            read.extend(
-                identity
-                    .chain([&tls.ca])
-                    .flat_map(|file| directories_of(file)),
-            );
-        }
+        // Certificates are often links.
+        read.extend(kind.files().into_iter().flat_map(directories_of));
     }
     let mut connect: Vec<u16> = kinds.iter().filter_map(|kind| kind.port()).collect();
     if !connect.is_empty() {
