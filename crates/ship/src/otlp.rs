@@ -17,7 +17,7 @@ mod protobuf;
 mod record;
 mod verdict;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::Range;
 
 use anyhow::anyhow;
@@ -151,7 +151,6 @@ impl OtlpSink {
             Compression::Gzip => {
                 let mut gzip = GzEncoder::new(Vec::new(), Level::fast());
                 self.batch.write(records, &mut gzip)?;
-                gzip.flush()?;
                 gzip.finish()
             }
         }

@@ -172,6 +172,28 @@ fn mistakes_in_tables_of_collectors_are_told() {
     ]);
 }
 
+#[test]
+fn collector_has_a_port_and_files_that_the_program_may_use() {
+    let text = "[otlp.o]\nurl = \"https://collector/v1/logs?key=s3cret\"\n\
+        headers = { a = \"s3cret\", b = { file = \"/etc/token\" } }\n[otlp.o.tls]\nca = \"/etc/ca.pem\"\n";
+    let config = parse(text).unwrap();
+    let kind = &config.destinations[0].kind;
+    assert_eq!(kind.port(), Some(443));
+    assert!(kind.has_host_name());
+    assert_eq!(
+        kind.files(),
+        [Path::new("/etc/ca.pem"), Path::new("/etc/token")]
+    );
+    assert_eq!(kind.description(), "OTLP to https://collector/v1/logs");
+    let Kind::Otlp(endpoint, compression) = kind else {
+        panic!("{kind:?}");
+    };
+    assert_eq!(*compression, Compression::Gzip);
+    assert_eq!(endpoint.timeout, Duration::from_secs(30));
+    assert_eq!(endpoint.tls.as_ref().unwrap().server_name, "collector");
+    assert!(!format!("{:?}", endpoint.headers).contains("s3cret"));
+}
+
 /// Settings of a table, of the error about one that is unknown.
 fn known(table: &str) -> Vec<String> {
     let unknown = match table {

@@ -1,7 +1,7 @@
 //! Headers of requests that the configuration names. No value can begin another line.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::PathBuf;
 
@@ -47,15 +47,17 @@ impl HeaderValue {
             Self::Text(text) => text.clone(),
             Self::File(HeaderFile { file: path }) => {
                 let shown = path.display();
+                // Opening a pipe would wait.
+                let is_file = fs::metadata(path).is_ok_and(|about| about.is_file());
+                ensure!(
+                    is_file,
+                    "header `{name}` cannot be read: `{shown}` is no file that this program may read"
+                );
                 let mut value = String::new();
                 let limit = u64::try_from(MAX_VALUE + 1)?;
-                let read = File::open(path).and_then(|file| {
-                    if !file.metadata()?.is_file() {
-                        return Err(std::io::ErrorKind::InvalidInput.into());
-                    }
-                    file.take(limit).read_to_string(&mut value)
-                });
-                read.with_context(|| format!("cannot read header `{name}` from file `{shown}`"))?;
+                File::open(path)
+                    .and_then(|file| file.take(limit).read_to_string(&mut value))
+                    .with_context(|| format!("cannot read header `{name}` from file `{shown}`"))?;
                 let value = value.trim_ascii().to_owned();
                 ensure!(
                     is_header_value(&value),
@@ -108,8 +110,6 @@ pub(crate) fn is_header_value(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

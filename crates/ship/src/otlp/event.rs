@@ -266,7 +266,7 @@ impl<'b> EventAttributes<'_, 'b> {
         }
         let paths = std::mem::take(&mut self.paths);
         let paths: Vec<_> = paths.iter().map(|path| path.to_str_lossy()).collect();
-        self.texts("audit.path", &paths);
+        self.texts("audit.paths", &paths);
     }
 
     fn arguments(&mut self, records: &[Record<'b>]) {

@@ -137,3 +137,46 @@ fn timed_out(error: io::Error) -> io::Error {
         _ => error,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(300);
+
+    /// A peer that sends a byte now and then, or takes none, holds nobody.
+    #[test]
+    fn slow_peers_end_with_the_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let connect = || {
+            let stream = DeadlineStream::connect(&address, None, LIMIT).unwrap();
+            (stream, listener.accept().unwrap().0)
+        };
+        let (mut stream, mut peer) = connect();
+        assert!(!stream.is_stale());
+        let dripping = thread::spawn(move || {
+            while peer.write_all(b"x").is_ok() {
+                thread::park_timeout(LIMIT / 20);
+            }
+        });
+        let begun = Instant::now();
+        let mut read = Vec::new();
+        let error = stream.read_to_end(&mut read).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() < LIMIT * 20 && !read.is_empty());
+        stream.set_deadline(Instant::now() + LIMIT);
+        stream.read_exact(&mut [0]).unwrap();
+        drop(stream);
+        dripping.join().unwrap();
+        let (mut stream, peer) = connect();
+        let many = vec![0; 64 << 20];
+        let error = stream.write_all(&many).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(peer);
+        assert!(stream.is_stale());
+    }
+}

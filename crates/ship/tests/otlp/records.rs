@@ -54,7 +54,7 @@ fn event_of_a_call_has_attributes_and_the_text_of_the_log() {
                 "audit.comm": "a b", "process.executable.path": "/usr/bin/id", "audit.subj": "unconfined",
                 "audit.key": ["a", "b"], "process.args_count": 2, "process.command_args": ["id", "\u{e4}\u{fffd}"],
                 "process.working_directory": "/root", "process.title": "id x", "file.path": "/root/y",
-                "audit.path": ["/root/x", "x/../y"],
+                "audit.paths": ["/root/x", "x/../y"],
             },
         })
     );
