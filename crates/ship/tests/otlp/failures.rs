@@ -1,15 +1,15 @@
 //! Collectors that do not answer, or are none.
 
 use std::fs;
+use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use std::sync::Arc;
 
 use super::server::{Reply, Server, answer};
-use super::{configuration, place, status, wait_for_all};
+use super::{configuration, place, wait_for_all, wait_for_status};
 use crate::certificates;
 use crate::place::{Place, wait_until};
 
@@ -27,9 +27,9 @@ fn failure(place: &Place, expected: &str) {
         assert!(line.contains(expected), "{expected}: {line}");
         true
     });
-    wait_until("the same in the status", || {
-        let error = status(place)["error"].clone();
-        error.as_str().is_some_and(|error| error.contains(expected))
+    wait_for_status(place, "the same in the status", |status| {
+        let error = status["error"].as_str();
+        error.is_some_and(|error| error.contains(expected))
     });
     run.kill();
 }

@@ -31,6 +31,15 @@ fn status(place: &Place) -> Value {
     found["destinations"][0].clone()
 }
 
+/// Waits until the status of the destination is as wanted.
+#[track_caller]
+fn wait_for_status(place: &Place, what: &str, mut is_wanted: impl FnMut(&Value) -> bool) {
+    wait_until(what, || {
+        thread::park_timeout(Duration::from_millis(50));
+        is_wanted(&status(place))
+    });
+}
+
 #[track_caller]
 fn wait_for_all(server: &Server, count: u32, place: &Place) {
     wait_until("all events", || {

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::messages::partial_success;
 use super::server::{Reply, Server, answer, number};
-use super::{place, status, wait_for_all};
+use super::{place, status, wait_for_all, wait_for_status};
 use crate::place::wait_until;
 
 #[test]
@@ -28,7 +28,7 @@ fn busy_collector_is_left_alone_for_the_time_that_it_wants() {
     let place = place(&server, "");
     place.append_events(0, 10);
     let run = place.start();
-    wait_until("an error", || status(&place)["state"] == "waiting");
+    wait_for_status(&place, "an error", |status| status["state"] == "waiting");
     let output = place.status(&[]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -41,7 +41,7 @@ fn busy_collector_is_left_alone_for_the_time_that_it_wants() {
     wait_for_all(&server, 10, &place);
     let requests = server.requests();
     assert!(requests[2].at - requests[1].at >= Duration::from_secs(2));
-    wait_until("no error", || status(&place)["error"] == Value::Null);
+    wait_for_status(&place, "no error", |status| status["error"].is_null());
     assert!(run.end());
     assert!(place.text("stderr").contains("answers 429"));
 }
@@ -79,7 +79,9 @@ fn rejected_records_are_counted_told_and_not_sent_again() {
     let place = place(&server, "");
     place.append_events(0, 10);
     let run = place.start();
-    wait_until("a refusal", || status(&place)["counts"]["rejected"] == 3);
+    wait_for_status(&place, "a refusal", |status| {
+        status["counts"]["rejected"] == 3
+    });
     place.append_events(10, 10);
     wait_for_all(&server, 20, &place);
     place.wait_sent(20);
@@ -181,7 +183,7 @@ fn collector_that_refuses_everything_gets_everything_when_it_is_mended() {
     let place = place(&server, "");
     place.append_events(0, 500);
     let run = place.start();
-    wait_until("an error", || status(&place)["state"] == "waiting");
+    wait_for_status(&place, "an error", |status| status["state"] == "waiting");
     assert!(
         status(&place)["error"]
             .as_str()
@@ -205,11 +207,9 @@ fn collector_that_refuses_everything_gets_everything_when_it_is_mended() {
         }
     });
     place.append_events(500, 500);
-    wait_until("an error", || {
-        let error = status(&place)["error"].clone();
-        error
-            .as_str()
-            .is_some_and(|error| error.contains("no more are left out"))
+    wait_for_status(&place, "an error", |status| {
+        let error = status["error"].as_str();
+        error.is_some_and(|error| error.contains("no more are left out"))
     });
     server.plan(|_| Reply::Take);
     wait_for_all(&server, 1000, &place);
