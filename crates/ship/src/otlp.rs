@@ -89,6 +89,8 @@ impl OtlpSink {
         // Refused alone since an event of the batch was taken.
         let mut refused = 0;
         let mut last = String::new();
+        // Bytes of the parts into which a request was divided last.
+        let mut parts = self.limit;
         while let Some(records) = left.pop() {
             match self.post(records.clone())? {
                 Verdict::Taken(rejected) => {
@@ -99,8 +101,9 @@ impl OtlpSink {
                     self.note(rejected);
                 }
                 Verdict::Refused { is_too_large, .. } if records.len() > 1 => {
+                    parts = self.batch.bytes_of(&records) / 2;
                     if is_too_large {
-                        self.limit = self.limit.min(self.batch.bytes_of(&records) / 2);
+                        self.limit = self.limit.min(parts);
                     }
                     let middle = records.start + records.len() / 2;
                     left.push(middle..records.end);
@@ -124,6 +127,10 @@ impl OtlpSink {
             return Err(anyhow!(
                 "{last}: it has refused {MOST_REFUSED} events one after another; no more are left out"
             ));
+        }
+        if refused == 0 {
+            // Some collectors answer 400 to what is too large.
+            self.limit = self.limit.min(parts);
         }
         self.refused += refused;
         Ok(())

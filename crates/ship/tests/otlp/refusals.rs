@@ -148,6 +148,25 @@ fn requests_that_are_too_large_are_halved() {
     assert!(run.end());
 }
 
+/// The OpenTelemetry Collector answers 400 to a request that is larger than `max_request_body_size`.
+#[test]
+fn requests_that_are_refused_for_their_size_are_no_larger_later() {
+    const LIMIT: usize = 50_000;
+    let server = Server::new(|request| match request.len > LIMIT {
+        true => Reply::status(400, "", b""),
+        false => Reply::Take,
+    });
+    let place = place(&server, "");
+    place.append_events(0, 2000);
+    assert!(place.once().status.success());
+    assert_eq!(server.numbers(), (0..2000).collect());
+    let requests = server.requests();
+    let refused = requests.iter().filter(|request| request.len > LIMIT);
+    // Of the first batch only: 1 MiB in parts of 32 KiB.
+    assert!(refused.count() < 32);
+    assert_eq!(status(&place)["counts"]["rejected"], 0);
+}
+
 #[test]
 fn record_that_is_refused_does_not_hold_the_others() {
     let refuse = |request: &super::server::Request| {
