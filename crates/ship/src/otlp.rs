@@ -89,8 +89,8 @@ impl OtlpSink {
         // Refused alone since an event of the batch was taken.
         let mut refused = 0;
         let mut last = String::new();
-        // Bytes of the parts into which a request was divided last.
-        let mut parts = self.limit;
+        // Bytes of the parts into which a request was divided last; no limit if a record was refused, whatever its parts.
+        let mut parts = Some(self.limit);
         while let Some(records) = left.pop() {
             match self.post(records.clone())? {
                 Verdict::Taken(rejected) => {
@@ -101,9 +101,10 @@ impl OtlpSink {
                     self.note(rejected);
                 }
                 Verdict::Refused { is_too_large, .. } if records.len() > 1 => {
-                    parts = self.batch.bytes_of(&records) / 2;
+                    let half = self.batch.bytes_of(&records) / 2;
+                    parts = parts.map(|_| half);
                     if is_too_large {
-                        self.limit = self.limit.min(parts);
+                        self.limit = self.limit.min(half);
                     }
                     let middle = records.start + records.len() / 2;
                     left.push(middle..records.end);
@@ -112,6 +113,7 @@ impl OtlpSink {
                 Verdict::Refused { told, .. } if !self.has_taken => return Err(anyhow!(told)),
                 Verdict::Refused { told, .. } => {
                     refused += 1;
+                    parts = None;
                     self.note(Rejected {
                         records: 1,
                         message: told.clone(),
@@ -128,7 +130,7 @@ impl OtlpSink {
                 "{last}: it has refused {MOST_REFUSED} events one after another; no more are left out"
             ));
         }
-        if refused == 0 {
+        if let Some(parts) = parts {
             // Some collectors answer 400 to what is too large.
             self.limit = self.limit.min(parts);
         }

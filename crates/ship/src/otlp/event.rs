@@ -1,8 +1,8 @@
 //! Attributes of an event: the names of OpenTelemetry's semantic conventions where there is one, and `audit.FIELD` for
 //! the other fields of its records.
 //!
-//! The log is not trusted: a name comes once, as the first record has it, and names, numbers and lengths are bounded. What
-//! is left out is in the body.
+//! The log is not trusted: a name comes once, as the first record has it, and names, numbers and lengths are bounded.
+//! What is left out is in the body.
 //!
 //! # Source
 //! Registry of attributes, OpenTelemetry semantic conventions 1.37.
@@ -42,7 +42,7 @@ enum Form {
 }
 
 /// The attributes of an event.
-pub(super) struct EventAttributes<'a, 'b> {
+struct EventAttributes<'a, 'b> {
     to: Attributes<'a>,
     /// Names of those that it has.
     names: Vec<Cow<'b, str>>,
@@ -53,7 +53,7 @@ pub(super) struct EventAttributes<'a, 'b> {
     is_bind: bool,
     cwd: Option<Cow<'b, [u8]>>,
     paths: Vec<Cow<'b, [u8]>>,
-    /// The path of the object, and how well it is one.
+    /// Which of the paths is the object, and how well it is one.
     object: Option<(usize, u8)>,
 }
 

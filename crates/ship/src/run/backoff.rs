@@ -14,8 +14,8 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// Counts a failure; returns the time until the next try: it doubles up to a minute, less a random part of at most a
-    /// half, so that the hosts of a fleet do not come back at once. It is no less than what the destination has asked for,
-    /// up to a minute.
+    /// half, so that the hosts of a fleet do not come back at once. It is no less than what the destination has asked
+    /// for, up to a minute.
     pub(super) fn fail(&mut self, asked: Duration) -> Duration {
         // A new hasher has random keys.
         let random = RandomState::new().hash_one(0);

@@ -21,9 +21,9 @@ const DNS_PORT: u16 = 53;
 /// when the kernel has forgotten it.
 const PROC: &str = "/proc";
 
-/// Lets this thread and those that it starts read the directories of the log, of certificates and of headers, write the state
-/// directory, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their names;
-/// nothing else. Returns what the kernel enforces.
+/// Lets this thread and those that it starts read the directories of the log, of certificates and of headers, write the
+/// state directory, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their
+/// names; nothing else. Returns what the kernel enforces.
 ///
 /// # Errors
 /// As of [`logs::confinement::confine`].

@@ -1,5 +1,5 @@
-//! A stream over TCP or TLS whose reads and writes end at a deadline: a peer that sends or takes a byte now and then does
-//! not hold it for longer.
+//! A stream over TCP or TLS whose reads and writes end at a deadline: a peer that sends or takes a byte now and then
+//! does not hold it for longer.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -190,8 +190,14 @@ fn record_that_is_refused_does_not_hold_the_others() {
             .unwrap()
             .ends_with(" answers 400: no such tenant")
     );
+    // It makes no later request smaller.
+    let before = server.requests().len();
+    place.append_events(200, 400);
+    wait_until("later events", || server.numbers().len() == 598);
+    assert!(server.requests().len() - before < 20);
+    place.wait_sent(600);
     assert!(run.end());
-    assert_eq!(place.confirmed(), 200);
+    assert_eq!(place.confirmed(), 600);
 }
 
 /// A collector that refuses everything is a failure: the log is not passed over.
