@@ -1,7 +1,7 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
 .PHONY: menu setup tollgate build run test bench check vm lists hunt fuzz golden fmt install uninstall deb testdeb \
-	dist testdist
+	dist testdist fleet
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -60,6 +60,9 @@ install: ## install the build under DESTDIR/PREFIX (/usr/local) (root)
 
 uninstall: ## end auditing and remove what `make install` has installed; rules and logs stay (root)
 	@sh scripts/uninstall.sh $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
+
+fleet: build ## query the files of simulated hosts in DuckDB, ClickHouse and Spark (Java; network once)
+	@sh tests/fleet/run.sh $(RELEASE)
 
 deb: build ## build the Debian package in target/debian
 	@sh scripts/deb.sh $(RELEASE) $(or $(CARGO_TARGET_DIR),target)/debian

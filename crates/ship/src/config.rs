@@ -15,7 +15,7 @@ mod document;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,9 +27,10 @@ use rustls::pki_types::ServerName;
 use toml::Spanned;
 
 use crate::output::info;
+use crate::parquet_files::ParquetSettings;
 use crate::transport::TlsSettings;
 pub(crate) use document::Start;
-use document::{Common, Document, Tls};
+use document::{Common, Document, Parquet, Tls};
 
 /// Most bytes of the file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -43,7 +44,13 @@ const HOST: &str = "/proc/sys/kernel/hostname";
 const HEARTBEAT_SECS: u64 = 60;
 /// Enough for a peer that writes what it has read to a disk.
 const RESEND_SECS: u64 = 10;
-/// Longest time between two heartbeats, and of `resend`.
+/// Some 100 MB of usual events.
+const ROWS: u64 = 1_000_000;
+/// What is told about row groups in memory grows with them.
+const MAX_ROWS: u64 = 10_000_000;
+/// A file needs some kilobytes beside its events, and those are sent again after a kill.
+const PARQUET_SECS: u64 = 300;
+/// Longest time between two heartbeats, of `resend` and of `seconds`.
 const MAX_SECS: u64 = 86_400;
 
 /// What is sent where.
@@ -81,6 +88,8 @@ pub(crate) enum Kind {
     JsonUnix(PathBuf),
     /// Syslog messages over TCP or TLS.
     Syslog(Address, Option<TlsSettings>),
+    /// Parquet files.
+    Parquet(ParquetSettings),
 }
 
 /// A host and a port of TCP.
@@ -96,7 +105,7 @@ impl Kind {
     pub(crate) const fn port(&self) -> Option<u16> {
         match self {
             Self::Syslog(address, _) => Some(address.port),
-            Self::JsonOutput | Self::JsonUnix(_) => None,
+            Self::JsonOutput | Self::JsonUnix(_) | Self::Parquet(_) => None,
         }
     }
 
@@ -104,7 +113,7 @@ impl Kind {
     pub(crate) fn has_host_name(&self) -> bool {
         match self {
             Self::Syslog(address, _) => address.text.parse::<SocketAddr>().is_err(),
-            Self::JsonOutput | Self::JsonUnix(_) => false,
+            Self::JsonOutput | Self::JsonUnix(_) | Self::Parquet(_) => false,
         }
     }
 
@@ -115,6 +124,7 @@ impl Kind {
             Self::JsonUnix(path) => format!("JSON lines to socket {}", path.display()),
             Self::Syslog(address, None) => format!("syslog to {} over TCP", address.text),
             Self::Syslog(address, Some(_)) => format!("syslog to {} over TLS", address.text),
+            Self::Parquet(settings) => format!("Parquet files in {}", settings.directory.display()),
         }
     }
 }
@@ -198,7 +208,7 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, document: Document) -> Config {
-        let heartbeat = self.seconds(document.heartbeat, "heartbeat", 1, HEARTBEAT_SECS);
+        let heartbeat = self.seconds(document.heartbeat.as_ref(), "heartbeat", 1, HEARTBEAT_SECS);
         let host = self.host(document.host);
         let mut destinations = Vec::new();
         let mut names = Vec::new();
@@ -222,6 +232,16 @@ impl Checker<'_> {
             };
             let tls = syslog.tls.map(|tls| self.tls(tls, &address));
             let kind = Kind::Syslog(address, tls);
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
+        for (name, parquet) in document.parquet {
+            self.name(&name, &mut names);
+            let kind = Kind::Parquet(self.parquet(&parquet));
+            let common = Common {
+                filter: parquet.filter,
+                start: parquet.start,
+                resend: None,
+            };
             destinations.push(self.destination(name.into_inner(), common, kind));
         }
         if destinations.is_empty() && self.mistakes.is_empty() {
@@ -256,7 +276,7 @@ impl Checker<'_> {
             name,
             filter: self.filter(common.filter),
             start: common.start.unwrap_or(Start::End),
-            resend: self.seconds(common.resend, "resend", 0, RESEND_SECS),
+            resend: self.seconds(common.resend.as_ref(), "resend", 0, RESEND_SECS),
             kind,
         }
     }
@@ -302,22 +322,34 @@ impl Checker<'_> {
 
     fn seconds(
         &mut self,
-        seconds: Option<Spanned<i64>>,
+        seconds: Option<&Spanned<i64>>,
         name: &str,
         least: u64,
         default: u64,
     ) -> Duration {
-        let Some(seconds) = seconds else {
-            return Duration::from_secs(default);
+        Duration::from_secs(self.number(seconds, name, "seconds", least..=MAX_SECS, default))
+    }
+
+    fn number(
+        &mut self,
+        number: Option<&Spanned<i64>>,
+        name: &str,
+        unit: &str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> u64 {
+        let Some(number) = number else {
+            return default;
         };
-        let given = u64::try_from(*seconds.get_ref()).ok();
-        let given = given.filter(|given| (least..=MAX_SECS).contains(given));
+        let given = u64::try_from(*number.get_ref()).ok();
+        let given = given.filter(|given| range.contains(given));
         if given.is_none() {
             let message = format!("`{name}` is out of range");
-            let advice = format!("write a number of seconds from {least} to {MAX_SECS}");
-            self.mistake(seconds.span(), message, &advice);
+            let (least, most) = range.into_inner();
+            let advice = format!("write a number of {unit} from {least} to {most}");
+            self.mistake(number.span(), message, &advice);
         }
-        Duration::from_secs(given.unwrap_or(default))
+        given.unwrap_or(default)
     }
 
     fn filter(&mut self, filter: Option<Spanned<String>>) -> Expression {
@@ -408,6 +440,20 @@ impl Checker<'_> {
             ca: tls.ca.into_inner(),
             identity,
             server_name,
+        }
+    }
+
+    fn parquet(&mut self, parquet: &Parquet) -> ParquetSettings {
+        let directory = parquet.directory.get_ref();
+        if !directory.is_absolute() {
+            let message = format!("`{}` is no absolute path", directory.display());
+            self.mistake(parquet.directory.span(), message, "begin it with `/`");
+        }
+        let (rows, seconds) = (parquet.rows.as_ref(), parquet.seconds.as_ref());
+        ParquetSettings {
+            directory: directory.clone(),
+            rows: self.number(rows, "rows", "events", 1..=MAX_ROWS, ROWS),
+            interval: self.seconds(seconds, "seconds", 1, PARQUET_SECS),
         }
     }
 

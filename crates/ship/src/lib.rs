@@ -18,6 +18,7 @@ mod config;
 mod frame;
 mod json_lines;
 mod output;
+mod parquet_files;
 mod position;
 mod run;
 mod sink;

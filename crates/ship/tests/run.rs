@@ -1,5 +1,7 @@
-//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, and syslog to rsyslog.
+//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, and Parquet files.
 
+#[cfg(test)]
+mod parquet;
 #[cfg(test)]
 mod place;
 #[cfg(test)]

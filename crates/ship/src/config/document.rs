@@ -19,6 +19,9 @@ pub(super) struct Document {
     /// Syslog over TCP or TLS.
     #[serde(default)]
     pub(super) syslog: BTreeMap<Spanned<String>, Syslog>,
+    /// Parquet files.
+    #[serde(default)]
+    pub(super) parquet: BTreeMap<Spanned<String>, Parquet>,
 }
 
 /// Where the first run begins.
@@ -60,6 +63,17 @@ pub(super) struct Tls {
     pub(super) certificate: Option<Spanned<PathBuf>>,
     pub(super) key: Option<Spanned<PathBuf>>,
     pub(super) server_name: Option<Spanned<String>>,
+}
+
+/// A table `[parquet.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parquet {
+    pub(super) directory: Spanned<PathBuf>,
+    pub(super) rows: Option<Spanned<i64>>,
+    pub(super) seconds: Option<Spanned<i64>>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
 }
 
 /// What every destination has.

@@ -98,6 +98,18 @@ fn mistakes_have_line_column_and_advice() {
             "5:15: `a b` is no host name; ",
         ),
         (
+            "[parquet.p]\ndirectory = \"audit\"\n",
+            "2:13: `audit` is no absolute path; ",
+        ),
+        (
+            "[parquet.p]\ndirectory = \"/a\"\nrows = 0\n",
+            "3:8: `rows` is out of range; write a number of events from 1 to 10000000",
+        ),
+        (
+            "[parquet.p]\ndirectory = \"/a\"\nseconds = 90000\n",
+            "3:11: `seconds` is out of range; write a number of seconds from 1 ",
+        ),
+        (
             "[json.s]\nto = \"stdout\"\n[syslog.s]\naddress = \"[::1]:514\"\n",
             "3:9: two destinations are called `s`; rename one",
         ),
@@ -130,9 +142,10 @@ fn known(table: &str) -> Vec<String> {
 }
 
 /// Tables: their names as settings, in the file, and in the manual.
-const TABLES: [(&str, &str, &str); 3] = [
+const TABLES: [(&str, &str, &str); 4] = [
     ("json", "json.x", "[json. Ns Ar NAME Ns ]"),
     ("syslog", "syslog.x", "[syslog. Ns Ar NAME Ns ]"),
+    ("parquet", "parquet.x", "[parquet. Ns Ar NAME Ns ]"),
     ("tls", "syslog.x.tls", "[syslog. Ns Ar NAME Ns .tls]"),
 ];
 
@@ -176,6 +189,11 @@ fn fuzz_ship_configuration() {
         "[json.a]",
         "[syslog.b]",
         "[syslog.b.tls]",
+        "[parquet.c]",
+        "directory =",
+        "\"/x\"",
+        "rows =",
+        "seconds =",
         "to =",
         "\"stdout\"",
         "\"unix:/x\"",

@@ -22,7 +22,7 @@ const DNS_PORT: u16 = 53;
 const PROC: &str = "/proc";
 
 /// Lets this thread and those that it starts read the directories of the log and of certificates, write the state
-/// directory, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their names;
+/// directory, write and make directories in those of Parquet files, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their names;
 /// nothing else. Returns what the kernel enforces.
 ///
 /// # Errors
@@ -53,9 +53,14 @@ pub(super) fn confine(
         let resolver = RESOLVER.iter().map(PathBuf::from);
         read.extend(resolver.filter(|path| path.is_dir()));
     }
+    let directories = kinds.iter().filter_map(|kind| match kind {
+        Kind::Parquet(settings) => Some(settings.directory.clone()),
+        _ => None,
+    });
     logs::confinement::confine(&Allowed {
         read,
         write: vec![state.to_owned()],
+        make: directories.collect(),
         connect,
     })
 }
@@ -65,9 +70,11 @@ mod tests {
     use std::fs;
     use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
     use crate::config::Address;
+    use crate::parquet_files::ParquetSettings;
     use crate::transport::TlsSettings;
 
     /// Applies to the calling thread only, and ends with it.
@@ -95,6 +102,33 @@ mod tests {
             if told.ends_with("fully enforced") {
                 let refused = TcpStream::connect("127.0.0.1:9").unwrap_err();
                 assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+            }
+        });
+        confined.join().unwrap();
+    }
+
+    #[test]
+    fn confined_thread_makes_directories_only_for_parquet_files() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        for name in ["log", "state", "out"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        let kind = Kind::Parquet(ParquetSettings {
+            directory: path("out"),
+            rows: 1,
+            interval: Duration::from_secs(1),
+        });
+        let confined = thread::spawn(move || {
+            let path = |name: &str| place.path().join(name);
+            let told = confine(&path("log/file"), &path("state"), &[&kind]).unwrap();
+            fs::create_dir(path("out/date")).unwrap();
+            fs::write(path("out/date/new"), "text").unwrap();
+            fs::rename(path("out/date/new"), path("out/date/file")).unwrap();
+            fs::remove_file(path("out/date/file")).unwrap();
+            if told.ends_with("fully enforced") {
+                fs::create_dir(path("state/date")).unwrap_err();
+                fs::create_dir(path("log/date")).unwrap_err();
             }
         });
         confined.join().unwrap();

@@ -274,17 +274,15 @@ impl Worker {
             frames: session.frames,
             position: session.position.clone(),
         });
+        if self.sink.is_checkpoint() {
+            self.confirm(session)?;
+            self.save();
+        }
         Ok(())
     }
 
-    /// Sends a heartbeat if it is time, asks what is confirmed, and saves that.
-    fn look(&mut self, session: &mut Session) -> anyhow::Result<()> {
-        session.looked = Instant::now();
-        if session.looked >= session.next_heartbeat {
-            session.next_heartbeat = session.looked + self.shared.heartbeat;
-            self.heartbeat(session)?;
-        }
-        self.flush(session)?;
+    /// Asks what is confirmed.
+    fn confirm(&mut self, session: &mut Session) -> anyhow::Result<()> {
         let confirmed = self.sink.confirmed()?;
         let is_over = |waiting: &Waiting| waiting.frames <= confirmed;
         while let Some(waiting) = session.waiting.pop_if(is_over) {
@@ -296,6 +294,18 @@ impl Worker {
         if confirmed > 0 {
             self.backoff.end();
         }
+        Ok(())
+    }
+
+    /// Sends a heartbeat if it is time, asks what is confirmed, and saves that.
+    fn look(&mut self, session: &mut Session) -> anyhow::Result<()> {
+        session.looked = Instant::now();
+        if session.looked >= session.next_heartbeat {
+            session.next_heartbeat = session.looked + self.shared.heartbeat;
+            self.heartbeat(session)?;
+        }
+        self.flush(session)?;
+        self.confirm(session)?;
         self.save();
         let unconfirmed = session.position.counts.sent - self.confirmed.counts.sent;
         self.note(ConnectionState::Connected, None, unconfirmed);
