@@ -92,7 +92,7 @@ const OTHER: [(&[u8], Take); 20] = [
 ];
 
 /// Fields of a PATH record, in the order of the kernel. Each is in every element of the list.
-const PATH: [(&[u8], Take); 15] = [
+const PATH: [(&[u8], Take); 10] = [
     (b"item", Take::Nothing),
     (b"name", Take::Text(Leaf::PathName)),
     (b"inode", Take::Number(Leaf::PathInode)),
@@ -103,11 +103,6 @@ const PATH: [(&[u8], Take); 15] = [
     (b"rdev", Take::Plain(Leaf::PathRdev)),
     (b"obj", Take::Plain(Leaf::PathObj)),
     (b"nametype", Take::Plain(Leaf::PathNametype)),
-    (b"cap_fp", Take::Nothing),
-    (b"cap_fi", Take::Nothing),
-    (b"cap_fe", Take::Nothing),
-    (b"cap_fver", Take::Nothing),
-    (b"cap_frootid", Take::Nothing),
 ];
 
 /// Time of a frame.
@@ -312,7 +307,9 @@ fn syscall_name(record: &Record<'_>, number: i64, table: &mut Table) {
 fn path(record: &Record<'_>, table: &mut Table) {
     let mut values: [Option<Field<'_>>; PATH.len()] = [None; PATH.len()];
     let mut found = Found::among(&PATH);
-    for field in record.valid_fields() {
+    // Capabilities are the last fields, and have no column.
+    let is_kept = |field: &Field<'_>| !field.name.starts_with(b"cap_");
+    for field in record.valid_fields().take_while(is_kept) {
         if let Some(value) = found.next(&field).and_then(|at| values.get_mut(at)) {
             *value = Some(field);
         }
@@ -395,8 +392,20 @@ fn address(record: &Record<'_>, table: &mut Table) {
     }
 }
 
-fn number(digits: &[u8]) -> Option<i64> {
-    digits.to_str().ok()?.parse().ok()
+/// A decimal number.
+fn number(text: &[u8]) -> Option<i64> {
+    let (digits, sign) = match text.strip_prefix(b"-") {
+        Some(digits) => (digits, -1),
+        None => (text, 1),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_i64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        let digit = (digit <= 9).then_some(i64::from(digit) * sign)?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
 }
 
 fn unquoted(bytes: &[u8]) -> &[u8] {

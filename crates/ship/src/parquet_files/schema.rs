@@ -16,6 +16,8 @@ const ZSTD_LEVEL: i32 = 1;
 const ASCENDING: [&str; 2] = ["time", "serial"];
 /// The text of an event does not occur twice.
 const UNIQUE: &str = "records";
+/// Columns whose least and greatest value tell readers which row groups they need not read.
+const BOUNDED: [&str; 4] = ["time", "serial", "auid", "kind"];
 
 /// Leaves of the schema, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,10 +112,12 @@ pub(super) fn properties() -> anyhow::Result<WriterPropertiesPtr> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_created_by(concat!("tollgate-ship ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
-        .set_column_dictionary_enabled(path(UNIQUE), false)
-        .set_column_statistics_enabled(path(UNIQUE), EnabledStatistics::None);
+        .set_column_dictionary_enabled(path(UNIQUE), false);
+    for name in BOUNDED {
+        properties = properties.set_column_statistics_enabled(path(name), EnabledStatistics::Chunk);
+    }
     for name in ASCENDING {
         properties = properties
             .set_column_dictionary_enabled(path(name), false)
