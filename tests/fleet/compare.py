@@ -4,6 +4,7 @@
 import datetime
 import decimal
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -38,55 +39,71 @@ def rows(columns, found):
     return list(columns), sorted(answer, key=repr)
 
 
-def duckdb_engine(files):
-    import duckdb
+class DuckDb:
+    name = "duckdb"
 
-    connection = duckdb.connect()
-    for statement in statements("duckdb", files):
-        connection.execute(statement)
+    def __init__(self):
+        import duckdb
 
-    def ask(query):
-        cursor = connection.execute(query)
+        self.connection = duckdb.connect()
+        self.execute = self.connection.execute
+
+    def ask(self, query):
+        cursor = self.connection.execute(query)
         return rows([column[0] for column in cursor.description], cursor.fetchall())
 
-    return ask
 
+class ClickHouse:
+    name = "clickhouse"
 
-def clickhouse_engine(files):
-    from chdb import session
+    def __init__(self):
+        from chdb import session
 
-    opened = session.Session()
-    opened.query("CREATE DATABASE fleet")
-    opened.query("USE fleet")
-    for statement in statements("clickhouse", files):
-        opened.query(statement)
+        self.session = session.Session()
+        self.execute = self.session.query
+        self.execute("CREATE DATABASE fleet")
+        self.execute("USE fleet")
 
-    def ask(query):
-        text = str(opened.query(query, "JSONCompactEachRowWithNames")).splitlines()
+    def ask(self, query):
+        text = str(self.session.query(query, "JSONCompactEachRowWithNames")).splitlines()
         columns, *found = [json.loads(line) for line in text]
         return rows(columns, found)
 
-    return ask
 
+class Spark:
+    name = "spark"
 
-def spark_engine(files):
-    from pyspark.sql import SparkSession
+    def __init__(self):
+        from pyspark.sql import SparkSession
 
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
-                "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    builder = SparkSession.builder.master("local[2]")
-    for name, setting in settings.items():
-        builder = builder.config(name, setting)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    for statement in statements("spark", files):
-        session.sql(statement)
+        settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g",
+                    "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
+                    "spark.ui.showConsoleProgress": "false"}
+        builder = SparkSession.builder.master("local[2]")
+        for name, setting in settings.items():
+            builder = builder.config(name, setting)
+        self.session = builder.getOrCreate()
+        self.session.sparkContext.setLogLevel("ERROR")
+        self.execute = self.session.sql
 
-    def ask(query):
-        frame = session.sql(query)
+    def ask(self, query):
+        frame = self.session.sql(query)
         return rows(frame.columns, [tuple(row) for row in frame.collect()])
 
-    return ask
+
+def define(engine, files):
+    for statement in statements(engine.name, files):
+        engine.execute(statement)
+
+
+def with_damaged_date(files, copy):
+    """Copies the files, and adds a date whose file has a footer and no readable data."""
+    shutil.copytree(files, copy)
+    whole = max(files.glob("date=*/host=web1/*-400.parquet")).read_bytes()
+    footer = int.from_bytes(whole[-8:-4], "little") + 8
+    damaged = copy / "date=2027-01-01" / "host=web1"
+    damaged.mkdir(parents=True)
+    (damaged / "x.parquet").write_bytes(whole[:4] + b"U" * (len(whole) - footer - 4) + whole[-footer:])
 
 
 def without_times(columns, answer):
@@ -123,17 +140,24 @@ def main():
     made = hosts.simulate(programs, work)
     files = work / "audit"
     names = sorted(path.stem for path in (DEPLOY / "queries").glob("*.sql"))
+    with_damaged_date(files, work / "damaged")
+    by_date = "SELECT host, COUNT(*) AS events FROM audit WHERE date = DATE '2026-11-20' GROUP BY host"
     answers, wrong = {}, []
-    for engine in [duckdb_engine, clickhouse_engine, spark_engine]:
+    for engine in [DuckDb(), ClickHouse(), Spark()]:
         begun = time.monotonic()
-        ask = engine(files)
-        answers[engine] = {name: ask((DEPLOY / "queries" / f"{name}.sql").read_text()) for name in names}
-        print(f"{engine.__name__}: {len(names)} queries in {time.monotonic() - begun:.1f} s")
-    duckdb = answers[duckdb_engine]
+        define(engine, files)
+        answers[engine.name] = {name: engine.ask((DEPLOY / "queries" / f"{name}.sql").read_text()) for name in names}
+        print(f"fleet: {engine.name}: {len(names)} queries in {time.monotonic() - begun:.1f} s")
+        whole = engine.ask(by_date)
+        # Only the files of the date are read.
+        define(engine, work / "damaged")
+        if engine.ask(by_date) != whole:
+            wrong.append(f"{engine.name}: files of another date were read")
+    duckdb = answers["duckdb"]
     for name in names:
-        for engine in [clickhouse_engine, spark_engine]:
+        for engine in ["clickhouse", "spark"]:
             if answers[engine][name] != duckdb[name]:
-                wrong.append(f"{name}: {engine.__name__} differs:\n  {answers[engine][name]}\n  {duckdb[name]}")
+                wrong.append(f"{name}: {engine} differs:\n  {answers[engine][name]}\n  {duckdb[name]}")
         found = without_times(*duckdb[name])
         if not found:
             wrong.append(f"{name}: no row")

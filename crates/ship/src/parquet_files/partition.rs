@@ -13,7 +13,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
-use bstr::ByteSlice as _;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
@@ -84,39 +83,28 @@ impl Directory {
         Ok(Partition { path, file })
     }
 
-    /// Removes the temporary files that a run with this destination and host has left. Returns their number.
+    /// Removes the temporary files that a run with this destination and host has left. Returns their number. What cannot
+    /// be read or removed is of others.
     ///
     /// # Errors
-    /// The directory cannot be read, or a file not removed.
+    /// The directory cannot be read.
     pub(super) fn remove_left_over(&self, host: &str, destination: &str) -> anyhow::Result<u32> {
         let mut count = 0;
-        for date in names(&self.file, &self.path)? {
+        let found = each_name(&self.file, |date| {
             if !date.starts_with(b"date=") {
-                continue;
+                return;
             }
-            let date = date.to_os_str_lossy().into_owned();
-            let opened = openat(&self.file, &*date, directory_flags(), Mode::empty())
+            let opened = openat(&self.file, date, directory_flags(), Mode::empty())
                 .and_then(|date| openat(&date, host, directory_flags(), Mode::empty()));
-            let path = self.path.join(date).join(host);
-            let file = match opened {
-                Ok(file) => file,
-                // Of another host, or no directory of ours.
-                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
-                Err(errno) => {
-                    let shown = path.display();
-                    return Err(errno).with_context(|| format!("cannot open `{shown}`"));
-                }
-            };
-            for name in names(&file, &path)? {
-                if is_temporary(&name, destination) && is_left_over(&file, &name) {
-                    remove(&file, &name).with_context(|| {
-                        let shown = path.join(name.to_os_str_lossy());
-                        format!("cannot remove `{}`", shown.display())
-                    })?;
+            let Ok(partition) = opened else { return };
+            let _unreadable = each_name(&partition, |name| {
+                let is_ours = is_temporary(name, destination) && is_left_over(&partition, name);
+                if is_ours && remove(&partition, name).is_ok() {
                     count += 1;
                 }
-            }
-        }
+            });
+        });
+        found.with_context(|| format!("cannot read directory `{}`", self.path.display()))?;
         Ok(count)
     }
 }
@@ -248,21 +236,13 @@ fn is_left_over(directory: &OwnedFd, name: &[u8]) -> bool {
         })
 }
 
-fn names(directory: &OwnedFd, path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
-    let failed = || format!("cannot read directory `{}`", path.display());
-    let mut opened =
-        Dir::openat(directory, ".", directory_flags(), Mode::empty()).with_context(failed)?;
-    let mut found = Vec::new();
+/// Calls a function with each name in a directory, which may have any number of them.
+fn each_name(directory: &OwnedFd, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut opened = Dir::openat(directory, ".", directory_flags(), Mode::empty())?;
     for entry in opened.iter() {
-        found.push(
-            entry
-                .with_context(failed)?
-                .file_name()
-                .to_bytes()
-                .to_owned(),
-        );
+        take(entry?.file_name().to_bytes());
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Opens a directory, which is created if there is none, and is on the disk then.
@@ -297,4 +277,52 @@ const fn directory_flags() -> OFlag {
         .union(OFlag::O_NOFOLLOW)
         .union(OFlag::O_RDONLY)
         .union(OFlag::O_CLOEXEC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_hosts_are_safe_in_a_path() {
+        for (host, directory) in [
+            ("web-1.example_a", "host=web-1.example_a"),
+            ("fd00::7", "host=fd00%3A%3A7"),
+            ("../a/b=c%", "host=..%2Fa%2Fb%3Dc%25"),
+            ("..", "host=.."),
+            ("", "host=__HIVE_DEFAULT_PARTITION__"),
+        ] {
+            assert_eq!(host_directory(host), directory);
+        }
+    }
+
+    #[test]
+    fn temporary_files_are_those_of_a_destination() {
+        for (name, is_ours) in [
+            (".tollgate.a.1.tmp", true),
+            (".tollgate.a.12.tmp", true),
+            (".tollgate.a.tmp", false),
+            (".tollgate.a..tmp", false),
+            (".tollgate.a.1x.tmp", false),
+            (".tollgate.a-1.1.tmp", false),
+            ("tollgate.a.1.tmp", false),
+        ] {
+            assert_eq!(is_temporary(name.as_bytes(), "a"), is_ours, "{name}");
+        }
+    }
+
+    #[test]
+    fn file_that_was_exchanged_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::open(place.path()).unwrap();
+        let partition = directory.partition("date=2026-10-02", "host=h").unwrap();
+        let temporary = partition.create("a").unwrap();
+        std::fs::remove_file(temporary.path()).unwrap();
+        std::fs::write(temporary.path(), "other").unwrap();
+        let error = temporary.publish("a.parquet").unwrap_err().to_string();
+        assert!(
+            error.contains("was exchanged by another program"),
+            "{error}"
+        );
+    }
 }
