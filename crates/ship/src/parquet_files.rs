@@ -27,9 +27,9 @@ use partition::{Directory, TemporaryFile};
 use table::Table;
 
 /// Bytes of values that are held before they become row groups.
-const GROUP_BYTES: usize = 16 << 20;
+const GROUP_BYTES: usize = 8 << 20;
 /// Rows that are held before they become row groups: a row without values has a level in each column.
-const GROUP_ROWS: usize = 32 << 10;
+const GROUP_ROWS: usize = 16 << 10;
 /// Most dates whose files are open: another one completes them.
 const MAX_DATES: usize = 4;
 const DAY_MS: u64 = 86_400_000;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
 
@@ -45,6 +45,10 @@ fn visible(directory: &Path) -> Vec<PathBuf> {
     let mut files = files_below(directory);
     files.retain(|path| path.extension().is_some_and(|name| name == "parquet"));
     files
+}
+
+fn is_temporary(file: &Path) -> bool {
+    file.extension().is_some_and(|name| name == "tmp")
 }
 
 /// Rows of a file.
@@ -277,8 +281,17 @@ fn every_serial_is_in_a_file_over_kills_and_rotations() {
         if batch % 5 == 4 {
             place.rotate(10);
         }
-        // From before the first file of a run to after its second.
-        thread::park_timeout(Duration::from_millis(u64::from(batch * 37 % 11) * 30));
+        // From before the first file of a run to after its second, and while it writes one, if that is seen.
+        let moment = Duration::from_millis(u64::from(batch * 37 % 11) * 30);
+        let begun = Instant::now();
+        let is_writing = || {
+            files_below(&place.path("out"))
+                .iter()
+                .any(|file| is_temporary(file))
+        };
+        while begun.elapsed() < moment && !(batch % 2 == 0 && is_writing()) {
+            thread::park_timeout(Duration::from_millis(1));
+        }
         run.kill();
         run = place.start();
     }
