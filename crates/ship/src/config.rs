@@ -8,14 +8,15 @@
 //! filter = "key=exec"
 //! ```
 //!
-//! [`document`] is the file as it is written; this module checks it. All mistakes are reported, each with its line and
-//! column.
+//! [`document`] is the file as it is written, [`destination`] what is made of its tables; this module checks it. All
+//! mistakes are reported, each with its line and column.
 
+mod destination;
 mod document;
 mod otlp;
+mod parquet;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,10 +28,9 @@ use logs::expression::parse::{self, Mistake};
 use rustls::pki_types::ServerName;
 use toml::Spanned;
 
-use crate::http::{Endpoint, HeaderFile, HeaderValue};
-use crate::otlp::Compression;
 use crate::output::info;
 use crate::transport::TlsSettings;
+pub(crate) use destination::{Address, Destination, Kind};
 pub(crate) use document::Start;
 use document::{Common, Document, Tls};
 
@@ -46,7 +46,7 @@ const HOST: &str = "/proc/sys/kernel/hostname";
 const HEARTBEAT_SECS: u64 = 60;
 /// Enough for a peer that writes what it has read to a disk.
 const RESEND_SECS: u64 = 10;
-/// Longest time between two heartbeats, and of `resend`.
+/// Longest time between two heartbeats, of `resend` and of `seconds`.
 const MAX_SECS: u64 = 86_400;
 
 /// What is sent where.
@@ -60,114 +60,6 @@ pub(crate) struct Config {
     pub(crate) heartbeat: Duration,
     /// Destinations by their names.
     pub(crate) destinations: Vec<Destination>,
-}
-
-/// A destination.
-#[derive(Debug)]
-pub(crate) struct Destination {
-    pub(crate) name: String,
-    /// Which events are sent.
-    pub(crate) filter: Expression,
-    /// Where the first run begins.
-    pub(crate) start: Start,
-    /// How long a connection must live until what was sent on it need not be sent again.
-    pub(crate) resend: Duration,
-    pub(crate) kind: Kind,
-}
-
-/// What a destination is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// JSON lines to standard output.
-    JsonOutput,
-    /// JSON lines to a Unix stream socket.
-    JsonUnix(PathBuf),
-    /// Syslog messages over TCP or TLS.
-    Syslog(Address, Option<TlsSettings>),
-    /// Log records of OpenTelemetry over HTTP.
-    Otlp(Endpoint, Compression),
-}
-
-/// A host and a port of TCP.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Address {
-    /// `HOST:PORT`.
-    pub(crate) text: String,
-    pub(crate) port: u16,
-}
-
-impl Address {
-    /// Parses `HOST:PORT`; an IPv6 address has brackets.
-    fn parse(text: &str) -> Option<Self> {
-        let (host, port) = text.rsplit_once(':')?;
-        let is_v6 = host.starts_with('[') && host.ends_with(']');
-        let is_host = !host.is_empty() && (is_v6 || !host.contains(':'));
-        let port = port.parse().ok().filter(|port| *port > 0)?;
-        is_host.then(|| Self {
-            text: text.to_owned(),
-            port,
-        })
-    }
-
-    /// The host, without the brackets of an IPv6 address.
-    fn host(&self) -> &str {
-        let host = self.text.rsplit_once(':').map_or("", |(host, _)| host);
-        host.trim_start_matches('[').trim_end_matches(']')
-    }
-}
-
-impl Kind {
-    /// `HOST:PORT` of TCP that it connects to.
-    fn address(&self) -> Option<&str> {
-        match self {
-            Self::Syslog(address, _) => Some(&address.text),
-            Self::Otlp(endpoint, _) => Some(&endpoint.address),
-            Self::JsonOutput | Self::JsonUnix(_) => None,
-        }
-    }
-
-    /// The port of TCP that it connects to.
-    pub(crate) fn port(&self) -> Option<u16> {
-        let (_, port) = self.address()?.rsplit_once(':')?;
-        port.parse().ok()
-    }
-
-    /// Whether the name of a host must be looked up.
-    pub(crate) fn has_host_name(&self) -> bool {
-        self.address()
-            .is_some_and(|address| address.parse::<SocketAddr>().is_err())
-    }
-
-    /// Files that are read for each connection.
-    pub(crate) fn files(&self) -> Vec<&Path> {
-        let (tls, headers) = match self {
-            Self::Syslog(_, tls) => (tls.as_ref(), &[][..]),
-            Self::Otlp(endpoint, _) => (endpoint.tls.as_ref(), &endpoint.headers[..]),
-            Self::JsonOutput | Self::JsonUnix(_) => (None, &[][..]),
-        };
-        let mut files = Vec::new();
-        if let Some(tls) = tls {
-            files.push(tls.ca.as_path());
-            let identity = tls.identity.iter();
-            files.extend(identity.flat_map(|(certificate, key)| [&**certificate, &**key]));
-        }
-        files.extend(headers.iter().filter_map(|(_, value)| match value {
-            HeaderValue::File(HeaderFile { file }) => Some(file.as_path()),
-            HeaderValue::Text(_) => None,
-        }));
-        files
-    }
-
-    /// What it is, for people.
-    pub(crate) fn description(&self) -> String {
-        match self {
-            Self::JsonOutput => "JSON lines to standard output".to_owned(),
-            Self::JsonUnix(path) => format!("JSON lines to socket {}", path.display()),
-            Self::Syslog(address, None) => format!("syslog to {} over TCP", address.text),
-            Self::Syslog(address, Some(_)) => format!("syslog to {} over TLS", address.text),
-            Self::Otlp(endpoint, _) => format!("OTLP to {}", endpoint.shown()),
-        }
-    }
 }
 
 impl Config {
@@ -250,7 +142,7 @@ impl Checker<'_> {
 
     fn check(&mut self, document: Document) -> Config {
         let heartbeat = self.seconds(
-            document.heartbeat,
+            document.heartbeat.as_ref(),
             "heartbeat",
             1..=MAX_SECS,
             HEARTBEAT_SECS,
@@ -291,6 +183,17 @@ impl Checker<'_> {
             let kind = self.otlp(otlp);
             destinations.push(self.destination(name.into_inner(), common, kind));
         }
+        for (name, parquet) in document.parquet {
+            self.name(&name, &mut names);
+            let kind = self.parquet(&parquet);
+            let common = Common {
+                filter: parquet.filter,
+                start: parquet.start,
+                // Complete files confirm.
+                resend: None,
+            };
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
         if destinations.is_empty() && self.mistakes.is_empty() {
             self.mistake(
                 0..0,
@@ -323,7 +226,7 @@ impl Checker<'_> {
             name,
             filter: self.filter(common.filter),
             start: common.start.unwrap_or(Start::End),
-            resend: self.seconds(common.resend, "resend", 0..=MAX_SECS, RESEND_SECS),
+            resend: self.seconds(common.resend.as_ref(), "resend", 0..=MAX_SECS, RESEND_SECS),
             kind,
         }
     }
@@ -369,23 +272,34 @@ impl Checker<'_> {
 
     fn seconds(
         &mut self,
-        seconds: Option<Spanned<i64>>,
+        seconds: Option<&Spanned<i64>>,
         name: &str,
         range: RangeInclusive<u64>,
         default: u64,
     ) -> Duration {
-        let Some(seconds) = seconds else {
-            return Duration::from_secs(default);
+        Duration::from_secs(self.number(seconds, name, "seconds", range, default))
+    }
+
+    fn number(
+        &mut self,
+        number: Option<&Spanned<i64>>,
+        name: &str,
+        unit: &str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> u64 {
+        let Some(number) = number else {
+            return default;
         };
-        let given = u64::try_from(*seconds.get_ref()).ok();
+        let given = u64::try_from(*number.get_ref()).ok();
         let given = given.filter(|given| range.contains(given));
         if given.is_none() {
             let message = format!("`{name}` is out of range");
-            let (least, most) = (range.start(), range.end());
-            let advice = format!("write a number of seconds from {least} to {most}");
-            self.mistake(seconds.span(), message, &advice);
+            let (least, most) = range.into_inner();
+            let advice = format!("write a number of {unit} from {least} to {most}");
+            self.mistake(number.span(), message, &advice);
         }
-        Duration::from_secs(given.unwrap_or(default))
+        given.unwrap_or(default)
     }
 
     fn filter(&mut self, filter: Option<Spanned<String>>) -> Expression {

@@ -20,6 +20,7 @@ mod http;
 mod json_lines;
 mod otlp;
 mod output;
+mod parquet_files;
 mod position;
 mod run;
 mod sink;

@@ -33,6 +33,11 @@ pub(crate) trait Sink: Send {
     /// The destination is gone, or takes nothing for too long.
     fn flush(&mut self) -> anyhow::Result<()>;
 
+    /// Whether the last [`Sink::flush`] has confirmed all frames, so that the position is worth saving at once.
+    fn is_checkpoint(&self) -> bool {
+        false
+    }
+
     /// Number of frames that are confirmed: the destination has them, and the next run need not send them.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
-//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, and
-//! OTLP to a collector.
+//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, OTLP to a
+//! collector, and Parquet files.
 
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]
 mod otlp;
+#[cfg(test)]
+mod parquet;
 #[cfg(test)]
 mod place;
 #[cfg(test)]

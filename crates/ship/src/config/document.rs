@@ -25,6 +25,9 @@ pub(super) struct Document {
     /// Log records of OpenTelemetry to collectors.
     #[serde(default)]
     pub(super) otlp: BTreeMap<Spanned<String>, Otlp>,
+    /// Parquet files.
+    #[serde(default)]
+    pub(super) parquet: BTreeMap<Spanned<String>, Parquet>,
 }
 
 /// Where the first run begins.
@@ -80,6 +83,17 @@ pub(super) struct Tls {
     pub(super) certificate: Option<Spanned<PathBuf>>,
     pub(super) key: Option<Spanned<PathBuf>>,
     pub(super) server_name: Option<Spanned<String>>,
+}
+
+/// A table `[parquet.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parquet {
+    pub(super) directory: Spanned<PathBuf>,
+    pub(super) rows: Option<Spanned<i64>>,
+    pub(super) seconds: Option<Spanned<i64>>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
 }
 
 /// What every destination has.

@@ -95,7 +95,12 @@ impl Checker<'_> {
             ),
             (true, Some(_)) | (false, None) => {}
         }
-        let timeout = self.seconds(otlp.timeout, "timeout", 1..=MAX_TIMEOUT_SECS, TIMEOUT_SECS);
+        let timeout = self.seconds(
+            otlp.timeout.as_ref(),
+            "timeout",
+            1..=MAX_TIMEOUT_SECS,
+            TIMEOUT_SECS,
+        );
         let headers = self.headers(otlp.headers, otlp.url.span());
         let endpoint = Endpoint {
             tls: otlp.tls.map(|tls| self.tls(tls, &url.address)),

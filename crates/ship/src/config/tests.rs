@@ -3,6 +3,7 @@
 use inputs::fuzz::fuzz;
 
 use super::*;
+use crate::otlp::Compression;
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
     let accounts = Accounts::parse(b"root:x:0:0::/:\n", b"root:x:0:\n");
@@ -110,6 +111,18 @@ fn mistakes_have_line_column_and_advice() {
             "5:15: `a b` is no host name; ",
         ),
         (
+            "[parquet.p]\ndirectory = \"audit\"\n",
+            "2:13: `audit` is no absolute path; ",
+        ),
+        (
+            "[parquet.p]\ndirectory = \"/a\"\nrows = 0\n",
+            "3:8: `rows` is out of range; write a number of events from 1 to 10000000",
+        ),
+        (
+            "[parquet.p]\ndirectory = \"/a\"\nseconds = 90000\n",
+            "3:11: `seconds` is out of range; write a number of seconds from 1 ",
+        ),
+        (
             "[json.s]\nto = \"stdout\"\n[syslog.s]\naddress = \"[::1]:514\"\n",
             "3:9: two destinations are called `s`; rename one",
         ),
@@ -208,7 +221,7 @@ fn known(table: &str) -> Vec<String> {
 }
 
 /// Tables: their names as settings, in the file, and in the manual.
-const TABLES: [(&str, &str, &str); 4] = [
+const TABLES: [(&str, &str, &str); 5] = [
     ("json", "json.x", "[json. Ns Ar NAME Ns ]"),
     ("syslog", "syslog.x", "[syslog. Ns Ar NAME Ns ]"),
     ("otlp", "otlp.x", "[otlp. Ns Ar NAME Ns ]"),
@@ -217,6 +230,7 @@ const TABLES: [(&str, &str, &str); 4] = [
         "syslog.x.tls",
         "[syslog. Ns Ar NAME Ns .tls], [otlp. Ns Ar NAME Ns .tls]",
     ),
+    ("parquet", "parquet.x", "[parquet. Ns Ar NAME Ns ]"),
 ];
 
 #[test]
@@ -263,6 +277,11 @@ fn fuzz_ship_configuration() {
         "[otlp.c.headers]",
         "url =",
         "\"https://a:1/\"",
+        "[parquet.d]",
+        "directory =",
+        "\"/x\"",
+        "rows =",
+        "seconds =",
         "to =",
         "\"stdout\"",
         "\"unix:/x\"",

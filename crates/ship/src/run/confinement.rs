@@ -22,8 +22,8 @@ const DNS_PORT: u16 = 53;
 const PROC: &str = "/proc";
 
 /// Lets this thread and those that it starts read the directories of the log, of certificates and of headers, write the
-/// state directory, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their
-/// names; nothing else. Returns what the kernel enforces.
+/// state directory, write and make directories in those of Parquet files, and connect to the ports of destinations, for
+/// which it also reads `/proc`, and what looks up their names; nothing else. Returns what the kernel enforces.
 ///
 /// # Errors
 /// As of [`logs::confinement::confine`].
@@ -46,9 +46,14 @@ pub(super) fn confine(
         let resolver = RESOLVER.iter().map(PathBuf::from);
         read.extend(resolver.filter(|path| path.is_dir()));
     }
+    let directories = kinds.iter().filter_map(|kind| match kind {
+        Kind::Parquet(settings) => Some(settings.directory.clone()),
+        _ => None,
+    });
     logs::confinement::confine(&Allowed {
         read,
         write: vec![state.to_owned()],
+        make: directories.collect(),
         connect,
     })
 }
@@ -58,9 +63,11 @@ mod tests {
     use std::fs;
     use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
     use crate::config::Address;
+    use crate::parquet_files::ParquetSettings;
     use crate::transport::TlsSettings;
 
     /// Applies to the calling thread only, and ends with it.
@@ -93,6 +100,33 @@ mod tests {
         confined.join().unwrap();
     }
 
+    #[test]
+    fn confined_thread_makes_directories_only_for_parquet_files() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        for name in ["log", "state", "out"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        let kind = Kind::Parquet(ParquetSettings {
+            directory: path("out"),
+            rows: 1,
+            interval: Duration::from_secs(1),
+        });
+        let confined = thread::spawn(move || {
+            let path = |name: &str| place.path().join(name);
+            let told = confine(&path("log/file"), &path("state"), &[&kind]).unwrap();
+            fs::create_dir(path("out/date")).unwrap();
+            fs::write(path("out/date/new"), "text").unwrap();
+            fs::rename(path("out/date/new"), path("out/date/file")).unwrap();
+            fs::remove_file(path("out/date/file")).unwrap();
+            if told.ends_with("fully enforced") {
+                fs::create_dir(path("state/date")).unwrap_err();
+                fs::create_dir(path("log/date")).unwrap_err();
+            }
+        });
+        confined.join().unwrap();
+    }
+
     /// The files of the resolver, and certificates that are links, may be replaced meanwhile.
     #[test]
     fn confined_thread_reads_what_was_replaced() {
@@ -105,7 +139,6 @@ mod tests {
         std::os::unix::fs::symlink(path("archive/file"), path("live/ca")).unwrap();
         let to = Address {
             text: "localhost:1".to_owned(),
-            port: 1,
         };
         let tls = TlsSettings {
             ca: path("live/ca"),
@@ -135,7 +168,6 @@ mod tests {
         let confined = thread::spawn(move || {
             let to = Address {
                 text: address.to_string(),
-                port: address.port(),
             };
             let kind = Kind::Syslog(to, None);
             let told = confine(&place.path().join("log"), place.path(), &[&kind]).unwrap();

@@ -296,6 +296,10 @@ impl Worker {
             frames: session.frames,
             position: session.position.clone(),
         });
+        if self.sink.is_checkpoint() {
+            self.take_confirmed(session)?;
+            self.save();
+        }
         Ok(())
     }
 
