@@ -93,7 +93,9 @@ impl OtlpSink {
         let mut parts = Some(self.limit);
         while let Some(records) = left.pop() {
             match self.post(records.clone())? {
-                Verdict::Taken(rejected) => {
+                Verdict::Taken(mut rejected) => {
+                    // A number of the collector is not trusted: it cannot reject more than it got.
+                    rejected.records = rejected.records.min(u64::try_from(records.len())?);
                     self.has_taken = true;
                     if self.batch.has_events(&records) {
                         (self.refused, refused) = (0, 0);

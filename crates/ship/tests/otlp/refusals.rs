@@ -106,6 +106,29 @@ fn rejected_records_are_counted_told_and_not_sent_again() {
     assert_eq!(last["attributes"]["audit.rejected"], 3);
 }
 
+/// Whatever number a collector tells, no more records are rejected than were sent.
+#[test]
+fn collector_rejects_no_more_than_it_got() {
+    let body = partial_success(i64::MAX, "all");
+    let all = answer(200, "Content-Type: application/x-protobuf\r\n", &body);
+    let server = Server::new(move |_| Reply::TakeAndSend(all.clone()));
+    let place = place(&server, "");
+    let run = place.start();
+    for number in 0..4 {
+        place.append_events(number, 1);
+        wait_for_all(&server, number + 1, &place);
+    }
+    assert!(run.end());
+    let sent = server.taken().len();
+    let events = server.events().len();
+    assert_eq!((events, server.events().values().sum()), (4, 4));
+    let rejected = status(&place)["counts"]["rejected"].as_u64().unwrap();
+    assert!(
+        rejected >= 4 && rejected <= sent.try_into().unwrap(),
+        "{rejected}"
+    );
+}
+
 #[test]
 fn requests_that_are_too_large_are_halved() {
     const LIMIT: usize = 20_000;
