@@ -74,12 +74,14 @@ impl HeaderValue {
     }
 }
 
-/// Whether a name is that of a header which the configuration may set: not one that frames the request.
+/// Whether a name is that of a header which the configuration may set: not one that frames the request, or asks for an
+/// answer in a form that is not read.
 ///
 /// # Source
 /// RFC 9110, section 5.6.2 (tokens).
 pub(crate) fn is_header_name(name: &str) -> bool {
-    const OWN: [&str; 12] = [
+    const OWN: [&str; 13] = [
+        "accept-encoding",
         "connection",
         "content-encoding",
         "content-length",
@@ -163,6 +165,7 @@ mod tests {
             "a\r\n",
             "Content-Length",
             "HOST",
+            "Accept-Encoding",
             "transfer-encoding",
         ] {
             assert!(!is_header_name(name), "{name}");
