@@ -54,7 +54,7 @@ impl Directory {
         let shown = path.display();
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let file = open(path, flags, Mode::empty())
-            .with_context(|| format!("cannot open directory `{shown}`: create it"))?;
+            .with_context(|| format!("cannot open directory `{shown}`: create it, and start the run again, which may use only what was there when it began"))?;
         let access = AccessFlags::W_OK | AccessFlags::X_OK;
         faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).with_context(|| {
             format!("cannot write directory `{shown}`: let the user of this program write it")

@@ -1,10 +1,12 @@
 //! Landlock: what the program may do after it has opened what it needs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use logs::confinement::{Allowed, ConfinementError, directories_of};
 
 use crate::config::Kind;
+use crate::output::info;
 
 /// Where the look-up of a host name reads: files that others replace while the program runs. A resolver may ask by TCP,
 /// too.
@@ -25,6 +27,8 @@ const PROC: &str = "/proc";
 /// state directory, write and make directories in those of Parquet files, and connect to the ports of destinations, for
 /// which it also reads `/proc`, and what looks up their names; nothing else. Returns what the kernel enforces.
 ///
+/// A directory of a destination that is not there is told, and cannot be allowed: that destination fails.
+///
 /// # Errors
 /// As of [`logs::confinement::confine`].
 pub(super) fn confine(
@@ -33,10 +37,9 @@ pub(super) fn confine(
     kinds: &[&Kind],
 ) -> Result<String, ConfinementError> {
     let mut read = directories_of(log);
-    for kind in kinds {
-        // Certificates are often links.
-        read.extend(kind.files().into_iter().flat_map(directories_of));
-    }
+    // Certificates are often links.
+    let files = kinds.iter().flat_map(|kind| kind.files());
+    read.extend(present(files.flat_map(directories_of)));
     let mut connect: Vec<u16> = kinds.iter().filter_map(|kind| kind.port()).collect();
     if !connect.is_empty() {
         read.push(PathBuf::from(PROC));
@@ -48,14 +51,30 @@ pub(super) fn confine(
     }
     let directories = kinds.iter().filter_map(|kind| match kind {
         Kind::Parquet(settings) => Some(settings.directory.clone()),
-        _ => None,
+        Kind::JsonOutput | Kind::JsonUnix(_) | Kind::Syslog(..) | Kind::Otlp(..) => None,
     });
     logs::confinement::confine(&Allowed {
         read,
         write: vec![state.to_owned()],
-        make: directories.collect(),
+        make: present(directories),
         connect,
     })
+}
+
+/// Those directories that are there; others are told.
+fn present(directories: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let directories: BTreeSet<PathBuf> = directories.collect();
+    let is_present = |path: &PathBuf| {
+        let is_present = path.is_dir();
+        if !is_present {
+            info(format_args!(
+                "`{}` is no directory: the destination that needs it fails; create it, and start the run again",
+                path.display()
+            ));
+        }
+        is_present
+    };
+    directories.into_iter().filter(is_present).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::super::place::{Place, wait_until};
+use super::super::place::{Place, has_all, wait_until};
 use super::{PARQUET, files_below, place, received};
 
 /// A small file system, which is unmounted at the end.
@@ -143,11 +143,32 @@ fn what_a_killed_run_has_left_is_removed_and_nothing_else() {
     assert_eq!(received(&place).0.len(), 10);
 }
 
+/// The other destinations go on, and the next run makes good what is missing.
 #[test]
-fn directory_that_is_absent_or_read_only_is_told() {
-    let place = Place::new(PARQUET);
-    let output = place.once();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("cannot open directory `"), "{errors}");
+fn directory_that_is_absent_stops_no_other_destination() {
+    let others = "[json.out]\nto = \"stdout\"\nstart = \"begin\"\n\
+        [syslog.tls]\naddress = \"127.0.0.1:1\"\n[syslog.tls.tls]\nca = \"DIR/absent/ca.pem\"\n";
+    let place = Place::new(&format!("{PARQUET}{others}"));
+    place.append_events(0, 10);
+    let run = place.start();
+    wait_until("events of the other destination", || {
+        has_all(&place.text("stdout"), 10)
+    });
+    wait_until("the status", || {
+        let status = place.status(&[]);
+        let text = String::from_utf8(status.stdout).unwrap();
+        status.status.code() == Some(1)
+            && text.contains("cannot open directory `")
+            && text.contains("cannot read certificates `")
+    });
+    assert!(run.end());
+    let errors = place.text("stderr");
+    for name in ["out", "absent"] {
+        let told = format!("`{}` is no directory: ", place.path(name).display());
+        assert_eq!(errors.matches(&told).count(), 1, "{errors}");
+    }
+    fs::create_dir(place.path("out")).unwrap();
+    let run = place.start();
+    wait_until("all events", || received(&place).0.len() == 10);
+    assert!(run.end());
 }
