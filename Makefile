@@ -1,6 +1,6 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
-.PHONY: menu setup tollgate build run test bench check vm lists hunt fuzz golden fmt install uninstall deb testdeb \
+.PHONY: menu setup tollgate build run test bench check vm lists hunt fuzz fleet golden fmt install uninstall deb testdeb \
 	dist testdist
 MAKEFLAGS += --no-print-directory
 
@@ -48,6 +48,9 @@ hunt: ## run random programs under both auditors: SECONDS=60 KERNEL=6.1|6.12|tes
 
 fuzz: ## feed mutated input to the parsers: SECONDS=60 for each target
 	@cargo xtask fuzz --seconds $(or $(SECONDS),60)
+
+fleet: build ## send logs to a real collector, and query Parquet files in three engines (Go, Java; network once)
+	@sh scripts/fleet.sh $(RELEASE)
 
 golden: ## rewrite every expected and generated file, for review (root, QEMU)
 	@cargo xtask golden

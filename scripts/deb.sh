@@ -37,6 +37,9 @@ strip --strip-unneeded "$@"
 find "$stage/usr/share/man" -type f -exec gzip -9n {} +
 install -D -m 0644 -t "$docs" README.md
 install -D -m 0644 -t "$docs/examples" examples/*
+for file in deploy/*/*.sql; do
+	install -D -m 0644 "$file" "$docs/$file"
+done
 gzip -9nc CHANGELOG.md >"$docs/changelog.gz"
 gzip -9n >"$docs/changelog.Debian.gz" <<END
 tollgate ($version) unstable; urgency=medium

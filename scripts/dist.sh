@@ -55,6 +55,9 @@ install -D -m 0644 -t "$stage/packaging" packaging/tollgate-alternatives packagi
 	packaging/tollgate-ship.service packaging/tollgate.tmpfiles packaging/journald.conf
 install -D -m 0644 -t "$stage/packaging/sigma" packaging/sigma/*.yml
 install -D -m 0644 -t "$stage/examples" examples/*
+for file in deploy/*/*.sql; do
+	install -D -m 0644 "$file" "$stage/$file"
+done
 install -m 0644 -t "$stage" README.md CHANGELOG.md LICENSE.md LICENSE-APACHE LICENSE-BSD-2-Clause LICENSE-GPL-2.0
 
 [ -x "$build/bin/cargo-cyclonedx" ] ||

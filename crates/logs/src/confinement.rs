@@ -17,6 +17,8 @@ pub struct Allowed {
     pub read: Vec<PathBuf>,
     /// Directories in which it may also write and replace files.
     pub write: Vec<PathBuf>,
+    /// Directories in which it may also make directories.
+    pub make: Vec<PathBuf>,
     /// TCP ports to which it may connect.
     pub connect: Vec<u16>,
 }
@@ -66,7 +68,9 @@ pub fn confine(allowed: &Allowed) -> Result<String, ConfinementError> {
         .create()?;
     let readable = allowed.read.iter().map(|path| (path, read));
     let writable = allowed.write.iter().map(|path| (path, read | write));
-    for (path, access) in readable.chain(writable) {
+    let makeable = allowed.make.iter();
+    let makeable = makeable.map(|path| (path, read | write | AccessFs::MakeDir));
+    for (path, access) in readable.chain(writable).chain(makeable) {
         let directory =
             PathFd::new(path).map_err(|error| ConfinementError::Directory(path.clone(), error))?;
         ruleset = ruleset.add_rule(PathBeneath::new(directory, access))?;

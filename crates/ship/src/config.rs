@@ -8,14 +8,16 @@
 //! filter = "key=exec"
 //! ```
 //!
-//! [`document`] is the file as it is written; this module checks it. All mistakes are reported, each with its line and
-//! column.
+//! [`document`] is the file as it is written, [`destination`] what is made of its tables; this module checks it. All
+//! mistakes are reported, each with its line and column.
 
+mod destination;
 mod document;
+mod otlp;
+mod parquet;
 
 use std::fs;
-use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ use toml::Spanned;
 
 use crate::output::info;
 use crate::transport::TlsSettings;
+pub(crate) use destination::{Address, Destination, Kind};
 pub(crate) use document::Start;
 use document::{Common, Document, Tls};
 
@@ -43,7 +46,7 @@ const HOST: &str = "/proc/sys/kernel/hostname";
 const HEARTBEAT_SECS: u64 = 60;
 /// Enough for a peer that writes what it has read to a disk.
 const RESEND_SECS: u64 = 10;
-/// Longest time between two heartbeats, and of `resend`.
+/// Longest time between two heartbeats, of `resend` and of `seconds`.
 const MAX_SECS: u64 = 86_400;
 
 /// What is sent where.
@@ -57,66 +60,6 @@ pub(crate) struct Config {
     pub(crate) heartbeat: Duration,
     /// Destinations by their names.
     pub(crate) destinations: Vec<Destination>,
-}
-
-/// A destination.
-#[derive(Debug)]
-pub(crate) struct Destination {
-    pub(crate) name: String,
-    /// Which events are sent.
-    pub(crate) filter: Expression,
-    /// Where the first run begins.
-    pub(crate) start: Start,
-    /// How long a connection must live until what was sent on it need not be sent again.
-    pub(crate) resend: Duration,
-    pub(crate) kind: Kind,
-}
-
-/// What a destination is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// JSON lines to standard output.
-    JsonOutput,
-    /// JSON lines to a Unix stream socket.
-    JsonUnix(PathBuf),
-    /// Syslog messages over TCP or TLS.
-    Syslog(Address, Option<TlsSettings>),
-}
-
-/// A host and a port of TCP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    /// `HOST:PORT`.
-    pub(crate) text: String,
-    pub(crate) port: u16,
-}
-
-impl Kind {
-    /// The port of TCP that it connects to.
-    pub(crate) const fn port(&self) -> Option<u16> {
-        match self {
-            Self::Syslog(address, _) => Some(address.port),
-            Self::JsonOutput | Self::JsonUnix(_) => None,
-        }
-    }
-
-    /// Whether the name of a host must be looked up.
-    pub(crate) fn has_host_name(&self) -> bool {
-        match self {
-            Self::Syslog(address, _) => address.text.parse::<SocketAddr>().is_err(),
-            Self::JsonOutput | Self::JsonUnix(_) => false,
-        }
-    }
-
-    /// What it is, for people.
-    pub(crate) fn description(&self) -> String {
-        match self {
-            Self::JsonOutput => "JSON lines to standard output".to_owned(),
-            Self::JsonUnix(path) => format!("JSON lines to socket {}", path.display()),
-            Self::Syslog(address, None) => format!("syslog to {} over TCP", address.text),
-            Self::Syslog(address, Some(_)) => format!("syslog to {} over TLS", address.text),
-        }
-    }
 }
 
 impl Config {
@@ -198,7 +141,12 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, document: Document) -> Config {
-        let heartbeat = self.seconds(document.heartbeat, "heartbeat", 1, HEARTBEAT_SECS);
+        let heartbeat = self.seconds(
+            document.heartbeat.as_ref(),
+            "heartbeat",
+            1..=MAX_SECS,
+            HEARTBEAT_SECS,
+        );
         let host = self.host(document.host);
         let mut destinations = Vec::new();
         let mut names = Vec::new();
@@ -222,6 +170,28 @@ impl Checker<'_> {
             };
             let tls = syslog.tls.map(|tls| self.tls(tls, &address));
             let kind = Kind::Syslog(address, tls);
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
+        for (name, mut otlp) in document.otlp {
+            self.name(&name, &mut names);
+            let common = Common {
+                filter: otlp.filter.take(),
+                start: otlp.start,
+                // Answers confirm.
+                resend: None,
+            };
+            let kind = self.otlp(otlp);
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
+        for (name, parquet) in document.parquet {
+            self.name(&name, &mut names);
+            let kind = self.parquet(&parquet);
+            let common = Common {
+                filter: parquet.filter,
+                start: parquet.start,
+                // Complete files confirm.
+                resend: None,
+            };
             destinations.push(self.destination(name.into_inner(), common, kind));
         }
         if destinations.is_empty() && self.mistakes.is_empty() {
@@ -256,7 +226,7 @@ impl Checker<'_> {
             name,
             filter: self.filter(common.filter),
             start: common.start.unwrap_or(Start::End),
-            resend: self.seconds(common.resend, "resend", 0, RESEND_SECS),
+            resend: self.seconds(common.resend.as_ref(), "resend", 0..=MAX_SECS, RESEND_SECS),
             kind,
         }
     }
@@ -302,22 +272,34 @@ impl Checker<'_> {
 
     fn seconds(
         &mut self,
-        seconds: Option<Spanned<i64>>,
+        seconds: Option<&Spanned<i64>>,
         name: &str,
-        least: u64,
+        range: RangeInclusive<u64>,
         default: u64,
     ) -> Duration {
-        let Some(seconds) = seconds else {
-            return Duration::from_secs(default);
+        Duration::from_secs(self.number(seconds, name, "seconds", range, default))
+    }
+
+    fn number(
+        &mut self,
+        number: Option<&Spanned<i64>>,
+        name: &str,
+        unit: &str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> u64 {
+        let Some(number) = number else {
+            return default;
         };
-        let given = u64::try_from(*seconds.get_ref()).ok();
-        let given = given.filter(|given| (least..=MAX_SECS).contains(given));
+        let given = u64::try_from(*number.get_ref()).ok();
+        let given = given.filter(|given| range.contains(given));
         if given.is_none() {
             let message = format!("`{name}` is out of range");
-            let advice = format!("write a number of seconds from {least} to {MAX_SECS}");
-            self.mistake(seconds.span(), message, &advice);
+            let (least, most) = range.into_inner();
+            let advice = format!("write a number of {unit} from {least} to {most}");
+            self.mistake(number.span(), message, &advice);
         }
-        Duration::from_secs(given.unwrap_or(default))
+        given.unwrap_or(default)
     }
 
     fn filter(&mut self, filter: Option<Spanned<String>>) -> Expression {
@@ -352,32 +334,27 @@ impl Checker<'_> {
 
     fn address(&mut self, address: &Spanned<String>) -> Address {
         let text = address.get_ref();
-        let parts = text.rsplit_once(':').filter(|(host, _)| {
-            // An IPv6 address has brackets.
-            let is_v6 = host.starts_with('[') && host.ends_with(']');
-            !host.is_empty() && (is_v6 || !host.contains(':'))
-        });
-        let port = parts.and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
-        if port == 0 {
+        Address::parse(text).unwrap_or_else(|| {
             self.mistake(
                 address.span(),
                 format!("`{}` is no address of TCP", text.escape_debug()),
                 "write `HOST:PORT`, and an IPv6 address in brackets",
             );
-        }
-        Address {
-            text: text.clone(),
-            port,
+            Address::default()
+        })
+    }
+
+    fn absolute(&mut self, file: &Path, span: Range<usize>) {
+        if !file.is_absolute() {
+            let message = format!("`{}` is no absolute path", file.display());
+            self.mistake(span, message, "begin it with `/`");
         }
     }
 
     fn tls(&mut self, tls: Tls, address: &Address) -> TlsSettings {
         let files = [Some(&tls.ca), tls.certificate.as_ref(), tls.key.as_ref()];
         for file in files.into_iter().flatten() {
-            if !file.get_ref().is_absolute() {
-                let message = format!("`{}` is no absolute path", file.get_ref().display());
-                self.mistake(file.span(), message, "begin it with `/`");
-            }
+            self.absolute(file.get_ref(), file.span());
         }
         let identity = match (tls.certificate, tls.key) {
             (Some(certificate), Some(key)) => Some((certificate.into_inner(), key.into_inner())),
@@ -391,11 +368,8 @@ impl Checker<'_> {
                 None
             }
         };
-        // The name in the address, without the brackets of an IPv6 address.
-        let host = address.text.rsplit_once(':').map_or("", |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
         let server_name = match tls.server_name {
-            None => host.to_owned(),
+            None => address.host().to_owned(),
             Some(name) => {
                 if ServerName::try_from(name.get_ref().as_str()).is_err() {
                     let message = format!("`{}` is no host name", name.get_ref().escape_debug());

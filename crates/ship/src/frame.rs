@@ -51,6 +51,16 @@ pub(crate) enum Reason {
     Absent,
 }
 
+impl Reason {
+    /// Its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rotated => "rotated",
+            Self::Absent => "absent",
+        }
+    }
+}
+
 /// How far a destination is, and what its run has counted since its state began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Heartbeat {
@@ -75,6 +85,8 @@ pub(crate) struct Counts {
     pub(crate) events: u64,
     /// Events that the filter accepted, and were sent.
     pub(crate) sent: u64,
+    /// Records that the destination has refused for ever.
+    pub(crate) rejected: u64,
     /// Lines that are no records.
     pub(crate) malformed: u64,
     /// Gaps that were told.

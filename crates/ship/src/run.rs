@@ -6,6 +6,7 @@
 mod backoff;
 mod confinement;
 pub(crate) mod progress;
+mod refusals;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -20,9 +21,11 @@ use logs::state_directory::{StateDirectory, StateError};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::boots::Boots;
-use crate::config::{Config, Kind};
+use crate::config::{Config, Destination, Kind};
 use crate::json_lines::JsonLines;
+use crate::otlp::OtlpSink;
 use crate::output::info;
+use crate::parquet_files::ParquetSink;
 use crate::sink::{Sink, StreamSink};
 use crate::syslog::Syslog;
 use crate::transport::{StandardOutput, Tcp, Tls, UnixSocket};
@@ -81,7 +84,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut progress = Progress::new(&shared.log, &shared.host);
     let mut threads = Vec::new();
     for destination in config.destinations {
-        let sink = sink(&destination.kind, destination.resend);
+        let sink = sink(&destination, &shared.host)?;
         let worker = Worker::new(Arc::clone(&shared), destination, sink)?;
         progress.destinations.push(worker.progress());
         let thread = thread::Builder::new()
@@ -94,8 +97,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What a destination is.
-fn sink(kind: &Kind, resend: Duration) -> Box<dyn Sink> {
-    match kind {
+fn sink(destination: &Destination, host: &str) -> anyhow::Result<Box<dyn Sink>> {
+    let resend = destination.resend;
+    Ok(match &destination.kind {
         Kind::JsonOutput => Box::new(StreamSink::new(
             JsonLines,
             StandardOutput::default(),
@@ -111,12 +115,18 @@ fn sink(kind: &Kind, resend: Duration) -> Box<dyn Sink> {
             Tcp::new(address.text.clone()),
             resend,
         )),
+        Kind::Otlp(endpoint, compression) => {
+            Box::new(OtlpSink::new(endpoint.clone(), *compression))
+        }
         Kind::JsonUnix(path) => Box::new(StreamSink::new(
             JsonLines,
             UnixSocket::new(path.clone()),
             resend,
         )),
-    }
+        Kind::Parquet(settings) => {
+            Box::new(ParquetSink::new(&destination.name, host, settings.clone())?)
+        }
+    })
 }
 
 /// Writes the status until the threads have ended, or a signal came and they take too long.

@@ -1,5 +1,6 @@
 //! What a destination is: it takes frames, and tells how many of them it has confirmed.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::frame::Frame;
@@ -8,6 +9,7 @@ use crate::unconfirmed::Unconfirmed;
 
 /// Bytes that are sent at once.
 const BATCH_BYTES: usize = 256 << 10;
+
 /// A destination. Frames count from the last [`Sink::connect`].
 pub(crate) trait Sink: Send {
     /// Connects, and forgets what was put before.
@@ -31,6 +33,11 @@ pub(crate) trait Sink: Send {
     /// The destination is gone, or takes nothing for too long.
     fn flush(&mut self) -> anyhow::Result<()>;
 
+    /// Whether the last [`Sink::flush`] has confirmed all frames, so that the position is worth saving at once.
+    fn is_checkpoint(&self) -> bool {
+        false
+    }
+
     /// Number of frames that are confirmed: the destination has them, and the next run need not send them.
     ///
     /// # Errors
@@ -45,7 +52,44 @@ pub(crate) trait Sink: Send {
 
     /// Disconnects, whatever was put.
     fn disconnect(&mut self);
+
+    /// What the destination has refused for ever since the last call. It is confirmed, too: it must not be sent again.
+    fn take_refusal(&mut self) -> Option<Refusal> {
+        None
+    }
 }
+
+/// Records that a destination does not want.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Number of records; 0 if it only warns.
+    pub(crate) records: u64,
+    /// What it says, of the last ones.
+    pub(crate) reason: String,
+}
+
+/// The error of a destination that wants to be left alone for a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Later {
+    pub(crate) after: Duration,
+    /// What it says.
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Later {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.after.as_secs() {
+            0 => write!(to, "{}", self.text),
+            seconds => write!(
+                to,
+                "{}: it wants no request for {seconds} seconds",
+                self.text
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Later {}
 
 /// Encodes frames for a stream of bytes.
 pub(crate) trait Encode: Send {

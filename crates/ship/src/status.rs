@@ -142,6 +142,12 @@ fn print(progress: &Progress<DestinationProgress>, is_alive: bool, out: &mut Str
                 &format!("{}, {} serials missing", counts.gaps, counts.missing),
             );
         }
+        if counts.rejected > 0 {
+            line(
+                "rejected",
+                &format!("{} records, by the destination", counts.rejected),
+            );
+        }
         if counts.malformed > 0 {
             line("malformed", &format!("{} lines", counts.malformed));
         }

@@ -1,5 +1,6 @@
 //! Streams of bytes to a peer on this machine or another.
 
+mod deadline;
 mod standard_output;
 mod tcp;
 mod tls;
@@ -8,6 +9,7 @@ mod unix;
 use std::io;
 use std::time::{Duration, Instant};
 
+pub(crate) use deadline::DeadlineStream;
 pub(crate) use standard_output::StandardOutput;
 pub(crate) use tcp::Tcp;
 pub(crate) use tls::{Tls, TlsSettings};

@@ -1,5 +1,12 @@
-//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, and syslog to rsyslog.
+//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, OTLP to a
+//! collector, and Parquet files.
 
+#[cfg(test)]
+mod certificates;
+#[cfg(test)]
+mod otlp;
+#[cfg(test)]
+mod parquet;
 #[cfg(test)]
 mod place;
 #[cfg(test)]

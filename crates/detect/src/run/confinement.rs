@@ -21,7 +21,7 @@ pub(super) fn confine(
     logs::confinement::confine(&Allowed {
         read,
         write: vec![state.to_owned()],
-        connect: Vec::new(),
+        ..Allowed::default()
     })
 }
 

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::http::HeaderValue;
+use crate::otlp::Compression;
+
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +22,12 @@ pub(super) struct Document {
     /// Syslog over TCP or TLS.
     #[serde(default)]
     pub(super) syslog: BTreeMap<Spanned<String>, Syslog>,
+    /// Log records of OpenTelemetry to collectors.
+    #[serde(default)]
+    pub(super) otlp: BTreeMap<Spanned<String>, Otlp>,
+    /// Parquet files.
+    #[serde(default)]
+    pub(super) parquet: BTreeMap<Spanned<String>, Parquet>,
 }
 
 /// Where the first run begins.
@@ -52,7 +61,21 @@ pub(super) struct Syslog {
     pub(super) resend: Option<Spanned<i64>>,
 }
 
-/// A table `[syslog.NAME.tls]`.
+/// A table `[otlp.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Otlp {
+    pub(super) url: Spanned<String>,
+    pub(super) compression: Option<Compression>,
+    pub(super) timeout: Option<Spanned<i64>>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<Spanned<String>, HeaderValue>,
+    pub(super) tls: Option<Tls>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
+}
+
+/// A table `[syslog.NAME.tls]` or `[otlp.NAME.tls]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tls {
@@ -60,6 +83,17 @@ pub(super) struct Tls {
     pub(super) certificate: Option<Spanned<PathBuf>>,
     pub(super) key: Option<Spanned<PathBuf>>,
     pub(super) server_name: Option<Spanned<String>>,
+}
+
+/// A table `[parquet.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parquet {
+    pub(super) directory: Spanned<PathBuf>,
+    pub(super) rows: Option<Spanned<i64>>,
+    pub(super) seconds: Option<Spanned<i64>>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
 }
 
 /// What every destination has.

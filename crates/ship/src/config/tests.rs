@@ -3,6 +3,7 @@
 use inputs::fuzz::fuzz;
 
 use super::*;
+use crate::otlp::Compression;
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
     let accounts = Accounts::parse(b"root:x:0:0::/:\n", b"root:x:0:\n");
@@ -34,9 +35,21 @@ fn settings_have_defaults() {
     assert_eq!(destination.kind, Kind::JsonOutput);
 }
 
+/// Each text has a mistake that is told by a text that begins so.
+#[track_caller]
+fn check_mistakes(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        let found = mistakes(text);
+        assert!(
+            found.iter().any(|found| found.starts_with(expected)),
+            "{text}: {found:?}"
+        );
+    }
+}
+
 #[test]
 fn mistakes_have_line_column_and_advice() {
-    for (text, expected) in [
+    check_mistakes(&[
         ("", "1:1: no destination; add one, for example a table"),
         ("hots = 1\n", "1:1: unknown field `hots`, expected"),
         (
@@ -98,6 +111,18 @@ fn mistakes_have_line_column_and_advice() {
             "5:15: `a b` is no host name; ",
         ),
         (
+            "[parquet.p]\ndirectory = \"audit\"\n",
+            "2:13: `audit` is no absolute path; ",
+        ),
+        (
+            "[parquet.p]\ndirectory = \"/a\"\nrows = 0\n",
+            "3:8: `rows` is out of range; write a number of events from 1 to 10000000",
+        ),
+        (
+            "[parquet.p]\ndirectory = \"/a\"\nseconds = 90000\n",
+            "3:11: `seconds` is out of range; write a number of seconds from 1 ",
+        ),
+        (
             "[json.s]\nto = \"stdout\"\n[syslog.s]\naddress = \"[::1]:514\"\n",
             "3:9: two destinations are called `s`; rename one",
         ),
@@ -105,15 +130,81 @@ fn mistakes_have_line_column_and_advice() {
             "[json.a]\nto = \"stdout\"\n[json.b]\nto = \"stdout\"\n",
             "1:1: two destinations are the standard output; ",
         ),
-    ] {
-        let found = mistakes(text);
-        assert!(
-            found.iter().any(|found| found.starts_with(expected)),
-            "{text}: {found:?}"
-        );
-    }
+    ]);
     let found = mistakes("heartbeat = 0\nhost = \" \"\n[json.O]\nto = \"x\"\nresend = -1\n");
     assert_eq!(found.len(), 5, "{found:?}");
+}
+
+#[test]
+fn mistakes_in_tables_of_collectors_are_told() {
+    check_mistakes(&[
+        (
+            "[otlp.o]\nurl = \"collector:4318\"\n",
+            "2:7: `url` begins neither with `http://` nor with `https://`; write",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector:4318\"\n",
+            "2:7: `url` has no path; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"https://collector/v1/logs\"\n",
+            "2:7: `https` needs a table `tls`; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.tls]\nca = \"/c\"\n",
+            "2:7: a table `tls` needs `https`; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\ntimeout = 301\n",
+            "3:11: `timeout` is out of range; write a number of seconds from 1 to 300",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\nresend = 1\n",
+            "3:1: unknown field `resend`, expected",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nhost = \"a\"\n",
+            "4:1: `host` is no header that can be set; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nx = \"a\\r\\nb: c\"\n",
+            "4:1: header `x` has no value of a header; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nx = \"a\"\nX = \"a\"\n",
+            "4:1: two headers are called `x`; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nx = { file = \"token\" }\n",
+            "4:1: `token` is no absolute path; ",
+        ),
+        (
+            "[otlp.o]\nurl = \"http://collector/\"\n[otlp.o.headers]\nx = 1\n",
+            "4:5: expected a string, or `{ file = \"/PATH\" }`; ",
+        ),
+    ]);
+}
+
+#[test]
+fn collector_has_a_port_and_files_that_the_program_may_use() {
+    let text = "[otlp.o]\nurl = \"https://collector/v1/logs?key=s3cret\"\n\
+        headers = { a = \"s3cret\", b = { file = \"/etc/token\" } }\n[otlp.o.tls]\nca = \"/etc/ca.pem\"\n";
+    let config = parse(text).unwrap();
+    let kind = &config.destinations[0].kind;
+    assert_eq!(kind.port(), Some(443));
+    assert!(kind.has_host_name());
+    assert_eq!(
+        kind.files(),
+        [Path::new("/etc/ca.pem"), Path::new("/etc/token")]
+    );
+    assert_eq!(kind.description(), "OTLP to https://collector/v1/logs");
+    let Kind::Otlp(endpoint, compression) = kind else {
+        panic!("{kind:?}");
+    };
+    assert_eq!(*compression, Compression::Gzip);
+    assert_eq!(endpoint.timeout, Duration::from_secs(30));
+    assert_eq!(endpoint.tls.as_ref().unwrap().server_name, "collector");
+    assert!(!format!("{:?}", endpoint.headers).contains("s3cret"));
 }
 
 /// Settings of a table, of the error about one that is unknown.
@@ -130,10 +221,16 @@ fn known(table: &str) -> Vec<String> {
 }
 
 /// Tables: their names as settings, in the file, and in the manual.
-const TABLES: [(&str, &str, &str); 3] = [
+const TABLES: [(&str, &str, &str); 5] = [
     ("json", "json.x", "[json. Ns Ar NAME Ns ]"),
     ("syslog", "syslog.x", "[syslog. Ns Ar NAME Ns ]"),
-    ("tls", "syslog.x.tls", "[syslog. Ns Ar NAME Ns .tls]"),
+    ("otlp", "otlp.x", "[otlp. Ns Ar NAME Ns ]"),
+    (
+        "tls",
+        "syslog.x.tls",
+        "[syslog. Ns Ar NAME Ns .tls], [otlp. Ns Ar NAME Ns .tls]",
+    ),
+    ("parquet", "parquet.x", "[parquet. Ns Ar NAME Ns ]"),
 ];
 
 #[test]
@@ -176,6 +273,15 @@ fn fuzz_ship_configuration() {
         "[json.a]",
         "[syslog.b]",
         "[syslog.b.tls]",
+        "[otlp.c]",
+        "[otlp.c.headers]",
+        "url =",
+        "\"https://a:1/\"",
+        "[parquet.d]",
+        "directory =",
+        "\"/x\"",
+        "rows =",
+        "seconds =",
         "to =",
         "\"stdout\"",
         "\"unix:/x\"",

@@ -14,11 +14,13 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// Counts a failure; returns the time until the next try: it doubles up to a minute, less a random part of at most a
-    /// half, so that the hosts of a fleet do not come back at once.
-    pub(super) fn fail(&mut self) -> Duration {
+    /// half, so that the hosts of a fleet do not come back at once. It is no less than what the destination has asked
+    /// for, up to a minute.
+    pub(super) fn fail(&mut self, asked: Duration) -> Duration {
         // A new hasher has random keys.
         let random = RandomState::new().hash_one(0);
-        self.next(u32::try_from(random >> 32).unwrap_or(0))
+        let next = self.next(u32::try_from(random >> 32).unwrap_or(0));
+        next.max(asked.min(LONGEST))
     }
 
     fn next(&mut self, random: u32) -> Duration {
@@ -50,12 +52,17 @@ mod tests {
         assert_eq!(backoff.next(0), FIRST / 2);
         assert_eq!(backoff.next(u32::MAX), FIRST * 2);
         for _ in 0..100 {
-            let time = backoff.fail();
+            let time = backoff.fail(Duration::ZERO);
             assert!(time >= FIRST && time <= LONGEST, "{time:?}");
         }
         assert_eq!(backoff.next(u32::MAX), LONGEST);
         assert_eq!(backoff.failures(), 103);
         backoff.end();
         assert_eq!(backoff.next(u32::MAX), FIRST);
+        assert_eq!(
+            backoff.fail(Duration::from_secs(30)),
+            Duration::from_secs(30)
+        );
+        assert_eq!(backoff.fail(Duration::from_secs(3000)), LONGEST);
     }
 }

@@ -1,10 +1,12 @@
 //! Landlock: what the program may do after it has opened what it needs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use logs::confinement::{Allowed, ConfinementError, directories_of};
 
 use crate::config::Kind;
+use crate::output::info;
 
 /// Where the look-up of a host name reads: files that others replace while the program runs. A resolver may ask by TCP,
 /// too.
@@ -21,9 +23,11 @@ const DNS_PORT: u16 = 53;
 /// when the kernel has forgotten it.
 const PROC: &str = "/proc";
 
-/// Lets this thread and those that it starts read the directories of the log and of certificates, write the state
-/// directory, and connect to the ports of destinations, for which it also reads `/proc`, and what looks up their names;
-/// nothing else. Returns what the kernel enforces.
+/// Lets this thread and those that it starts read the directories of the log, of certificates and of headers, write the
+/// state directory, write and make directories in those of Parquet files, and connect to the ports of destinations, for
+/// which it also reads `/proc`, and what looks up their names; nothing else. Returns what the kernel enforces.
+///
+/// A directory of a destination that is not there is told, and cannot be allowed: that destination fails.
 ///
 /// # Errors
 /// As of [`logs::confinement::confine`].
@@ -33,17 +37,9 @@ pub(super) fn confine(
     kinds: &[&Kind],
 ) -> Result<String, ConfinementError> {
     let mut read = directories_of(log);
-    for kind in kinds {
-        if let Kind::Syslog(_, Some(tls)) = kind {
-            // Certificates are often links.
-            let identity = tls.identity.iter().flat_map(|(one, other)| [one, other]);
-            read.extend(
-                identity
-                    .chain([&tls.ca])
-                    .flat_map(|file| directories_of(file)),
-            );
-        }
-    }
+    // Certificates are often links.
+    let files = kinds.iter().flat_map(|kind| kind.files());
+    read.extend(present(files.flat_map(directories_of)));
     let mut connect: Vec<u16> = kinds.iter().filter_map(|kind| kind.port()).collect();
     if !connect.is_empty() {
         read.push(PathBuf::from(PROC));
@@ -53,11 +49,32 @@ pub(super) fn confine(
         let resolver = RESOLVER.iter().map(PathBuf::from);
         read.extend(resolver.filter(|path| path.is_dir()));
     }
+    let directories = kinds.iter().filter_map(|kind| match kind {
+        Kind::Parquet(settings) => Some(settings.directory.clone()),
+        Kind::JsonOutput | Kind::JsonUnix(_) | Kind::Syslog(..) | Kind::Otlp(..) => None,
+    });
     logs::confinement::confine(&Allowed {
         read,
         write: vec![state.to_owned()],
+        make: present(directories),
         connect,
     })
+}
+
+/// Those directories that are there; others are told.
+fn present(directories: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let directories: BTreeSet<PathBuf> = directories.collect();
+    let is_present = |path: &PathBuf| {
+        let is_present = path.is_dir();
+        if !is_present {
+            info(format_args!(
+                "`{}` is no directory: the destination that needs it fails; create it, and start the run again",
+                path.display()
+            ));
+        }
+        is_present
+    };
+    directories.into_iter().filter(is_present).collect()
 }
 
 #[cfg(test)]
@@ -65,9 +82,11 @@ mod tests {
     use std::fs;
     use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
     use crate::config::Address;
+    use crate::parquet_files::ParquetSettings;
     use crate::transport::TlsSettings;
 
     /// Applies to the calling thread only, and ends with it.
@@ -100,6 +119,33 @@ mod tests {
         confined.join().unwrap();
     }
 
+    #[test]
+    fn confined_thread_makes_directories_only_for_parquet_files() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        for name in ["log", "state", "out"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        let kind = Kind::Parquet(ParquetSettings {
+            directory: path("out"),
+            rows: 1,
+            interval: Duration::from_secs(1),
+        });
+        let confined = thread::spawn(move || {
+            let path = |name: &str| place.path().join(name);
+            let told = confine(&path("log/file"), &path("state"), &[&kind]).unwrap();
+            fs::create_dir(path("out/date")).unwrap();
+            fs::write(path("out/date/new"), "text").unwrap();
+            fs::rename(path("out/date/new"), path("out/date/file")).unwrap();
+            fs::remove_file(path("out/date/file")).unwrap();
+            if told.ends_with("fully enforced") {
+                fs::create_dir(path("state/date")).unwrap_err();
+                fs::create_dir(path("log/date")).unwrap_err();
+            }
+        });
+        confined.join().unwrap();
+    }
+
     /// The files of the resolver, and certificates that are links, may be replaced meanwhile.
     #[test]
     fn confined_thread_reads_what_was_replaced() {
@@ -112,7 +158,6 @@ mod tests {
         std::os::unix::fs::symlink(path("archive/file"), path("live/ca")).unwrap();
         let to = Address {
             text: "localhost:1".to_owned(),
-            port: 1,
         };
         let tls = TlsSettings {
             ca: path("live/ca"),
@@ -142,7 +187,6 @@ mod tests {
         let confined = thread::spawn(move || {
             let to = Address {
                 text: address.to_string(),
-                port: address.port(),
             };
             let kind = Kind::Syslog(to, None);
             let told = confine(&place.path().join("log"), place.path(), &[&kind]).unwrap();

@@ -19,16 +19,19 @@ use logs::state_directory::StateDirectory;
 
 use super::backoff::Backoff;
 use super::progress::{ConnectionState, DestinationProgress, SharedProgress};
+use super::refusals::Refusals;
 use crate::boots::Boots;
 use crate::config::{Destination, Kind, Start};
 use crate::frame::{Frame, Heartbeat, Record, Time};
 use crate::output::{info, now_ms, one_line};
 use crate::position::Position;
-use crate::sink::Sink;
+use crate::sink::{Later, Sink};
 use crate::unconfirmed::Unconfirmed;
 
 /// How often the position is saved while it changes, and the destination asked what it has confirmed.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+/// A connection that lived so long is no reason to wait longer after it.
+const LIVED: Duration = Duration::from_secs(10);
 /// How often a log that cannot be read is tried before it is opened again.
 const MOST_LOG_ERRORS: u32 = 60;
 /// Most bytes of a position.
@@ -66,6 +69,7 @@ pub(super) struct Worker {
     /// The confirmed position that is not saved yet.
     is_unsaved: bool,
     backoff: Backoff,
+    refusals: Refusals,
     progress: SharedProgress,
 }
 
@@ -78,6 +82,7 @@ struct Session {
     frames: u64,
     /// Positions that are not confirmed.
     waiting: Unconfirmed<Waiting>,
+    begun: Instant,
     next_heartbeat: Instant,
     looked: Instant,
     log_errors: u32,
@@ -136,6 +141,7 @@ impl Worker {
             confirmed,
             is_unsaved: false,
             backoff: Backoff::default(),
+            refusals: Refusals::default(),
             progress: Arc::new(Mutex::new(progress)),
         })
     }
@@ -166,11 +172,10 @@ impl Worker {
                 reason = Some(text.to_owned());
                 break;
             }
-            // A connection that lived is no reason to wait longer.
-            if begun.elapsed() > SAVE_INTERVAL * 10 {
+            if begun.elapsed() > LIVED {
                 self.backoff.end();
             }
-            let wait = self.backoff.fail();
+            let wait = self.backoff.fail(asked_wait(&error));
             let text = one_line(&format!("{error:#}"));
             if text != told {
                 self.tell(&text);
@@ -195,24 +200,35 @@ impl Worker {
         }
         self.sink.connect()?;
         let reader = self.reader(&mut position)?;
-        self.note(ConnectionState::Connected, None, 0);
         let now = Instant::now();
+        self.note(ConnectionState::Connected, self.refusals.error(now), 0);
         let mut session = Session {
             reader,
             position,
             frames: 0,
             waiting: Unconfirmed::new(),
+            begun: now,
             next_heartbeat: now,
             looked: now,
             log_errors: 0,
         };
-        self.look(&mut session)?;
+        let result = self.follow(&mut session);
+        if result.is_err() {
+            // What was confirmed before is not sent again. A destination that is gone does not tell.
+            let _gone = self.take_confirmed(&mut session);
+        }
+        result
+    }
+
+    /// Sends what comes in the log, until the end or a failure.
+    fn follow(&mut self, session: &mut Session) -> anyhow::Result<()> {
+        self.look(session)?;
         while !self.is_stopped() {
-            if self.step(&mut session)? == Next::End {
+            if self.step(session)? == Next::End {
                 break;
             }
             if session.looked.elapsed() >= SAVE_INTERVAL {
-                self.look(&mut session)?;
+                self.look(session)?;
             }
         }
         self.end(session)
@@ -267,6 +283,12 @@ impl Worker {
     /// Sends what was put, and remembers the position until it is confirmed.
     fn flush(&mut self, session: &mut Session) -> anyhow::Result<()> {
         self.sink.flush()?;
+        if let Some(refusal) = self.sink.take_refusal() {
+            session.position.counts.rejected += refusal.records;
+            if let Some(text) = self.refusals.take(&refusal, Instant::now()) {
+                self.tell(&text);
+            }
+        }
         if let Some(cursor) = session.reader.cursor() {
             session.position.set_cursor(cursor);
         }
@@ -274,6 +296,10 @@ impl Worker {
             frames: session.frames,
             position: session.position.clone(),
         });
+        if self.sink.is_checkpoint() {
+            self.take_confirmed(session)?;
+            self.save();
+        }
         Ok(())
     }
 
@@ -285,20 +311,29 @@ impl Worker {
             self.heartbeat(session)?;
         }
         self.flush(session)?;
+        self.take_confirmed(session)?;
+        self.save();
+        let unconfirmed = session.position.counts.sent - self.confirmed.counts.sent;
+        let error = self.refusals.error(session.looked);
+        self.note(ConnectionState::Connected, error, unconfirmed);
+        Ok(())
+    }
+
+    /// Asks what is confirmed. A destination that confirms heartbeats, and no event, does not work.
+    fn take_confirmed(&mut self, session: &mut Session) -> anyhow::Result<()> {
         let confirmed = self.sink.confirmed()?;
         let is_over = |waiting: &Waiting| waiting.frames <= confirmed;
+        let mut works = session.begun.elapsed() > LIVED;
         while let Some(waiting) = session.waiting.pop_if(is_over) {
             if self.confirmed != waiting.position {
                 self.confirmed = waiting.position;
                 self.is_unsaved = true;
+                works = true;
             }
         }
-        if confirmed > 0 {
+        if works {
             self.backoff.end();
         }
-        self.save();
-        let unconfirmed = session.position.counts.sent - self.confirmed.counts.sent;
-        self.note(ConnectionState::Connected, None, unconfirmed);
         Ok(())
     }
 
@@ -327,11 +362,11 @@ impl Worker {
     }
 
     /// Ends a session in order: what the destination has taken, the next run does not send.
-    fn end(&mut self, mut session: Session) -> anyhow::Result<()> {
-        self.heartbeat(&mut session)?;
-        self.flush(&mut session)?;
+    fn end(&mut self, session: &mut Session) -> anyhow::Result<()> {
+        self.heartbeat(session)?;
+        self.flush(session)?;
         self.sink.finish()?;
-        self.confirmed = session.position;
+        self.confirmed = session.position.clone();
         self.is_unsaved = true;
         Ok(())
     }
@@ -440,6 +475,13 @@ impl Worker {
     fn tell(&self, text: &str) {
         info(format_args!("{}: {text}", self.destination.name));
     }
+}
+
+/// How long a destination has asked to be left alone.
+fn asked_wait(error: &anyhow::Error) -> Duration {
+    let mut causes = error.chain();
+    let later = causes.find_map(|cause| cause.downcast_ref::<Later>());
+    later.map_or(Duration::ZERO, |later| later.after)
 }
 
 /// Name of the file of a destination.

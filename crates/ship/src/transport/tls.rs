@@ -45,7 +45,10 @@ struct Open {
 
 impl TlsSettings {
     /// Reads the files: certificates are renewed while the program runs.
-    fn read(&self) -> anyhow::Result<ClientConfig> {
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not what it should be.
+    pub(super) fn read(&self) -> anyhow::Result<ClientConfig> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&self.ca)? {
             roots
@@ -83,6 +86,29 @@ fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
         bail!("file `{shown}` has no certificate: it must be in PEM");
     }
     Ok(found)
+}
+
+/// Makes TLS on a stream to an address.
+///
+/// # Errors
+/// The peer has no certificate of the authorities and of its name, or is too slow.
+pub(super) fn handshake(
+    address: &str,
+    config: ClientConfig,
+    settings: &TlsSettings,
+    stream: &mut (impl io::Read + io::Write),
+) -> anyhow::Result<ClientConnection> {
+    let name = ServerName::try_from(settings.server_name.clone())?;
+    let mut tls = ClientConnection::new(Arc::new(config), name)?;
+    let begun = Instant::now();
+    while tls.is_handshaking() {
+        if begun.elapsed() > CONNECT {
+            bail!("no TLS with `{address}`: the peer is too slow");
+        }
+        tls.complete_io(stream)
+            .with_context(|| format!("no TLS with `{address}`"))?;
+    }
+    Ok(tls)
 }
 
 impl Tls {
@@ -164,19 +190,10 @@ impl Open {
 
 impl Transport for Tls {
     fn connect(&mut self) -> anyhow::Result<()> {
-        let config = Arc::new(self.settings.read()?);
-        let name = ServerName::try_from(self.settings.server_name.clone())?;
+        let config = self.settings.read()?;
         let mut tcp = connect(&self.address)?;
         tcp.set_read_timeout(Some(CONNECT))?;
-        let mut tls = ClientConnection::new(config, name)?;
-        let begun = Instant::now();
-        while tls.is_handshaking() {
-            if begun.elapsed() > CONNECT {
-                bail!("no TLS with `{}`: the peer is too slow", self.address);
-            }
-            tls.complete_io(&mut tcp)
-                .with_context(|| format!("no TLS with `{}`", self.address))?;
-        }
+        let tls = handshake(&self.address, config, &self.settings, &mut tcp)?;
         self.open = Some(Open {
             tls,
             tcp,

@@ -1,0 +1,45 @@
+#!/bin/sh
+# fleet.sh RELEASE: tests and measures `tollgate ship` with real collectors, and queries of its files in real engines.
+#
+#   RELEASE   directory of the programs tollgate-ship and tollgate-search
+#
+# tests/fleet/otlp.py sends logs to an OpenTelemetry Collector while both sides are killed, compares serials, and
+# measures. tests/fleet/compare.py runs deploy/queries in DuckDB, ClickHouse (chdb) and Spark on Parquet files of
+# simulated hosts, and compares the answers. The collector and the engines are kept in target/fleet. Needs Go 1.26,
+# Python 3.10, Java and, once, the network; the first run takes some five minutes more.
+#
+# Exit status: 0 if every serial arrives and every answer is right, 1 if not, 2 for an error.
+set -eu
+
+fail() {
+	printf 'fleet: %s\n' "$*" >&2
+	exit 2
+}
+
+[ $# -eq 1 ] || fail 'usage: fleet.sh RELEASE'
+release=$(cd "$1" && pwd) || fail "$1 is no directory: run make build"
+cd "$(dirname "$0")/.."
+place=${CARGO_TARGET_DIR:-target}/fleet
+
+for program in tollgate-ship tollgate-search; do
+	[ -x "$release/$program" ] || fail "$release/$program is missing: run make build"
+done
+command -v go >/dev/null || fail 'Go is missing: install it (golang-go of Debian 13, or a newer one)'
+command -v java >/dev/null || fail 'Spark needs Java: apt-get install openjdk-17-jre-headless'
+
+mkdir -p "$place"
+place=$(cd "$place" && pwd)
+(cd tests/fleet/collector && go build -trimpath -ldflags '-s -w' -o "$place/collector" .) ||
+	fail 'the collector cannot be built'
+if ! cmp -s tests/fleet/requirements.txt "$place/venv/installed"; then
+	rm -rf "$place/venv"
+	python3 -m venv "$place/venv" || fail 'a Python environment cannot be made: apt-get install python3-venv'
+	"$place/venv/bin/pip" install --quiet --requirement tests/fleet/requirements.txt ||
+		fail 'the engines cannot be installed'
+	cp tests/fleet/requirements.txt "$place/venv/installed"
+fi
+
+python3 -B tests/fleet/otlp.py "$release/tollgate-ship" "$place/collector" "$place/otlp"
+rm -rf "$place/work"
+mkdir "$place/work"
+TZ=UTC exec "$place/venv/bin/python" -B tests/fleet/compare.py "$release" "$place/work"
