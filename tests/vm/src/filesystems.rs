@@ -25,6 +25,7 @@ use crate::program::Entry;
 use crate::suite::{Rules, Session};
 
 mod nfs;
+mod removed_directories;
 
 /// Below a root that is no btrfs.
 pub(crate) const SESSION: Session = Session {
@@ -88,6 +89,14 @@ pub(crate) const SESSION: Session = Session {
         ("nfs", |daemon| objects(daemon, "/tmp/fs/nfs", &NFS)),
         ("overlayfs_lookup", overlayfs_lookup),
         ("subvolumes_differ", subvolumes_differ),
+        (
+            "snapshot_is_another_directory",
+            removed_directories::snapshot_is_another_directory,
+        ),
+        (
+            "same_number_is_another_directory",
+            removed_directories::same_number_is_another_directory,
+        ),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),

@@ -86,23 +86,26 @@ enum path_slot {
 };
 
 #define KNOWN_DIRECTORIES 16 /* a power of two */
+#define KNOWN_LEVELS	  8
 #define KNOWN_HITS	  4
 
 /*
- * The watches that were hit at a directory and above. They are the same while it is the same
- * directory, nothing is moved or mounted, and the watched inodes are the same. A dentry can be freed,
- * and its memory be that of another directory: that one has another inode number or generation.
+ * The watches that were hit at a directory and above, up to the root of its mount. They are the same
+ * while nothing is moved or mounted, the watched inodes are the same, and each level has the same
+ * name and parent: the memory of a directory that was removed can be that of another one, with the
+ * same inode number and generation.
  */
 struct known_directory {
 	__u64 dentry; /* or 0 */
-	__u64 ino;
 	__u64 mnt;
 	__u64 version; /* tree_version() */
-	__u32 generation; /* not 0, which file systems without generations have */
 	__u32 epoch;
 	__u32 learned; /* tlg_learned */
+	__u32 levels; /* below the root of the mount */
 	__u32 hits;
 	__u32 hit[KNOWN_HITS];
+	__u64 hash_len[KNOWN_LEVELS]; /* name_hash_len() */
+	__u64 parent[KNOWN_LEVELS];
 };
 
 #define CACHED_LABEL 64 /* longer labels are read for each event */
@@ -162,6 +165,7 @@ struct scratch {
 	struct wire_inode_key key; /* of the inode that is looked up: the stack is full */
 	struct known_directory known[KNOWN_DIRECTORIES];
 	struct {
+		__u64 dentry;
 		__u64 version; /* or 0: nothing to keep */
 		__u32 learned;
 		__u32 hits; /* before those of the directory */

@@ -79,24 +79,41 @@ __noinline int is_mount_watched(struct scratch *s)
 	return 0;
 }
 
-/*
- * Adds the hits of a directory if they are known. If not, prepares keep_hits(). Returns whether they
- * are.
- */
+/* Prepares keep_hits() for the directory `s->looked_at.dentry`. Not inlined: the verifier checks it once. */
+__noinline int begin_look(struct scratch *s)
+{
+	if (!s)
+		return 0;
+	s->looked_at.version = tree_version();
+	/* An atomic operation: on arm64 too, what is looked at is not older than the version. */
+	s->looked_at.learned = __sync_fetch_and_add(&tlg_learned, 0);
+	s->looked_at.hits = s->hits;
+	return 0;
+}
+
+/* Adds the hits of a directory. Returns whether they are known; if not, they may be kept. */
 static __always_inline int add_known_hits(struct scratch *s, const struct dentry *dentry)
 {
-	const struct inode *inode = dentry->d_inode;
-	__u64 ino = inode->i_ino;
-	const struct known_directory *known = &s->known[ino & (KNOWN_DIRECTORIES - 1)];
+	const struct known_directory *known =
+		&s->known[name_hash_len(dentry) & (KNOWN_DIRECTORIES - 1)];
 	__u32 hits = s->hits;
 
-	s->looked_at.version = tree_version();
-	s->looked_at.learned = tlg_learned;
-	s->looked_at.hits = hits;
-	if (known->ino != ino || known->dentry != (__u64)dentry || known->mnt != s->object[0].mnt ||
-	    known->version != s->looked_at.version || known->epoch != s->epoch ||
-	    known->learned != s->looked_at.learned || known->generation != inode->i_generation)
-		return 0;
+	s->looked_at.dentry = (__u64)dentry;
+	if (known->dentry != (__u64)dentry || known->mnt != s->object[0].mnt ||
+	    known->epoch != s->epoch || known->learned != tlg_learned ||
+	    known->version != tree_version())
+		goto unknown;
+	for (__u32 i = 0; i < KNOWN_LEVELS; i++) {
+		const struct dentry *parent;
+
+		if (i >= known->levels)
+			break;
+		parent = dentry->d_parent;
+		if (name_hash_len(dentry) != known->hash_len[i] ||
+		    (__u64)parent != known->parent[i])
+			goto unknown;
+		dentry = parent;
+	}
 	for (__u32 i = 0; i < KNOWN_HITS; i++) {
 		if (i >= known->hits)
 			break;
@@ -104,39 +121,53 @@ static __always_inline int add_known_hits(struct scratch *s, const struct dentry
 	}
 	s->hits = hits + known->hits;
 	return 1;
+unknown:
+	begin_look(s);
+	return 0;
 }
 
-/*
- * Keeps the hits since add_known_hits() as those of the directory of `s->object[0]`. Not inlined: the
- * stack of its callers is full.
- */
+/* The entry for a directory, or NULL if it is too far below the root of its mount. */
+static __always_inline struct known_directory *fill_levels(struct scratch *s, __u64 dentry,
+							   __u64 mnt_root)
+{
+	struct known_directory *known =
+		&s->known[LOAD(dentry, dentry, d_name.hash) & (KNOWN_DIRECTORIES - 1)];
+
+	known->dentry = 0;
+	for (__u32 i = 0; i < KNOWN_LEVELS; i++) {
+		known->levels = i;
+		if (dentry == mnt_root)
+			return known;
+		known->hash_len[i] = LOAD(dentry, dentry, d_name.len) << 32 |
+				     (__u32)LOAD(dentry, dentry, d_name.hash);
+		known->parent[i] = dentry = LOAD(dentry, dentry, d_parent);
+	}
+	return NULL;
+}
+
+/* Keeps the hits since begin_look() as those of that directory. Not inlined: the verifier checks it once. */
 __noinline int keep_hits(struct scratch *s)
 {
 	struct known_directory *known;
-	__u64 directory, inode, ino;
-	__u32 generation, first, hits;
+	__u32 first, hits;
 
 	if (!s)
 		return 0;
-	directory = LOAD(dentry, s->object[0].dentry, d_parent);
-	inode = LOAD(dentry, directory, d_inode);
-	ino = LOAD(inode, inode, i_ino);
-	generation = LOAD(inode, inode, i_generation);
-	known = &s->known[ino & (KNOWN_DIRECTORIES - 1)];
 	first = s->looked_at.hits;
 	hits = s->hits - first;
-	if (!generation || hits > KNOWN_HITS)
+	if (hits > KNOWN_HITS)
 		return 0;
-	known->dentry = directory;
-	known->ino = ino;
+	known = fill_levels(s, s->looked_at.dentry, LOAD(vfsmount, s->object[0].mnt, mnt_root));
+	if (!known)
+		return 0;
 	known->mnt = s->object[0].mnt;
 	known->version = s->looked_at.version;
-	known->generation = generation;
 	known->epoch = s->epoch;
 	known->learned = s->looked_at.learned;
 	known->hits = hits;
 	for (__u32 i = 0; i < KNOWN_HITS; i++)
 		known->hit[i] = s->hit[(first + i) & (HITS_MAX - 1)];
+	known->dentry = s->looked_at.dentry;
 	return 0;
 }
 
