@@ -6,7 +6,7 @@ use super::stage::{Counts, Stage};
 
 /// What the picture shows.
 const TITLE: &str = "Instructions that auditing adds to a call, by stage";
-const SCALE: &str = "Engine fentry, Linux 6.12, ten rules; beside each call: what is added, and to how many of the call itself.";
+const SCALE: &str = "Engine fentry, Linux 6.12, ten rules. Beside each call: what is added, and to how many of its own.";
 
 /// Sizes in pixels.
 const WIDTH: usize = 880;
