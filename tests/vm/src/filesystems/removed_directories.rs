@@ -81,7 +81,7 @@ fn remove_each(
             fs::remove_file(directory.join("leaf"))?;
             fs::remove_dir(&directory)?;
             drop(held);
-            thread::sleep(FREED);
+            thread::park_timeout(FREED);
             then(at)?;
         }
         Ok(())
