@@ -39,10 +39,7 @@ __noinline int is_magic_excluded(__u32 magic)
 	return 0;
 }
 
-/* Whether a file system is excluded. `sb` is a trusted pointer. */
-static __always_inline __u32 is_fs_excluded(const struct super_block *sb)
-{
-	return tlg_fs_filter && is_magic_excluded(sb->s_magic);
-}
+/* Whether a file system is excluded. A macro: without rules about file systems `sb` is not loaded. */
+#define is_fs_excluded(sb) (tlg_fs_filter && is_magic_excluded((sb)->s_magic))
 
 #endif /* TOLLGATE_LIB_FS_FILTER_BPF_H */

@@ -61,6 +61,35 @@ static __always_inline __u64 name_hash_len(const struct dentry *dentry)
 	return (__u64)dentry->d_name.len << 32 | dentry->d_name.hash;
 }
 
+/* Whether levels are the same as when they were added, from an object up. */
+static __always_inline int levels_are_same(const struct path_levels *levels,
+					   const struct dentry *dentry)
+{
+	for (__u32 i = 0; i < CACHED_LEVELS; i++) {
+		const struct dentry *parent;
+
+		if (i >= levels->count)
+			break;
+		parent = dentry->d_parent;
+		if (name_hash_len(dentry) != levels->hash_len[i] ||
+		    (__u64)parent != levels->parent[i])
+			return 0;
+		dentry = parent;
+	}
+	return 1;
+}
+
+/* Adds the next level. */
+static __always_inline void add_level(struct path_levels *levels, __u64 dentry, __u64 parent)
+{
+	__u32 at = levels->count & (CACHED_LEVELS - 1);
+
+	levels->hash_len[at] =
+		LOAD(dentry, dentry, d_name.len) << 32 | (__u32)LOAD(dentry, dentry, d_name.hash);
+	levels->parent[at] = parent;
+	levels->count++;
+}
+
 static __always_inline void copy_component(struct scratch *s, __u64 dentry)
 {
 	__u64 name = AT(dentry, dentry, d_name);
@@ -107,7 +136,6 @@ static __always_inline int step_up(__u64 *dentry, __u64 *mnt)
 static long path_step(__u32 index, void *data)
 {
 	struct path_walk *walk = data;
-	__u32 level = walk->cache->levels & (CACHED_LEVELS - 1);
 	__u64 parent;
 	int step;
 
@@ -123,12 +151,8 @@ static long path_step(__u32 index, void *data)
 		count_truncated(WIRE_TRUNC_PATH);
 		return 1;
 	}
-	if (!walk->crossed) {
-		walk->cache->hash_len[level] = LOAD(dentry, walk->dentry, d_name.len) << 32 |
-					       (__u32)LOAD(dentry, walk->dentry, d_name.hash);
-		walk->cache->parent[level] = parent;
-		walk->cache->levels++;
-	}
+	if (!walk->crossed)
+		add_level(&walk->cache->levels, walk->dentry, parent);
 	copy_component(walk->s, walk->dentry);
 	if (parent == walk->dentry) {
 		/* No parent: memfd_create() and the like, which simple_dname() marks as deleted. */
@@ -173,7 +197,7 @@ __noinline int walk_path(struct scratch *s, __u32 index)
 	/* d_unlinked(): unhashed and not a root. */
 	walk.deleted =
 		!LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
-	walk.cache->levels = 0;
+	walk.cache->levels.count = 0;
 	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
 	if (s->used == walk.from) {
 		*(__u8 *)tail_at(s, s->used) = 0;
@@ -189,16 +213,8 @@ static __always_inline int cache_holds(const struct path_cache *cache, const str
 	    cache->root_dentry != walk->root_dentry || cache->root_mnt != walk->root_mnt ||
 	    cache->deleted != walk->deleted)
 		return 0;
-	for (__u32 i = 0; i < CACHED_LEVELS; i++) {
-		if (i >= cache->levels)
-			break;
-		const struct dentry *parent = dentry->d_parent;
-
-		if (name_hash_len(dentry) != cache->hash_len[i] ||
-		    (__u64)parent != cache->parent[i])
-			return 0;
-		dentry = parent;
-	}
+	if (!levels_are_same(&cache->levels, dentry))
+		return 0;
 	return !cache->version || cache->version == known_tree_version(walk->s);
 }
 
@@ -239,14 +255,14 @@ static __always_inline __u32 append_path(struct scratch *s, const struct task_st
 		s->used += cache->bytes;
 		return walk.deleted;
 	}
-	cache->filled = cache->levels = 0;
+	cache->filled = cache->levels.count = 0;
 	cache->deleted = walk.deleted;
 	cache->dentry = walk.dentry;
 	cache->mnt = walk.mnt;
 	cache->version = known_tree_version(s);
 	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
 	len = s->used - walk.from;
-	if (walk.uncacheable || cache->levels > CACHED_LEVELS || len > CACHED_TEXT ||
+	if (walk.uncacheable || cache->levels.count > CACHED_LEVELS || len > CACHED_TEXT ||
 	    (walk.crossed && !cache->version))
 		return walk.deleted;
 	if (!walk.crossed)

@@ -58,10 +58,19 @@ struct name_scan {
 #define CACHED_TEXT   192
 
 /*
- * The last path that this CPU converted to text. A level is valid while its dentry has the same
- * parent, name hash (keyed with the parent by the kernel) and length: three loads per level, where
- * the text takes ten. Above a mount the text is valid while nothing is moved or mounted: a mount
- * point is not freed.
+ * Levels of a path, from an object up. A level is the same while its dentry has the same parent, name
+ * hash (keyed with the parent by the kernel) and length. Memory of an object that was removed can be
+ * that of another one, also with the same inode number and generation.
+ */
+struct path_levels {
+	__u64 hash_len[CACHED_LEVELS]; /* name_hash_len() */
+	__u64 parent[CACHED_LEVELS];
+	__u32 count; /* larger if not all are kept */
+};
+
+/*
+ * The last path that this CPU converted to text. Comparing a level takes three loads, its text ten.
+ * Above a mount the text is valid while nothing is moved or mounted: a mount point is not freed.
  */
 struct path_cache {
 	__u64 dentry;
@@ -70,11 +79,9 @@ struct path_cache {
 	__u64 root_mnt;
 	__u64 version; /* tree_version() when the path crosses a mount, or 0 */
 	__u32 filled;
-	__u32 levels; /* below the first mount that it crosses */
 	__u32 bytes;
 	__u32 deleted;
-	__u64 hash_len[CACHED_LEVELS];
-	__u64 parent[CACHED_LEVELS];
+	struct path_levels levels; /* below the first mount that it crosses */
 	__u64 text[CACHED_TEXT / 8];
 };
 
@@ -86,14 +93,11 @@ enum path_slot {
 };
 
 #define KNOWN_DIRECTORIES 16 /* a power of two */
-#define KNOWN_LEVELS	  8
 #define KNOWN_HITS	  4
 
 /*
  * The watches that were hit at a directory and above, up to the root of its mount. They are the same
- * while nothing is moved or mounted, the watched inodes are the same, and each level has the same
- * name and parent: the memory of a directory that was removed can be that of another one, with the
- * same inode number and generation.
+ * while nothing is moved or mounted, and the watched inodes and each level are the same.
  */
 struct known_directory {
 	__u64 dentry; /* or 0 */
@@ -101,11 +105,9 @@ struct known_directory {
 	__u64 version; /* tree_version() */
 	__u32 epoch;
 	__u32 learned; /* tlg_learned */
-	__u32 levels; /* below the root of the mount */
 	__u32 hits;
 	__u32 hit[KNOWN_HITS];
-	__u64 hash_len[KNOWN_LEVELS]; /* name_hash_len() */
-	__u64 parent[KNOWN_LEVELS];
+	struct path_levels levels; /* below the root of the mount */
 };
 
 #define CACHED_LABEL 64 /* longer labels are read for each event */

@@ -192,7 +192,7 @@ static __always_inline void item_set_inode(struct wire_object *item, const struc
 {
 	if (!inode)
 		return;
-	if (tlg_fs_filter && is_fs_excluded(inode->i_sb)) {
+	if (is_fs_excluded(inode->i_sb)) {
 		item->flags |= WIRE_OBJECT_FS_EXCLUDED;
 		return;
 	}
@@ -250,16 +250,12 @@ static __always_inline void state_load_hits(struct scratch *s, const struct sysc
 static __always_inline void state_match_inode(struct syscall_state *state,
 					      const struct inode *inode)
 {
-	struct wire_inode_key key = {
-		.ino = inode->i_ino,
-		.dev = watch_dev((__u64)inode),
-		.half = state->epoch & 1,
-	};
+	struct wire_inode_key key = { .ino = inode->i_ino, .half = state->epoch & 1 };
 	struct wire_inode_watch *watched;
 
-	if (!bloom_test(tlg_inode_bloom, key.half,
-			inode_fingerprint(inode->i_ino, inode->i_sb->s_dev)))
+	if (!bloom_test(tlg_inode_bloom, key.half, inode_fingerprint(key.ino, inode->i_sb->s_dev)))
 		return;
+	key.dev = watch_dev((__u64)inode);
 	watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (watched && watched->generation == inode->i_generation && !is_fs_excluded(inode->i_sb))
 		state_add_hit(state, watched->watch | shared_flag(watched->watch) | HIT_LEAF);

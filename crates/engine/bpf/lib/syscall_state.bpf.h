@@ -64,9 +64,7 @@ enum within {
 	WITHIN_WORK_RAN, /* the work has run there: it must be requested again */
 };
 
-/*
- * What tells a call from the next one of the same syscall, if its hook at the end did not run.
- */
+/* What tells a call from the next one of the same syscall, if its hook at the end did not run. */
 struct call_registers {
 	__u64 args[4]; /* as a 64-bit syscall has them */
 	__u64 preserved;

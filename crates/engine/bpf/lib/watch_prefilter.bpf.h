@@ -101,18 +101,9 @@ static __always_inline int add_known_hits(struct scratch *s, const struct dentry
 	s->looked_at.dentry = (__u64)dentry;
 	if (known->dentry != (__u64)dentry || known->mnt != s->object[0].mnt ||
 	    known->epoch != s->epoch || known->learned != tlg_learned ||
-	    known->version != tree_version())
-		goto unknown;
-	for (__u32 i = 0; i < KNOWN_LEVELS; i++) {
-		const struct dentry *parent;
-
-		if (i >= known->levels)
-			break;
-		parent = dentry->d_parent;
-		if (name_hash_len(dentry) != known->hash_len[i] ||
-		    (__u64)parent != known->parent[i])
-			goto unknown;
-		dentry = parent;
+	    known->version != tree_version() || !levels_are_same(&known->levels, dentry)) {
+		begin_look(s);
+		return 0;
 	}
 	for (__u32 i = 0; i < KNOWN_HITS; i++) {
 		if (i >= known->hits)
@@ -121,9 +112,6 @@ static __always_inline int add_known_hits(struct scratch *s, const struct dentry
 	}
 	s->hits = hits + known->hits;
 	return 1;
-unknown:
-	begin_look(s);
-	return 0;
 }
 
 /* The entry for a directory, or NULL if it is too far below the root of its mount. */
@@ -134,13 +122,15 @@ static __always_inline struct known_directory *fill_levels(struct scratch *s, __
 		&s->known[LOAD(dentry, dentry, d_name.hash) & (KNOWN_DIRECTORIES - 1)];
 
 	known->dentry = 0;
-	for (__u32 i = 0; i < KNOWN_LEVELS; i++) {
-		known->levels = i;
+	known->levels.count = 0;
+	for (__u32 i = 0; i < CACHED_LEVELS; i++) {
+		__u64 parent;
+
 		if (dentry == mnt_root)
 			return known;
-		known->hash_len[i] = LOAD(dentry, dentry, d_name.len) << 32 |
-				     (__u32)LOAD(dentry, dentry, d_name.hash);
-		known->parent[i] = dentry = LOAD(dentry, dentry, d_parent);
+		parent = LOAD(dentry, dentry, d_parent);
+		add_level(&known->levels, dentry, parent);
+		dentry = parent;
 	}
 	return NULL;
 }
