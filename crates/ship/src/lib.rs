@@ -24,6 +24,7 @@ mod parquet_files;
 mod position;
 mod run;
 mod sink;
+mod socket_address;
 mod status;
 mod syslog;
 mod transport;

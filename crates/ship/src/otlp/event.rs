@@ -8,7 +8,6 @@
 //! Registry of attributes, OpenTelemetry semantic conventions 1.37.
 
 use std::borrow::Cow;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use audit::ids::{Arch, Syscall};
 use audit::record::assemble::EventRecords;
@@ -19,6 +18,7 @@ use bstr::ByteSlice as _;
 use logs::event_values::{resolved, success};
 
 use super::attributes::Attributes;
+use crate::socket_address::{Place, SocketAddress};
 
 /// Most attributes of an event.
 const MOST: usize = 96;
@@ -280,33 +280,17 @@ impl<'b> EventAttributes<'_, 'b> {
         self.texts("process.command_args", &arguments);
     }
 
-    /// # Source
-    /// `struct sockaddr_in`, `sockaddr_in6` and `sockaddr_un`.
     fn socket(&mut self, record: &Record<'b>) {
-        let Some(hex) = record.field("saddr") else {
+        let hex = record.field("saddr");
+        let Some(parsed) = hex.and_then(|hex| SocketAddress::parse(hex.value)) else {
             return;
         };
-        let byte = |digits: &[u8]| hexadecimal(digits).and_then(|byte| u8::try_from(byte).ok());
-        let bytes: Option<Vec<u8>> = hex.value.chunks_exact(2).map(byte).collect();
-        let bytes = bytes.unwrap_or_default();
-        let port = |high: u8, low: u8| Some(u16::from_be_bytes([high, low]));
-        let (address, port) = match &bytes[..] {
-            [1, 0, path @ ..] => {
-                let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
-                (path.to_str_lossy().into_owned(), None)
+        let (address, port) = match parsed.place {
+            Place::Local { is_abstract, name } if !is_abstract => {
+                (name.to_str_lossy().into_owned(), None)
             }
-            [2, 0, high, low, a, b, c, d, ..] => {
-                let address = Ipv4Addr::new(*a, *b, *c, *d);
-                (address.to_string(), port(*high, *low))
-            }
-            [10, 0, high, low, _, _, _, _, address @ ..] => {
-                let Some(address) = address.first_chunk::<16>() else {
-                    return;
-                };
-                let address = Ipv6Addr::from(*address);
-                (address.to_string(), port(*high, *low))
-            }
-            _ => return,
+            Place::Host { address, port } => (address.to_string(), Some(port)),
+            Place::Local { .. } | Place::Other => return,
         };
         let (name, port_name) = match self.is_bind {
             true => ("network.local.address", "network.local.port"),

@@ -3,8 +3,6 @@
 //! Columns have the names of the JSON log (docs/json.md). The columns of a task and of a message are filled by the
 //! SYSCALL record, and in an event without one by the first other record that has the field.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use audit::ids::{Arch, Syscall};
 use audit::record::assemble::EventRecords;
 use audit::record::decode::{Field, Record};
@@ -16,6 +14,7 @@ use logs::event_values::decoded;
 use super::schema::Leaf;
 use super::table::Table;
 use crate::frame::{self, Frame, Gap, Heartbeat, Time};
+use crate::socket_address::{Place, SocketAddress};
 
 /// What becomes of a field.
 #[derive(Clone, Copy)]
@@ -135,11 +134,7 @@ pub(super) fn append(frame: &Frame<'_>, table: &mut Table) {
 }
 
 fn gap(gap: &Gap, table: &mut Table) {
-    let reason = match gap.reason {
-        frame::Reason::Rotated => &b"rotated"[..],
-        frame::Reason::Absent => b"absent",
-    };
-    table.text(Leaf::Reason, reason);
+    table.text(Leaf::Reason, gap.reason.name().as_bytes());
     table.number(Leaf::After, gap.after.into());
     table.number(Leaf::Before, gap.before.into());
     if let Some(missing) = gap.missing {
@@ -342,53 +337,28 @@ fn one(record: &Record<'_>, name: &str, leaf: Leaf, table: &mut Table) {
 }
 
 /// The columns of a socket address.
-///
-/// # Source
-/// `struct sockaddr_in`, `sockaddr_in6` and `sockaddr_un`.
 fn address(record: &Record<'_>, table: &mut Table) {
     let Some(field) = record.field("saddr") else {
         return;
     };
     table.text(Leaf::Saddr, field.value);
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let pairs = field.value.chunks_exact(2).map(|pair| {
-        let [high, low] = pair else { return None };
-        u8::try_from(digit(high)? * 16 + digit(low)?).ok()
-    });
-    let Some(bytes) = pairs.collect::<Option<Vec<u8>>>() else {
+    let Some(SocketAddress { family, place }) = SocketAddress::parse(field.value) else {
         return;
     };
-    let Some((family, rest)) = bytes.split_first_chunk::<2>() else {
-        return;
-    };
-    // In the byte order of the machine; those with another one are not supported.
-    let family = u16::from_le_bytes(*family);
     table.number(Leaf::SaddrFam, family.into());
-    let mut host = |port: [u8; 2], address: &str| {
-        table.text(Leaf::SaddrAddress, address.as_bytes());
-        table.number(Leaf::SaddrPort, u16::from_be_bytes(port).into());
-    };
-    match (family, rest) {
-        (1, path) => {
-            // The name of an abstract socket begins with a NUL, here as with `ss` an `@`.
-            let (first, path) = match path.strip_prefix(b"\0") {
-                Some(path) => (&b"@"[..], path),
-                None => (&b""[..], path),
-            };
-            let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
-            if !path.is_empty() {
-                table.text(Leaf::SaddrPath, &[first, path].concat());
+    match place {
+        Place::Local { is_abstract, name } => {
+            if !name.is_empty() {
+                // As `ss` shows it.
+                let mark: &[u8] = if is_abstract { b"@" } else { b"" };
+                table.text(Leaf::SaddrPath, &[mark, &name].concat());
             }
         }
-        (2, &[high, low, a, b, c, d, ..]) => {
-            host([high, low], &Ipv4Addr::new(a, b, c, d).to_string());
+        Place::Host { address, port } => {
+            table.text(Leaf::SaddrAddress, address.to_string().as_bytes());
+            table.number(Leaf::SaddrPort, port.into());
         }
-        (10, &[high, low, _, _, _, _, ref address @ ..]) => {
-            if let Some(address) = address.first_chunk::<16>() {
-                host([high, low], &Ipv6Addr::from(*address).to_string());
-            }
-        }
-        _ => {}
+        Place::Other => {}
     }
 }
 
