@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .obj(out.join(format!("{family}.bpf.o")))
             .clang(&clang)
             .clang_args(ARGS.into_iter().chain([target]))
+            .reference_obj(true)
             .build_and_generate(out.join(format!("{family}.skel.rs")))
             .map_err(|error| {
                 format!("cannot build bpf/{family}.bpf.c with {}: {error:#}; `make setup` installs clang 19", clang.display())
