@@ -235,6 +235,7 @@ fn cursor_is_before_events_that_were_not_returned() {
 fn reader_that_follows_is_idle_while_other_files_are_written() {
     let logs = Logs::new();
     append(&logs.log, &record(1, "a=1"));
+    let begun = Instant::now();
     let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
     let other = logs.log.with_file_name("other");
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
@@ -244,7 +245,6 @@ fn reader_that_follows_is_idle_while_other_files_are_written() {
             append(&other, "x");
         }
     });
-    let begun = Instant::now();
     assert!(matches!(reader.next_item().unwrap(), Some(Item::Idle)));
     assert!(begun.elapsed() >= Duration::from_secs(2));
     assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
