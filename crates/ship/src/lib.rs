@@ -15,6 +15,7 @@
 mod boots;
 mod cli;
 mod config;
+mod config_file;
 mod frame;
 mod http;
 mod json_lines;
@@ -25,6 +26,7 @@ mod position;
 mod run;
 mod sink;
 mod socket_address;
+mod startup;
 mod status;
 mod syslog;
 mod transport;
@@ -41,6 +43,7 @@ const ERROR: u8 = 2;
 /// Runs the program; the first word is its name. Returns its exit status: 1 if `status` finds a failure, 2 after an
 /// error.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    output::set_program("tollgate-ship");
     cli::run(words).unwrap_or_else(|error| {
         output::info(format_args!("{error:#}"));
         ExitCode::from(ERROR)
