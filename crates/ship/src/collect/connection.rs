@@ -219,19 +219,25 @@ impl Connection {
                 return Ok(());
             }
         };
+        let is_first = self.host.is_none();
         if batch.lines.host != checked.host {
             self.write(batch, at, hosts)?;
             checked.host.clone_into(&mut batch.lines.host);
             self.enter(Some(checked.host), hosts);
+        }
+        // What was written before a kill, and not acknowledged, comes again.
+        let is_repeated = is_first && sequence.is_some() && hosts.is_last_line(checked.host, line);
+        batch
+            .answers
+            .extend(sequence.map(|sequence| (sequence, None)));
+        if is_repeated {
+            return Ok(());
         }
         batch.lines.text.extend_from_slice(line);
         batch.lines.text.push(b'\n');
         batch.lines.records += 1;
         batch.lines.last = checked.last;
         batch.first = batch.first.or(sequence);
-        batch
-            .answers
-            .extend(sequence.map(|sequence| (sequence, None)));
         Ok(())
     }
 

@@ -79,6 +79,25 @@ impl HostLog {
         Ok(())
     }
 
+    /// Whether a line, without its newline, is the last one. A rotated file has none after it was written.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn ends_with(&self, line: &[u8]) -> io::Result<bool> {
+        // With the newline before it, unless it is the only one.
+        let length = u64::try_from(line.len() + 2).unwrap_or(u64::MAX);
+        let start = self.bytes.saturating_sub(length);
+        let mut end = vec![0; usize::try_from(self.bytes - start).unwrap_or(0)];
+        self.file.read_exact_at(&mut end, start)?;
+        let Some(end) = end.strip_suffix(b"\n") else {
+            return Ok(false);
+        };
+        Ok(match start {
+            0 => end.rsplit_str(b"\n").next() == Some(line),
+            _ => end.strip_prefix(b"\n") == Some(line),
+        })
+    }
+
     /// Files whose bytes may not be on the disk; they count as synced then.
     ///
     /// # Errors
@@ -245,10 +264,15 @@ pub(super) mod tests {
         assert_eq!(fs::read_dir(place.path().join("h")).unwrap().count(), 3);
         assert_eq!(log.take_unsynced().unwrap().len(), 4);
         assert_eq!(log.take_unsynced().unwrap().len(), 0);
+        assert!(log.ends_with(b"five").unwrap());
         // The next run continues.
         let mut log = open(place.path(), 8).unwrap();
         log.write(b"6\n").unwrap();
         assert_eq!(text("audit.log"), "five\n6\n");
+        assert!(log.ends_with(b"6").unwrap());
+        for other in ["", "five", "five\n6", "ve\n6", "audit.log has more bytes"] {
+            assert!(!log.ends_with(other.as_bytes()).unwrap(), "{other}");
+        }
     }
 
     #[test]

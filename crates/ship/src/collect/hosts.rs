@@ -188,6 +188,18 @@ impl Hosts {
         Ok(Checked { host: name, last })
     }
 
+    /// Whether the last line of a log is this one. What cannot be read is none.
+    pub(super) fn is_last_line(&mut self, host: &str, line: &[u8]) -> bool {
+        let Some(host) = self.hosts.get_mut(host) else {
+            return false;
+        };
+        let is_last = open_log(host, &self.directory, self.settings)
+            .and_then(|log| log.ends_with(line))
+            .unwrap_or(false);
+        host.progress.repeated += u64::from(is_last);
+        is_last
+    }
+
     /// Writes lines that were checked.
     ///
     /// # Errors
@@ -199,7 +211,8 @@ impl Hosts {
         };
         let result = match self.has_room {
             false => Err(WriteError::SpaceLeft),
-            true => write(host, &self.directory, lines, self.settings)
+            true => open_log(host, &self.directory, self.settings)
+                .and_then(|log| log.write(&lines.text))
                 .map_err(|error| WriteError::Log(lines.host.clone(), error)),
         };
         let progress = &mut host.progress;
@@ -281,19 +294,17 @@ impl Hosts {
     }
 }
 
-fn write(
-    host: &mut Host,
+/// The log of a host; it is opened if it is not.
+fn open_log<'a>(
+    host: &'a mut Host,
     directory: &OwnedFd,
-    lines: &Lines,
     settings: LogSettings,
-) -> io::Result<()> {
-    let log = match &mut host.log {
+) -> io::Result<&'a mut HostLog> {
+    let log = match host.log.take() {
         Some(log) => log,
-        None => host
-            .log
-            .insert(HostLog::open(directory, &lines.host, settings)?),
+        None => HostLog::open(directory, &host.progress.name, settings)?,
     };
-    log.write(&lines.text)
+    Ok(host.log.insert(log))
 }
 
 /// An error with its cause, on one line.

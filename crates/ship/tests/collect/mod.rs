@@ -242,7 +242,19 @@ fn logs_are_rotated_and_a_killed_run_leaves_whole_lines() {
     let mut peer = Peer::connect(&collector);
     peer.send(0, 1, &line(200));
     assert_eq!(peer.answer().0, ACKNOWLEDGED);
-    assert_eq!(collector.log("web1"), lines + &line(200));
+    let mut expected = lines + &line(200);
+    assert_eq!(collector.log("web1"), expected);
+    // As if it had been killed before it acknowledged this one, which then comes first on the next connection.
+    collector.kill();
+    collector.run_again();
+    let mut peer = Peer::connect(&collector);
+    for sequence in 1..=2 {
+        peer.send(0, sequence, &line(200));
+        assert_eq!(peer.answer(), (ACKNOWLEDGED, sequence, String::new()));
+        assert_eq!(collector.log("web1"), expected);
+        expected += &line(200);
+    }
+    wait_until("the status", || collector.host("web1")["repeated"] == 1);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The stock `audisp-remote` of Debian.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -56,7 +55,8 @@ impl AudispRemote {
             eprintln!("skipped: no mount namespace can be made here");
             return None;
         }
-        let mut child = in_namespace(&format!("exec {PROGRAM}"))
+        // auditd starts its plugins with SIGPIPE ignored.
+        let mut child = in_namespace(&format!("trap '' PIPE && exec {PROGRAM}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -94,17 +94,6 @@ fn lines(serials: std::ops::Range<u32>) -> String {
         .collect()
 }
 
-/// Serials in a log, whose lines must be those that were sent.
-fn serials(log: &str) -> BTreeSet<u32> {
-    let parse = |text: &str| -> u32 {
-        let (_, rest) = text.split_once("123:").unwrap();
-        let serial = rest.split_once(')').unwrap().0.parse().unwrap();
-        assert_eq!(format!("{text}\n"), lines(serial..serial + 1));
-        serial
-    };
-    log.lines().map(parse).collect()
-}
-
 /// Killed while records come, and started again.
 #[test]
 fn every_record_of_audisp_remote_arrives_over_kills() {
@@ -127,12 +116,9 @@ fn every_record_of_audisp_remote_arrives_over_kills() {
             collector.run_again();
         }
     }
-    let all: BTreeSet<u32> = (0..4 * EACH).collect();
-    wait_until("all records", || serials(&collector.log("web1")) == all);
+    wait_until("all records", || count(&collector) >= 4 * EACH);
     assert!(stock.end());
-    let doubles = collector.log("web1").lines().count() - all.len();
-    // One for each kill: it is told of no record before it sends the next one.
-    assert!(doubles <= 3, "{doubles} doubles");
+    assert!(collector.log("web1") == lines(0..4 * EACH), "another log");
 }
 
 /// One that ends in order tells the peer, which reconnects when it has a record.
