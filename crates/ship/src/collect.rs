@@ -1,4 +1,5 @@
-//! `tollgate-collect`: takes the audit logs of many hosts from stock `audisp-remote`, and writes a log for each.
+//! `tollgate-collect`: takes the audit logs of many hosts from stock `audisp-remote`, or from `tollgate-ship` by syslog, and
+//! writes a log for each.
 //!
 //! ```text
 //! peers --> event loop: allow-list, limits, frames --> logs of hosts     one thread
@@ -10,6 +11,7 @@
 //! the machine loses what was not synced. Peers are not trusted: [`peers`] and [`hosts`] say whose log a peer writes,
 //! [`frame`] and [`connection`] bound what it may send, [`listener`] bounds how many there are.
 
+mod completeness;
 mod config;
 mod confinement;
 mod connection;
@@ -23,6 +25,7 @@ mod progress;
 mod refusal_messages;
 mod status;
 mod sync;
+mod syslog;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -38,7 +41,7 @@ use crate::startup;
 use config::Config;
 use hosts::Hosts;
 use listener::Listener;
-use progress::Progress;
+use progress::{MAX_STATUS_BYTES, Progress, STATUS};
 use sync::Syncer;
 
 /// Examples of the help and the manual page.
@@ -51,7 +54,7 @@ Examples:
   Search the log of a host
     tollgate search --log /var/log/tollgate-collect/web1/audit.log key=exec";
 
-/// Take the audit logs of many hosts from audisp-remote, and write a log for each
+/// Take the audit logs of many hosts from audisp-remote or tollgate-ship, and write a log for each
 #[derive(Debug, clap::Parser)]
 #[command(name = "tollgate-collect", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -100,7 +103,15 @@ pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<E
 fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let config = Config::read(&args.config)?;
     let state = startup::open_state(&args.state)?;
-    let hosts = Hosts::open(&config.directory, config.logs, config.peers)?;
+    let mut hosts = Hosts::open(&config.directory, config.logs, config.peers)?;
+    if let Some(text) = state.read(STATUS, MAX_STATUS_BYTES)? {
+        match Progress::parse(&text) {
+            Ok(progress) => hosts.restore(progress.hosts),
+            Err(error) => info(format_args!(
+                "the status of the last run is not used: {error:#}"
+            )),
+        }
+    }
     let sockets = listener::bind(&config.listen)?;
     confinement::allow_open_files(&config.limits)?;
     confinement::drop_capabilities()?;

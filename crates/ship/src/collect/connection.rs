@@ -12,9 +12,15 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bstr::ByteSlice as _;
+
+use super::completeness::Seen;
 use super::frame::{Answer, Format, FrameError, Message, decode};
 use super::hosts::{Hosts, Lines, Refusal, WriteError, describe};
 use super::peers::Writes;
+use super::progress::LastRecord;
+use super::syslog::{Kind, SyslogMessage};
+use crate::output::now_ms;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 64 << 10;
@@ -179,12 +185,17 @@ impl Connection {
                         break Err(end);
                     }
                 }
+                Message::Syslog(message) => {
+                    if let Err(end) = self.syslog(&mut batch, at, message, hosts) {
+                        break Err(end);
+                    }
+                }
             }
             at += length;
         };
         let kept = match &result {
             // No answer can tell the peer to send again what it has sent.
-            Err(End::Write(_)) if self.format == Some(Format::Ascii) => {
+            Err(End::Write(_)) if self.format != Some(Format::Managed) => {
                 self.is_waiting_for_disk = true;
                 batch.start
             }
@@ -209,7 +220,7 @@ impl Connection {
         hosts: &mut Hosts,
     ) -> Result<(), End> {
         let writes = Arc::clone(&self.writes);
-        let checked = match hosts.check(&writes, line) {
+        let checked = match hosts.check(&writes, line, None) {
             Ok(checked) => checked,
             Err(refusal) => {
                 self.refused(&refusal, hosts);
@@ -220,11 +231,7 @@ impl Connection {
             }
         };
         let is_first = self.host.is_none();
-        if batch.lines.host != checked.host {
-            self.write(batch, at, hosts)?;
-            checked.host.clone_into(&mut batch.lines.host);
-            self.enter(Some(checked.host), hosts);
-        }
+        self.turn_to(checked.host, batch, at, hosts)?;
         // What was written before a kill, and not acknowledged, comes again.
         let is_repeated = is_first && sequence.is_some() && hosts.is_last_line(checked.host, line);
         batch
@@ -233,19 +240,80 @@ impl Connection {
         if is_repeated {
             return Ok(());
         }
-        batch.lines.text.extend_from_slice(line);
-        batch.lines.text.push(b'\n');
-        batch.lines.records += 1;
-        batch.lines.last = checked.last;
+        batch.lines.push(line, checked.last);
         batch.first = batch.first.or(sequence);
+        Ok(())
+    }
+
+    /// Adds a message of syslog, in the same way. Records that came before are left out.
+    fn syslog(
+        &mut self,
+        batch: &mut Batch,
+        at: usize,
+        message: &[u8],
+        hosts: &mut Hosts,
+    ) -> Result<(), End> {
+        let writes = Arc::clone(&self.writes);
+        let Some(message) = SyslogMessage::parse(message) else {
+            self.refused(&Refusal::NoSyslog, hosts);
+            return Ok(());
+        };
+        let named = Some(message.host.as_bstr());
+        let checked = match message.kind {
+            Kind::Record => hosts
+                .check(&writes, message.text, named)
+                .map(|record| (record.host, record.last)),
+            Kind::Gap | Kind::Heartbeat => hosts
+                .name_of(&writes, named)
+                .map(|host| (host, LastRecord::default())),
+        };
+        let (host, last) = match checked {
+            Ok(checked) => checked,
+            Err(refusal) => {
+                self.refused(&refusal, hosts);
+                return Ok(());
+            }
+        };
+        self.turn_to(host, batch, at, hosts)?;
+        let known = &mut batch.lines.completeness;
+        let known = known.get_or_insert_with(|| hosts.completeness(host));
+        match message.kind {
+            Kind::Gap => known.gap(message.boot, message.text),
+            Kind::Heartbeat => known.heartbeat(message.text, now_ms()),
+            Kind::Record => {
+                let seen = message
+                    .number
+                    .map(|number| known.record(message.boot, number));
+                match seen {
+                    Some(Seen::Repeated) => batch.lines.repeated += 1,
+                    Some(Seen::New) | None => batch.lines.push(message.text, last),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a host that of the batch; lines of another one are written before.
+    fn turn_to(
+        &mut self,
+        host: &str,
+        batch: &mut Batch,
+        at: usize,
+        hosts: &mut Hosts,
+    ) -> Result<(), End> {
+        if batch.lines.host != host {
+            self.write(batch, at, hosts)?;
+            host.clone_into(&mut batch.lines.host);
+            if self.host.as_deref() != Some(host) {
+                self.enter(Some(host), hosts);
+            }
+        }
         Ok(())
     }
 
     /// Writes a batch, which ends at an offset of what was read, and answers.
     fn write(&mut self, batch: &mut Batch, end: usize, hosts: &mut Hosts) -> Result<(), End> {
-        if !batch.lines.text.is_empty()
-            && let Err(error) = hosts.write(&batch.lines)
-        {
+        if let Err(error) = hosts.write(&batch.lines) {
             let answer = match error.is_full() {
                 true => Answer::DiskFull,
                 false => Answer::DiskError,
@@ -261,8 +329,7 @@ impl Connection {
                 Some(why) => Answer::Refused.encode(sequence, &why.to_string(), &mut self.answers),
             }
         }
-        batch.lines.text.clear();
-        batch.lines.records = 0;
+        batch.lines.clear();
         batch.first = None;
         batch.start = end;
         Ok(())

@@ -1,7 +1,8 @@
-//! The protocol of stock `audisp-remote`.
+//! The protocol of stock `audisp-remote`, and of syslog over TCP.
 //!
 //! In the managed format each message has a header of 16 bytes, with numbers in little endian; in the ascii format it is a
-//! line without header, and nothing is answered. A connection keeps its format.
+//! line without header, and nothing is answered. Messages of syslog have the number of their bytes before them. A
+//! connection keeps its format.
 //!
 //! ```text
 //! 0        4        5        6     10       12        16
@@ -11,6 +12,9 @@
 //!
 //! # Source
 //! audit-userspace 3.0.9 and 4.2.1: `lib/private.h`, `src/auditd-listen.c`, `audisp/plugins/remote/audisp-remote.c`.
+//! RFC 6587, section 3.4.1 (octet counting).
+
+use std::str;
 
 use bstr::ByteSlice as _;
 
@@ -19,6 +23,10 @@ const MAGIC: [u8; 4] = 0xff00_00fe_u32.to_le_bytes();
 const HEADER_BYTES: usize = 16;
 /// Most bytes of a body, or of a line with its newline: `MAX_AUDIT_MESSAGE_LENGTH`.
 pub(super) const MAX_BODY_BYTES: usize = 8970;
+/// Most bytes of a message of syslog: `tollgate-ship` sends lines whole.
+const MAX_SYSLOG_BYTES: usize = 128 << 10;
+/// Most digits of that number.
+const MAX_DIGITS: usize = 6;
 /// A frame with a record.
 const MESSAGE: u32 = 0;
 const HEARTBEAT: u32 = 1;
@@ -28,6 +36,7 @@ const HEARTBEAT: u32 = 1;
 pub(super) enum Format {
     Managed,
     Ascii,
+    Syslog,
 }
 
 /// What a peer has sent.
@@ -41,12 +50,16 @@ pub(super) enum Message<'a> {
     Heartbeat {
         sequence: u32,
     },
+    /// A message of syslog.
+    Syslog(&'a [u8]),
 }
 
 /// What no peer of the protocol sends. The connection cannot be used further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FrameError {
-    #[error("not the protocol of audisp-remote: set `transport = tcp` in its configuration")]
+    #[error(
+        "neither the protocol of audisp-remote with `transport = tcp` nor syslog with octet counting"
+    )]
     Format,
     #[error("a frame without the magic number of audisp-remote")]
     Magic,
@@ -56,6 +69,10 @@ pub(super) enum FrameError {
     Type(u32),
     #[error("a message of more than {MAX_BODY_BYTES} bytes")]
     TooLong,
+    #[error(
+        "a message of syslog without the number of its bytes, which is at most {MAX_SYSLOG_BYTES}"
+    )]
+    Count,
 }
 
 /// The first message in `bytes` and the number of its bytes; `None` if more bytes are needed. The first byte of a
@@ -75,6 +92,7 @@ pub(super) fn decode<'a>(
         None => *format.insert(match first {
             // `type=` or `node=`.
             b't' | b'n' => Format::Ascii,
+            b'1'..=b'9' => Format::Syslog,
             _ if first == MAGIC[0] => Format::Managed,
             _ => return Err(FrameError::Format),
         }),
@@ -82,6 +100,7 @@ pub(super) fn decode<'a>(
     match format {
         Format::Managed => decode_managed(bytes),
         Format::Ascii => decode_ascii(bytes),
+        Format::Syslog => decode_syslog(bytes),
     }
 }
 
@@ -152,6 +171,21 @@ fn decode_ascii(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, FrameError
     Ok(Some((Message::Line { sequence, line }, end + 1)))
 }
 
+fn decode_syslog(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, FrameError> {
+    let head = bytes.get(..=MAX_DIGITS).unwrap_or(bytes);
+    let digits = head.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let start = digits + 1;
+    let count = str::from_utf8(head.get(..digits).unwrap_or_default());
+    let count = count.ok().and_then(|count| count.parse().ok());
+    let length = match (count, head.get(digits)) {
+        (Some(length @ 1..=MAX_SYSLOG_BYTES), Some(b' ')) => length,
+        (Some(1..), None) if digits <= MAX_DIGITS && head.len() <= MAX_DIGITS => return Ok(None),
+        _ => return Err(FrameError::Count),
+    };
+    let message = bytes.get(start..start + length);
+    Ok(message.map(|message| (Message::Syslog(message), start + length)))
+}
+
 /// What a listener sends, in the managed format only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -198,7 +232,7 @@ mod tests {
     use super::*;
 
     /// Most bytes of a frame.
-    const MAX_FRAME_BYTES: usize = HEADER_BYTES + MAX_BODY_BYTES;
+    const MOST: usize = MAX_DIGITS + 1 + MAX_SYSLOG_BYTES;
     const LINE: &[u8] = b"type=CWD msg=audit(1700000000.000:7): cwd=\"/\"";
 
     fn frame(kind: u32, sequence: u32, body: &[u8]) -> Vec<u8> {
@@ -227,8 +261,15 @@ mod tests {
             match message {
                 Message::Line { line, .. } => assert_eq!(line, LINE),
                 Message::Heartbeat { sequence } => assert_eq!(sequence, 4),
+                Message::Syslog(_) => panic!("{message:?}"),
             }
         }
+        let whole = b"17 <86>1 - - - - - -";
+        assert_eq!(whole.len(), 20);
+        for end in 0..whole.len() {
+            assert_eq!(first(&whole[..end]), Ok(None), "{end}");
+        }
+        assert_eq!(first(whole), Ok(Some((Message::Syslog(&whole[3..]), 20))));
     }
 
     #[test]
@@ -244,6 +285,14 @@ mod tests {
         ] {
             assert_eq!(first(bytes), Err(FrameError::Format));
         }
+        for bytes in [&b"12x"[..], b"131073 <", b"1234567", b"999999 "] {
+            assert_eq!(first(bytes), Err(FrameError::Count));
+        }
+        assert_eq!(first(b"131072 <"), Ok(None));
+        assert_eq!(
+            decode(b"0 ", &mut Some(Format::Syslog)),
+            Err(FrameError::Count)
+        );
         assert_eq!(first(b"\xfe\0\0\x01"), Err(FrameError::Magic));
         assert_eq!(first(&version), Err(FrameError::Version(1)));
         assert_eq!(first(&frame(7, 1, b"")), Err(FrameError::Type(7)));
@@ -290,7 +339,8 @@ mod tests {
             frame(MESSAGE, 3, &[LINE, b"\n"].concat()),
         ];
         let lines = [LINE, b"\nnode=a ", LINE, b"\n"].concat();
-        let corpus = [stream.concat(), lines];
+        let syslog = b"17 <86>1 - - - - - -17 <86>1 - - - - - -".to_vec();
+        let corpus = [stream.concat(), lines, syslog];
         let words = ["\u{fe}", "\n", "type=", "node=a "];
         fuzz("fuzz_collect_frames", &corpus, &words, 2000, |bytes| {
             let whole = messages(bytes, bytes.len().max(1));
@@ -318,13 +368,17 @@ mod tests {
                                 (sequence, line.to_vec())
                             }
                             Message::Heartbeat { sequence } => (Some(sequence), Vec::new()),
+                            Message::Syslog(text) => {
+                                assert!(text.len() <= MAX_SYSLOG_BYTES);
+                                (None, text.to_vec())
+                            }
                         });
-                        assert!((1..=MAX_FRAME_BYTES).contains(&length));
+                        assert!((1..=MOST).contains(&length));
                         rest.drain(..length);
                     }
                 }
             }
-            assert!(rest.len() < MAX_FRAME_BYTES);
+            assert!(rest.len() < MOST);
         }
         (found, None)
     }

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use audit::record::decode;
-use bstr::ByteSlice as _;
+use bstr::{BStr, ByteSlice as _};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::fstatvfs;
 
+use super::completeness::Completeness;
 use super::config::LogSettings;
 use super::host_log::{HostLog, has_directory};
 use super::peers::{Peers, Writes};
@@ -24,6 +25,8 @@ use crate::output::now_ms;
 /// Why a line is refused. The same line is refused again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
+    #[error("not a syslog message of RFC 5424")]
+    NoSyslog,
     #[error("not an audit record: {0}")]
     NoRecord(#[from] decode::DecodeError),
     #[error("a byte that ends a line is in the record")]
@@ -79,6 +82,26 @@ pub(super) struct Lines {
     pub(super) text: Vec<u8>,
     pub(super) records: u64,
     pub(super) last: LastRecord,
+    /// Records that came before, and are not in the text.
+    pub(super) repeated: u64,
+    /// What is known of the host after these lines, if it changed.
+    pub(super) completeness: Option<Completeness>,
+}
+
+impl Lines {
+    /// Adds a line.
+    pub(super) fn push(&mut self, line: &[u8], last: LastRecord) {
+        self.text.extend_from_slice(line);
+        self.text.push(b'\n');
+        self.records += 1;
+        self.last = last;
+    }
+
+    /// Removes what was written; the host stays.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        (self.records, self.repeated, self.completeness) = (0, 0, None);
+    }
 }
 
 /// The hosts.
@@ -141,7 +164,16 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// The host whose log has a line of a peer.
+    /// Goes on from what an earlier run knew of the hosts.
+    pub(super) fn restore(&mut self, known: Vec<HostProgress>) {
+        for known in known {
+            if let Some(progress) = self.progress(&known.name) {
+                progress.completeness = known.completeness;
+            }
+        }
+    }
+
+    /// The host whose log has a line of a peer; `named` is the host that a message around the line names.
     ///
     /// # Errors
     /// The line is refused.
@@ -149,23 +181,44 @@ impl Hosts {
         &mut self,
         writes: &'a Writes,
         line: &'a [u8],
+        named: Option<&'a BStr>,
     ) -> Result<Checked<'a>, Refusal> {
         if line.find_byteset(b"\n\0").is_some() {
             return Err(Refusal::ManyLines);
         }
         let record = decode::header(line)?;
+        let host = self.name_of(writes, named.or(record.node))?;
+        let last = LastRecord {
+            time_ms: record
+                .time
+                .sec
+                .saturating_mul(1000)
+                .saturating_add(record.time.milli.into()),
+            serial: record.serial.0,
+        };
+        Ok(Checked { host, last })
+    }
+
+    /// The host whose log a peer writes; `node` is the one that it names.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn name_of<'a>(
+        &mut self,
+        writes: &'a Writes,
+        node: Option<&'a BStr>,
+    ) -> Result<&'a str, Refusal> {
         let (network, name) = match writes {
             Writes::Host(name) => (None, name.as_str()),
             Writes::Address(network, name) => (Some(*network), name.as_str()),
             Writes::Node(network) => {
-                let node = record.node.ok_or(Refusal::NoNode)?;
+                let node = node.ok_or(Refusal::NoNode)?;
                 let name = node.to_str().ok().filter(|name| {
                     let is_address = name.parse::<IpAddr>().is_ok();
                     is_host_name(name) && !is_address && !self.peers.is_host(name)
                 });
-                let name = name
-                    .ok_or_else(|| Refusal::Node(node.to_str_lossy().escape_debug().to_string()))?;
-                (Some(*network), name)
+                let shown = || node.to_str_lossy().escape_debug().to_string();
+                (Some(*network), name.ok_or_else(|| Refusal::Node(shown()))?)
             }
         };
         if !self.hosts.contains_key(name) {
@@ -177,15 +230,14 @@ impl Hosts {
             }
             self.insert(name);
         }
-        let last = LastRecord {
-            time_ms: record
-                .time
-                .sec
-                .saturating_mul(1000)
-                .saturating_add(record.time.milli.into()),
-            serial: record.serial.0,
-        };
-        Ok(Checked { host: name, last })
+        Ok(name)
+    }
+
+    /// What is known of a host.
+    pub(super) fn completeness(&self, host: &str) -> Completeness {
+        let host = self.hosts.get(host);
+        let known = host.and_then(|host| host.progress.completeness.clone());
+        known.unwrap_or_default()
     }
 
     /// Whether the last line of a log is this one. What cannot be read is none.
@@ -205,11 +257,12 @@ impl Hosts {
     /// # Errors
     /// Nothing is written.
     pub(super) fn write(&mut self, lines: &Lines) -> Result<(), WriteError> {
-        let host = match self.hosts.get_mut(&lines.host) {
-            Some(host) => host,
-            None => self.hosts.entry(lines.host.clone()).or_default(),
+        // No line is checked without a host.
+        let Some(host) = self.hosts.get_mut(&lines.host) else {
+            return Ok(());
         };
         let result = match self.has_room {
+            _ if lines.text.is_empty() => Ok(()),
             false => Err(WriteError::SpaceLeft),
             true => open_log(host, &self.directory, self.settings)
                 .and_then(|log| log.write(&lines.text))
@@ -218,11 +271,17 @@ impl Hosts {
         let progress = &mut host.progress;
         match &result {
             Ok(()) => {
-                progress.records += lines.records;
-                progress.bytes += u64::try_from(lines.text.len()).unwrap_or(0);
-                progress.received_ms = now_ms();
-                progress.last = Some(lines.last);
-                progress.error = None;
+                progress.repeated += lines.repeated;
+                if let Some(known) = &lines.completeness {
+                    progress.completeness = Some(known.clone());
+                }
+                if lines.records > 0 {
+                    progress.records += lines.records;
+                    progress.bytes += u64::try_from(lines.text.len()).unwrap_or(0);
+                    progress.received_ms = now_ms();
+                    progress.last = Some(lines.last);
+                    progress.error = None;
+                }
             }
             Err(error) => progress.error = Some(describe(error)),
         }

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::completeness::Completeness;
 use super::peers::Network;
 
 /// Name of the file.
 pub(super) const STATUS: &str = "status";
+/// Most bytes of it: some hundred for each host, and texts of peers.
+pub(super) const MAX_STATUS_BYTES: u64 = 64 << 20;
 /// Version of the file: another one cannot be read.
 const VERSION: u32 = 1;
 
@@ -84,6 +87,8 @@ pub(super) struct HostProgress {
     /// When the last record came, in milliseconds since the epoch; 0 if none did.
     pub(super) received_ms: u64,
     pub(super) last: Option<LastRecord>,
+    /// Whether what `tollgate-ship` sends is complete.
+    pub(super) completeness: Option<Completeness>,
     /// Why its last record is not in the log.
     pub(super) error: Option<String>,
 }

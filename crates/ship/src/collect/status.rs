@@ -11,12 +11,10 @@ use logs::escaped::EscapedJson;
 use logs::state_directory;
 use serde_json::{Value, json};
 
-use super::progress::{HostProgress, Progress, STATUS};
+use super::completeness::Completeness;
+use super::progress::{HostProgress, MAX_STATUS_BYTES, Progress, STATUS};
 use crate::FAILED;
 use crate::output::{self, now_ms, one_line};
-
-/// Most bytes of a status: some hundred for each host, and texts of refusals.
-const MAX_STATUS_BYTES: u64 = 32 << 20;
 
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
@@ -136,8 +134,39 @@ fn describe_host(host: &HostProgress, is_alive: bool) -> Vec<(&'static str, Stri
         lines.push(("last record", text));
         lines.push(("records", format!("{}, {} bytes", host.records, host.bytes)));
     }
+    if let Some(known) = &host.completeness {
+        lines.extend(describe_completeness(known));
+    }
     if let Some(refusal) = &host.refusal {
         lines.push(("refused", format!("{} records: {refusal}", host.refused)));
+    }
+    lines
+}
+
+fn describe_completeness(known: &Completeness) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some((boot, serial)) = known.last() {
+        lines.push(("serial", format!("{serial} of boot {boot}")));
+    }
+    let gaps = match (&known.gaps.last, known.is_filtered()) {
+        (_, true) => "not known: the shipper has a filter".to_owned(),
+        (Some(gap), false) => format!(
+            "{}, {} serials missing, the last ones after {} and before {} of boot {}",
+            known.gaps.count, known.gaps.missing, gap.after, gap.before, gap.boot
+        ),
+        (None, false) => "none".to_owned(),
+    };
+    lines.push(("gaps", gaps));
+    if let Some(told) = &known.heartbeat {
+        let ago = now_ms().saturating_sub(told.received_ms) / 1000;
+        let text = format!(
+            "{ago} seconds ago; its log has {} gaps, {} serials missing",
+            told.gaps, told.missing
+        );
+        lines.push(("heartbeat", text));
+        for (reason, count) in &told.lost {
+            lines.push(("lost", format!("{count} {reason}, as its log tells")));
+        }
     }
     lines
 }

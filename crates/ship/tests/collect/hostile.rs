@@ -48,7 +48,9 @@ fn what_is_not_of_the_protocol_ends_the_connection_only() {
     assert_eq!(collector.log("web1").lines().count(), 7);
     let errors = fs::read_to_string(collector.path("stderr")).unwrap();
     assert!(
-        errors.contains("connection from 127.0.0.1 closed: not the protocol of audisp-remote: set"),
+        errors.contains(
+            "connection from 127.0.0.1 closed: neither the protocol of audisp-remote with"
+        ),
         "{errors}"
     );
 }

@@ -1,6 +1,7 @@
-//! `tollgate-collect` as a user runs it, with peers of its own; `stock` has the stock one.
+//! `tollgate-collect` as a user runs it, with peers of its own; `stock` has the stock one, and `shipped` `tollgate-ship`.
 
 mod hostile;
+mod shipped;
 mod stock;
 
 use std::fs::{self, OpenOptions};

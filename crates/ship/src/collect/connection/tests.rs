@@ -85,3 +85,30 @@ fn ascii_lines_wait_for_room() {
     let text = std::fs::read_to_string(place.path().join("web1/audit.log")).unwrap();
     assert_eq!(text, LINE.repeat(3));
 }
+
+/// Those that were looked at and not written are not taken for repeated ones.
+#[test]
+fn shipped_records_wait_for_room() {
+    let place = tempfile::tempdir().unwrap();
+    let mut hosts = hosts(place.path());
+    let (mut connection, mut peer) = pair();
+    let message = |serial: u32| {
+        let text = format!(
+            "<86>1 - web1 - - - [audit@32473 boot=\"b\" serial=\"{serial}\" n=\"1\" of=\"1\"] {}",
+            LINE.trim_end()
+        );
+        format!("{} {text}", text.len())
+    };
+    let bytes = message(0x8000_0001) + &message(0x8000_0002);
+    hosts.reserve(u64::MAX);
+    send(&mut peer, bytes.as_bytes(), &mut connection, &mut hosts);
+    assert_eq!(connection.waits(), Waits::Disk);
+    hosts.reserve(0);
+    connection.resume(&mut hosts).unwrap();
+    let bytes = message(0x8000_0002) + &message(0x8000_0003);
+    send(&mut peer, bytes.as_bytes(), &mut connection, &mut hosts);
+    let text = std::fs::read_to_string(place.path().join("web1/audit.log")).unwrap();
+    assert_eq!(text, LINE.repeat(3));
+    let progress = hosts.progress("web1").unwrap();
+    assert_eq!((progress.records, progress.repeated), (3, 1));
+}

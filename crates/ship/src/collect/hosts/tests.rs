@@ -30,13 +30,12 @@ fn open_hosts(place: &Path) -> Hosts {
 /// The host whose log gets a line.
 fn taken(hosts: &mut Hosts, peer: &str, line: &str) -> Result<String, Refusal> {
     let writes = hosts.peers.find(peer.parse().unwrap()).unwrap();
-    let checked = hosts.check(&writes, line.as_bytes())?;
-    let lines = Lines {
+    let checked = hosts.check(&writes, line.as_bytes(), None)?;
+    let mut lines = Lines {
         host: checked.host.to_owned(),
-        text: format!("{line}\n").into_bytes(),
-        records: 1,
-        last: checked.last,
+        ..Lines::default()
     };
+    lines.push(line.as_bytes(), checked.last);
     hosts.write(&lines).unwrap();
     Ok(lines.host)
 }
@@ -147,12 +146,11 @@ fn nothing_is_written_without_room() {
     let place = tempfile::tempdir().unwrap();
     let mut hosts = open_hosts(place.path());
     hosts.reserve(u64::MAX);
-    let lines = Lines {
+    let mut lines = Lines {
         host: "web1".to_owned(),
-        text: format!("{LINE}\n").into_bytes(),
-        records: 1,
-        last: LastRecord::default(),
+        ..Lines::default()
     };
+    lines.push(LINE.as_bytes(), LastRecord::default());
     let error = hosts.write(&lines).unwrap_err();
     assert!(error.is_full());
     assert!(hosts.progress("web1").unwrap().error.is_some());
