@@ -23,6 +23,7 @@ mod peers;
 mod prefix;
 mod progress;
 mod refusal_messages;
+mod repeated;
 mod status;
 mod sync;
 mod syslog;

@@ -1,5 +1,5 @@
-//! Whether what `tollgate-ship` sends is complete: serials of tollgate are dense and ascend in a boot, and after a
-//! connection was lost some come again.
+//! Whether what `tollgate-ship` sends is complete: serials of tollgate are dense and ascend in a boot. After a connection
+//! was lost some come again, and it goes on from there: a lower serial is no gap.
 //!
 //! Serials of the kernel may come in another order: of them only what the shipper tells is known.
 
@@ -12,7 +12,7 @@ use super::syslog::RecordNumber;
 
 /// Lowest serial of tollgate.
 const TOLLGATES: u32 = 0x8000_0000;
-/// Boots of a host that are remembered: events of older ones do not come again.
+/// Boots of a host that are remembered.
 const MAX_BOOTS: usize = 8;
 /// Most reasons of losses, and their most characters: a shipper is not trusted.
 const MAX_REASONS: usize = 32;
@@ -82,30 +82,18 @@ struct ToldGap {
     before: u32,
 }
 
-/// What a record is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    New,
-    /// It came before.
-    Repeated,
-}
-
 impl Completeness {
-    /// Takes a record of a boot.
-    pub(super) fn record(&mut self, boot: &str, number: RecordNumber) -> Seen {
-        let RecordNumber { serial, n, .. } = number;
+    /// Takes a new record of a boot.
+    pub(super) fn record(&mut self, boot: &str, number: RecordNumber) {
+        let serial = number.serial;
         if serial < TOLLGATES {
-            return Seen::New;
+            return;
         }
         let Some(known) = self.boots.iter_mut().find(|known| known.id == boot) else {
-            self.add_boot(boot, number);
-            return Seen::New;
+            return self.add_boot(boot, number);
         };
-        if (serial, n) <= (known.serial, known.n) {
-            return Seen::Repeated;
-        }
         let next = known.serial.saturating_add(1);
-        let is_cut = serial != known.serial && known.n < known.of;
+        let is_cut = serial > known.serial && known.n < known.of;
         let missing = serial.saturating_sub(next) + u32::from(is_cut);
         if missing > 0 {
             self.new_gaps.count += 1;
@@ -117,7 +105,16 @@ impl Completeness {
             });
         }
         known.set(number);
-        Seen::New
+    }
+
+    /// Takes a record that is in the log already: gaps before it were counted.
+    pub(super) fn repeated(&mut self, boot: &str, number: RecordNumber) {
+        let known = self.boots.iter_mut().find(|known| known.id == boot);
+        if let Some(known) = known
+            && number.serial >= TOLLGATES
+        {
+            known.set(number);
+        }
     }
 
     /// Takes a gap that the shipper tells, in JSON: it is not counted as one of the network. What is no JSON is passed over.
@@ -192,56 +189,64 @@ impl Boot {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeInclusive;
+
     use super::*;
 
     /// Of a shipper without a filter.
     const WHOLE: &[u8] = b"{\"events\":9,\"sent\":9}";
 
-    fn take(known: &mut Completeness, boot: &str, serial: u32, n: u32) -> Seen {
+    fn take(known: &mut Completeness, boot: &str, serial: u32, n: u32) {
         let number = RecordNumber {
             serial: TOLLGATES + serial,
             n,
             of: 2,
         };
-        known.record(boot, number)
+        known.record(boot, number);
     }
 
-    fn take_events(
-        known: &mut Completeness,
-        boot: &str,
-        serials: std::ops::RangeInclusive<u32>,
-    ) -> Vec<Seen> {
-        let numbers = serials.flat_map(|serial| [(serial, 1), (serial, 2)]);
-        numbers
-            .map(|(serial, n)| take(known, boot, serial, n))
-            .collect()
+    fn take_events(known: &mut Completeness, boot: &str, serials: RangeInclusive<u32>) {
+        for serial in serials {
+            take(known, boot, serial, 1);
+            take(known, boot, serial, 2);
+        }
     }
 
     #[test]
-    fn what_comes_again_is_told_from_what_is_new() {
+    fn what_comes_again_is_no_gap() {
         let mut known = Completeness::default();
-        assert_eq!(take_events(&mut known, "a", 5..=8), [Seen::New; 8]);
-        assert_eq!(take_events(&mut known, "b", 1..=2), [Seen::New; 4]);
-        assert_eq!(take(&mut known, "b", 3, 1), Seen::New);
+        take_events(&mut known, "a", 5..=8);
+        take_events(&mut known, "b", 1..=2);
+        take(&mut known, "b", 3, 1);
         // The connection is lost here, and what was not confirmed comes again.
-        assert_eq!(take_events(&mut known, "a", 7..=8), [Seen::Repeated; 4]);
-        assert_eq!(take_events(&mut known, "b", 1..=2), [Seen::Repeated; 4]);
-        assert_eq!(take(&mut known, "b", 3, 1), Seen::Repeated);
-        assert_eq!(take(&mut known, "b", 3, 2), Seen::New);
-        assert_eq!(take_events(&mut known, "b", 4..=9), [Seen::New; 12]);
+        take_events(&mut known, "a", 7..=8);
+        let number = RecordNumber {
+            serial: TOLLGATES + 2,
+            n: 2,
+            of: 2,
+        };
+        known.repeated("b", number);
+        take_events(&mut known, "b", 3..=9);
         known.heartbeat(WHOLE, 0);
         assert_eq!(known.gaps, Gaps::default());
         assert_eq!(known.last(), Some(("b", TOLLGATES + 9)));
         // Those of the kernel have no order.
-        let number = RecordNumber {
-            serial: 7,
-            n: 1,
-            of: 1,
-        };
-        assert_eq!(
-            [known.record("b", number), known.record("b", number)],
-            [Seen::New; 2]
-        );
+        for serial in [7, 3] {
+            let number = RecordNumber {
+                serial,
+                n: 1,
+                of: 1,
+            };
+            known.record("b", number);
+        }
+        known.heartbeat(WHOLE, 0);
+        assert_eq!(known.gaps, Gaps::default());
+        // One that somebody else has sent is a gap, and hides no later one.
+        take_events(&mut known, "b", 1000..=1000);
+        take_events(&mut known, "b", 10..=10);
+        take_events(&mut known, "b", 12..=12);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (2, 991));
         let text = serde_json::to_string(&known).unwrap();
         assert_eq!(serde_json::from_str::<Completeness>(&text).unwrap(), known);
     }

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use bstr::ByteSlice as _;
 
-use super::completeness::Seen;
 use super::frame::{Answer, Format, FrameError, Message, decode};
 use super::hosts::{Hosts, Lines, Refusal, WriteError, describe};
 use super::peers::Writes;
 use super::progress::LastRecord;
+use super::repeated::Repeated;
 use super::syslog::{Kind, SyslogMessage};
 use crate::output::now_ms;
 
@@ -68,6 +68,7 @@ pub(super) struct Connection {
     /// Answers that were not sent.
     answers: Vec<u8>,
     is_waiting_for_disk: bool,
+    repeated: Repeated,
     /// When a message came last, or the connection.
     message_at: Instant,
     /// Since when a frame is not complete, or an answer not sent.
@@ -87,6 +88,7 @@ impl Connection {
             rest: Vec::new(),
             answers: Vec::new(),
             is_waiting_for_disk: false,
+            repeated: Repeated::Unknown,
             message_at: Instant::now(),
             stuck_since: None,
             host: None,
@@ -230,14 +232,14 @@ impl Connection {
                 return Ok(());
             }
         };
-        let is_first = self.host.is_none();
         self.turn_to(checked.host, batch, at, hosts)?;
-        // What was written before a kill, and not acknowledged, comes again.
-        let is_repeated = is_first && sequence.is_some() && hosts.is_last_line(checked.host, line);
         batch
             .answers
             .extend(sequence.map(|sequence| (sequence, None)));
-        if is_repeated {
+        // Peers of the ascii format send nothing again.
+        let find = || hosts.recent(checked.host);
+        if sequence.is_some() && self.repeated.is_in_log(line, find) {
+            batch.lines.repeated += 1;
             return Ok(());
         }
         batch.lines.push(line, checked.last);
@@ -245,7 +247,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Adds a message of syslog, in the same way. Records that came before are left out.
+    /// Adds a message of syslog, in the same way.
     fn syslog(
         &mut self,
         batch: &mut Batch,
@@ -281,12 +283,15 @@ impl Connection {
             Kind::Gap => known.gap(message.boot, message.text),
             Kind::Heartbeat => known.heartbeat(message.text, now_ms()),
             Kind::Record => {
-                let seen = message
-                    .number
-                    .map(|number| known.record(message.boot, number));
-                match seen {
-                    Some(Seen::Repeated) => batch.lines.repeated += 1,
-                    Some(Seen::New) | None => batch.lines.push(message.text, last),
+                let is_in_log = self.repeated.is_in_log(message.text, || hosts.recent(host));
+                match (is_in_log, message.number) {
+                    (true, Some(number)) => known.repeated(message.boot, number),
+                    (false, Some(number)) => known.record(message.boot, number),
+                    (_, None) => {}
+                }
+                match is_in_log {
+                    true => batch.lines.repeated += 1,
+                    false => batch.lines.push(message.text, last),
                 }
             }
         }
@@ -305,6 +310,10 @@ impl Connection {
             self.write(batch, at, hosts)?;
             host.clone_into(&mut batch.lines.host);
             if self.host.as_deref() != Some(host) {
+                if self.host.is_some() {
+                    // What came again was of the other host.
+                    self.repeated = Repeated::Over;
+                }
                 self.enter(Some(host), hosts);
             }
         }

@@ -6,6 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use audit::record::decode;
@@ -19,8 +20,13 @@ use super::config::LogSettings;
 use super::host_log::{HostLog, has_directory};
 use super::peers::{Peers, Writes};
 use super::progress::{HostProgress, LastRecord, NetworkProgress};
+use super::repeated::LogPart;
 use crate::config_file::is_host_name;
 use crate::output::now_ms;
+
+/// Most searches in the log of a host in an interval: peers can connect as often as they want.
+const MAX_SEARCHES: u32 = 10;
+const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Why a line is refused. The same line is refused again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +125,8 @@ pub(super) struct Hosts {
 #[derive(Debug, Default)]
 struct Host {
     log: Option<HostLog>,
+    /// Since when its log was searched how often.
+    searches: Option<(Instant, u32)>,
     progress: HostProgress,
 }
 
@@ -240,16 +248,22 @@ impl Hosts {
         known.unwrap_or_default()
     }
 
-    /// Whether the last line of a log is this one. What cannot be read is none.
-    pub(super) fn is_last_line(&mut self, host: &str, line: &[u8]) -> bool {
+    /// The last files of a log, in which a peer's first line is searched; none if they cannot be read, or peers
+    /// made them be searched too often.
+    pub(super) fn recent(&mut self, host: &str) -> Vec<LogPart> {
         let Some(host) = self.hosts.get_mut(host) else {
-            return false;
+            return Vec::new();
         };
-        let is_last = open_log(host, &self.directory, self.settings)
-            .and_then(|log| log.ends_with(line))
-            .unwrap_or(false);
-        host.progress.repeated += u64::from(is_last);
-        is_last
+        let (since, count) = host.searches.get_or_insert_with(|| (Instant::now(), 0));
+        if since.elapsed() > SEARCH_INTERVAL {
+            (*since, *count) = (Instant::now(), 0);
+        }
+        *count += 1;
+        if *count > MAX_SEARCHES {
+            return Vec::new();
+        }
+        let log = open_log(host, &self.directory, self.settings);
+        log.and_then(|log| log.recent()).unwrap_or_default()
     }
 
     /// Writes lines that were checked.

@@ -78,7 +78,7 @@ pub(super) struct HostProgress {
     pub(super) connections: usize,
     pub(super) records: u64,
     pub(super) bytes: u64,
-    /// Records that came again after a connection had ended, and are in the log once.
+    /// Records that came again at the beginning of a connection, and are in the log once.
     pub(super) repeated: u64,
     /// Lines that were refused.
     pub(super) refused: u64,
