@@ -6,6 +6,7 @@
 #include "wire.h"
 
 struct wire_counts abi_wire_counts;
+struct wire_ring_owner abi_wire_ring_owner;
 struct wire_shape abi_wire_shape;
 struct wire_syscall abi_wire_syscall;
 struct wire_test abi_wire_test;

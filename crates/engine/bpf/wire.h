@@ -13,7 +13,7 @@
 #include <linux/types.h>
 #endif
 
-#define WIRE_VERSION	     9
+#define WIRE_VERSION	     10
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity of an event's tail; a power of two */
@@ -76,9 +76,22 @@ struct wire_counts {
 	__u64 delivered; /* of these, events written to the ring */
 	__u64 lost[WIRE_LOST_MAX];
 	__u64 truncated[WIRE_TRUNC_MAX];
-	__u64 _pad[1]; /* pads to whole cache lines */
+	__u64 unread; /* bytes in the ring when this CPU looked last */
 };
 _Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
+
+#define WIRE_RING_OWNERS     4096 /* a power of two */
+#define WIRE_FIRST_NAMESPACE 0xf0000000u /* PROC_DYNAMIC_FIRST, fs/proc/generic.c */
+
+/* An owner of tasks that has added events to a ring more than half full. */
+struct wire_ring_owner {
+	__u64 used; /* bytes added, and in the high half since when: lib/ring_shares.bpf.h */
+	__u64 lost; /* events for which the ring had no room */
+	__u64 reported; /* of these, events that the log reports; written by the daemon */
+	__u32 key; /* 1 + user, or 1 + number of a namespace; 0 if the place is free */
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct wire_ring_owner) == 32, "wire_ring_owner layout");
 
 /* How the arguments identify an object. */
 enum wire_lookup {

@@ -10,7 +10,7 @@ pub(crate) mod watch;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
-pub(crate) const VERSION: u16 = 9;
+pub(crate) const VERSION: u16 = 10;
 /// The oldest version whose events have the same layout; names of maps and programs differ.
 pub(crate) const OLDEST_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
@@ -151,7 +151,22 @@ pub(crate) struct WireCounts {
     pub(crate) delivered: u64,
     pub(crate) lost: [u64; LOST],
     pub(crate) truncated: [u64; TRUNC],
-    _pad: [u64; 1],
+    unread: u64,
+}
+
+/// Number of owners that the programs tell apart.
+pub(crate) const RING_OWNERS: usize = 4096;
+/// First number of an owner that is a namespace.
+pub(crate) const FIRST_NAMESPACE: u32 = 0xf000_0000;
+
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct WireRingOwner {
+    used: u64,
+    pub(crate) lost: u64,
+    pub(crate) reported: u64,
+    pub(crate) key: u32,
+    _pad: u32,
 }
 
 #[derive(

@@ -4,6 +4,7 @@ mod attach_plan;
 mod avc;
 pub(crate) mod check;
 mod clock;
+mod counters;
 mod detach;
 mod follow;
 mod guard;
@@ -52,7 +53,8 @@ use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
 use crate::ring::clock::ClockReading;
 use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
-use crate::stats::{self, EngineStats, MappedArray, ProgramRuns, RuleDrops};
+use crate::stats::owner_losses::OwnerLosses;
+use crate::stats::{EngineStats, MappedArray, RuleDrops};
 use crate::sys::kprobes::Kprobes;
 use crate::sys::mapped_memory::{Access, MappedMemory};
 use crate::sys::rcu;
@@ -73,6 +75,7 @@ pub struct Engine<'s> {
     kind: EngineKind,
     counters: MappedArray<WireCounts>,
     rule_drops: RuleDrops,
+    owner_losses: OwnerLosses,
     /// Counters when this daemon took over; subtracted from what it reports.
     baseline: EngineStats,
     /// Counters of the engine before this one, whose events are in the same log.
@@ -173,6 +176,7 @@ impl<'s> Engine<'s> {
         let objects = Objects::load(slots, kind, kernel.internal_hooks, programs, |open| {
             maps::set_sizes(open, capacity, coverage, cpus, options, state_slots)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
+                rodata.tlg_ring_half = u64::from(options.ring_bytes) / 2;
                 rodata.tlg_seed = hash.seed;
                 rodata.tlg_multiplier = hash.multiplier;
                 if let Some(offsets) = btrfs_types::subvolume_offsets() {
@@ -239,6 +243,7 @@ impl<'s> Engine<'s> {
         };
         let globals = Globals::new(bss.at(0).ok_or_else(too_short)?);
         let waiting = globals.reader_waiting().ok_or_else(too_short)?;
+        let owner_losses = globals.owner_losses().ok_or_else(too_short)?;
         let ring = maps.tlg_ring.as_fd().try_clone_to_owned();
         let ring = ring
             .and_then(|map| RingReader::new(map, Arc::clone(&checkpoint)))
@@ -259,6 +264,7 @@ impl<'s> Engine<'s> {
             kind,
             counters,
             rule_drops,
+            owner_losses,
             baseline: EngineStats::default(),
             followed: EngineStats::default(),
             globals,
@@ -427,56 +433,6 @@ impl<'s> Engine<'s> {
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
-    }
-
-    /// Counters of the programs since the start, without [`crate::LossReason::Skipped`]. Makes no system call.
-    #[must_use]
-    pub fn program_stats(&self) -> EngineStats {
-        self.since_start(self.counters.sum())
-    }
-
-    fn since_start(&self, counted: EngineStats) -> EngineStats {
-        let mut stats = counted - self.baseline;
-        stats += self.followed;
-        stats
-    }
-
-    /// Events of a rule of the active or the previous plan that were lost because the ring was full.
-    #[must_use]
-    pub fn rule_drops(&self, epoch: Epoch, rule: usize) -> u64 {
-        self.rule_drops.get(epoch, rule)
-    }
-
-    /// Counters since the start. Makes a system call for each program.
-    #[must_use]
-    pub fn stats(&self) -> EngineStats {
-        let mut stats = self.counters.sum();
-        if let Some(skipped) = stats.lost.get_mut(stats::SKIPPED) {
-            let inherited: u64 = self
-                .inherited
-                .iter()
-                .map(InheritedProgram::recursion_misses)
-                .sum();
-            *skipped += self.detached_misses
-                + attach::recursion_misses(&self.links)
-                + self.objects.recursion_misses();
-            *skipped += inherited;
-            let rescued = self.globals.rescued() + self.heartbeat_misses();
-            *skipped = skipped.saturating_sub(rescued);
-        }
-        self.since_start(stats)
-    }
-
-    /// Run counts of each program; empty unless `kernel.bpf_stats_enabled` is 1. Makes a system call for each
-    /// program.
-    #[must_use]
-    pub fn run_counts(&self) -> Vec<ProgramRuns> {
-        if !kernel_probe::bpf_stats_enabled() {
-            return Vec::new();
-        }
-        let copies = self.links.values().filter_map(AttachedLink::runs);
-        let inherited = self.inherited.iter().filter_map(InheritedProgram::runs);
-        stats::sum_by_hook(self.objects.runs().chain(copies).chain(inherited))
     }
 
     /// The ring.

@@ -68,6 +68,7 @@ pub use preemption::{Preemption, SkipRisk, SkippablePrograms};
 pub use ring::checkpoint::{CommitToken, FileRange, Position};
 pub use ring::clock::{ClockReading, TickClock};
 pub use ring::{Ring, RingReader, Wake};
+pub use stats::owner_losses::{OwnerLoss, OwnerLosses, TaskOwner};
 pub use stats::{EngineStats, LossReason, ProgramRuns, Truncation};
 pub use sys::fd_passing::{recv_with_fd, send_with_fd};
 pub use sys::lease::is_open_elsewhere;

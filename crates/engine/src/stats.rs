@@ -1,6 +1,8 @@
 //! Counters of the programs, read through a mapping. `bpf(2)` is avoided because the kernel skips programs that
 //! hit while it runs on the same CPU (`bpf_prog_active`).
 
+pub(crate) mod owner_losses;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;

@@ -230,6 +230,7 @@ mod e2e {
         endure::a_long_log_leaves_the_page_cache,
         load::burst_loses_nothing,
         load::full_ring_losses_are_counted,
+        load::flood_costs_no_event_of_another_user,
         load::rate_limit_losses_are_counted_and_reported,
         differential::kernel_and_tollgate_agree,
         stock_readers::stock_readers_agree_on_both_logs,

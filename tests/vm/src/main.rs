@@ -24,6 +24,7 @@ mod doctor;
 mod examples;
 mod failed_opens;
 mod filesystems;
+mod flood;
 mod full_disk;
 mod half_seen;
 mod handover;
@@ -106,6 +107,8 @@ const GENERAL: [&[Group]; 4] = [
         &[preemption::SESSION],
         &[stopping::SESSION],
         &[pinned::SESSION],
+        &[flood::SESSION],
+        &[flood::SESSION_TRACEPOINT],
         &[slots::SESSION],
         &[slots::mapped_users::SESSION],
         &[slots::operations::SESSION],

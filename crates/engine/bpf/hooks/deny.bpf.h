@@ -90,7 +90,7 @@ static __always_inline int deny_recorded(struct task_struct *task)
 	/* On the engine lsm the kernel has skipped the kprobe at its entry: it cannot be recorded. */
 	if (tlg_kprobes && !state && needs_state(syscall))
 		return -EPERM;
-	if ((state || !tlg_kprobes) && has_room())
+	if ((state || !tlg_kprobes) && can_record())
 		return 0;
 	s = scratch();
 	if (!s)
@@ -179,7 +179,7 @@ static __always_inline int deny_opened(struct task_struct *task, const struct de
 		return 0;
 	if (!reserve_slot(task, key, syscall))
 		return -EPERM;
-	if (has_room())
+	if (can_record())
 		return 0;
 	s = scratch();
 	if (!s)

@@ -36,6 +36,7 @@ typedef _Bool bool;
 #define BPF_RB_NO_WAKEUP	       1
 #define BPF_RB_FORCE_WAKEUP	       2
 #define BPF_RB_AVAIL_DATA	       0
+#define BPF_RB_CONS_POS		       2
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -414,6 +415,7 @@ struct idr {
 
 struct pid_namespace {
 	struct idr idr;
+	struct ns_common ns;
 };
 
 struct upid {

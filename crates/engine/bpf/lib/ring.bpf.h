@@ -6,11 +6,7 @@
 #include "wire.h"
 #include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* set by the loader */
-} tlg_ring SEC(".maps");
+#include "lib/ring_shares.bpf.h"
 
 /* Read by user space through mmap: a bpf(2) call could make the kernel skip a program. */
 struct {
@@ -86,18 +82,30 @@ static __always_inline void count_rule_drop(__u32 rule)
 		__sync_fetch_and_add(drops, 1);
 }
 
-/*
- * Ring bytes available to all rules. The rest is reserved for rules that deny, so that syscalls
- * that were permitted have room for their events. 0 without such rules.
- */
-volatile __u64 tlg_ring_shared;
+#define EVENTS_PER_LOOK 8 /* a power of two */
+#define LARGE_EVENT	2048
 
-/* Whether the ring has room outside the reserve. */
-static __always_inline int has_room(void)
+/*
+ * Whether the ring has room for an event of the current task outside the reserve. To look at the
+ * ring is not cheap; the half above which owners have shares is enough for what is added meanwhile.
+ */
+static __always_inline int has_room(struct wire_counts *here, __u32 len)
 {
 	__u64 common = tlg_ring_shared;
 
-	return !common || bpf_ringbuf_query(&tlg_ring, BPF_RB_AVAIL_DATA) < common;
+	if (common || len > LARGE_EVENT || !(here->matched & (EVENTS_PER_LOOK - 1)))
+		here->unread = bpf_ringbuf_query(&tlg_ring, BPF_RB_AVAIL_DATA);
+	if (common && here->unread >= common)
+		return 0;
+	return here->unread <= tlg_ring_half || has_share(len);
+}
+
+/* Whether the ring has room for an event of the current task that a rule denies otherwise. */
+static __always_inline int can_record(void)
+{
+	struct wire_counts *here = counts();
+
+	return here && has_room(here, 0);
 }
 
 /*
@@ -112,12 +120,16 @@ static __always_inline void submit(struct wire_event *event, __u32 len, __u32 ve
 	if (!here)
 		return;
 	here->matched++;
-	if ((passed || has_room()) &&
+	if ((has_room(here, len) || passed) &&
 	    !bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP)) {
 		here->delivered++;
 	} else {
-		here->lost[verdict & WIRE_DENY && !passed ? WIRE_LOST_DENIED
-							  : WIRE_LOST_RING_FULL]++;
+		if (verdict & WIRE_DENY && !passed) {
+			here->lost[WIRE_LOST_DENIED]++;
+		} else {
+			here->lost[WIRE_LOST_RING_FULL]++;
+			count_owner_loss();
+		}
 		count_rule_drop(event->rule);
 	}
 	wake_reader();
@@ -126,7 +138,10 @@ static __always_inline void submit(struct wire_event *event, __u32 len, __u32 ve
 /* Submits the syscall of a kernel record, which no rule records. */
 static __always_inline void submit_stamped(struct wire_event *event, __u32 len)
 {
-	if (!has_room() || bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))
+	struct wire_counts *here = counts();
+
+	if (!here || !has_room(here, len) ||
+	    bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))
 		count_truncated(WIRE_TRUNC_AVC);
 	wake_reader();
 }

@@ -17,6 +17,7 @@
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/task.bpf.h"
+#include "lib/task_owner.bpf.h"
 #include "lib/task_state.bpf.h"
 #include "lib/watch_hash.bpf.h"
 
@@ -25,7 +26,6 @@
 	131072 /* shares: one half for low user numbers, one for all others; a power of two */
 #define HIGH_SHARES (1 + USERS_MAX / 2) /* the first share of user numbers that are not low */
 #define USER_ROOT   (USERS_MAX + 1)
-#define NS_LEVELS   33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
 
 /* Slots of this machine, a power of two, and how many of them a user can hold. */
 const volatile __u32 tlg_slots = 1;
@@ -54,35 +54,13 @@ static __always_inline __u32 share_of(__u32 uid)
 	return HIGH_SHARES + (fingerprint_of(uid) & (USERS_MAX / 2 - 1));
 }
 
-/*
- * The share of the user namespace below the initial one that the current task is in. The users
- * inside are numbers that its owner can choose: they share that of the owner, or one for the
- * namespace if root made it.
- */
-__noinline int namespace_share(void)
-{
-	struct task_struct *task = current();
-	const struct cred *cred = FOLLOW(task_struct, task, cred);
-	__u64 ns = (__u64)cred->user_ns;
-	__u32 owner = 0, number = 0;
-
-	for (int i = 0; i < NS_LEVELS; i++) {
-		if (!(__u32)LOAD(user_namespace, ns, level))
-			break;
-		owner = LOAD(user_namespace, ns, owner.val);
-		number = LOAD(user_namespace, ns, ns.inum); /* from 0xf0000000 on */
-		ns = LOAD(user_namespace, ns, parent);
-	}
-	return share_of(owner ? owner : number);
-}
-
 /* The user whose share the slots of the current task are taken from; not 0. */
 static __always_inline __u32 slot_user(struct task_struct *task)
 {
 	const struct cred *cred = FOLLOW(task_struct, task, cred);
 
 	if (FOLLOW(cred, cred, user_ns)->level)
-		return namespace_share();
+		return share_of(namespace_owner());
 	return cred->uid.val ? share_of(cred->uid.val) : USER_ROOT;
 }
 

@@ -18,7 +18,8 @@ macro_rules! layout {
 
 fn layouts() -> Vec<Layout> {
     vec![
-        layout!(WireCounts as "wire_counts": matched, delivered, lost, truncated, _pad),
+        layout!(WireCounts as "wire_counts": matched, delivered, lost, truncated, unread),
+        layout!(WireRingOwner as "wire_ring_owner": used, lost, reported, key, _pad),
         layout!(WireShape as "wire_shape": lookup, dir, arg, effect),
         layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, attribute, hooks, _pad, objects),
         layout!(WireTest as "wire_test": value, on_false, word, op, kind, verdict),
@@ -161,6 +162,8 @@ fn defines_match_wire_h() {
     for (name, value) in [
         ("WIRE_VERSION", u64::from(VERSION)),
         ("WIRE_SYSCALLS", u64::from(SYSCALLS)),
+        ("WIRE_RING_OWNERS", RING_OWNERS as u64),
+        ("WIRE_FIRST_NAMESPACE", FIRST_NAMESPACE.into()),
         ("WIRE_NO_SYSCALL", u64::from(NO_SYSCALL)),
         ("WIRE_NO_FINGERPRINT", u64::from(NO_FINGERPRINT)),
         ("WIRE_NO_VERDICT", u64::from(NO_VERDICT)),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 
-use crate::abi;
+use crate::abi::{self, RING_OWNERS, WireRingOwner};
 use crate::compile::ReadOnlyOpens;
 use crate::compile::fast_path::FastPath;
 use crate::compile::prefilter::{PREFILTER_WORDS, WatchPrefilter};
@@ -13,6 +13,7 @@ use crate::compile::watches::InodeIdentity;
 use crate::epoch::Epoch;
 use crate::hooks::syscall_set::SyscallSet;
 use crate::skeleton::types;
+use crate::stats::owner_losses::OwnerLosses;
 
 /// Maximum number of guarded directories: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
 pub(crate) const GUARD_SLOTS: usize = 8;
@@ -101,6 +102,14 @@ impl Globals {
     /// Address of the flag that the reader sleeps; see `bpf/lib/ring.bpf.h`.
     pub(crate) fn reader_waiting(self) -> Option<NonNull<u32>> {
         NonNull::new(address!(self, tlg_waiting))
+    }
+
+    /// Losses by owner. The result must not outlive the mapping of the globals.
+    pub(crate) fn owner_losses(self) -> Option<OwnerLosses> {
+        let owners = address!(self, tlg_ring_owners);
+        let first = NonNull::new(owners.cast::<WireRingOwner>())?;
+        let others = NonNull::new(address!(self, tlg_ring_others).cast::<WireRingOwner>())?;
+        Some(OwnerLosses::new(first, RING_OWNERS, others))
     }
 
     /// The current fast-path variables.

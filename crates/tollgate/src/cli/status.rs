@@ -13,12 +13,13 @@ use crossbeam_channel::after;
 
 use crate::control;
 use crate::control::client::Client;
-use crate::control::protocol::{Answer, Counts, JsonCounts, Request, RuleCounts, Run, Status};
+use crate::control::protocol::{Answer, Counts, JsonCounts, Request, Run, Status};
 use crate::messages::{self, Exit};
 use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
 use leftover::LeftoverPrograms;
 use lines::{
-    active_kernel_audit, duration, kernel_counts, refused_files, rule_lines, suspension, watching,
+    active_kernel_audit, duration, kernel_counts, losses, refused_files, rule_lines, suspension,
+    watching,
 };
 
 /// Examples of the help and the manual page.
@@ -189,6 +190,7 @@ fn table(status: &Status, socket: &Path, out: &mut impl Write) -> io::Result<()>
         confinement,
         counts,
         by_rule,
+        by_owner,
         kernel_messages,
         kernel_audit,
         json,
@@ -249,14 +251,8 @@ fn table(status: &Status, socket: &Path, out: &mut impl Write) -> io::Result<()>
     )?;
     let all: u64 = lost.values().sum();
     line("lost", all.to_string())?;
-    for (reason, count) in lost {
-        line("", format!("{count} {reason}"))?;
-    }
-    for RuleCounts { rule, lost, .. } in by_rule {
-        let of_rule: u64 = lost.values().sum();
-        if of_rule != 0 {
-            line("", format!("{of_rule} by rule {rule}"))?;
-        }
+    for text in losses(lost, by_rule, by_owner) {
+        line("", text)?;
     }
     for (part, count) in incomplete {
         line("incomplete", format!("{count} {part}"))?;
@@ -315,7 +311,7 @@ fn is_degraded(status: &Status) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::{AuditSettings, Confinement};
+    use crate::control::protocol::{AuditSettings, Confinement, RuleCounts};
     use crate::control::protocol::{
         KernelAuditStatus, KernelRecordStatus, LogSuspension, RefusedFiles,
     };
@@ -379,6 +375,7 @@ mod tests {
                     ..RuleCounts::default()
                 },
             ],
+            by_owner: Vec::new(),
             kernel_messages: Some(KernelRecordStatus {
                 reader: "registered".into(),
                 received: 4,

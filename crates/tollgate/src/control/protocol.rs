@@ -5,6 +5,8 @@
 //! {"status":{"enabled":1, ...}}\n
 //! ```
 
+mod counts;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
@@ -12,6 +14,8 @@ use anyhow::{Context as _, ensure};
 use audit::rule::{Command, Insertion};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use counts::{Counts, OwnerCounts, RuleCounts};
 
 use super::rule_costs::RuleCosts;
 use super::rule_json::RuleJson;
@@ -230,6 +234,8 @@ pub(crate) struct Status {
     pub(crate) counts: Counts,
     /// Counters of each rule that matched at least once.
     pub(crate) by_rule: Vec<RuleCounts>,
+    /// Owners of tasks with most events lost because the ring was full.
+    pub(crate) by_owner: Vec<OwnerCounts>,
     /// Counters of the kernel's own audit records, if the daemon reads them.
     pub(crate) kernel_messages: Option<KernelRecordStatus>,
     /// The kernel's own audit; `None` if it cannot be asked.
@@ -242,16 +248,6 @@ pub(crate) struct Status {
     pub(crate) viewers: u64,
     /// Run counts of BPF programs; empty unless `kernel.bpf_stats_enabled` is 1.
     pub(crate) runs: Vec<Run>,
-}
-
-/// Events matched by one rule since the daemon started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RuleCounts {
-    /// The rule as `auditctl -l` prints it.
-    pub(crate) rule: JsonBytes,
-    pub(crate) matched: u64,
-    /// Lost events by reason. The other events are in the log or on their way to it.
-    pub(crate) lost: BTreeMap<String, u64>,
 }
 
 /// Records of the kernel's own audit since the daemon started.
@@ -373,22 +369,6 @@ impl Display for Confinement {
         }
         Ok(())
     }
-}
-
-/// Events since the daemon started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Counts {
-    pub(crate) matched: u64,
-    /// Events written to the ring.
-    pub(crate) delivered: u64,
-    /// Events written to the log.
-    pub(crate) written: u64,
-    /// Lost events by reason.
-    pub(crate) lost: BTreeMap<String, u64>,
-    /// Truncated or incomplete events by what is missing.
-    pub(crate) incomplete: BTreeMap<String, u64>,
-    /// Seconds in which the BPF programs may not have run.
-    pub(crate) blind_seconds: u64,
 }
 
 impl Refusal {

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{bail, ensure};
 use audit::ids::MsgType;
 use audit::plan::Plan;
-use engine::{AttachedHooks, EngineKind, KernelFeatures, ProgramRuns, Truncation, explain};
+use engine::{
+    AttachedHooks, EngineKind, KernelFeatures, ProgramRuns, TaskOwner, Truncation, explain,
+};
 
 use crate::control::protocol::{
     AuditSettings, Confinement, Counts, JsonCounts, KernelAuditStatus, KernelRecordStatus,
-    LogSuspension, RuleCounts, Run, Status,
+    LogSuspension, OwnerCounts, RuleCounts, Run, Status,
 };
 use crate::control::rule_costs::RuleCosts;
 use crate::control::rule_store::PipelineControl;
@@ -37,6 +39,8 @@ use crate::unix_time::unix_seconds;
 
 /// How long the main thread waits for the ring thread in a watchdog check; it serves no client meanwhile.
 const POLL_PERIOD: Duration = Duration::from_secs(1);
+/// Owners in the status.
+const MAX_OWNERS: usize = 64;
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -317,6 +321,7 @@ impl PipelineControl for PipelineHandle {
         let unwritten = self.written.unwritten.load(Ordering::Relaxed);
         status.settings.backlog = stats.backlog(status.counts.written, unwritten);
         status.by_rule = rule_counts(&stats);
+        status.by_owner = owner_counts(&stats);
         status.kernel_messages = self.kernel_record_status(&stats);
         status.kernel_audit = self.check_kernel_audit();
         status.viewers = u64::try_from(self.viewers.count()).unwrap_or(u64::MAX);
@@ -347,6 +352,23 @@ impl PipelineControl for PipelineHandle {
             .collect();
         Ok(())
     }
+}
+
+fn owner_counts(stats: &RingStats) -> Vec<OwnerCounts> {
+    let most = stats.owners.iter().take(MAX_OWNERS);
+    let counts = most.map(|loss| {
+        let (uid, namespace) = match loss.owner {
+            TaskOwner::User(uid) => (Some(uid), None),
+            TaskOwner::Namespace(number) => (None, Some(number)),
+            TaskOwner::Others => (None, None),
+        };
+        OwnerCounts {
+            uid,
+            namespace,
+            lost: loss.lost,
+        }
+    });
+    counts.collect()
 }
 
 fn rule_counts(stats: &RingStats) -> Vec<RuleCounts> {

@@ -108,6 +108,10 @@ impl MetricsText {
         // Each series exists before its first loss, so that its increase can be computed.
         let lost = with_zeros(loss_reasons(), lost);
         self.counters("events_lost_total", help, "reason", &lost);
+        let help = "Events lost because the ring was full, by whose tasks they were.";
+        let owners = status.by_owner.iter();
+        let owners = owners.map(|owner| (owner.name(), owner.lost)).collect();
+        self.counters("owner_events_lost_total", help, "owner", &owners);
         let help = "Events in the log with missing parts.";
         let parts = Truncation::ALL.into_iter().map(Truncation::as_str);
         let incomplete = with_zeros(parts, incomplete);

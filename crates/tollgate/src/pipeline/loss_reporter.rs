@@ -2,6 +2,7 @@
 //!
 //! The ring thread counts and reports; the main thread sets rate limit and failure mode in two shared atomics.
 
+use std::cmp::Reverse;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use audit::record::quote;
 
 use crate::pipeline::ring_commands::RecordBody;
 use crate::pipeline::ring_thread::RingStats;
-use engine::LossReason;
+use engine::{LossReason, OwnerLoss, TaskOwner};
 
 use crate::messages::info;
 
@@ -52,6 +53,17 @@ struct PreopenedFile {
 pub(crate) struct RateLimiter {
     second: u64,
     records: u32,
+}
+
+/// Owners that have a record of their own in one report.
+const OWNERS_PER_REPORT: usize = 16;
+
+/// New losses for the log.
+#[derive(Debug, Default)]
+pub(crate) struct LossReport {
+    pub(crate) records: Vec<RecordBody>,
+    /// Number of these events for each owner, by [`OwnerLoss::index`].
+    pub(crate) by_owner: Vec<(usize, u64)>,
 }
 
 /// Losses reported so far.
@@ -180,44 +192,38 @@ impl LossReporter {
         Some((last + PERIOD).saturating_duration_since(now))
     }
 
-    /// Records of new losses, at most once per second.
+    /// Whether there are new losses, and the last report was more than a second ago.
+    pub(crate) fn is_due(&self, counted: &RingStats, now: Instant) -> bool {
+        self.last.is_none_or(|last| now >= last + PERIOD)
+            && self.unreported(counted).next().is_some()
+    }
+
+    /// Reports all new losses. `owners` were read before `counted`, so that their losses are among these.
     pub(crate) fn report(
         &mut self,
         counted: &RingStats,
+        owners: &[OwnerLoss],
         limits: &Limits,
         now: Instant,
-    ) -> Vec<RecordBody> {
-        if self.last.is_some_and(|last| now < last + PERIOD) {
-            return Vec::new();
-        }
-        self.report_all(counted, limits, now)
-    }
-
-    /// Records of all new losses.
-    pub(crate) fn report_all(
-        &mut self,
-        counted: &RingStats,
-        limits: &Limits,
-        now: Instant,
-    ) -> Vec<RecordBody> {
+    ) -> LossReport {
         let unreported: Vec<(&str, u64)> = self.unreported(counted).collect();
+        let mut report = LossReport::default();
         if unreported.is_empty() {
-            return Vec::new();
+            return report;
         }
         self.last = Some(now);
         self.reported = counted.losses().collect();
-        let mut records = Vec::new();
         for (reason, lost) in unreported {
             limits.apply_failure_mode(&format!("{lost} events lost: {reason}"));
-            let mut body = format!("op=lost-events lost={lost} reason=").into_bytes();
-            quote::untrusted(reason.replace(' ', "-").as_bytes(), &mut body);
-            body.extend_from_slice(b" res=failed");
-            records.push(RecordBody {
-                kind: MsgType::DAEMON_ERR,
-                body,
-            });
+            let mut rest = lost;
+            if reason == LossReason::RingFull.as_str() {
+                rest -= report.add_by_owner(reason, lost, owners);
+            }
+            if rest != 0 {
+                report.add(reason, rest, "");
+            }
         }
-        records
+        report
     }
 
     fn unreported(&self, counted: &RingStats) -> impl Iterator<Item = (&'static str, u64)> {
@@ -229,6 +235,44 @@ impl LossReporter {
             let new = count.saturating_sub(reported.map_or(0, |(_, count)| *count));
             (new != 0).then_some((reason, new))
         })
+    }
+}
+
+impl LossReport {
+    fn add(&mut self, reason: &str, lost: u64, owner: &str) {
+        let mut body = format!("op=lost-events lost={lost} reason=").into_bytes();
+        quote::untrusted(reason.replace(' ', "-").as_bytes(), &mut body);
+        body.extend_from_slice(owner.as_bytes());
+        body.extend_from_slice(b" res=failed");
+        self.records.push(RecordBody {
+            kind: MsgType::DAEMON_ERR,
+            body,
+        });
+    }
+
+    /// Adds a record for each owner with large losses. Returns the number of events in these records.
+    fn add_by_owner(&mut self, reason: &str, lost: u64, owners: &[OwnerLoss]) -> u64 {
+        let mut new: Vec<&OwnerLoss> = owners.iter().collect();
+        new.sort_by_key(|loss| Reverse(loss.unreported()));
+        let (mut rest, mut in_records) = (lost, 0);
+        for (place, loss) in new.into_iter().enumerate() {
+            let part = loss.unreported().min(rest);
+            if part == 0 {
+                break;
+            }
+            rest -= part;
+            self.by_owner.push((loss.index, part));
+            let owner = match loss.owner {
+                TaskOwner::User(uid) => format!(" uid={uid}"),
+                TaskOwner::Namespace(number) => format!(" ns={number}"),
+                TaskOwner::Others => continue,
+            };
+            if place < OWNERS_PER_REPORT {
+                self.add(reason, part, &owner);
+                in_records += part;
+            }
+        }
+        in_records
     }
 }
 
@@ -254,6 +298,11 @@ mod tests {
         counted
     }
 
+    fn texts(report: LossReport) -> Vec<String> {
+        let text = |record: RecordBody| String::from_utf8(record.body).unwrap();
+        report.records.into_iter().map(text).collect()
+    }
+
     #[test]
     fn first_loss_is_reported_at_once() {
         let mut counted = lost(3, 2);
@@ -274,8 +323,9 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let limits = limits(directory.path());
             limits.set(0, mode).unwrap();
-            let reported = LossReporter::default().report(&lost(7, 0), &limits, Instant::now());
-            assert_eq!(reported.len(), 1, "the log has it in any case");
+            let reported =
+                LossReporter::default().report(&lost(7, 0), &[], &limits, Instant::now());
+            assert_eq!(reported.records.len(), 1, "the log has it in any case");
             let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
             assert_eq!(
                 (text("kmsg").as_str(), text("sysrq").as_str()),
@@ -293,7 +343,7 @@ mod tests {
             fs::rename(path(name), path(away)).unwrap();
         }
         limits.set(0, PANIC).unwrap();
-        LossReporter::default().report(&lost(7, 0), &limits, Instant::now());
+        LossReporter::default().report(&lost(7, 0), &[], &limits, Instant::now());
         assert!(!fs::read(path("a")).unwrap().is_empty());
         assert_eq!(fs::read(path("b")).unwrap(), b"c");
     }
@@ -316,9 +366,10 @@ mod tests {
         let limits = limits(directory.path());
         let (mut losses, now) = (LossReporter::default(), Instant::now());
         let mut report = |counted: &RingStats, after: Duration| -> Vec<String> {
-            let records = losses.report(counted, &limits, now + after);
-            let text = |record: RecordBody| String::from_utf8(record.body).unwrap();
-            records.into_iter().map(text).collect()
+            if !losses.is_due(counted, now + after) {
+                return Vec::new();
+            }
+            texts(losses.report(counted, &[], &limits, now + after))
         };
         assert!(report(&lost(0, 0), Duration::ZERO).is_empty());
         assert_eq!(
@@ -335,8 +386,48 @@ mod tests {
         );
         assert_eq!(losses.next_report(&lost(9, 2), now + PERIOD), None);
         assert_eq!(losses.next_report(&lost(10, 2), now + PERIOD), Some(PERIOD));
-        let end = losses.report_all(&lost(10, 2), &limits, now + PERIOD);
-        assert_eq!(end.len(), 1, "the end waits for nothing");
+        let end = losses.report(&lost(10, 2), &[], &limits, now + PERIOD);
+        assert_eq!(end.records.len(), 1, "the end waits for nothing");
+    }
+
+    #[test]
+    fn losses_of_a_full_ring_are_reported_by_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path());
+        let mut losses = LossReporter::default();
+        let loss = |index, owner, lost, reported| OwnerLoss {
+            owner,
+            lost,
+            reported,
+            index,
+        };
+        let owners = [
+            loss(4, TaskOwner::User(33), 100, 100),
+            loss(2, TaskOwner::Namespace(4_026_532_210), 8, 5),
+            loss(9, TaskOwner::User(1001), 7, 0),
+            loss(5, TaskOwner::Others, 2, 0),
+        ];
+        let report = losses.report(&lost(13, 1), &owners, &limits, Instant::now());
+        assert_eq!(report.by_owner, [(9, 7), (2, 3), (5, 2)]);
+        assert_eq!(
+            texts(report),
+            [
+                "op=lost-events lost=7 reason=\"ring-full\" uid=1001 res=failed",
+                "op=lost-events lost=3 reason=\"ring-full\" ns=4026532210 res=failed",
+                "op=lost-events lost=3 reason=\"ring-full\" res=failed",
+                "op=lost-events lost=1 reason=\"rate-limit\" res=failed",
+            ]
+        );
+        // An owner was counted, and the total not yet.
+        let report = losses.report(&lost(15, 1), &owners, &limits, Instant::now());
+        assert_eq!(report.by_owner, [(9, 2)]);
+
+        let many: Vec<OwnerLoss> = (0..20)
+            .map(|uid| loss(0, TaskOwner::User(uid), 1, 0))
+            .collect();
+        let report = losses.report(&lost(35, 1), &many, &limits, Instant::now());
+        assert_eq!(report.by_owner.len(), many.len());
+        assert_eq!(report.records.len(), OWNERS_PER_REPORT + 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The ring thread: drains the ring, encodes events ([`crate::pipeline::encoder`]), and replaces plans between two
 //! drains.
 
+mod losses;
 mod start;
 
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ use bstr::BString;
 use crossbeam_channel::{Receiver, Sender};
 use engine::{
     Engine, EngineKind, EngineOptions, EngineStats, KernelProbe, LossReason, ObjectSlots,
-    ObjectStorage, PendingDetach, ProgramRuns, SkipRisk, Wake,
+    ObjectStorage, OwnerLoss, PendingDetach, ProgramRuns, SkipRisk, Wake,
 };
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
@@ -66,6 +67,8 @@ pub(crate) struct RingStats {
     pub(crate) kernel_records: KernelRecordCounts,
     /// Counters of each rule that matched; filled in on request.
     pub(crate) rules: BTreeMap<BString, RuleCounters>,
+    /// Owners that have lost events because the ring was full; filled in on request.
+    pub(crate) owners: Vec<OwnerLoss>,
 }
 
 impl RingStats {
@@ -206,6 +209,7 @@ impl RingThread {
                     let mut current_stats = state.borrow().current_stats();
                     current_stats.stats = engine.stats();
                     current_stats.runs = engine.run_counts();
+                    current_stats.owners = engine.owner_losses().read();
                     let mut state = state.borrow_mut();
                     self.collect_rule_stats(&mut state, &engine);
                     current_stats.rules = state.rules.table();
@@ -228,14 +232,15 @@ impl RingThread {
     ) -> anyhow::Result<RingStats> {
         pass_last_kernel_records(state)?;
         let mut stats = state.borrow().current_stats();
+        let owners = engine.owner_losses().read();
         stats.stats = engine.stats();
-        {
-            let mut state = state.borrow_mut();
-            let records = state
-                .loss_reporter
-                .report_all(&stats, &self.limits, Instant::now());
-            state.record_all(&records, engine.read_clock()?);
-        }
+        self.record_losses(
+            engine,
+            &mut state.borrow_mut(),
+            &stats,
+            &owners,
+            Instant::now(),
+        )?;
         self.pass_on(engine, state);
         Ok(stats)
     }
@@ -339,25 +344,6 @@ impl RingThread {
             state.borrow_mut().stats.disabled_time += heartbeat.disabled_time();
         }
         Ok(command)
-    }
-
-    /// Reports losses. Returns the time until the next report, if there is more to report.
-    fn report_losses(
-        &self,
-        engine: &Engine<'_>,
-        state: &RefCell<Encoder>,
-        now: Instant,
-    ) -> anyhow::Result<Option<Duration>> {
-        let mut state = state.borrow_mut();
-        let mut counted = state.current_stats();
-        counted.stats = engine.program_stats();
-        let records = state.loss_reporter.report(&counted, &self.limits, now);
-        if !records.is_empty() {
-            state.record_all(&records, engine.read_clock()?);
-            drop(state);
-            return Ok(Some(Duration::ZERO));
-        }
-        Ok(state.loss_reporter.next_report(&counted, now))
     }
 
     /// Drains everything that is in the ring at this moment.

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{OpenOptionsExt as _, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice as _;
 use nix::fcntl::OFlag;
@@ -13,6 +13,7 @@ use super::daemon::{Account, Daemon};
 use super::event::{ausearch, events};
 use super::step::step;
 use super::test_dir::TestDir;
+use super::workload::Workload;
 
 pub(crate) fn burst_loses_nothing() {
     const PAIRS: u32 = 50_000;
@@ -61,10 +62,11 @@ pub(crate) fn burst_loses_nothing() {
     assert_eq!(found, written, "events that ausearch finds");
 }
 
-pub(crate) fn full_ring_losses_are_counted() {
-    // Each event has a name of 4,000 bytes, and the ring has 64 MiB.
-    const OPENS: u32 = 20_000;
-    let test_dir = TestDir::new();
+/// More opens of [`file_with_a_long_name`] than have room in the ring of 64 MiB.
+const TOO_MANY_OPENS: u32 = 20_000;
+
+/// A file whose events have a name of 4,000 bytes.
+fn file_with_a_long_name(test_dir: &TestDir) -> PathBuf {
     let mut path = test_dir.work.clone();
     while path.as_os_str().len() < 3900 {
         path.push("x".repeat(250).as_str());
@@ -73,6 +75,12 @@ pub(crate) fn full_ring_losses_are_counted() {
     }
     path.push("file");
     fs::write(&path, "").unwrap();
+    path
+}
+
+pub(crate) fn full_ring_losses_are_counted() {
+    let test_dir = TestDir::new();
+    let path = file_with_a_long_name(&test_dir);
     let rule = format!(
         "-a always,exit -F arch=b64 -S openat -F uid={} -k full\n\
          -a always,exit -F arch=b64 -S rmdir -F uid={} -k after\n",
@@ -80,7 +88,7 @@ pub(crate) fn full_ring_losses_are_counted() {
     );
     let daemon = Daemon::start(&test_dir, &rule);
     daemon.signal(Signal::SIGSTOP);
-    test_dir.workload().burst(&path, OPENS);
+    test_dir.workload().burst(&path, TOO_MANY_OPENS);
     daemon.signal(Signal::SIGCONT);
     test_dir.workload().run(&[step!("rmdir", "/etc/missing")]);
     daemon.flush();
@@ -97,7 +105,7 @@ pub(crate) fn full_ring_losses_are_counted() {
     );
     assert_eq!(*of_after, (1, 0), "a rule that has lost nothing");
     assert_eq!(*of_full, (summary.matched - 1, summary.lost));
-    assert!(summary.matched >= u64::from(OPENS), "{summary:?}");
+    assert!(summary.matched >= u64::from(TOO_MANY_OPENS), "{summary:?}");
     assert!(summary.lost > 0 && summary.written > 0, "{summary:?}");
     assert_eq!(
         summary.matched,
@@ -108,6 +116,46 @@ pub(crate) fn full_ring_losses_are_counted() {
     assert_eq!(u64::try_from(logged).unwrap(), summary.written);
     assert_eq!(code, Some(3), "losing events is no success");
     assert_eq!(told(&log, "ring-full"), summary.lost, "the log says so");
+}
+
+pub(crate) fn flood_costs_no_event_of_another_user() {
+    const OF_OTHER: usize = 500;
+    let test_dir = TestDir::new();
+    let path = file_with_a_long_name(&test_dir);
+    let other = test_dir.id + 1_000_000;
+    let rule = format!(
+        "-a always,exit -F arch=b64 -S openat -F uid={} -k flood\n\
+         -a always,exit -F arch=b64 -S rmdir -F uid={other} -k other\n",
+        test_dir.id
+    );
+    let daemon = Daemon::start(&test_dir, &rule);
+    daemon.signal(Signal::SIGSTOP);
+    test_dir.workload().burst(&path, TOO_MANY_OPENS);
+    let steps = vec![step!("rmdir", "/etc/missing"); OF_OTHER];
+    Workload::new(other, &test_dir.work).run(&steps);
+    daemon.signal(Signal::SIGCONT);
+    daemon.flush();
+    let status: serde_json::Value = serde_json::from_str(&daemon.ask("status")).unwrap();
+    let by_owner = &status["status"]["by_owner"];
+    let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
+    let of_other = ausearch(&log, &["--raw", "-k", "other"]);
+    assert_eq!(of_other.find_iter("type=SYSCALL ").count(), OF_OTHER);
+    // The first half of the ring, and a part of the second, are for anybody.
+    assert!(
+        summary.written > u64::from(TOO_MANY_OPENS) / 3,
+        "{summary:?}"
+    );
+    assert!(summary.lost > u64::from(TOO_MANY_OPENS) / 4, "{summary:?}");
+    let expected =
+        serde_json::json!([{"uid": test_dir.id, "namespace": null, "lost": summary.lost}]);
+    assert_eq!(*by_owner, expected);
+    let reports = events(&ausearch(&log, &["--raw", "-m", "DAEMON_ERR"]));
+    let reports = reports.iter().flat_map(|event| &event.records);
+    let lost: u64 = reports
+        .filter(|record| record.value("uid") == test_dir.id.to_string())
+        .map(|record| record.value("lost").parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(lost, summary.lost, "the log says whose");
 }
 
 /// Matched and lost events of each rule, by its text.

@@ -1,7 +1,9 @@
 //! Texts of the lines of `tollgate status`.
 
+use std::collections::BTreeMap;
+
 use crate::control::protocol::{
-    KernelAuditStatus, KernelRecordStatus, LogSuspension, RefusedFiles,
+    KernelAuditStatus, KernelRecordStatus, LogSuspension, OwnerCounts, RefusedFiles, RuleCounts,
 };
 use crate::messages;
 
@@ -50,6 +52,25 @@ pub(super) fn rule_lines(
         ));
     }
     lines
+}
+
+/// Lost events by reason, by rule, and by whose tasks they were.
+pub(super) fn losses(
+    by_reason: &BTreeMap<String, u64>,
+    by_rule: &[RuleCounts],
+    by_owner: &[OwnerCounts],
+) -> Vec<String> {
+    let reasons = by_reason
+        .iter()
+        .map(|(reason, lost)| format!("{lost} {reason}"));
+    let rules = by_rule.iter().filter_map(|RuleCounts { rule, lost, .. }| {
+        let lost: u64 = lost.values().sum();
+        (lost != 0).then(|| format!("{lost} by rule {rule}"))
+    });
+    let owners = by_owner
+        .iter()
+        .map(|owner| format!("{} by {}", owner.lost, owner.name()));
+    reasons.chain(rules).chain(owners).collect()
 }
 
 /// The line about clients that watch.
@@ -128,5 +149,28 @@ pub(super) fn duration(seconds: u64) -> String {
         (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
         (0, _, _) => format!("{hours} h {} min", minutes % 60),
         _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_shown_by_owner() {
+        let owner = |uid, namespace| OwnerCounts {
+            uid,
+            namespace,
+            lost: 7,
+        };
+        let owners = [
+            owner(Some(1001), None),
+            owner(None, Some(4_026_532_210)),
+            owner(None, None),
+        ];
+        assert_eq!(
+            losses(&BTreeMap::new(), &[], &owners),
+            ["7 by uid 1001", "7 by namespace 4026532210", "7 by others"]
+        );
     }
 }

@@ -1,0 +1,142 @@
+//! A user who floods the ring loses events of his own, and no other user does: `bpf/lib/ring_shares.bpf.h`.
+
+use std::path::Path;
+
+use anyhow::ensure;
+use bstr::{BString, ByteSlice as _};
+use nix::sys::signal::{Signal, kill};
+use support::wait::wait_within;
+
+use crate::daemon::{Daemon, LONGEST_END, LOST};
+use crate::machine::STRANGER;
+use crate::program::{Arg, Entry, Program, args};
+use crate::suite::{Rules, Session};
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "flood",
+    engine: "fentry",
+    prepare: || Ok(()),
+    rules: Rules::Text(
+        "-a always,exit -F arch=b64 -S mkdir -F a1=0 -F uid=1001 -k flood\n\
+         -a always,exit -F arch=b64 -S rmdir -k removed\n",
+    ),
+    tests: &[("only_the_user_loses_events", only_the_user_loses_events)],
+    stop,
+    after: |_log| Ok(()),
+    stays: false,
+};
+
+/// The same for programs on tracepoints.
+pub(crate) const SESSION_TRACEPOINT: Session = Session {
+    name: "flood_tracepoint",
+    engine: "tracepoint",
+    ..SESSION
+};
+
+const MKDIR: u32 = 83;
+const RMDIR: u32 = 84;
+
+/// Calls with names of 4,000 bytes; the ring of 64 MiB has no room for all.
+const FLOOD: u32 = 17_000;
+const CALLS: u32 = 20;
+/// Events of two CPUs before they look at the ring again: `EVENTS_PER_LOOK` of `bpf/lib/ring.bpf.h`.
+const UNLOOKED: usize = 2 * 7;
+const BUSYBOX: &str = "/bin/busybox";
+/// As any user of the host whose number is given to him by a directory service.
+const HIGH_USER: u32 = 70_000;
+
+fn only_the_user_loses_events(daemon: &Daemon) -> anyhow::Result<()> {
+    let name = Arg::Bytes([&b"/none".repeat(800)[..], b"\0"].concat());
+    let flood = Program::new(Entry::Syscall).call(MKDIR, vec![name, 0.into()]);
+    let flood = flood.rounds(FLOOD).install("flood")?;
+    let remove = Program::new(Entry::Syscall).call(RMDIR, args!["missing"]);
+    let remove = remove.rounds(CALLS).install("remove")?;
+    let remove = remove.as_os_str().to_string_lossy();
+    let inside = |options: &[&'static str]| [&["unshare"], options, &[&*remove]].concat();
+
+    kill(daemon.pid(), Signal::SIGSTOP)?;
+    let run = || -> anyhow::Result<_> {
+        daemon.run_user(&flood, &[])?;
+        let own = daemon.run_user(Path::new(&*remove), &[])?;
+        let in_namespace = inside(&["-U", "-r", "-p", "-f"]);
+        let in_namespace = daemon.run_user(Path::new(BUSYBOX), &in_namespace)?;
+        let container = daemon.run(0, Path::new(BUSYBOX), &inside(&["-p", "-f"]))?;
+        let mut others = vec![container];
+        for uid in [STRANGER, HIGH_USER, 0] {
+            others.push(daemon.run(uid, Path::new(&*remove), &[])?);
+        }
+        Ok(([own, in_namespace], others))
+    };
+    let done = run();
+    kill(daemon.pid(), Signal::SIGCONT)?;
+    let (of_user, others) = done?;
+
+    let all = usize::try_from(CALLS)?;
+    let last = others.last().copied().unwrap_or_default();
+    let removed = wait_within(LONGEST_END, "the last events", || {
+        let removed = removed(daemon)?;
+        Ok((removed.of(last) == all).then_some(removed))
+    })?;
+    let recorded = |process| removed.of(process);
+    let more = of_user.map(recorded);
+    ensure!(
+        more.iter().sum::<usize>() <= UNLOOKED,
+        "the user has more than his share, outside a namespace or in one: {more:?}"
+    );
+    let of_others: Vec<usize> = others.into_iter().map(recorded).collect();
+    ensure!(
+        of_others.iter().all(|count| *count == all),
+        "events of a container, other users and root are missing: {of_others:?}"
+    );
+    Ok(())
+}
+
+/// The records of removed directories. The rest of the log is more than a machine parses in a minute.
+struct Removed(Vec<BString>);
+
+fn removed(daemon: &Daemon) -> anyhow::Result<Removed> {
+    let log = daemon.log_text()?;
+    let lines = log
+        .lines()
+        .filter(|line| line.contains_str(r#"key="removed""#));
+    Ok(Removed(lines.map(BString::from).collect()))
+}
+
+impl Removed {
+    /// Number of those of a process, or of its children.
+    fn of(&self, process: u32) -> usize {
+        let ids = ["pid", "ppid"].map(|field| format!(" {field}={process} "));
+        let of_process = |line: &&BString| ids.iter().any(|id| line.contains_str(id));
+        self.0.iter().filter(of_process).count()
+    }
+}
+
+/// Ends the daemon; the log says that all that is lost was the user's.
+fn stop(daemon: &Daemon) -> anyhow::Result<()> {
+    let account = daemon.end(Signal::SIGTERM, LONGEST_END)?;
+    let (line, counts) = (account.line, account.summary);
+    ensure!(
+        account.status.code() == Some(LOST)
+            && counts.matched == counts.written + counts.lost
+            && counts.written > u64::from(FLOOD / 2),
+        "{}: {line}",
+        account.status
+    );
+    let mut of_user = 0;
+    for report in daemon.log_text()?.lines() {
+        let Some((_, lost)) = report.split_once_str("op=lost-events lost=") else {
+            continue;
+        };
+        let lost = lost.to_str_lossy();
+        let (count, rest) = lost.split_once(' ').unwrap_or_default();
+        ensure!(rest.contains(" uid=1001 "), "{}", report.as_bstr());
+        of_user += count.parse::<u64>()?;
+    }
+    ensure!(
+        of_user == counts.lost && of_user > u64::from(2 * CALLS),
+        "the log reports {of_user}: {line}"
+    );
+    println!("vm: note {line}");
+    Ok(())
+}
