@@ -196,8 +196,8 @@ impl Connection {
             at += length;
         };
         let kept = match &result {
-            // No answer can tell the peer to send again what it has sent.
-            Err(End::Write(_)) if self.format != Some(Format::Managed) => {
+            // Such a peer sends nothing again.
+            Err(End::Write(_)) if self.format == Some(Format::Ascii) => {
                 self.is_waiting_for_disk = true;
                 batch.start
             }
