@@ -30,7 +30,7 @@ docs=$stage/usr/share/doc/tollgate
 
 sh scripts/install.sh "$binaries" "$stage" /usr
 set --
-for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-detect tollgate-report tollgate-search tollgate-ship tollgate-top; do
+for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-collect tollgate-detect tollgate-report tollgate-search tollgate-ship tollgate-top; do
 	set -- "$@" "$stage/usr/sbin/$name"
 done
 strip --strip-unneeded "$@"

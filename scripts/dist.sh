@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 target=x86_64-unknown-linux-gnu
 cyclonedx=0.5.9
 packages='tollgate ausearch bench detect search ship top'
-programs='tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-detect tollgate-report tollgate-search tollgate-ship tollgate-top'
+programs='tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-collect tollgate-detect tollgate-report tollgate-search tollgate-ship tollgate-top'
 
 source=$(pwd)
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
@@ -51,8 +51,8 @@ done
 # What install.sh and uninstall.sh need.
 install -D -m 0755 -t "$stage/scripts" scripts/install.sh scripts/uninstall.sh
 install -D -m 0644 -t "$stage/man" man/*.5 man/*.8
-install -D -m 0644 -t "$stage/packaging" packaging/tollgate-alternatives packaging/tollgate.service packaging/tollgate-detect.service \
-	packaging/tollgate-ship.service packaging/tollgate.tmpfiles packaging/journald.conf
+install -D -m 0644 -t "$stage/packaging" packaging/tollgate-alternatives packaging/tollgate.service packaging/tollgate-collect.service \
+	packaging/tollgate-detect.service packaging/tollgate-ship.service packaging/tollgate.tmpfiles packaging/journald.conf
 install -D -m 0644 -t "$stage/packaging/sigma" packaging/sigma/*.yml
 install -D -m 0644 -t "$stage/examples" examples/*
 for file in deploy/*/*.sql; do

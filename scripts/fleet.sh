@@ -1,12 +1,14 @@
 #!/bin/sh
-# fleet.sh RELEASE: tests and measures `tollgate ship` with real collectors, and queries of its files in real engines.
+# fleet.sh RELEASE: tests and measures `tollgate ship` with real collectors, queries of its files in real engines, and
+# `tollgate collect` with its real peer.
 #
-#   RELEASE   directory of the programs tollgate-ship and tollgate-search
+#   RELEASE   directory of the programs tollgate-collect, tollgate-ship and tollgate-search
 #
-# tests/fleet/otlp.py sends logs to an OpenTelemetry Collector while both sides are killed, compares serials, and
-# measures. tests/fleet/compare.py runs deploy/queries in DuckDB, ClickHouse (chdb) and Spark on Parquet files of
-# simulated hosts, and compares the answers. The collector and the engines are kept in target/fleet. Needs Go 1.26,
-# Python 3.10, Java and, once, the network; the first run takes some five minutes more.
+# tests/fleet/collect.py sends events by Debian's audisp-remote to tollgate-collect while that is killed, compares lines,
+# and measures; it needs root. tests/fleet/otlp.py sends logs to an OpenTelemetry Collector while both sides are killed,
+# compares serials, and measures. tests/fleet/compare.py runs deploy/queries in DuckDB, ClickHouse (chdb) and Spark on
+# Parquet files of simulated hosts, and compares the answers. The collector and the engines are kept in target/fleet.
+# Needs Go 1.26, Python 3.10, Java and, once, the network; the first run takes some five minutes more.
 #
 # Exit status: 0 if every serial arrives and every answer is right, 1 if not, 2 for an error.
 set -eu
@@ -21,11 +23,13 @@ release=$(cd "$1" && pwd) || fail "$1 is no directory: run make build"
 cd "$(dirname "$0")/.."
 place=${CARGO_TARGET_DIR:-target}/fleet
 
-for program in tollgate-ship tollgate-search; do
+for program in tollgate-collect tollgate-ship tollgate-search; do
 	[ -x "$release/$program" ] || fail "$release/$program is missing: run make build"
 done
 command -v go >/dev/null || fail 'Go is missing: install it (golang-go of Debian 13, or a newer one)'
 command -v java >/dev/null || fail 'Spark needs Java: apt-get install openjdk-17-jre-headless'
+
+[ -x /sbin/audisp-remote ] || fail 'audisp-remote is missing: apt-get install audispd-plugins'
 
 mkdir -p "$place"
 place=$(cd "$place" && pwd)
@@ -39,6 +43,7 @@ if ! cmp -s tests/fleet/requirements.txt "$place/venv/installed"; then
 	cp tests/fleet/requirements.txt "$place/venv/installed"
 fi
 
+python3 -B tests/fleet/collect.py "$release" "$place/collect"
 python3 -B tests/fleet/otlp.py "$release/tollgate-ship" "$place/collector" "$place/otlp"
 rm -rf "$place/work"
 mkdir "$place/work"

@@ -8,7 +8,7 @@ prefix=${3%/}
 root=${2%/}$prefix
 cd "$(dirname "$0")/.."
 
-for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-detect tollgate-report tollgate-search tollgate-ship tollgate-top; do
+for name in tollgate tollgate-ausearch tollgate-aureport tollgate-bench tollgate-collect tollgate-detect tollgate-report tollgate-search tollgate-ship tollgate-top; do
 	install -D -m 0755 -t "$root/sbin" "$binaries/$name"
 done
 ln -sf tollgate-search "$root/sbin/tollgate-replay"
@@ -23,7 +23,7 @@ install -d "${2%/}/etc/tollgate/sigma"
 install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"
 install -D -m 0644 packaging/journald.conf "$root/lib/systemd/journald.conf.d/10-tollgate.conf"
 install -d "$root/lib/systemd/system"
-for unit in tollgate.service tollgate-detect.service tollgate-ship.service; do
+for unit in tollgate.service tollgate-collect.service tollgate-detect.service tollgate-ship.service; do
 	sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g; s,/usr/share/tollgate,$prefix/share/tollgate,g" "packaging/$unit" >"$root/lib/systemd/system/$unit"
 	chmod 0644 "$root/lib/systemd/system/$unit"
 done

@@ -20,6 +20,7 @@ packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 
 # clang-format-19    formats the BPF programs
 # auditd             also aulast, auditctl, audisp-syslog and the daemon, for comparison
+# audispd-plugins    audisp-remote, the peer of tollgate collect
 # libauparse-dev     test programs that use auparse
 # qemu-system-x86 busybox-static   test machines with other kernels, and their shell
 # btrfs-progs, e2fsprogs, xfsprogs make file systems in test machines, and bindfs one in user space
@@ -36,7 +37,7 @@ packages='clang-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 # zstd               decompresses archives of logs
 # rsyslog rsyslog-gnutls   the peer of tollgate ship; its daemon is not left running
 # gnutls-bin         certtool, which makes certificates
-for_tests='clang-format-19 groff-base libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs xfsprogs bindfs checkpolicy bpftool'
+for_tests='clang-format-19 groff-base audispd-plugins libauparse-dev qemu-system-x86 busybox-static btrfs-progs e2fsprogs xfsprogs bindfs checkpolicy bpftool'
 for_tests="$for_tests git golang-go python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra zstd logrotate rsyslog rsyslog-gnutls"
 for_tests="$for_tests gnutls-bin"
 

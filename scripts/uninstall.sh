@@ -14,7 +14,7 @@ sh "$here/install.sh" "$binaries" "$stage" "$prefix"
 
 if [ -z "$destination" ]; then
 	if [ -d /run/systemd/system ]; then
-		systemctl --quiet disable --now tollgate-detect.service tollgate-ship.service tollgate.service || true
+		systemctl --quiet disable --now tollgate-collect.service tollgate-detect.service tollgate-ship.service tollgate.service || true
 	fi
 	# A daemon that was killed has left its programs, and this is the only tool that removes them.
 	if [ -d /sys/fs/bpf/tollgate ] || [ -s /run/tollgate/kernel-audit ]; then

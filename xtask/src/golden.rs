@@ -58,18 +58,21 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
         let arguments = ["test", "--locked", "--package=top", "--bins", "tests::"];
         write(&mut repository.cargo(&arguments), tests)
     });
-    report.step("man of ausearch, report, detect and ship", |tests| {
-        let arguments = [
-            "test",
-            "--locked",
-            "--package=ausearch",
-            "--package=detect",
-            "--package=ship",
-            "--lib",
-            "manual",
-        ];
-        write(&mut repository.cargo(&arguments), tests)
-    });
+    report.step(
+        "man of ausearch, report, detect, ship and collect",
+        |tests| {
+            let arguments = [
+                "test",
+                "--locked",
+                "--package=ausearch",
+                "--package=detect",
+                "--package=ship",
+                "--lib",
+                "manual",
+            ];
+            write(&mut repository.cargo(&arguments), tests)
+        },
+    );
     report.step("tests/golden/auditctl/rules", |tests| {
         if !is_root {
             tests.skip("running auditctl needs root");

@@ -17,25 +17,22 @@ mod otlp;
 mod parquet;
 
 use std::fs;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use logs::accounts::Accounts;
 use logs::expression::Expression;
 use logs::expression::parse::{self, Mistake};
 use rustls::pki_types::ServerName;
 use toml::Spanned;
 
-use crate::output::info;
+use crate::config_file::{self, Mistakes, is_plain};
 use crate::transport::TlsSettings;
 pub(crate) use destination::{Address, Destination, Kind};
 pub(crate) use document::Start;
 use document::{Common, Document, Tls};
 
-/// Most bytes of the file.
-const MAX_BYTES: u64 = 1 << 20;
 /// Most destinations: each has a thread.
 const MAX_DESTINATIONS: usize = 16;
 /// Longest name of a destination: it is the name of a file and, with a prefix, of a thread.
@@ -68,22 +65,10 @@ impl Config {
     /// # Errors
     /// It cannot be read, or has mistakes; these are told.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let about = fs::metadata(path).with_context(|| {
-            format!("cannot read configuration `{shown}`: write it, or name another with --config")
-        })?;
-        if !about.is_file() || about.len() > MAX_BYTES {
-            bail!("configuration `{shown}` is no file of at most {MAX_BYTES} bytes");
-        }
-        let text = fs::read_to_string(path)
-            .with_context(|| format!("cannot read configuration `{shown}`"))?;
+        let text = config_file::read(path)?;
         let accounts = Accounts::read().unwrap_or_default();
-        Self::parse(&text, &accounts).map_err(|mistakes| {
-            for mistake in &mistakes {
-                info(format_args!("{shown}:{}", describe(&text, mistake)));
-            }
-            anyhow::anyhow!("configuration `{shown}` has {} mistakes", mistakes.len())
-        })
+        Self::parse(&text, &accounts)
+            .map_err(|mistakes| config_file::report(path, &text, &mistakes))
     }
 
     /// Parses a text.
@@ -91,57 +76,34 @@ impl Config {
     /// # Errors
     /// All mistakes that were found.
     fn parse(text: &str, accounts: &Accounts) -> Result<Self, Vec<Mistake>> {
-        let document: Document = toml::from_str(text).map_err(|error| {
-            vec![Mistake {
-                message: error.message().trim_end().to_owned(),
-                span: error.span().unwrap_or_default(),
-                advice: "tollgate-ship.toml(5) lists the settings".to_owned(),
-            }]
-        })?;
+        let document: Document = config_file::parse(text, "tollgate-ship.toml(5)")?;
         let mut checker = Checker {
             text,
             accounts,
-            mistakes: Vec::new(),
+            mistakes: Mistakes::default(),
         };
         let config = checker.check(document);
-        match checker.mistakes.is_empty() {
+        match checker.mistakes.0.is_empty() {
             true => Ok(config),
-            false => Err(checker.mistakes),
+            false => Err(checker.mistakes.0),
         }
     }
-}
-
-/// `LINE:COLUMN: MESSAGE; ADVICE`, with the column in characters.
-fn describe(text: &str, mistake: &Mistake) -> String {
-    let before = text.get(..mistake.span.start).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before
-        .chars()
-        .rev()
-        .take_while(|&letter| letter != '\n')
-        .count()
-        + 1;
-    format!("{line}:{column}: {}; {}", mistake.message, mistake.advice)
 }
 
 /// Finds mistakes.
 struct Checker<'a> {
     text: &'a str,
     accounts: &'a Accounts,
-    mistakes: Vec<Mistake>,
+    mistakes: Mistakes,
 }
 
 impl Checker<'_> {
     fn mistake(&mut self, span: Range<usize>, message: impl Into<String>, advice: &str) {
-        self.mistakes.push(Mistake {
-            message: message.into(),
-            span,
-            advice: advice.to_owned(),
-        });
+        self.mistakes.add(span, message, advice);
     }
 
     fn check(&mut self, document: Document) -> Config {
-        let heartbeat = self.seconds(
+        let heartbeat = self.mistakes.seconds(
             document.heartbeat.as_ref(),
             "heartbeat",
             1..=MAX_SECS,
@@ -194,7 +156,7 @@ impl Checker<'_> {
             };
             destinations.push(self.destination(name.into_inner(), common, kind));
         }
-        if destinations.is_empty() && self.mistakes.is_empty() {
+        if destinations.is_empty() && self.mistakes.0.is_empty() {
             self.mistake(
                 0..0,
                 "no destination",
@@ -226,7 +188,12 @@ impl Checker<'_> {
             name,
             filter: self.filter(common.filter),
             start: common.start.unwrap_or(Start::End),
-            resend: self.seconds(common.resend.as_ref(), "resend", 0..=MAX_SECS, RESEND_SECS),
+            resend: self.mistakes.seconds(
+                common.resend.as_ref(),
+                "resend",
+                0..=MAX_SECS,
+                RESEND_SECS,
+            ),
             kind,
         }
     }
@@ -252,54 +219,12 @@ impl Checker<'_> {
     }
 
     fn host(&mut self, host: Option<Spanned<String>>) -> String {
-        // A host name of RFC 5424, which is also the name of a directory.
-        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:".contains(letter);
         let Some(host) = host else {
             let host = fs::read_to_string(HOST).unwrap_or_default();
             return host.trim_end().replace(|letter| !is_plain(letter), "_");
         };
-        let name = host.get_ref();
-        let is_dots = name.chars().all(|letter| letter == '.');
-        if name.len() > 255 || is_dots || !name.chars().all(is_plain) {
-            self.mistake(
-                host.span(),
-                format!("`{}` is no host name", name.escape_debug()),
-                "use letters, digits, `-`, `.`, `_` and `:`",
-            );
-        }
+        self.mistakes.host_name(host.get_ref(), host.span());
         host.into_inner()
-    }
-
-    fn seconds(
-        &mut self,
-        seconds: Option<&Spanned<i64>>,
-        name: &str,
-        range: RangeInclusive<u64>,
-        default: u64,
-    ) -> Duration {
-        Duration::from_secs(self.number(seconds, name, "seconds", range, default))
-    }
-
-    fn number(
-        &mut self,
-        number: Option<&Spanned<i64>>,
-        name: &str,
-        unit: &str,
-        range: RangeInclusive<u64>,
-        default: u64,
-    ) -> u64 {
-        let Some(number) = number else {
-            return default;
-        };
-        let given = u64::try_from(*number.get_ref()).ok();
-        let given = given.filter(|given| range.contains(given));
-        if given.is_none() {
-            let message = format!("`{name}` is out of range");
-            let (least, most) = range.into_inner();
-            let advice = format!("write a number of {unit} from {least} to {most}");
-            self.mistake(number.span(), message, &advice);
-        }
-        given.unwrap_or(default)
     }
 
     fn filter(&mut self, filter: Option<Spanned<String>>) -> Expression {
@@ -316,7 +241,7 @@ impl Checker<'_> {
             }
             Err(mut mistake) => {
                 mistake.span = self.within(&filter, &mistake.span);
-                self.mistakes.push(mistake);
+                self.mistakes.0.push(mistake);
                 Expression::Everything
             }
         }
@@ -344,17 +269,10 @@ impl Checker<'_> {
         })
     }
 
-    fn absolute(&mut self, file: &Path, span: Range<usize>) {
-        if !file.is_absolute() {
-            let message = format!("`{}` is no absolute path", file.display());
-            self.mistake(span, message, "begin it with `/`");
-        }
-    }
-
     fn tls(&mut self, tls: Tls, address: &Address) -> TlsSettings {
         let files = [Some(&tls.ca), tls.certificate.as_ref(), tls.key.as_ref()];
         for file in files.into_iter().flatten() {
-            self.absolute(file.get_ref(), file.span());
+            self.mistakes.absolute(file.get_ref(), file.span());
         }
         let identity = match (tls.certificate, tls.key) {
             (Some(certificate), Some(key)) => Some((certificate.into_inner(), key.into_inner())),

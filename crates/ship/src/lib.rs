@@ -1,5 +1,6 @@
-//! `tollgate-ship`: sends the events of an audit log to the collectors of a fleet, at least once, and tells what is
-//! missing.
+//! Two programs for a fleet: `tollgate-ship` sends the events of an audit log to collectors, at least once, and tells what
+//! is missing; `tollgate-collect` takes the logs of many hosts. The other modules than [`collect`](mod@collect) are of the
+//! first one, or of both.
 //!
 //! ```text
 //! log --> reader --> filter --> encoder --> transport     one thread, cursor and filter for each destination
@@ -14,7 +15,9 @@
 
 mod boots;
 mod cli;
+mod collect;
 mod config;
+mod config_file;
 mod frame;
 mod http;
 mod json_lines;
@@ -25,6 +28,7 @@ mod position;
 mod run;
 mod sink;
 mod socket_address;
+mod startup;
 mod status;
 mod syslog;
 mod transport;
@@ -38,10 +42,21 @@ const FAILED: u8 = 1;
 /// Exit status of an error.
 const ERROR: u8 = 2;
 
-/// Runs the program; the first word is its name. Returns its exit status: 1 if `status` finds a failure, 2 after an
+/// Runs `tollgate-ship`; the first word is its name. Returns its exit status: 1 if `status` finds a failure, 2 after an
 /// error.
-pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    cli::run(words).unwrap_or_else(|error| {
+pub fn ship(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    output::set_program("tollgate-ship");
+    exit_code(cli::run(words))
+}
+
+/// Runs `tollgate-collect` in the same way.
+pub fn collect(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    output::set_program("tollgate-collect");
+    exit_code(collect::run(words))
+}
+
+fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
         output::info(format_args!("{error:#}"));
         ExitCode::from(ERROR)
     })

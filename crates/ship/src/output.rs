@@ -1,12 +1,33 @@
-//! Standard error, and times for people.
+//! Standard error, standard output, and times for people.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Name of the program.
+static PROGRAM: OnceLock<&str> = OnceLock::new();
+
+/// Sets the name of the program, which begins each line.
+pub(crate) fn set_program(name: &'static str) {
+    let _is_first = PROGRAM.set(name);
+}
 
 /// Prints a line on standard error. A closed pipe is ignored.
 pub(crate) fn info(line: impl Display) {
-    let _closed = writeln!(io::stderr(), "tollgate-ship: {line}");
+    let program = PROGRAM.get().unwrap_or(&"tollgate");
+    let _closed = writeln!(io::stderr(), "{program}: {line}");
+}
+
+/// Prints on standard output. A closed pipe is no error.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// A text without what moves the cursor of a terminal.

@@ -12,13 +12,12 @@ mod worker;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use logs::state_directory::{StateDirectory, StateError};
-use nix::sys::signal::{SigSet, Signal};
+use logs::state_directory::StateDirectory;
 
 use crate::boots::Boots;
 use crate::config::{Config, Destination, Kind};
@@ -27,6 +26,7 @@ use crate::otlp::OtlpSink;
 use crate::output::info;
 use crate::parquet_files::ParquetSink;
 use crate::sink::{Sink, StreamSink};
+use crate::startup;
 use crate::syslog::Syslog;
 use crate::transport::{StandardOutput, Tcp, Tls, UnixSocket};
 use progress::{Progress, STATUS};
@@ -63,7 +63,7 @@ pub(crate) struct Args {
 /// The configuration has mistakes, or the state cannot be used.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::read(&args.config)?;
-    let state = open_state(&args.state)?;
+    let state = startup::open_state(&args.state)?;
     let boots = boots(&state)?;
     let log = match config.log.is_dir() {
         true => config.log.join("audit.log"),
@@ -71,7 +71,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let kinds: Vec<&Kind> = config.destinations.iter().map(|to| &to.kind).collect();
     info(confinement::confine(&log, &args.state, &kinds)?);
-    let stop = watch_signals()?;
+    let main = thread::current();
+    let stop = startup::watch_signals(move || main.unpark())?;
     let shared = Arc::new(Shared {
         end: if args.once { End::OfLog } else { End::Never },
         stop,
@@ -163,19 +164,6 @@ fn wait(shared: &Shared, progress: &Progress, threads: &[JoinHandle<()>]) {
     }
 }
 
-/// Opens the state directory.
-///
-/// # Errors
-/// There is none, or another run uses it.
-fn open_state(path: &Path) -> anyhow::Result<StateDirectory> {
-    match StateDirectory::open(path) {
-        Err(error @ StateError::Directory(..)) => {
-            Err(error).context("create it, or name another with --state")
-        }
-        state => Ok(state?),
-    }
-}
-
 /// The boots of this machine that are known, with the current one.
 ///
 /// # Errors
@@ -187,26 +175,4 @@ fn boots(state: &StateDirectory) -> anyhow::Result<Boots> {
         state.replace(BOOTS, &boots.text())?;
     }
     Ok(boots)
-}
-
-/// Returns what becomes true when SIGTERM or SIGINT comes.
-fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let mut set = SigSet::empty();
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        set.add(signal);
-    }
-    set.thread_block().context("cannot block signals")?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
-    let main = thread::current();
-    thread::Builder::new()
-        .name("tlg-signals".to_owned())
-        .spawn(move || {
-            while set.wait().is_ok() {
-                told.store(true, Ordering::Relaxed);
-                main.unpark();
-            }
-        })
-        .context("cannot start a thread")?;
-    Ok(stop)
 }

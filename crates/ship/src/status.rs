@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,7 +16,7 @@ use logs::state_directory;
 use serde_json::{Value, json};
 
 use crate::FAILED;
-use crate::output::{now_ms, one_line};
+use crate::output::{self, now_ms, one_line};
 use crate::run::progress::{ConnectionState, DestinationProgress, Progress, STATUS};
 
 /// Most bytes of a status: some hundred for each destination and reason of losses.
@@ -52,10 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => out = format!("{}\n", EscapedJson(&as_json(&progress, is_alive))),
         false => print(&progress, is_alive, &mut out),
     }
-    match io::stdout().write_all(out.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        written => written.context("cannot write to standard output")?,
-    }
+    output::print(&out).context("cannot write to standard output")?;
     let is_failing = |destination: &DestinationProgress| destination.error.is_some();
     Ok(
         match is_alive && !progress.destinations.iter().any(is_failing) {

@@ -1,8 +1,10 @@
 //! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, OTLP to a
-//! collector, and Parquet files.
+//! collector, and Parquet files; and `tollgate-collect run`.
 
 #[cfg(test)]
 mod certificates;
+#[cfg(test)]
+mod collect;
 #[cfg(test)]
 mod otlp;
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl Checker<'_> {
             ),
             (true, Some(_)) | (false, None) => {}
         }
-        let timeout = self.seconds(
+        let timeout = self.mistakes.seconds(
             otlp.timeout.as_ref(),
             "timeout",
             1..=MAX_TIMEOUT_SECS,
@@ -147,7 +147,7 @@ impl Checker<'_> {
                     format!("header `{shown}` has no value of a header"),
                     "write one line of ASCII",
                 ),
-                HeaderValue::File(HeaderFile { file }) => self.absolute(file, span),
+                HeaderValue::File(HeaderFile { file }) => self.mistakes.absolute(file, span),
                 HeaderValue::Text(_) => {}
             }
             found.push((name.into_inner(), value));

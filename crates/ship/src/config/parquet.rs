@@ -14,12 +14,17 @@ const PARQUET_SECS: u64 = 300;
 impl Checker<'_> {
     pub(super) fn parquet(&mut self, parquet: &Parquet) -> Kind {
         let directory = &parquet.directory;
-        self.absolute(directory.get_ref(), directory.span());
+        self.mistakes
+            .absolute(directory.get_ref(), directory.span());
         let (rows, seconds) = (parquet.rows.as_ref(), parquet.seconds.as_ref());
         Kind::Parquet(ParquetSettings {
             directory: directory.get_ref().clone(),
-            rows: self.number(rows, "rows", "events", 1..=MAX_ROWS, ROWS),
-            interval: self.seconds(seconds, "seconds", 1..=MAX_SECS, PARQUET_SECS),
+            rows: self
+                .mistakes
+                .number(rows, "rows", "events", 1..=MAX_ROWS, ROWS),
+            interval: self
+                .mistakes
+                .seconds(seconds, "seconds", 1..=MAX_SECS, PARQUET_SECS),
         })
     }
 }

@@ -3,6 +3,7 @@
 use inputs::fuzz::fuzz;
 
 use super::*;
+use crate::config_file::describe;
 use crate::otlp::Compression;
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {

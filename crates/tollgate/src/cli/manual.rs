@@ -43,6 +43,7 @@ fn manual_pages_are_fresh() {
 fn hand_written_pages_have_no_warnings() {
     for page in [
         "tollgate-alternatives.8",
+        "tollgate-collect.toml.5",
         "tollgate-ship.toml.5",
         "tollgate.toml.5",
     ] {

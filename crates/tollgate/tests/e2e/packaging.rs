@@ -53,6 +53,7 @@ pub(crate) fn unit_files_are_valid() {
     };
     for name in [
         "tollgate.service",
+        "tollgate-collect.service",
         "tollgate-detect.service",
         "tollgate-ship.service",
     ] {
@@ -356,6 +357,7 @@ fn install(test_dir: &TestDir, prefix: &str) -> PathBuf {
         "tollgate-ausearch",
         "tollgate-aureport",
         "tollgate-bench",
+        "tollgate-collect",
         "tollgate-detect",
         "tollgate-report",
         "tollgate-search",

@@ -5,5 +5,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ship::run(std::env::args_os())
+    ship::ship(std::env::args_os())
 }

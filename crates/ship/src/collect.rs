@@ -1,0 +1,149 @@
+//! `tollgate-collect`: takes the audit logs of many hosts from stock `audisp-remote`, or from `tollgate-ship` by syslog, and
+//! writes a log for each.
+//!
+//! ```text
+//! peers --> event loop: allow-list, limits, frames --> logs of hosts     one thread
+//!                                                         |
+//!                                    each second: fdatasync, status      the other one
+//! ```
+//!
+//! A record is acknowledged when it was written to the log of its host, so a kill of this program loses none; a crash of
+//! the machine loses what was not synced. Peers are not trusted: [`peers`] and [`hosts`] say whose log a peer writes,
+//! [`frame`] and [`connection`] bound what it may send, [`listener`] bounds how many there are.
+
+mod completeness;
+mod config;
+mod confinement;
+mod connection;
+mod frame;
+mod host_log;
+mod hosts;
+mod listener;
+mod peers;
+mod prefix;
+mod progress;
+mod refusal_messages;
+mod repeated;
+mod status;
+mod sync;
+mod syslog;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::output::{info, now_ms};
+use crate::startup;
+use config::Config;
+use hosts::Hosts;
+use listener::Listener;
+use progress::{MAX_STATUS_BYTES, Progress, STATUS};
+use sync::Syncer;
+
+/// Examples of the help and the manual page.
+const EXAMPLES: &str = "\
+Examples:
+  Take logs as the configuration says, until a signal
+    tollgate collect run --config collect.toml --state state
+  Which hosts have sent what, and which are silent?
+    tollgate collect status
+  Search the log of a host
+    tollgate search --log /var/log/tollgate-collect/web1/audit.log key=exec";
+
+/// Take the audit logs of many hosts from audisp-remote or tollgate-ship, and write a log for each
+#[derive(Debug, clap::Parser)]
+#[command(name = "tollgate-collect", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Listen, and write what hosts send
+    Run(RunArgs),
+    /// Show what each host has sent, and which peers were refused
+    Status(status::Args),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// Take what FILE says, in TOML
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/tollgate/collect.toml"
+    )]
+    config: PathBuf,
+    /// Keep the status in DIR
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/tollgate-collect")]
+    state: PathBuf,
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// As of the command.
+pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<ExitCode> {
+    match Args::parse_from(words).command {
+        Command::Run(args) => collect(&args),
+        Command::Status(args) => status::run(&args),
+    }
+}
+
+/// Listens until a signal.
+///
+/// # Errors
+/// The configuration has mistakes, or a socket or directory cannot be used.
+fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let config = Config::read(&args.config)?;
+    let state = startup::open_state(&args.state)?;
+    let mut hosts = Hosts::open(&config.directory, config.logs, config.peers)?;
+    if let Some(text) = state.read(STATUS, MAX_STATUS_BYTES)? {
+        match Progress::parse(&text) {
+            Ok(progress) => hosts.restore(progress.hosts),
+            Err(error) => info(format_args!(
+                "the status of the last run is not used: {error:#}"
+            )),
+        }
+    }
+    let sockets = listener::bind(&config.listen)?;
+    confinement::allow_open_files(&config.limits)?;
+    confinement::drop_capabilities()?;
+    info(confinement::confine(hosts.path(), &args.state)?);
+    let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+    let wake = Arc::new(wake.context("cannot make an eventfd")?);
+    let waker = Arc::clone(&wake);
+    let stop = startup::watch_signals(move || {
+        // A full counter wakes, too.
+        let _is_counted = waker.write(1);
+    })?;
+    let mut listen = Vec::new();
+    for socket in &sockets {
+        listen.push(socket.local_addr()?.to_string());
+    }
+    info(format_args!("listens at {}", listen.join(", ")));
+    let progress = Progress::new(now_ms(), listen, hosts.path().display().to_string());
+    let syncer = Syncer::start(state)?;
+    Listener::new(sockets, hosts, config.limits, syncer, progress)?.run(&wake, &stop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn manual_page_is_current() {
+        let page = manual::Page::new("tollgate-collect", Args::command());
+        page.check().unwrap();
+    }
+}

@@ -1,0 +1,304 @@
+//! Whether what `tollgate-ship` sends is complete: serials of tollgate are dense and ascend in a boot. After a connection
+//! was lost some come again, and it goes on from there: a lower serial is no gap.
+//!
+//! Serials of the kernel may come in another order: of them only what the shipper tells is known.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use serde::{Deserialize, Serialize};
+
+use super::syslog::RecordNumber;
+
+/// Lowest serial of tollgate.
+const TOLLGATES: u32 = 0x8000_0000;
+/// Boots of a host that are remembered.
+const MAX_BOOTS: usize = 8;
+/// Most reasons of losses, and their most characters: a shipper is not trusted.
+const MAX_REASONS: usize = 32;
+const MAX_REASON_CHARS: usize = 128;
+
+/// What is known of a host. It is kept over restarts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Completeness {
+    /// The last one is that of the last record.
+    boots: Vec<Boot>,
+    /// Jumps of serials that the shipper has not told, and is not known to make by a filter.
+    pub(super) gaps: Gaps,
+    /// Those since the last heartbeat, which tells whether there is a filter.
+    new_gaps: Gaps,
+    /// What the shipper has told last.
+    pub(super) heartbeat: Option<Heartbeat>,
+}
+
+/// How far a boot is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Boot {
+    id: String,
+    /// Last serial of tollgate, with the number of its last record, and of all its records.
+    serial: u32,
+    n: u32,
+    of: u32,
+}
+
+/// Jumps of serials.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Gaps {
+    pub(super) count: u64,
+    /// Serials in them.
+    pub(super) missing: u64,
+    pub(super) last: Option<LastGap>,
+}
+
+/// A jump of serials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LastGap {
+    pub(super) boot: String,
+    /// Last serial before the gap.
+    pub(super) after: u32,
+    /// First serial after the gap.
+    pub(super) before: u32,
+}
+
+/// What a shipper tells of its log and of itself, since its state began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Heartbeat {
+    /// When it came, in milliseconds since the epoch.
+    pub(super) received_ms: u64,
+    /// Events that were read, and those that its filter has accepted.
+    pub(super) events: u64,
+    pub(super) sent: u64,
+    /// Gaps that it has found, and serials in them.
+    pub(super) gaps: u64,
+    pub(super) missing: u64,
+    /// Losses that the log tells, by reason.
+    pub(super) lost: BTreeMap<String, u64>,
+}
+
+/// A gap that a shipper tells.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct ToldGap {
+    before: u32,
+}
+
+impl Completeness {
+    /// Takes a new record of a boot.
+    pub(super) fn record(&mut self, boot: &str, number: RecordNumber) {
+        let serial = number.serial;
+        if serial < TOLLGATES {
+            return;
+        }
+        let Some(known) = self.boots.iter_mut().find(|known| known.id == boot) else {
+            return self.add_boot(boot, number);
+        };
+        let next = known.serial.saturating_add(1);
+        let is_cut = serial > known.serial && known.n < known.of;
+        let missing = serial.saturating_sub(next) + u32::from(is_cut);
+        if missing > 0 {
+            self.new_gaps.count += 1;
+            self.new_gaps.missing += u64::from(missing);
+            self.new_gaps.last = Some(LastGap {
+                boot: boot.to_owned(),
+                after: known.serial - u32::from(is_cut),
+                before: serial,
+            });
+        }
+        known.set(number);
+    }
+
+    /// Takes a record that is in the log already: gaps before it were counted.
+    pub(super) fn repeated(&mut self, boot: &str, number: RecordNumber) {
+        let known = self.boots.iter_mut().find(|known| known.id == boot);
+        if let Some(known) = known
+            && number.serial >= TOLLGATES
+        {
+            known.set(number);
+        }
+    }
+
+    /// Takes a gap that the shipper tells, in JSON: it is not counted as one of the network. What is no JSON is passed over.
+    pub(super) fn gap(&mut self, boot: &str, json: &[u8]) {
+        let Ok(gap) = serde_json::from_slice::<ToldGap>(json) else {
+            return;
+        };
+        let known = self.boots.iter_mut().find(|known| known.id == boot);
+        let known = known.filter(|known| known.serial < gap.before && known.n == known.of);
+        if let Some(known) = known
+            && gap.before > TOLLGATES
+        {
+            known.set(RecordNumber {
+                serial: gap.before - 1,
+                n: 1,
+                of: 1,
+            });
+        }
+    }
+
+    /// Takes a heartbeat, in JSON. What is no JSON is passed over.
+    pub(super) fn heartbeat(&mut self, json: &[u8], now_ms: u64) {
+        let Ok(mut heartbeat) = serde_json::from_slice::<Heartbeat>(json) else {
+            return;
+        };
+        heartbeat.received_ms = now_ms;
+        let lost = heartbeat.lost.into_iter().take(MAX_REASONS);
+        let lost =
+            lost.map(|(reason, count)| (reason.chars().take(MAX_REASON_CHARS).collect(), count));
+        heartbeat.lost = lost.collect();
+        self.heartbeat = Some(heartbeat);
+        let new = mem::take(&mut self.new_gaps);
+        if !self.is_filtered() && new.count > 0 {
+            self.gaps.count += new.count;
+            self.gaps.missing += new.missing;
+            self.gaps.last = new.last;
+        }
+    }
+
+    /// Whether the shipper has a filter: then its serials jump.
+    pub(super) fn is_filtered(&self) -> bool {
+        self.heartbeat
+            .as_ref()
+            .is_some_and(|told| told.sent < told.events)
+    }
+
+    /// The boot and serial of tollgate of the last record.
+    pub(super) fn last(&self) -> Option<(&str, u32)> {
+        self.boots
+            .last()
+            .map(|boot| (boot.id.as_str(), boot.serial))
+    }
+
+    fn add_boot(&mut self, boot: &str, number: RecordNumber) {
+        if self.boots.len() >= MAX_BOOTS {
+            self.boots.remove(0);
+        }
+        self.boots.push(Boot {
+            id: boot.to_owned(),
+            serial: number.serial,
+            n: number.n,
+            of: number.of,
+        });
+    }
+}
+
+impl Boot {
+    const fn set(&mut self, number: RecordNumber) {
+        (self.serial, self.n, self.of) = (number.serial, number.n, number.of);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::RangeInclusive;
+
+    use super::*;
+
+    /// Of a shipper without a filter.
+    const WHOLE: &[u8] = b"{\"events\":9,\"sent\":9}";
+
+    fn take(known: &mut Completeness, boot: &str, serial: u32, n: u32) {
+        let number = RecordNumber {
+            serial: TOLLGATES + serial,
+            n,
+            of: 2,
+        };
+        known.record(boot, number);
+    }
+
+    fn take_events(known: &mut Completeness, boot: &str, serials: RangeInclusive<u32>) {
+        for serial in serials {
+            take(known, boot, serial, 1);
+            take(known, boot, serial, 2);
+        }
+    }
+
+    #[test]
+    fn what_comes_again_is_no_gap() {
+        let mut known = Completeness::default();
+        take_events(&mut known, "a", 5..=8);
+        take_events(&mut known, "b", 1..=2);
+        take(&mut known, "b", 3, 1);
+        // The connection is lost here, and what was not confirmed comes again.
+        take_events(&mut known, "a", 7..=8);
+        let number = RecordNumber {
+            serial: TOLLGATES + 2,
+            n: 2,
+            of: 2,
+        };
+        known.repeated("b", number);
+        take_events(&mut known, "b", 3..=9);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!(known.gaps, Gaps::default());
+        assert_eq!(known.last(), Some(("b", TOLLGATES + 9)));
+        // Those of the kernel have no order.
+        for serial in [7, 3] {
+            let number = RecordNumber {
+                serial,
+                n: 1,
+                of: 1,
+            };
+            known.record("b", number);
+        }
+        known.heartbeat(WHOLE, 0);
+        assert_eq!(known.gaps, Gaps::default());
+        // One that somebody else has sent is a gap, and hides no later one.
+        take_events(&mut known, "b", 1000..=1000);
+        take_events(&mut known, "b", 10..=10);
+        take_events(&mut known, "b", 12..=12);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (2, 991));
+        let text = serde_json::to_string(&known).unwrap();
+        assert_eq!(serde_json::from_str::<Completeness>(&text).unwrap(), known);
+    }
+
+    #[test]
+    fn jumps_are_gaps_unless_they_are_told_or_filtered() {
+        let mut known = Completeness::default();
+        take_events(&mut known, "a", 1..=2);
+        take_events(&mut known, "a", 5..=5);
+        assert_eq!(known.gaps, Gaps::default());
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (1, 2));
+        let gap = known.gaps.last.clone().unwrap();
+        assert_eq!((gap.after - TOLLGATES, gap.before - TOLLGATES), (2, 5));
+        // Of the next event the second record is missing.
+        take(&mut known, "a", 6, 1);
+        take_events(&mut known, "a", 7..=7);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (2, 3));
+        let told = format!(
+            "{{\"reason\":\"rotated\",\"after\":1,\"before\":{}}}",
+            TOLLGATES + 20
+        );
+        known.gap("a", told.as_bytes());
+        take_events(&mut known, "a", 20..=21);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (2, 3));
+        take_events(&mut known, "a", 30..=30);
+        known.heartbeat(
+            b"{\"events\":9,\"sent\":5,\"lost\":{\"events: ring-full\":3}}",
+            7,
+        );
+        assert!(known.is_filtered());
+        assert_eq!((known.gaps.count, known.gaps.missing), (2, 3));
+        known.heartbeat(b"no JSON", 8);
+        assert_eq!(known.heartbeat.unwrap().received_ms, 7);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut known = Completeness::default();
+        for boot in 0..100 {
+            take_events(&mut known, &boot.to_string(), 1..=1);
+        }
+        assert_eq!(known.boots.len(), MAX_BOOTS);
+        let lost: BTreeMap<String, u64> =
+            (0..100).map(|n| (n.to_string().repeat(200), n)).collect();
+        let json = serde_json::to_vec(&serde_json::json!({ "lost": lost })).unwrap();
+        known.heartbeat(&json, 0);
+        let lost = known.heartbeat.unwrap().lost;
+        assert!(
+            lost.len() <= MAX_REASONS && lost.keys().all(|reason| reason.len() <= MAX_REASON_CHARS)
+        );
+    }
+}

@@ -1,0 +1,415 @@
+//! The connection of a peer.
+//!
+//! ```text
+//! socket --> decode --> check --> lines of one host --> its log --> answers --> socket
+//! ```
+//!
+//! Bytes are read while all answers could be sent: a peer that does not read its answers is not read either. Memory is
+//! bounded by one read and a frame that is not complete.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bstr::ByteSlice as _;
+
+use super::frame::{Answer, Format, FrameError, Message, decode};
+use super::hosts::{Hosts, Lines, Refusal, WriteError, describe};
+use super::peers::Writes;
+use super::progress::LastRecord;
+use super::repeated::Repeated;
+use super::syslog::{Kind, SyslogMessage};
+use crate::output::now_ms;
+
+/// Bytes of one read.
+pub(super) const READ_BYTES: usize = 64 << 10;
+/// Longest time until a frame that has begun is complete, and until a peer has read its answers.
+const FRAME_TIME: Duration = Duration::from_secs(60);
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    /// The peer has closed it.
+    #[error("closed by the peer")]
+    Peer,
+    #[error(transparent)]
+    Protocol(#[from] FrameError),
+    #[error("cannot use the connection: {0}")]
+    Socket(#[from] io::Error),
+    #[error("{}", describe(.0))]
+    Write(#[from] WriteError),
+    #[error("no message for {} seconds", .0.as_secs())]
+    Idle(Duration),
+    #[error("the listener ends")]
+    Listener,
+}
+
+/// What the event loop waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// For bytes.
+    Readable,
+    /// For room to send answers.
+    Writable,
+    /// For the disk; bytes stay where they are.
+    Disk,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    pub(super) address: IpAddr,
+    writes: Arc<Writes>,
+    format: Option<Format>,
+    /// Bytes that were read and not taken.
+    rest: Vec<u8>,
+    /// Answers that were not sent.
+    answers: Vec<u8>,
+    is_waiting_for_disk: bool,
+    repeated: Repeated,
+    /// When a message came last, or the connection.
+    message_at: Instant,
+    /// Since when a frame is not complete, or an answer not sent.
+    stuck_since: Option<Instant>,
+    /// Host of the last line, for `status`.
+    host: Option<String>,
+}
+
+impl Connection {
+    /// A connection that was accepted. The stream does not block.
+    pub(super) fn new(stream: TcpStream, address: IpAddr, writes: Writes) -> Self {
+        Self {
+            stream,
+            address,
+            writes: Arc::new(writes),
+            format: None,
+            rest: Vec::new(),
+            answers: Vec::new(),
+            is_waiting_for_disk: false,
+            repeated: Repeated::Unknown,
+            message_at: Instant::now(),
+            stuck_since: None,
+            host: None,
+        }
+    }
+
+    /// What it waits for.
+    pub(super) fn waits(&self) -> Waits {
+        match (self.is_waiting_for_disk, self.answers.is_empty()) {
+            (true, _) => Waits::Disk,
+            (false, true) => Waits::Readable,
+            (false, false) => Waits::Writable,
+        }
+    }
+
+    /// Sends answers if there are some, else reads once and takes what is complete. `buffer` has room for [`READ_BYTES`].
+    ///
+    /// # Errors
+    /// The connection ends.
+    pub(super) fn serve(&mut self, buffer: &mut [u8], hosts: &mut Hosts) -> Result<(), End> {
+        if !self.answers.is_empty() {
+            return self.send();
+        }
+        match self.stream.read(buffer) {
+            Ok(0) => return Err(End::Peer),
+            Ok(read) => self
+                .rest
+                .extend_from_slice(buffer.get(..read).unwrap_or_default()),
+            Err(error) if is_temporary(&error) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        self.take(hosts)
+    }
+
+    /// Tries again to write lines for which the disk had no room.
+    ///
+    /// # Errors
+    /// The connection ends.
+    pub(super) fn resume(&mut self, hosts: &mut Hosts) -> Result<(), End> {
+        self.is_waiting_for_disk = false;
+        self.take(hosts)
+    }
+
+    /// Whether the peer takes too long.
+    ///
+    /// # Errors
+    /// The connection ends.
+    pub(super) fn check_time(&self, now: Instant, idle: Duration) -> Result<(), End> {
+        let is_longer = |since: Instant, most| now.saturating_duration_since(since) > most;
+        if self.is_waiting_for_disk {
+            return Ok(());
+        }
+        if self
+            .stuck_since
+            .is_some_and(|since| is_longer(since, FRAME_TIME))
+        {
+            return Err(End::Idle(FRAME_TIME));
+        }
+        match is_longer(self.message_at, idle) {
+            true => Err(End::Idle(idle)),
+            false => Ok(()),
+        }
+    }
+
+    /// Closes it; a peer of the managed format is told if the listener ends, and goes on later.
+    pub(super) fn close(mut self, end: &End, hosts: &mut Hosts) {
+        if matches!(end, End::Listener) && self.format == Some(Format::Managed) {
+            Answer::Ending.encode(0, "", &mut self.answers);
+        }
+        // A peer that does not read gets no more.
+        let _is_sent = self.stream.write(&self.answers);
+        let _is_open = self.stream.shutdown(Shutdown::Write);
+        self.enter(None, hosts);
+    }
+
+    /// Takes the complete messages that were read.
+    fn take(&mut self, hosts: &mut Hosts) -> Result<(), End> {
+        let bytes = std::mem::take(&mut self.rest);
+        let mut batch = Batch::default();
+        let mut at = 0;
+        let result = loop {
+            let (message, length) =
+                match decode(bytes.get(at..).unwrap_or_default(), &mut self.format) {
+                    Ok(Some(found)) => found,
+                    Ok(None) => break self.write(&mut batch, at, hosts),
+                    Err(error) => {
+                        let written = self.write(&mut batch, at, hosts);
+                        break written.and_then(|()| Err(error.into()));
+                    }
+                };
+            self.message_at = Instant::now();
+            match message {
+                Message::Heartbeat { sequence } => batch.answers.push((sequence, None)),
+                Message::Line { sequence, line } => {
+                    if let Err(end) = self.line(&mut batch, at, sequence, line, hosts) {
+                        break Err(end);
+                    }
+                }
+                Message::Syslog(message) => {
+                    if let Err(end) = self.syslog(&mut batch, at, message, hosts) {
+                        break Err(end);
+                    }
+                }
+            }
+            at += length;
+        };
+        let kept = match &result {
+            // Such a peer sends nothing again.
+            Err(End::Write(_)) if self.format == Some(Format::Ascii) => {
+                self.is_waiting_for_disk = true;
+                batch.start
+            }
+            _ => at,
+        };
+        self.rest
+            .extend_from_slice(bytes.get(kept..).unwrap_or_default());
+        match result {
+            Err(End::Write(_)) if self.is_waiting_for_disk => Ok(()),
+            Err(end) => Err(end),
+            Ok(()) => self.send(),
+        }
+    }
+
+    /// Adds a line, at an offset of what was read, to a batch, which is written before if it is of another host.
+    fn line(
+        &mut self,
+        batch: &mut Batch,
+        at: usize,
+        sequence: Option<u32>,
+        line: &[u8],
+        hosts: &mut Hosts,
+    ) -> Result<(), End> {
+        let writes = Arc::clone(&self.writes);
+        let checked = match hosts.check(&writes, line, None) {
+            Ok(checked) => checked,
+            Err(refusal) => {
+                self.refused(&refusal, hosts);
+                batch
+                    .answers
+                    .extend(sequence.map(|sequence| (sequence, Some(refusal))));
+                return Ok(());
+            }
+        };
+        self.turn_to(checked.host, batch, at, hosts)?;
+        batch
+            .answers
+            .extend(sequence.map(|sequence| (sequence, None)));
+        // Peers of the ascii format send nothing again.
+        let find = || hosts.recent(checked.host);
+        if sequence.is_some() && self.repeated.is_in_log(line, find) {
+            batch.lines.repeated += 1;
+            return Ok(());
+        }
+        batch.lines.push(line, checked.last);
+        batch.first = batch.first.or(sequence);
+        Ok(())
+    }
+
+    /// Adds a message of syslog, in the same way.
+    fn syslog(
+        &mut self,
+        batch: &mut Batch,
+        at: usize,
+        message: &[u8],
+        hosts: &mut Hosts,
+    ) -> Result<(), End> {
+        let writes = Arc::clone(&self.writes);
+        let Some(message) = SyslogMessage::parse(message) else {
+            self.refused(&Refusal::NoSyslog, hosts);
+            return Ok(());
+        };
+        let named = Some(message.host.as_bstr());
+        let checked = match message.kind {
+            Kind::Record => hosts
+                .check(&writes, message.text, named)
+                .map(|record| (record.host, record.last)),
+            Kind::Gap | Kind::Heartbeat => hosts
+                .name_of(&writes, named)
+                .map(|host| (host, LastRecord::default())),
+        };
+        let (host, last) = match checked {
+            Ok(checked) => checked,
+            Err(refusal) => {
+                self.refused(&refusal, hosts);
+                return Ok(());
+            }
+        };
+        self.turn_to(host, batch, at, hosts)?;
+        let known = &mut batch.lines.completeness;
+        let known = known.get_or_insert_with(|| hosts.completeness(host));
+        match message.kind {
+            Kind::Gap => known.gap(message.boot, message.text),
+            Kind::Heartbeat => known.heartbeat(message.text, now_ms()),
+            Kind::Record => {
+                let is_in_log = self.repeated.is_in_log(message.text, || hosts.recent(host));
+                match (is_in_log, message.number) {
+                    (true, Some(number)) => known.repeated(message.boot, number),
+                    (false, Some(number)) => known.record(message.boot, number),
+                    (_, None) => {}
+                }
+                match is_in_log {
+                    true => batch.lines.repeated += 1,
+                    false => batch.lines.push(message.text, last),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a host that of the batch; lines of another one are written before.
+    fn turn_to(
+        &mut self,
+        host: &str,
+        batch: &mut Batch,
+        at: usize,
+        hosts: &mut Hosts,
+    ) -> Result<(), End> {
+        if batch.lines.host != host {
+            self.write(batch, at, hosts)?;
+            host.clone_into(&mut batch.lines.host);
+            if self.host.as_deref() != Some(host) {
+                if self.host.is_some() {
+                    // What came again was of the other host.
+                    self.repeated = Repeated::Over;
+                }
+                self.enter(Some(host), hosts);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a batch, which ends at an offset of what was read, and answers.
+    fn write(&mut self, batch: &mut Batch, end: usize, hosts: &mut Hosts) -> Result<(), End> {
+        if let Err(error) = hosts.write(&batch.lines) {
+            let answer = match error.is_full() {
+                true => Answer::DiskFull,
+                false => Answer::DiskError,
+            };
+            if let Some(sequence) = batch.first {
+                answer.encode(sequence, &describe(&error), &mut self.answers);
+            }
+            return Err(error.into());
+        }
+        for (sequence, refusal) in batch.answers.drain(..) {
+            match refusal {
+                None => Answer::Acknowledged.encode(sequence, "", &mut self.answers),
+                Some(why) => Answer::Refused.encode(sequence, &why.to_string(), &mut self.answers),
+            }
+        }
+        batch.lines.clear();
+        batch.first = None;
+        batch.start = end;
+        Ok(())
+    }
+
+    /// Sends what the socket takes of the answers, and notes whether the peer has to do something.
+    fn send(&mut self) -> Result<(), End> {
+        while !self.answers.is_empty() {
+            match self.stream.write(&self.answers) {
+                Ok(sent) => drop(self.answers.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_temporary(&error) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let is_stuck = !self.answers.is_empty() || !self.rest.is_empty();
+        self.stuck_since = match is_stuck {
+            // A new frame has a time of its own.
+            true => self
+                .stuck_since
+                .filter(|since| *since >= self.message_at)
+                .or_else(|| Some(Instant::now())),
+            false => None,
+        };
+        Ok(())
+    }
+
+    /// Counts a refused line for the host that the peer wrote last, or is.
+    fn refused(&self, refusal: &Refusal, hosts: &mut Hosts) {
+        let host = match (&self.host, self.writes.as_ref()) {
+            (Some(host), _) | (None, Writes::Host(host)) => host.clone(),
+            (None, Writes::Address(_, address)) => address.clone(),
+            (None, Writes::Node(network)) => return hosts.refused_in(*network, refusal),
+        };
+        if let Some(progress) = hosts.progress(&host) {
+            progress.refused += 1;
+            progress.refusal = Some(refusal.to_string());
+        }
+    }
+
+    /// Counts the connection for another host, or for none.
+    fn enter(&mut self, host: Option<&str>, hosts: &mut Hosts) {
+        if let Some(progress) = self.host.as_deref().and_then(|host| hosts.progress(host)) {
+            progress.connections = progress.connections.saturating_sub(1);
+        }
+        self.host = host.map(str::to_owned);
+        if let Some(progress) = host.and_then(|host| hosts.progress(host)) {
+            progress.connections += 1;
+            progress.address = Some(self.address.to_string());
+        }
+    }
+}
+
+/// Lines that are written at once.
+#[derive(Debug, Default)]
+struct Batch {
+    lines: Lines,
+    /// Where they begin in what was read.
+    start: usize,
+    /// Sequence of the first line.
+    first: Option<u32>,
+    /// Sequences in order, with the reasons of refusals.
+    answers: Vec<(u32, Option<Refusal>)>,
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests;

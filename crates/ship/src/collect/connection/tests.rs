@@ -1,0 +1,129 @@
+//! Tests of connections whose time or disk would take too long to wait for.
+
+use std::net::TcpListener;
+
+use super::super::config::Config;
+use super::super::host_log::tests::settings;
+use super::*;
+
+const IDLE: Duration = Duration::from_secs(3600);
+const LINE: &str = "type=CWD msg=audit(1700000000.123:7): cwd=\"/\"\n";
+
+/// A connection and its peer.
+fn pair() -> (Connection, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (stream, address) = listener.accept().unwrap();
+    let writes = Writes::Host("web1".to_owned());
+    (Connection::new(stream, address.ip(), writes), peer)
+}
+
+fn hosts(place: &std::path::Path) -> Hosts {
+    let config = Config::parse("[hosts]\nweb1 = [\"127.0.0.1\"]\n").unwrap();
+    Hosts::open(place, settings(1 << 20), config.peers).unwrap()
+}
+
+/// Sends bytes, and serves the connection once.
+fn send(peer: &mut TcpStream, bytes: &[u8], connection: &mut Connection, hosts: &mut Hosts) {
+    peer.write_all(bytes).unwrap();
+    connection.serve(&mut vec![0; READ_BYTES], hosts).unwrap();
+}
+
+#[test]
+fn slow_peers_are_late() {
+    let place = tempfile::tempdir().unwrap();
+    let mut hosts = hosts(place.path());
+    let (mut connection, mut peer) = pair();
+    let after = |seconds| Instant::now() + Duration::from_secs(seconds);
+    connection.check_time(after(3599), IDLE).unwrap();
+    connection.check_time(after(3601), IDLE).unwrap_err();
+    // Bytes of a frame that is not complete do not prolong its time.
+    let begun = Instant::now();
+    for byte in LINE.as_bytes().iter().take(20) {
+        send(&mut peer, &[*byte], &mut connection, &mut hosts);
+    }
+    connection
+        .check_time(begun + Duration::from_secs(59), IDLE)
+        .unwrap();
+    assert!(connection.stuck_since.unwrap() - begun < Duration::from_secs(1));
+    connection.check_time(after(61), IDLE).unwrap_err();
+    // A whole one does.
+    send(
+        &mut peer,
+        &LINE.as_bytes()[20..],
+        &mut connection,
+        &mut hosts,
+    );
+    connection.check_time(after(61), IDLE).unwrap();
+    send(&mut peer, b"type", &mut connection, &mut hosts);
+    connection.check_time(after(61), IDLE).unwrap_err();
+}
+
+#[test]
+fn ascii_lines_wait_for_room() {
+    let place = tempfile::tempdir().unwrap();
+    let mut hosts = hosts(place.path());
+    let (mut connection, mut peer) = pair();
+    hosts.reserve(u64::MAX);
+    let bytes = [LINE, LINE, "type=C"].concat();
+    send(&mut peer, bytes.as_bytes(), &mut connection, &mut hosts);
+    assert_eq!(connection.waits(), Waits::Disk);
+    connection.resume(&mut hosts).unwrap();
+    assert_eq!(connection.waits(), Waits::Disk);
+    connection
+        .check_time(Instant::now() + IDLE * 2, IDLE)
+        .unwrap();
+    hosts.reserve(0);
+    connection.resume(&mut hosts).unwrap();
+    assert_eq!(connection.waits(), Waits::Readable);
+    send(
+        &mut peer,
+        &LINE.as_bytes()[6..],
+        &mut connection,
+        &mut hosts,
+    );
+    let text = std::fs::read_to_string(place.path().join("web1/audit.log")).unwrap();
+    assert_eq!(text, LINE.repeat(3));
+}
+
+/// The peer confirms what a kernel has taken for some seconds, so the connection must not stay. What was looked at and not
+/// written is neither lost nor taken for repeated.
+#[test]
+fn shipped_records_come_again_without_room() {
+    let place = tempfile::tempdir().unwrap();
+    let mut hosts = hosts(place.path());
+    let message = |serial: u32| {
+        let line = LINE.trim_end().replace(":7)", &format!(":{serial})"));
+        let text = format!(
+            "<86>1 - web1 - - - [audit@32473 boot=\"b\" serial=\"{serial}\" n=\"1\" of=\"1\"] {line}"
+        );
+        format!("{} {text}", text.len())
+    };
+    let messages =
+        |serials: &[u32]| -> String { serials.iter().map(|serial| message(*serial)).collect() };
+    let (mut connection, mut peer) = pair();
+    hosts.reserve(u64::MAX);
+    peer.write_all(messages(&[0x8000_0001, 0x8000_0002]).as_bytes())
+        .unwrap();
+    let end = connection.serve(&mut vec![0; READ_BYTES], &mut hosts);
+    assert!(matches!(end, Err(End::Write(_))), "{end:?}");
+    hosts.reserve(0);
+    for serials in [&[0x8000_0001, 0x8000_0002][..], &[0x8000_0002, 0x8000_0003]] {
+        let (mut connection, mut peer) = pair();
+        send(
+            &mut peer,
+            messages(serials).as_bytes(),
+            &mut connection,
+            &mut hosts,
+        );
+    }
+    let text = std::fs::read_to_string(place.path().join("web1/audit.log")).unwrap();
+    let found: Vec<bool> = (1..=3)
+        .map(|n| text.matches(&format!(":{})", 0x8000_0000_u32 + n)).count() == 1)
+        .collect();
+    assert_eq!((found, text.lines().count()), (vec![true; 3], 3));
+    let progress = hosts.progress("web1").unwrap();
+    assert_eq!((progress.records, progress.repeated), (3, 1));
+    let known = progress.completeness.clone().unwrap();
+    assert_eq!(known.last(), Some(("b", 0x8000_0003)));
+}

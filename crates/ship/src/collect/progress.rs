@@ -1,0 +1,133 @@
+//! What a run does, for `tollgate collect status`: the file `status` in the state directory.
+
+use serde::{Deserialize, Serialize};
+
+use super::completeness::Completeness;
+use super::peers::Network;
+
+/// Name of the file.
+pub(super) const STATUS: &str = "status";
+/// Most bytes of it: some hundred for each host, and texts of peers.
+pub(super) const MAX_STATUS_BYTES: u64 = 64 << 20;
+/// Version of the file: another one cannot be read.
+const VERSION: u32 = 1;
+
+/// What a run does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Progress {
+    version: u32,
+    /// In milliseconds since the epoch.
+    pub(super) started_ms: u64,
+    /// Addresses at which it listens.
+    pub(super) listen: Vec<String>,
+    /// Where the logs are.
+    pub(super) directory: String,
+    pub(super) connections: usize,
+    pub(super) refused: RefusedConnections,
+    /// Why a log is not on the disk, although its records were acknowledged.
+    pub(super) sync_error: Option<String>,
+    pub(super) networks: Vec<NetworkProgress>,
+    pub(super) hosts: Vec<HostProgress>,
+}
+
+/// Connections that were refused, by reason.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct RefusedConnections {
+    /// The peer is not in the configuration.
+    pub(super) unknown: u64,
+    /// The port is not below 1024.
+    pub(super) port: u64,
+    /// There are too many connections.
+    pub(super) limit: u64,
+    /// What came is not of the protocol.
+    pub(super) protocol: u64,
+}
+
+/// A network.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct NetworkProgress {
+    pub(super) name: String,
+    /// Number of hosts that have logs, and its bound.
+    pub(super) hosts: usize,
+    pub(super) max_hosts: usize,
+    /// Lines that were refused before their peers have written a log.
+    pub(super) refused: u64,
+    /// Why, the last time.
+    pub(super) refusal: Option<String>,
+}
+
+impl NetworkProgress {
+    /// A network without hosts.
+    pub(super) fn new(network: &Network) -> Self {
+        Self {
+            name: network.name.clone(),
+            hosts: 0,
+            max_hosts: network.max_hosts,
+            refused: 0,
+            refusal: None,
+        }
+    }
+}
+
+/// A host. Numbers are counted since the run began.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct HostProgress {
+    pub(super) name: String,
+    /// Address of the last peer that was connected.
+    pub(super) address: Option<String>,
+    pub(super) connections: usize,
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    /// Records that came again at the beginning of a connection, and are in the log once.
+    pub(super) repeated: u64,
+    /// Lines that were refused.
+    pub(super) refused: u64,
+    /// Why, the last time.
+    pub(super) refusal: Option<String>,
+    /// When the last record came, in milliseconds since the epoch; 0 if none did.
+    pub(super) received_ms: u64,
+    pub(super) last: Option<LastRecord>,
+    /// Whether what `tollgate-ship` sends is complete.
+    pub(super) completeness: Option<Completeness>,
+    /// Why its last record is not in the log.
+    pub(super) error: Option<String>,
+}
+
+/// The last record of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LastRecord {
+    /// In milliseconds since the epoch.
+    pub(super) time_ms: u64,
+    pub(super) serial: u32,
+}
+
+impl Progress {
+    /// A run that begins.
+    pub(super) fn new(started_ms: u64, listen: Vec<String>, directory: String) -> Self {
+        Self {
+            version: VERSION,
+            started_ms,
+            listen,
+            directory,
+            connections: 0,
+            refused: RefusedConnections::default(),
+            sync_error: None,
+            networks: Vec::new(),
+            hosts: Vec::new(),
+        }
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It is damaged, or of another version.
+    pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
+        let progress: Self = serde_json::from_str(text)?;
+        anyhow::ensure!(
+            progress.version == VERSION,
+            "it has version {}, and this program reads {VERSION}: use the version of the run",
+            progress.version
+        );
+        Ok(progress)
+    }
+}
