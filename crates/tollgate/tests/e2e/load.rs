@@ -78,19 +78,26 @@ fn file_with_a_long_name(test_dir: &TestDir) -> PathBuf {
     path
 }
 
+/// A user other than that of the workload.
+const fn other_user(test_dir: &TestDir) -> u32 {
+    test_dir.id + 1_000_000
+}
+
 pub(crate) fn full_ring_losses_are_counted() {
     let test_dir = TestDir::new();
     let path = file_with_a_long_name(&test_dir);
+    let other = other_user(&test_dir);
     let rule = format!(
         "-a always,exit -F arch=b64 -S openat -F uid={} -k full\n\
-         -a always,exit -F arch=b64 -S rmdir -F uid={} -k after\n",
-        test_dir.id, test_dir.id
+         -a always,exit -F arch=b64 -S rmdir -F uid={other} -k after\n",
+        test_dir.id
     );
     let daemon = Daemon::start(&test_dir, &rule);
     daemon.signal(Signal::SIGSTOP);
     test_dir.workload().burst(&path, TOO_MANY_OPENS);
     daemon.signal(Signal::SIGCONT);
-    test_dir.workload().run(&[step!("rmdir", "/etc/missing")]);
+    // The user has used up his share until the daemon has read a part of the ring.
+    Workload::new(other, &test_dir.work).run(&[step!("rmdir", "/etc/missing")]);
     daemon.flush();
     let rules = by_rule(&daemon);
     let Account {
@@ -122,7 +129,7 @@ pub(crate) fn flood_costs_no_event_of_another_user() {
     const OF_OTHER: usize = 500;
     let test_dir = TestDir::new();
     let path = file_with_a_long_name(&test_dir);
-    let other = test_dir.id + 1_000_000;
+    let other = other_user(&test_dir);
     let rule = format!(
         "-a always,exit -F arch=b64 -S openat -F uid={} -k flood\n\
          -a always,exit -F arch=b64 -S rmdir -F uid={other} -k other\n",

@@ -259,7 +259,7 @@ pub(crate) fn shells_complete_the_commands() {
     assert_eq!(
         companions,
         [
-            "aureport", "ausearch", "bench", "detect", "report", "search", "ship", "top"
+            "aureport", "ausearch", "bench", "collect", "detect", "report", "search", "ship", "top"
         ]
     );
     commands.extend(companions);
