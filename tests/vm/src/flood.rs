@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use support::wait::wait_within;
 
 use crate::daemon::{Daemon, LONGEST_END, LOST};
-use crate::machine::STRANGER;
+use crate::machine::{STRANGER, USER};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -21,7 +21,13 @@ pub(crate) const SESSION: Session = Session {
         "-a always,exit -F arch=b64 -S mkdir -F a1=0 -F uid=1001 -k flood\n\
          -a always,exit -F arch=b64 -S rmdir -k removed\n",
     ),
-    tests: &[("only_the_user_loses_events", only_the_user_loses_events)],
+    tests: &[
+        ("only_the_user_loses_events", only_the_user_loses_events),
+        (
+            "user_with_many_numbers_is_one",
+            user_with_many_numbers_is_one,
+        ),
+    ],
     stop,
     after: |_log| Ok(()),
     stays: false,
@@ -36,6 +42,7 @@ pub(crate) const SESSION_TRACEPOINT: Session = Session {
 
 const MKDIR: u32 = 83;
 const RMDIR: u32 = 84;
+const SETRESUID: u32 = 117;
 
 /// Calls with names of 4,000 bytes; the ring of 64 MiB has no room for all.
 const FLOOD: u32 = 17_000;
@@ -45,6 +52,14 @@ const UNLOOKED: usize = 2 * 7;
 const BUSYBOX: &str = "/bin/busybox";
 /// As any user of the host whose number is given to him by a directory service.
 const HIGH_USER: u32 = 70_000;
+/// One who makes his first events after the user has filled the table.
+const NEW_USER: u32 = 1003;
+/// More than places for owners: `WIRE_RING_OWNERS` of `bpf/wire.h`.
+const SUBORDINATE_USERS: std::ops::Range<u32> = 100_000..104_500;
+/// Halves of the rest of the ring, if each is another owner's.
+const SANDBOXES: u32 = 20;
+/// As a setuid program does for a user who has logged in.
+const SANDBOX: &str = "echo 1001 >/proc/self/loginuid && exec /bin/busybox unshare -p -f \"$0\"";
 
 fn only_the_user_loses_events(daemon: &Daemon) -> anyhow::Result<()> {
     let name = Arg::Bytes([&b"/none".repeat(800)[..], b"\0"].concat());
@@ -92,6 +107,59 @@ fn only_the_user_loses_events(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A user has the users of `/etc/subuid`, by setuid files of theirs, and process namespaces, by setuid sandboxes. And
+/// root in a container is not the machine's.
+fn user_with_many_numbers_is_one(daemon: &Daemon) -> anyhow::Result<()> {
+    let name = || Arg::Bytes([&b"/none".repeat(800)[..], b"\0"].concat());
+    let program = |uid: u32, rounds: u32| {
+        Program::new(Entry::Syscall)
+            .call(SETRESUID, vec![i64::from(uid).into(); 3])
+            .call(MKDIR, vec![name(), 0.into()])
+            .rounds(rounds)
+    };
+    let flood = program(USER, FLOOD).install("flood")?;
+    let sandboxed = program(USER, FLOOD / SANDBOXES).install("sandboxed")?;
+    let sandboxed = sandboxed.as_os_str().to_string_lossy();
+    let long = |rounds| {
+        Program::new(Entry::Syscall)
+            .call(RMDIR, vec![name()])
+            .rounds(rounds)
+    };
+    let few = long(CALLS).install("few")?;
+    let contained = long(FLOOD).install("contained")?;
+    let contained = contained.as_os_str().to_string_lossy();
+    let remove = Program::new(Entry::Syscall).call(RMDIR, args!["missing"]);
+    let remove = remove.rounds(CALLS).install("remove")?;
+
+    kill(daemon.pid(), Signal::SIGSTOP)?;
+    let run = || -> anyhow::Result<_> {
+        daemon.run(0, &flood, &[])?;
+        for uid in SUBORDINATE_USERS {
+            daemon.run(uid, &few, &[])?;
+        }
+        for _ in 0..SANDBOXES {
+            daemon.run(0, Path::new(BUSYBOX), &["sh", "-c", SANDBOX, &sandboxed])?;
+        }
+        daemon.run(0, Path::new(BUSYBOX), &["unshare", "-p", "-f", &contained])?;
+        let others = [NEW_USER, 0].map(|uid| daemon.run(uid, &remove, &[]));
+        others.into_iter().collect::<anyhow::Result<Vec<u32>>>()
+    };
+    let done = run();
+    kill(daemon.pid(), Signal::SIGCONT)?;
+    let others = done?;
+    let all = usize::try_from(CALLS)?;
+    let found = wait_within(LONGEST_END, "the last events", || {
+        let removed = removed(daemon)?;
+        let found: Vec<usize> = others.iter().map(|&process| removed.of(process)).collect();
+        Ok((found.last() == Some(&all)).then_some(found))
+    })?;
+    ensure!(
+        found.iter().all(|&count| count == all),
+        "events of another user are missing: {found:?}"
+    );
+    Ok(())
+}
+
 /// The records of removed directories. The rest of the log is more than a machine parses in a minute.
 struct Removed(Vec<BString>);
 
@@ -112,7 +180,7 @@ impl Removed {
     }
 }
 
-/// Ends the daemon; the log says that all that is lost was the user's.
+/// Ends the daemon; the log says that all that is lost was the user's, under any of his numbers.
 fn stop(daemon: &Daemon) -> anyhow::Result<()> {
     let account = daemon.end(Signal::SIGTERM, LONGEST_END)?;
     let (line, counts) = (account.line, account.summary);
@@ -130,7 +198,9 @@ fn stop(daemon: &Daemon) -> anyhow::Result<()> {
         };
         let lost = lost.to_str_lossy();
         let (count, rest) = lost.split_once(' ').unwrap_or_default();
-        ensure!(rest.contains(" uid=1001 "), "{}", report.as_bstr());
+        let of_other = [0, STRANGER, NEW_USER, HIGH_USER].map(|uid| format!(" uid={uid} "));
+        let of_other = of_other.iter().any(|uid| rest.contains(uid));
+        ensure!(!of_other, "{}", report.as_bstr());
         of_user += count.parse::<u64>()?;
     }
     ensure!(

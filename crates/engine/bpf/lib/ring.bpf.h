@@ -140,6 +140,8 @@ static __always_inline void submit_stamped(struct wire_event *event, __u32 len)
 {
 	struct wire_counts *here = counts();
 
+	if (here)
+		here->unread = ~0ULL; /* not in `matched`, by which others look at times */
 	if (!here || !has_room(here, len) ||
 	    bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))
 		count_truncated(WIRE_TRUNC_AVC);

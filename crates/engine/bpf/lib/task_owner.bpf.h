@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Who has to pay for what a task does. A user cannot be more than one owner, except as `root`. */
+/* Who has to pay for what a task does. */
 #ifndef TOLLGATE_LIB_TASK_OWNER_BPF_H
 #define TOLLGATE_LIB_TASK_OWNER_BPF_H
 
+#include "wire.h"
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/task.bpf.h"
 
-#define NS_LEVELS 33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
+#define NS_LEVELS  33 /* nested user namespaces: create_user_ns() in kernel/user_namespace.c */
+#define FIRST_HIGH 65536 /* users from here on may be one: numbers in /etc/subuid */
+#define NO_LOGIN   0xffffffffU
 
 /*
  * The owner of the user namespace below the initial one that the current task is in: a user, or the
@@ -32,7 +35,7 @@ __noinline int namespace_owner(void)
 
 /*
  * The owner of the current task: of its user namespace, or its container, which is the number of a
- * process namespace that only root can make, or its user.
+ * process namespace of root, or its user.
  */
 static __always_inline __u32 task_owner(struct task_struct *task)
 {
@@ -46,6 +49,19 @@ static __always_inline __u32 task_owner(struct task_struct *task)
 		return cred->uid.val;
 	upid = AT(pid, pid, numbers) + bpf_core_type_size(struct upid);
 	return LOAD(pid_namespace, LOAD(upid, upid, ns), ns.inum);
+}
+
+/*
+ * Whether one user can be many owners like that of the current task: with the users of /etc/subuid,
+ * and in the namespaces that a setuid program (a sandbox) makes for whom has logged in.
+ */
+static __always_inline int can_be_many(const struct task_struct *task, __u32 owner)
+{
+	const struct cred *cred = FOLLOW(task_struct, task, cred);
+
+	if (owner < WIRE_FIRST_NAMESPACE)
+		return owner >= FIRST_HIGH;
+	return cred->uid.val && task->loginuid.val != NO_LOGIN;
 }
 
 #endif /* TOLLGATE_LIB_TASK_OWNER_BPF_H */

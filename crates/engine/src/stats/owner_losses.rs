@@ -42,11 +42,16 @@ impl OwnerLoss {
 pub struct OwnerLosses {
     owners: NonNull<WireRingOwner>,
     len: usize,
+    /// [`Self::OTHERS`] values.
     others: NonNull<WireRingOwner>,
 }
 
 impl OwnerLosses {
-    /// `owners` points to `len` values, and `others` to one; both outlive the new value and all copies of it.
+    /// Places for all owners without one of their own: of those who can be many, and of all others.
+    pub(crate) const OTHERS: usize = 2;
+
+    /// `owners` points to `len` values, and `others` to [`Self::OTHERS`]; both outlive the new value and all copies of
+    /// it.
     pub(crate) const fn new(
         owners: NonNull<WireRingOwner>,
         len: usize,
@@ -62,7 +67,7 @@ impl OwnerLosses {
     /// Owners that have lost events, the largest losses first. Makes no system call.
     #[must_use]
     pub fn read(self) -> Vec<OwnerLoss> {
-        let mut losses: Vec<OwnerLoss> = (0..=self.len)
+        let mut losses: Vec<OwnerLoss> = (0..self.len + Self::OTHERS)
             .filter_map(|index| self.loss_at(index))
             .filter(|loss| loss.lost != 0)
             .collect();
@@ -86,7 +91,10 @@ impl OwnerLosses {
         match index {
             // SAFETY: the index is below the number of values.
             index if index < self.len => Some(unsafe { self.owners.add(index) }),
-            index if index == self.len => Some(self.others),
+            index if index < self.len + Self::OTHERS => {
+                // SAFETY: the index less `len` is below the number of values.
+                Some(unsafe { self.others.add(index - self.len) })
+            }
             _ => None,
         }
     }
@@ -96,7 +104,7 @@ impl OwnerLosses {
         // counters meanwhile; each is a word.
         let found = unsafe { self.place(index)?.read_volatile() };
         let owner = match found.key.checked_sub(1) {
-            _ if index == self.len => TaskOwner::Others,
+            _ if index >= self.len => TaskOwner::Others,
             None => return None,
             Some(number) if number < FIRST_NAMESPACE => TaskOwner::User(number),
             Some(number) => TaskOwner::Namespace(number),
@@ -127,11 +135,11 @@ mod tests {
             place(1 + 33, 0),
             place(1 + 0xf000_0007, 9),
         ];
-        let mut others = place(0, 4);
+        let mut others = [place(0, 4), place(0, 0)];
         let losses = OwnerLosses::new(
             NonNull::new(owners.as_mut_ptr()).unwrap(),
             owners.len(),
-            NonNull::from(&mut others),
+            NonNull::new(others.as_mut_ptr()).unwrap(),
         );
         let found = losses.read();
         let by_owner: Vec<_> = found.iter().map(|loss| (loss.owner, loss.lost)).collect();
