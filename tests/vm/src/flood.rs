@@ -125,7 +125,12 @@ fn user_with_many_numbers_is_one(daemon: &Daemon) -> anyhow::Result<()> {
             .call(RMDIR, vec![name()])
             .rounds(rounds)
     };
-    let few = long(CALLS).install("few")?;
+    let as_users = SUBORDINATE_USERS.fold(Program::new(Entry::Syscall), |program, uid| {
+        program
+            .call(SETRESUID, vec![i64::from(uid).into(), 0.into(), 0.into()])
+            .call(RMDIR, args!["missing"])
+    });
+    let as_users = as_users.install("as_users")?;
     let contained = long(FLOOD).install("contained")?;
     let contained = contained.as_os_str().to_string_lossy();
     let remove = Program::new(Entry::Syscall).call(RMDIR, args!["missing"]);
@@ -134,9 +139,7 @@ fn user_with_many_numbers_is_one(daemon: &Daemon) -> anyhow::Result<()> {
     kill(daemon.pid(), Signal::SIGSTOP)?;
     let run = || -> anyhow::Result<_> {
         daemon.run(0, &flood, &[])?;
-        for uid in SUBORDINATE_USERS {
-            daemon.run(uid, &few, &[])?;
-        }
+        daemon.run(0, &as_users, &[])?;
         for _ in 0..SANDBOXES {
             daemon.run(0, Path::new(BUSYBOX), &["sh", "-c", SANDBOX, &sandboxed])?;
         }

@@ -83,7 +83,7 @@ static __always_inline void count_rule_drop(__u32 rule)
 }
 
 #define EVENTS_PER_LOOK 8 /* a power of two */
-#define LARGE_EVENT	2048
+#define LARGE_EVENT	2048 /* bytes */
 
 /*
  * Whether the ring has room for an event of the current task outside the reserve. To look at the

@@ -105,7 +105,7 @@ __noinline int has_share(__u32 bytes)
 	if (unread <= tlg_ring_half)
 		return 1; /* a CPU does not look at each event */
 	room = size - size / 8 > unread ? size - size / 8 - unread : 0;
-	window = bpf_ringbuf_query(&tlg_ring, BPF_RB_CONS_POS) / (tlg_ring_half / 4 + 1);
+	window = bpf_ringbuf_query(&tlg_ring, BPF_RB_CONS_POS) / (tlg_ring_half / 4);
 	owner = task_owner(task);
 	many = can_be_many(task, owner);
 	if (!take_share(&ring_owner(owner, many)->used, window, bytes, max_of(room / 2, least)))
