@@ -98,7 +98,9 @@ impl Follow {
     /// # Errors
     /// The error of `poll(2)` or `read(2)`.
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, LogError> {
-        let milliseconds = u16::try_from(timeout.as_millis()).unwrap_or(u16::MAX);
+        // Rounded up: the wait must not end before its time.
+        let milliseconds = timeout.as_micros().div_ceil(1000);
+        let milliseconds = u16::try_from(milliseconds).unwrap_or(u16::MAX);
         let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
         let failed = |errno: Errno| LogError::Read {
             path: self.log.clone(),
