@@ -1,6 +1,6 @@
 //! A user who floods the ring loses events of his own, and no other user does: `bpf/lib/ring_shares.bpf.h`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use bstr::{BString, ByteSlice as _};
@@ -62,16 +62,13 @@ const SANDBOXES: u32 = 20;
 const SANDBOX: &str = "echo 1001 >/proc/self/loginuid && exec /bin/busybox unshare -p -f \"$0\"";
 
 fn only_the_user_loses_events(daemon: &Daemon) -> anyhow::Result<()> {
-    let name = Arg::Bytes([&b"/none".repeat(800)[..], b"\0"].concat());
-    let flood = Program::new(Entry::Syscall).call(MKDIR, vec![name, 0.into()]);
+    let flood = Program::new(Entry::Syscall).call(MKDIR, vec![long_name(), 0.into()]);
     let flood = flood.rounds(FLOOD).install("flood")?;
-    let remove = Program::new(Entry::Syscall).call(RMDIR, args!["missing"]);
-    let remove = remove.rounds(CALLS).install("remove")?;
+    let remove = remove_program()?;
     let remove = remove.as_os_str().to_string_lossy();
     let inside = |options: &[&'static str]| [&["unshare"], options, &[&*remove]].concat();
 
-    kill(daemon.pid(), Signal::SIGSTOP)?;
-    let run = || -> anyhow::Result<_> {
+    let (of_user, others) = while_stopped(daemon, || {
         daemon.run_user(&flood, &[])?;
         let own = daemon.run_user(Path::new(&*remove), &[])?;
         let in_namespace = inside(&["-U", "-r", "-p", "-f"]);
@@ -82,10 +79,7 @@ fn only_the_user_loses_events(daemon: &Daemon) -> anyhow::Result<()> {
             others.push(daemon.run(uid, Path::new(&*remove), &[])?);
         }
         Ok(([own, in_namespace], others))
-    };
-    let done = run();
-    kill(daemon.pid(), Signal::SIGCONT)?;
-    let (of_user, others) = done?;
+    })?;
 
     let all = usize::try_from(CALLS)?;
     let last = others.last().copied().unwrap_or_default();
@@ -110,34 +104,27 @@ fn only_the_user_loses_events(daemon: &Daemon) -> anyhow::Result<()> {
 /// A user has the users of `/etc/subuid`, by setuid files of theirs, and process namespaces, by setuid sandboxes. And
 /// root in a container is not the machine's.
 fn user_with_many_numbers_is_one(daemon: &Daemon) -> anyhow::Result<()> {
-    let name = || Arg::Bytes([&b"/none".repeat(800)[..], b"\0"].concat());
     let program = |uid: u32, rounds: u32| {
         Program::new(Entry::Syscall)
             .call(SETRESUID, vec![i64::from(uid).into(); 3])
-            .call(MKDIR, vec![name(), 0.into()])
+            .call(MKDIR, vec![long_name(), 0.into()])
             .rounds(rounds)
     };
     let flood = program(USER, FLOOD).install("flood")?;
     let sandboxed = program(USER, FLOOD / SANDBOXES).install("sandboxed")?;
     let sandboxed = sandboxed.as_os_str().to_string_lossy();
-    let long = |rounds| {
-        Program::new(Entry::Syscall)
-            .call(RMDIR, vec![name()])
-            .rounds(rounds)
-    };
     let as_users = SUBORDINATE_USERS.fold(Program::new(Entry::Syscall), |program, uid| {
         program
             .call(SETRESUID, vec![i64::from(uid).into(), 0.into(), 0.into()])
             .call(RMDIR, args!["missing"])
     });
     let as_users = as_users.install("as_users")?;
-    let contained = long(FLOOD).install("contained")?;
+    let contained = Program::new(Entry::Syscall).call(RMDIR, vec![long_name()]);
+    let contained = contained.rounds(FLOOD).install("contained")?;
     let contained = contained.as_os_str().to_string_lossy();
-    let remove = Program::new(Entry::Syscall).call(RMDIR, args!["missing"]);
-    let remove = remove.rounds(CALLS).install("remove")?;
+    let remove = remove_program()?;
 
-    kill(daemon.pid(), Signal::SIGSTOP)?;
-    let run = || -> anyhow::Result<_> {
+    let others = while_stopped(daemon, || {
         daemon.run(0, &flood, &[])?;
         daemon.run(0, &as_users, &[])?;
         for _ in 0..SANDBOXES {
@@ -146,10 +133,7 @@ fn user_with_many_numbers_is_one(daemon: &Daemon) -> anyhow::Result<()> {
         daemon.run(0, Path::new(BUSYBOX), &["unshare", "-p", "-f", &contained])?;
         let others = [NEW_USER, 0].map(|uid| daemon.run(uid, &remove, &[]));
         others.into_iter().collect::<anyhow::Result<Vec<u32>>>()
-    };
-    let done = run();
-    kill(daemon.pid(), Signal::SIGCONT)?;
-    let others = done?;
+    })?;
     let all = usize::try_from(CALLS)?;
     let found = wait_within(LONGEST_END, "the last events", || {
         let removed = removed(daemon)?;
@@ -161,6 +145,28 @@ fn user_with_many_numbers_is_one(daemon: &Daemon) -> anyhow::Result<()> {
         "events of another user are missing: {found:?}"
     );
     Ok(())
+}
+
+/// A name of 4,000 bytes of a file that is not there.
+fn long_name() -> Arg {
+    Arg::Bytes([&b"/none".repeat(800)[..], b"\0"].concat())
+}
+
+/// The program whose events must not be lost.
+fn remove_program() -> anyhow::Result<PathBuf> {
+    let remove = Program::new(Entry::Syscall).call(RMDIR, args!["missing"]);
+    remove.rounds(CALLS).install("remove")
+}
+
+/// Runs `work` while the daemon reads no events.
+fn while_stopped<T>(
+    daemon: &Daemon,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    kill(daemon.pid(), Signal::SIGSTOP)?;
+    let done = work();
+    kill(daemon.pid(), Signal::SIGCONT)?;
+    done
 }
 
 /// The records of removed directories. The rest of the log is more than a machine parses in a minute.
