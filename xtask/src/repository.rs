@@ -18,9 +18,11 @@ const FORMATTED: [&str; 5] = [
 ];
 
 /// What CI leaves out of its builds, because it takes minutes of CPU and changes nothing that tests look at: link-time
-/// optimisation of each program, and line numbers in backtraces.
-pub(crate) const CI_PROFILES: [(&str, &str); 4] = [
-    ("CARGO_PROFILE_RELEASE_LTO", "false"),
+/// optimisation of each program and crate, line numbers in backtraces, and what the next build of the same tree would
+/// use again.
+pub(crate) const CI_PROFILES: [(&str, &str); 5] = [
+    ("CARGO_INCREMENTAL", "0"),
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "0"),
     ("CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG", "0"),
