@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use support::daemon::{self, Account, count};
 use support::event::{self, Event};
@@ -317,6 +317,20 @@ impl Daemon {
         let Account { line, status, .. } = self.end_lossless()?;
         ensure!(status.success(), "it ended with {status}: {line}");
         Ok(())
+    }
+
+    /// Runs `work` while the daemon reads no events.
+    ///
+    /// # Errors
+    /// Those of `work`, or the daemon cannot be stopped or go on.
+    pub(crate) fn while_stopped<T>(
+        &self,
+        work: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        kill(self.pid(), Signal::SIGSTOP).context("cannot stop the daemon")?;
+        let done = work();
+        kill(self.pid(), Signal::SIGCONT).context("cannot let the daemon go on")?;
+        done
     }
 
     /// Begins another session, with other rules.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
 use nix::unistd::mkdir;
 use rustix::fs::{getxattr, removexattr};
@@ -71,7 +71,6 @@ fn prepare() -> anyhow::Result<()> {
 
 /// Runs `action` while the daemon is stopped and the ring is full up to the reserve.
 fn while_full<T>(daemon: &Daemon, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    kill(daemon.pid(), Signal::SIGSTOP).context("cannot stop the daemon")?;
     // Each makes only an event of more than 4,000 bytes.
     let name = "/none".repeat(800);
     let fill = |count: usize| {
@@ -79,14 +78,14 @@ fn while_full<T>(daemon: &Daemon, work: impl FnOnce() -> anyhow::Result<T>) -> a
             let _fails = mkdir(name.as_str(), Mode::empty());
         }
     };
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| fill(RING / name.len() / 2));
-        }
-    });
-    let done = work();
-    kill(daemon.pid(), Signal::SIGCONT).context("cannot let the daemon go on")?;
-    done
+    daemon.while_stopped(|| {
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| fill(RING / name.len() / 2));
+            }
+        });
+        work()
+    })
 }
 
 /// Runs all actions in a directory; returns their results.

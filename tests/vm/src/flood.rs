@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use bstr::{BString, ByteSlice as _};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use support::wait::wait_within;
 
 use crate::daemon::{Daemon, LONGEST_END, LOST};
@@ -68,7 +68,7 @@ fn only_the_user_loses_events(daemon: &Daemon) -> anyhow::Result<()> {
     let remove = remove.as_os_str().to_string_lossy();
     let inside = |options: &[&'static str]| [&["unshare"], options, &[&*remove]].concat();
 
-    let (of_user, others) = while_stopped(daemon, || {
+    let (of_user, others) = daemon.while_stopped(|| {
         daemon.run_user(&flood, &[])?;
         let own = daemon.run_user(Path::new(&*remove), &[])?;
         let in_namespace = inside(&["-U", "-r", "-p", "-f"]);
@@ -124,7 +124,7 @@ fn user_with_many_numbers_is_one(daemon: &Daemon) -> anyhow::Result<()> {
     let contained = contained.as_os_str().to_string_lossy();
     let remove = remove_program()?;
 
-    let others = while_stopped(daemon, || {
+    let others = daemon.while_stopped(|| {
         daemon.run(0, &flood, &[])?;
         daemon.run(0, &as_users, &[])?;
         for _ in 0..SANDBOXES {
@@ -156,17 +156,6 @@ fn long_name() -> Arg {
 fn remove_program() -> anyhow::Result<PathBuf> {
     let remove = Program::new(Entry::Syscall).call(RMDIR, args!["missing"]);
     remove.rounds(CALLS).install("remove")
-}
-
-/// Runs `work` while the daemon reads no events.
-fn while_stopped<T>(
-    daemon: &Daemon,
-    work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    kill(daemon.pid(), Signal::SIGSTOP)?;
-    let done = work();
-    kill(daemon.pid(), Signal::SIGCONT)?;
-    done
 }
 
 /// The records of removed directories. The rest of the log is more than a machine parses in a minute.

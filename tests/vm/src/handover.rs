@@ -30,7 +30,7 @@ pub(crate) const SESSION: Session = Session {
 };
 
 /// Number of kills; every second daemon has other rules.
-const KILLED: usize = 6;
+const KILLED: usize = 4;
 /// Rules of the calls of [`load::program`].
 pub(crate) const LISTS: [&str; 2] = [
     "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k one\n",

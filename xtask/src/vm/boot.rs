@@ -22,21 +22,23 @@ const MAX_SILENCE: Duration = Duration::from_secs(300);
 const MAX_RUN: Duration = Duration::from_secs(1500);
 
 /// Prints the kernel's warnings on the second serial port (the first is that of the tests), and exits at a panic
-/// without a reboot. CPU mitigations cost time and protect nothing in a test machine. `no_timer_check`: on a busy
-/// host the emulated timer is late, and the kernel takes it for broken and panics ("IO-APIC + timer doesn't work").
+/// without a reboot. CPU mitigations and cleared memory (`init_on_alloc`) cost time and protect nothing in a test
+/// machine; the emulator also counts each iteration of a repeated string instruction, so that clearing a page for a file
+/// name would add 500 instructions. `no_timer_check`: on a busy host the emulated timer is late, and the kernel takes it
+/// for broken and panics ("IO-APIC + timer doesn't work").
 const KERNEL_OPTIONS: &str =
-    "console=ttyS1 loglevel=5 panic=-1 oops=panic mitigations=off no_timer_check";
+    "console=ttyS1 loglevel=5 panic=-1 oops=panic mitigations=off init_on_alloc=0 no_timer_check";
 
 /// The same for arm64, where the emulated board has one serial port: the tests have one on the PCI bus.
-const ARM64_KERNEL_OPTIONS: &str = "console=ttyAMA0 loglevel=5 panic=-1 oops=panic mitigations=off";
+const ARM64_KERNEL_OPTIONS: &str =
+    "console=ttyAMA0 loglevel=5 panic=-1 oops=panic mitigations=off init_on_alloc=0";
 
 /// A CPU that runs 32-bit programs too, and has no pointer authentication, whose emulation is slow.
 const ARM64_CPU: &str = "cortex-a72";
 
-/// `init_on_alloc=0`: the emulator counts each iteration of a repeated string instruction, and clearing a
-/// page for a file name adds 500 of them. `dhash_entries`: the dentry hash table gets 4 Mi buckets (32 MiB)
-/// instead of 128 Ki; a name in the bucket of a measured one costs each later call 6 instructions.
-const SAME_PATHS: &str = "init_on_alloc=0 dhash_entries=4194304";
+/// The dentry hash table gets 4 Mi buckets (32 MiB) instead of 128 Ki; a name in the bucket of a measured one costs each
+/// later call 6 instructions.
+const SAME_PATHS: &str = "dhash_entries=4194304";
 
 /// Number of parts of the general sessions, `GENERAL` in `tests/vm/src/main.rs`. A machine that has another number
 /// runs no test and fails.
