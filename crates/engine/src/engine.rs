@@ -55,6 +55,7 @@ use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
 use crate::stats::owner_losses::OwnerLosses;
 use crate::stats::{EngineStats, MappedArray, RuleDrops};
+use crate::sys::kernel_symbols;
 use crate::sys::kprobes::Kprobes;
 use crate::sys::mapped_memory::{Access, MappedMemory};
 use crate::sys::rcu;
@@ -177,6 +178,7 @@ impl<'s> Engine<'s> {
             maps::set_sizes(open, capacity, coverage, cpus, options, state_slots)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_ring_half = u64::from(options.ring_bytes) / 2;
+                kernel_symbols::fill!(rodata.tlg_symbols);
                 rodata.tlg_seed = hash.seed;
                 rodata.tlg_multiplier = hash.multiplier;
                 if let Some(offsets) = btrfs_types::subvolume_offsets() {

@@ -3,6 +3,7 @@
 pub(crate) mod descriptor;
 pub(crate) mod fd_passing;
 pub(crate) mod kernel_hold;
+pub(crate) mod kernel_symbols;
 pub(crate) mod kprobes;
 pub(crate) mod lease;
 pub(crate) mod libbpf_log;

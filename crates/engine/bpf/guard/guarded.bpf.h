@@ -73,9 +73,6 @@ struct {
 	__type(value, __u32);
 } tlg_guard_maps SEC(".maps");
 
-/* Initial namespaces. */
-extern const void init_nsproxy __ksym __weak;
-
 static __always_inline __u64 exe_inode(__u64 task)
 {
 	__u64 mm = LOAD(task_struct, task, mm);

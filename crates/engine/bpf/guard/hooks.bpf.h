@@ -6,6 +6,7 @@
 #include "guard/guarded.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
+#include "lib/kernel_symbols.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/task.bpf.h"
 
@@ -302,9 +303,9 @@ int guard_fileattr(__u64 *ctx)
 static __always_inline int in_init_mnt_ns(void)
 {
 	__u64 own = LOAD(task_struct, (__u64)current(), nsproxy);
+	__u64 initial = tlg_symbols.init_nsproxy;
 
-	return !&init_nsproxy || !own ||
-	       LOAD(nsproxy, own, mnt_ns) == LOAD(nsproxy, (__u64)&init_nsproxy, mnt_ns);
+	return !initial || !own || LOAD(nsproxy, own, mnt_ns) == LOAD(nsproxy, initial, mnt_ns);
 }
 
 /*

@@ -12,6 +12,7 @@
 #include "lib/form.bpf.h"
 #include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
+#include "lib/kernel_symbols.bpf.h"
 #include "lib/label.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/ring.bpf.h"
@@ -505,14 +506,16 @@ int clock_inject_ntp(__u64 *ctx)
 			       modes & ADJ_NANO ? fraction : fraction * 1000);
 }
 
-/* The timekeeper: v3.10, and v6.17. */
-extern const void tk_core __ksym __weak;
-extern const void timekeeper_data __ksym __weak;
+/* Address of the timekeeper, or 0. */
+static __always_inline __u64 timekeeper(void)
+{
+	return tlg_symbols.tk_core ?: tlg_symbols.timekeeper_data;
+}
 
 /* wall_to_monotonic: the two words of a struct timespec64. */
 static __always_inline __u64 wall_word(__u32 index)
 {
-	__u64 core = &tk_core ? (__u64)&tk_core : (__u64)&timekeeper_data;
+	__u64 core = timekeeper();
 	__u64 clock = core + ENTRY_OF_TIMEKEEPER;
 
 	if (bpf_core_type_exists(struct tk_data))
@@ -526,7 +529,7 @@ int clock_set_enter(__u64 *ctx)
 {
 	struct function_call call;
 
-	if ((!&tk_core && !&timekeeper_data) || !at_entry(&call, ctx, 1))
+	if (!timekeeper() || !at_entry(&call, ctx, 1))
 		return 0;
 	return aux_time_offset(wall_word(0), wall_word(1));
 }

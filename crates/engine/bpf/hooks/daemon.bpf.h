@@ -6,6 +6,7 @@
 #include "guard/guarded.bpf.h"
 #include "lib/arch.bpf.h"
 #include "lib/kernel.bpf.h"
+#include "lib/kernel_symbols.bpf.h"
 #include "lib/label.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/plan.bpf.h"
@@ -79,9 +80,6 @@ struct inode_identity {
 
 volatile struct inode_identity tlg_inode_identity;
 
-/* v2.6; needs data symbols in kallsyms. */
-extern const void init_task __ksym __weak;
-
 /*
  * Run by the daemon through BPF_PROG_TEST_RUN with a descriptor: reads its inode as watch matching
  * identifies it. stat(2) returns other numbers on btrfs and overlayfs.
@@ -104,8 +102,8 @@ int inode_identity(struct bpf_raw_tracepoint_args *ctx)
 	tlg_inode_identity.generation = inode ? LOAD(inode, inode, i_generation) : 0;
 	mount = LOAD(file, file, f_path.mnt) - bpf_core_field_offset(struct mount, mnt);
 	tlg_inode_identity.user_ns = LOAD(mnt_namespace, LOAD(mount, mount, mnt_ns), user_ns);
-	if (&init_task)
-		nsproxy = LOAD(task_struct, (__u64)&init_task, nsproxy);
+	if (tlg_symbols.init_task)
+		nsproxy = LOAD(task_struct, tlg_symbols.init_task, nsproxy);
 	tlg_inode_identity.initial_ns = nsproxy ? LOAD(nsproxy, nsproxy, mnt_ns) : 0;
 	return 0;
 }

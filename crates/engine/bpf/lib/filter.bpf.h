@@ -240,6 +240,12 @@ static __always_inline int test_group(struct scratch *s, const struct wire_test 
 	return holds;
 }
 
+/* Whether a watch was hit. Not inlined: the verifier would check what follows for each number of hits. */
+__noinline int is_hit(struct scratch *s, __u32 ignore, __u32 wanted)
+{
+	return s && test_hits(s->hit, s->hits, ignore, wanted);
+}
+
 /*
  * A test of PATH or DIR in a rule that suppresses events. A file that its owner renames over a
  * watched one keeps its inode: the inode counts if no other watch is hit by name, or is the object;
@@ -247,9 +253,11 @@ static __always_inline int test_group(struct scratch *s, const struct wire_test 
  */
 __noinline int test_trusted_hits(struct scratch *s, __u32 ignore, __u32 wanted)
 {
-	__u32 by_inode = 0, others = 0;
-
 	if (!s)
+		return 0;
+	if (is_hit(s, ignore, wanted | HIT_NAMED))
+		return 1;
+	if (!is_hit(s, ignore, wanted))
 		return 0;
 	for (__u32 i = 0; i < HITS_MAX; i++) {
 		__u32 hit;
@@ -257,15 +265,11 @@ __noinline int test_trusted_hits(struct scratch *s, __u32 ignore, __u32 wanted)
 		if (i >= s->hits)
 			break;
 		hit = s->hit[i] & ~ignore;
-		if (hit == (wanted | HIT_NAMED))
-			return 1;
-		if (hit == wanted)
-			by_inode = 1;
-		else if ((hit ^ wanted) & ~(HIT_LEAF | HIT_FOREIGN | HIT_NAMED) &&
-			 s->hit[i] & (HIT_LEAF | HIT_NAMED))
-			others = 1;
+		if ((hit ^ wanted) & ~(HIT_LEAF | HIT_FOREIGN | HIT_NAMED) &&
+		    s->hit[i] & (HIT_LEAF | HIT_NAMED))
+			return 0;
 	}
-	return by_inode && !others;
+	return 1;
 }
 
 /* A test of PATH or DIR. */

@@ -7,6 +7,7 @@
 #define TOLLGATE_LIB_LABEL_BPF_H
 
 #include "lib/kernel.bpf.h"
+#include "lib/kernel_symbols.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/path.bpf.h"
 #include "lib/scratch.bpf.h"
@@ -17,17 +18,16 @@
 /* Whether AppArmor labels tasks. */
 const volatile __u32 tlg_apparmor;
 
-/* v4.20: offset of each security module's data in the credentials. */
-extern const void apparmor_blob_sizes __ksym __weak;
-
 /* 1 + offset of AppArmor's data, or 0; set by daemon_register, before anything is attached. */
 __u32 tlg_label_offset;
 
 static __always_inline void find_label_offset(void)
 {
-	if (tlg_apparmor && &apparmor_blob_sizes && !tlg_label_offset)
-		tlg_label_offset =
-			1 + (__u32)LOAD(lsm_blob_sizes, (__u64)&apparmor_blob_sizes, lbs_cred);
+	/* The offset of each security module's data in the credentials. */
+	__u64 sizes = tlg_symbols.apparmor_blob_sizes;
+
+	if (tlg_apparmor && sizes && !tlg_label_offset)
+		tlg_label_offset = 1 + (__u32)LOAD(lsm_blob_sizes, sizes, lbs_cred);
 }
 
 /* The label in the data that security modules keep with credentials, or 0. */

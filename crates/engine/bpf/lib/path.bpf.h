@@ -8,6 +8,7 @@
 
 #include "wire.h"
 #include "lib/kernel.bpf.h"
+#include "lib/kernel_symbols.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
@@ -16,22 +17,10 @@
 #define INLINE_NAME \
 	40 /* names up to this length are copied by words, which is faster than a helper */
 
-struct path_walk {
+struct path_loop {
 	struct scratch *s;
 	struct path_cache *cache;
-	__u64 dentry;
-	__u64 mnt;
-	__u64 root_dentry;
-	__u64 root_mnt;
-	__u32 from; /* start of the text in the tail */
-	__u32 deleted;
-	__u32 crossed; /* the path crosses a mount */
-	__u32 uncacheable; /* the object has no parent directory */
 };
-
-/* v3.10 and v3.13; need data symbols in kallsyms. */
-extern const void rename_lock __ksym __weak;
-extern const void mount_lock __ksym __weak;
 
 /*
  * Sequence numbers of renames and of mounts: nothing above a mount changes while both are the
@@ -39,10 +28,11 @@ extern const void mount_lock __ksym __weak;
  */
 static __always_inline __u64 tree_version(void)
 {
-	if (!&rename_lock || !&mount_lock)
+	__u64 renames = tlg_symbols.rename_lock, mounts = tlg_symbols.mount_lock;
+
+	if (!renames || !mounts)
 		return 0;
-	return LOAD_WORD((__u64)&rename_lock) << 32 | (__u32)LOAD_WORD((__u64)&mount_lock) |
-	       1ULL << 63;
+	return LOAD_WORD(renames) << 32 | (__u32)LOAD_WORD(mounts) | 1ULL << 63;
 }
 
 /* The same, read once while `s->tree_version` is not reset: two helper calls less before v6.2. */
@@ -135,7 +125,9 @@ static __always_inline int step_up(__u64 *dentry, __u64 *mnt)
 
 static long path_step(__u32 index, void *data)
 {
-	struct path_walk *walk = data;
+	struct path_loop *loop = data;
+	struct scratch *s = loop->s;
+	struct path_walk *walk = &s->path_walk;
 	__u64 parent;
 	int step;
 
@@ -147,13 +139,13 @@ static long path_step(__u32 index, void *data)
 		return !step;
 	}
 	parent = LOAD(dentry, walk->dentry, d_parent);
-	if (walk->s->used - walk->from >= WIRE_NAME_BYTES) {
+	if (s->used - walk->from >= WIRE_NAME_BYTES) {
 		count_truncated(WIRE_TRUNC_PATH);
 		return 1;
 	}
 	if (!walk->crossed)
-		add_level(&walk->cache->levels, walk->dentry, parent);
-	copy_component(walk->s, walk->dentry);
+		add_level(&loop->cache->levels, walk->dentry, parent);
+	copy_component(s, walk->dentry);
 	if (parent == walk->dentry) {
 		/* No parent: memfd_create() and the like, which simple_dname() marks as deleted. */
 		walk->deleted = 1;
@@ -177,7 +169,8 @@ const volatile __u32 tlg_context;
 __noinline int walk_path(struct scratch *s, __u32 index)
 {
 	struct task_struct *task = current();
-	struct path_walk walk = {};
+	struct path_loop loop = { .s = s };
+	struct path_walk *walk;
 	struct object *object;
 	__u64 fs, root, dentry;
 
@@ -187,35 +180,39 @@ __noinline int walk_path(struct scratch *s, __u32 index)
 	fs = (__u64)FOLLOW(task_struct, task, fs);
 	root = AT(fs_struct, fs, root);
 	dentry = object->dentry;
-	walk.s = s;
-	walk.cache = &s->path_cache[PATH_OBJECT];
-	walk.dentry = dentry;
-	walk.mnt = object->mnt;
-	walk.root_dentry = LOAD(path, root, dentry);
-	walk.root_mnt = LOAD(path, root, mnt);
-	walk.from = s->used;
+	loop.cache = &s->path_cache[PATH_OBJECT];
+	loop.cache->levels.count = 0;
+	walk = &s->path_walk;
+	walk->dentry = dentry;
+	walk->mnt = object->mnt;
+	walk->root_dentry = LOAD(path, root, dentry);
+	walk->root_mnt = LOAD(path, root, mnt);
+	walk->from = s->used;
+	walk->crossed = walk->uncacheable = 0;
 	/* d_unlinked(): unhashed and not a root. */
-	walk.deleted =
+	walk->deleted =
 		!LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
-	walk.cache->levels.count = 0;
-	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
-	if (s->used == walk.from) {
+	bpf_loop(WIRE_NAME_BYTES, path_step, &loop, 0);
+	if (s->used == walk->from) {
 		*(__u8 *)tail_at(s, s->used) = 0;
 		s->used++;
 	}
-	return walk.deleted;
+	return walk->deleted;
 }
 
-static __always_inline int cache_holds(const struct path_cache *cache, const struct dentry *dentry,
-				       const struct path_walk *walk)
+/* Whether the cache has the path of `s->path_walk`. */
+static __always_inline int cache_holds(struct scratch *s, const struct path_cache *cache,
+				       const struct dentry *dentry)
 {
+	const struct path_walk *walk = &s->path_walk;
+
 	if (!cache->filled || cache->dentry != walk->dentry || cache->mnt != walk->mnt ||
 	    cache->root_dentry != walk->root_dentry || cache->root_mnt != walk->root_mnt ||
 	    cache->deleted != walk->deleted)
 		return 0;
 	if (!levels_are_same(&cache->levels, dentry))
 		return 0;
-	return !cache->version || cache->version == known_tree_version(walk->s);
+	return !cache->version || cache->version == known_tree_version(s);
 }
 
 /* Copies four words at a time, up to 31 bytes too many; `most` is a constant, and a multiple of 32. */
@@ -237,42 +234,41 @@ static __always_inline __u32 append_path(struct scratch *s, const struct task_st
 					 enum path_slot slot)
 {
 	struct path_cache *cache = &s->path_cache[slot];
-	struct path_walk walk = {
-		.s = s,
-		.cache = cache,
-		.dentry = (__u64)dentry,
-		.mnt = (__u64)mnt,
-		.root_dentry = (__u64)task->fs->root.dentry,
-		.root_mnt = (__u64)task->fs->root.mnt,
-		.from = s->used,
-	};
+	struct path_loop loop = { .s = s, .cache = cache };
+	struct path_walk *walk = &s->path_walk;
 	__u32 len;
 
+	walk->dentry = (__u64)dentry;
+	walk->mnt = (__u64)mnt;
+	walk->root_dentry = (__u64)task->fs->root.dentry;
+	walk->root_mnt = (__u64)task->fs->root.mnt;
+	walk->from = s->used;
+	walk->crossed = walk->uncacheable = 0;
 	/* d_unlinked(), with trusted loads. */
-	walk.deleted = !dentry->d_hash.pprev && dentry->d_parent != dentry;
-	if (cache_holds(cache, dentry, &walk)) {
+	walk->deleted = !dentry->d_hash.pprev && dentry->d_parent != dentry;
+	if (cache_holds(s, cache, dentry)) {
 		copy_words(tail_at(s, s->used), cache->text, cache->bytes, CACHED_TEXT);
 		s->used += cache->bytes;
-		return walk.deleted;
+		return walk->deleted;
 	}
 	cache->filled = cache->levels.count = 0;
-	cache->deleted = walk.deleted;
-	cache->dentry = walk.dentry;
-	cache->mnt = walk.mnt;
+	cache->deleted = walk->deleted;
+	cache->dentry = walk->dentry;
+	cache->mnt = walk->mnt;
 	cache->version = known_tree_version(s);
-	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
-	len = s->used - walk.from;
-	if (walk.uncacheable || cache->levels.count > CACHED_LEVELS || len > CACHED_TEXT ||
-	    (walk.crossed && !cache->version))
-		return walk.deleted;
-	if (!walk.crossed)
+	bpf_loop(WIRE_NAME_BYTES, path_step, &loop, 0);
+	len = s->used - walk->from;
+	if (walk->uncacheable || cache->levels.count > CACHED_LEVELS || len > CACHED_TEXT ||
+	    (walk->crossed && !cache->version))
+		return walk->deleted;
+	if (!walk->crossed)
 		cache->version = 0;
-	copy_words(cache->text, tail_at(s, walk.from), len, CACHED_TEXT);
-	cache->root_dentry = walk.root_dentry;
-	cache->root_mnt = walk.root_mnt;
+	copy_words(cache->text, tail_at(s, walk->from), len, CACHED_TEXT);
+	cache->root_dentry = walk->root_dentry;
+	cache->root_mnt = walk->root_mnt;
 	cache->bytes = len;
 	cache->filled = 1;
-	return walk.deleted;
+	return walk->deleted;
 }
 
 static __always_inline void fill_inode(struct wire_inode *to, __u64 inode)

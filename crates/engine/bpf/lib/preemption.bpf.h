@@ -4,13 +4,7 @@
 #define TOLLGATE_LIB_PREEMPTION_BPF_H
 
 #include "lib/kernel.bpf.h"
-
-/* v5.12; needs data symbols in kallsyms. */
-extern const void preempt_dynamic_mode __ksym __weak;
-
-/* x86, v5.12: the code to which cond_resched() jumps, and its target where it reschedules. */
-extern const void __SCT__cond_resched __ksym __weak;
-extern const void __cond_resched __ksym __weak;
+#include "lib/kernel_symbols.bpf.h"
 
 #define JMP_REL32	0xe9
 #define JMP_REL32_BYTES 5
@@ -22,17 +16,17 @@ extern const void __cond_resched __ksym __weak;
  */
 static __always_inline __s32 preemption_mode(void)
 {
-	const void *jump = &__SCT__cond_resched;
+	__u64 variable = tlg_symbols.preempt_dynamic_mode;
+	__u64 jump = tlg_symbols.cond_resched_jump;
 	__s32 mode, offset;
 	__u8 opcode;
 
-	if (&preempt_dynamic_mode)
-		return bpf_probe_read_kernel(&mode, sizeof(mode), &preempt_dynamic_mode) ? -1
-											 : mode;
-	if (!jump || bpf_probe_read_kernel(&opcode, sizeof(opcode), jump) ||
-	    bpf_probe_read_kernel(&offset, sizeof(offset), jump + 1))
+	if (variable)
+		return bpf_probe_read_kernel(&mode, sizeof(mode), (void *)variable) ? -1 : mode;
+	if (!jump || bpf_probe_read_kernel(&opcode, sizeof(opcode), (void *)jump) ||
+	    bpf_probe_read_kernel(&offset, sizeof(offset), (void *)(jump + 1)))
 		return -1;
-	if (opcode == JMP_REL32 && jump + JMP_REL32_BYTES + offset == &__cond_resched)
+	if (opcode == JMP_REL32 && jump + JMP_REL32_BYTES + offset == tlg_symbols.cond_resched)
 		return 0;
 	return -1;
 }

@@ -54,6 +54,17 @@ struct name_scan {
 	__u32 floor; /* depth that `..` does not go below */
 };
 
+/* State of a walk from an object to the root. Not on the stack, as above. */
+struct watch_walk {
+	__u64 dentry;
+	__u64 mnt;
+	__u64 inode; /* of the last dentry */
+	__u32 leaf; /* HIT_LEAF at the object itself, else 0 */
+	__u32 flag; /* HIT_FOREIGN above a mount that any user can make, else 0 */
+	__u32 cross; /* continue above the root of a mount with its mount point */
+	__u32 is_dir; /* this is the directory of the object, whose name is in `component` */
+};
+
 #define CACHED_LEVELS 8
 #define CACHED_TEXT   192
 
@@ -90,6 +101,18 @@ enum path_slot {
 	PATH_CWD,
 	PATH_OBJECT,
 	PATH_SLOTS,
+};
+
+/* State of converting a path to text. Not on the stack, as above. */
+struct path_walk {
+	__u64 dentry;
+	__u64 mnt;
+	__u64 root_dentry;
+	__u64 root_mnt;
+	__u32 from; /* start of the text in the tail */
+	__u32 deleted;
+	__u32 crossed; /* the path crosses a mount */
+	__u32 uncacheable; /* the object has no parent directory */
 };
 
 #define KNOWN_DIRECTORIES 16 /* a power of two */
@@ -140,6 +163,7 @@ struct scratch {
 	__u32 no_state; /* the state of the syscall is missing: its objects are not known */
 	__u32 cwd_changed; /* by the syscall: what the working directory was is not known */
 	__u32 index; /* a number stored to make the verifier forget its value */
+	__u32 unopened; /* the same: whether the state of an open has `unopened` */
 	__u64 name; /* struct qstr to hash */
 	__u64 leaf_dentry; /* object of the last walk, or 0 */
 	__u64 leaf_mnt; /* its mount */
@@ -159,6 +183,8 @@ struct scratch {
 		[2 *
 		 DEPTH_MAX]; /* hashes of the paths from the root down, by number of components */
 	struct name_scan scan;
+	struct watch_walk walk;
+	struct path_walk path_walk;
 	__u32 last_start; /* where the last component of a name starts and ends in it */
 	__u32 last_end;
 	__u64 tree_version; /* tree_version() of this event, or 0 if not yet read */

@@ -134,16 +134,9 @@ __noinline int replace_sets(struct scratch *s)
 	return 0;
 }
 
-struct watch_walk {
+struct walk_loop {
 	struct scratch *s;
 	struct hits hits;
-	__u64 dentry;
-	__u64 mnt;
-	__u64 inode; /* inode of the last dentry */
-	__u32 leaf; /* HIT_LEAF at the object itself, else 0 */
-	__u32 flag; /* HIT_FOREIGN above a mount that any user can make, else 0 */
-	__u32 cross; /* continue above the root of a mount with its mount point */
-	__u32 is_dir; /* this is the directory of the object, whose name is in `component` */
 };
 
 /* Hash of `s->name`. Not inlined: the verifier checks it once. */
@@ -185,8 +178,9 @@ static __always_inline void watch_entry(struct scratch *s, struct hits *hits)
 
 static long watch_step(__u32 index, void *data)
 {
-	struct watch_walk *walk = data;
-	struct scratch *s = walk->s;
+	struct walk_loop *loop = data;
+	struct scratch *s = loop->s;
+	struct watch_walk *walk = &s->walk;
 	struct wire_inode_key key = {};
 	struct wire_inode_watch *watched;
 	__u64 parent;
@@ -197,7 +191,7 @@ static long watch_step(__u32 index, void *data)
 	key.half = s->half;
 	watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (watched && watched->generation == (__u32)LOAD(inode, walk->inode, i_generation)) {
-		add_hit(&walk->hits, watched->watch | (shared_flag(watched->watch) & s->shared) |
+		add_hit(&loop->hits, watched->watch | (shared_flag(watched->watch) & s->shared) |
 					     walk->leaf | walk->flag);
 		if (walk->leaf)
 			s->leaf_watch = watched->watch + 1;
@@ -259,8 +253,8 @@ static __always_inline __u32 compared_depth(__u32 depth)
 
 static long prefix_step(__u32 index, void *data)
 {
-	struct watch_walk *walk = data;
-	struct scratch *s = walk->s;
+	struct walk_loop *loop = data;
+	struct scratch *s = loop->s;
 	__u32 from = s->depth - 1 - index; /* of a deeper path, the last components are kept */
 
 	s->prefix[(index + 1) & PREFIX_MASK] =
@@ -283,14 +277,19 @@ static long prefix_step(__u32 index, void *data)
  */
 __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32 leaf, __u32 exe)
 {
-	struct watch_walk walk = { .dentry = dentry, .mnt = mnt, .leaf = leaf };
+	struct walk_loop loop = { .s = s };
+	struct watch_walk *walk;
 	__u32 depth, is_root;
 
 	if (!s)
 		return 0;
-	walk.s = s;
-	walk.hits.count = exe ? &s->exe_hits : &s->hits;
-	walk.hits.list = exe ? s->exe_hit : s->hit;
+	loop.hits.count = exe ? &s->exe_hits : &s->hits;
+	loop.hits.list = exe ? s->exe_hit : s->hit;
+	walk = &s->walk;
+	walk->dentry = dentry;
+	walk->mnt = mnt;
+	walk->leaf = leaf;
+	walk->flag = walk->is_dir = 0;
 	s->shared = exe ? 0 : HIT_FOREIGN;
 	s->depth = s->leaf_watch = 0;
 	s->learn = s->entry = 0;
@@ -298,22 +297,22 @@ __noinline int watch_ancestors(struct scratch *s, __u64 dentry, __u64 mnt, __u32
 	s->leaf_mnt = mnt;
 	s->bound = 0;
 	s->scope = name_scope(mnt);
-	walk.cross = !leaf || s->scope != SCOPE_FOREIGN;
-	bpf_loop(LEVELS_MAX * 2, watch_step, &walk, 0);
+	walk->cross = !leaf || s->scope != SCOPE_FOREIGN;
+	bpf_loop(LEVELS_MAX * 2, watch_step, &loop, 0);
 	s->prefix[0] = tlg_seed;
 	depth = s->depth;
-	bpf_loop(compared_depth(depth), prefix_step, &walk, 0);
-	is_root = walk.inode == tlg_root_inode;
+	bpf_loop(compared_depth(depth), prefix_step, &loop, 0);
+	is_root = walk->inode == tlg_root_inode;
 	if (s->bound) {
 		/* Directories above a bind mount, which the path does not show. */
-		walk.dentry = LOAD(dentry, s->bound, d_parent);
-		walk.leaf = walk.flag = walk.cross = walk.is_dir = 0;
+		walk->dentry = LOAD(dentry, s->bound, d_parent);
+		walk->leaf = walk->flag = walk->cross = walk->is_dir = 0;
 		s->depth = 0;
-		bpf_loop(LEVELS_MAX, watch_step, &walk, 0);
+		bpf_loop(LEVELS_MAX, watch_step, &loop, 0);
 		s->depth = depth;
 	}
 	if (s->entry && s->scope != SCOPE_INITIAL)
-		watch_entry(s, &walk.hits);
+		watch_entry(s, &loop.hits);
 	if (s->learn)
 		learn_inode(s);
 	return is_root && (!leaf || s->scope != SCOPE_FOREIGN);

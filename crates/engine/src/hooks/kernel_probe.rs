@@ -14,6 +14,7 @@ use nix::errno::Errno;
 use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::preemption::{self, PreemptionFacts, parse_release};
+use crate::sys::kernel_symbols;
 use crate::sys::kprobes::Kprobes;
 use crate::sys::security_modules;
 use crate::sys::tracefs::Tracefs;
@@ -61,11 +62,12 @@ pub struct KernelProbe {
 }
 
 impl KernelProbe {
-    /// Reads the kernel's BTF.
+    /// Reads the kernel's BTF, and the addresses of its symbols, which the process may not see later.
     ///
     /// # Errors
-    /// Fails when the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
+    /// Fails when the kernel has no BTF (`CONFIG_DEBUG_INFO_BTF`).
     pub fn read() -> libbpf_rs::Result<Self> {
+        kernel_symbols::addresses();
         Ok(Self::of(&Btf::from_vmlinux()?))
     }
 

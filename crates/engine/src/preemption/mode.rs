@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::ProgramInput;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-use crate::sys::libbpf_log;
+use crate::sys::{kernel_symbols, libbpf_log};
 
 crate::skeleton::skeleton!("preemption_mode");
 
@@ -14,7 +14,10 @@ crate::skeleton::skeleton!("preemption_mode");
 pub(crate) fn read() -> Option<i32> {
     let mut storage = MaybeUninit::uninit();
     let (mode, _refusal) = libbpf_log::capture(|| {
-        let open = skel::PreemptionModeSkelBuilder::default().open(&mut storage)?;
+        let mut open = skel::PreemptionModeSkelBuilder::default().open(&mut storage)?;
+        if let Some(rodata) = open.maps.rodata_data.as_mut() {
+            kernel_symbols::fill!(rodata.tlg_symbols);
+        }
         let programs = open.load()?;
         let read = &programs.progs.read_preemption;
         read.test_run(ProgramInput::default())

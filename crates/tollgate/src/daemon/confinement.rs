@@ -26,15 +26,13 @@ use crate::control::protocol::Confinement;
 /// Capabilities that the daemon needs while it runs.
 ///
 /// `BPF` and `PERFMON` load and attach programs when rules change. `AUDIT_CONTROL` and `AUDIT_READ` are for the
-/// kernel's audit. `SYSLOG` reveals the addresses of kernel variables that programs read (`/proc/kallsyms` has zeros
-/// without it). `DAC_READ_SEARCH` resolves watched paths and reads rule files anywhere. `CHOWN` gives a new log to
+/// kernel's audit. `DAC_READ_SEARCH` resolves watched paths and reads rule files anywhere. `CHOWN` gives a new log to
 /// `log_group`. `SYS_NICE` raises thread priorities.
-const KEPT_CAPABILITIES: [Capability; 8] = [
+const KEPT_CAPABILITIES: [Capability; 7] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_READ_SEARCH,
     Capability::CAP_SYS_NICE,
     Capability::CAP_AUDIT_CONTROL,
-    Capability::CAP_SYSLOG,
     Capability::CAP_AUDIT_READ,
     Capability::CAP_PERFMON,
     Capability::CAP_BPF,
