@@ -21,6 +21,7 @@ mod config_file;
 mod frame;
 mod http;
 mod json_lines;
+mod managed_frame;
 mod otlp;
 mod output;
 mod parquet_files;
