@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auditd;
 mod boots;
 mod cli;
 mod collect;

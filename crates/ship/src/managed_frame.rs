@@ -23,9 +23,11 @@ pub(crate) const MAX_BODY_BYTES: usize = 8970;
 pub(crate) const MESSAGE: u32 = 0;
 pub(crate) const HEARTBEAT: u32 = 1;
 /// The bit of all answers.
-const ANSWER: u32 = 0x4000_0000;
+pub(crate) const ANSWER: u32 = 0x4000_0000;
 /// The bit of answers to records that are not in the log.
-const FATAL: u32 = 0x2000_0000;
+pub(crate) const FATAL: u32 = 0x2000_0000;
+/// The bit of answers to records that are in the log, with a warning.
+pub(crate) const WARNING: u32 = 0x1000_0000;
 /// The record is in the log, or the heartbeat has come.
 pub(crate) const ACKNOWLEDGED: u32 = ANSWER;
 /// The listener ends.
