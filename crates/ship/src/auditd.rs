@@ -23,12 +23,12 @@ use crate::frame::{Frame, Record};
 use crate::managed_frame::{self, FrameHeader, HEARTBEAT, MESSAGE};
 use crate::sink::{Refusal, Sink};
 use crate::transport::{DeadlineStream, not_connected};
-use answer::{AnswerError, Told};
+use answer::AnswerError;
 use message::{Extent, MAX_MESSAGE_BYTES};
 
-/// Most messages that wait for their answers, and about as many are sent at once: those of 16 bytes each that come for them
-/// fit into any buffer of a socket.
-const MAX_WINDOW: usize = 256;
+/// Most messages that wait for their answers, and about as many are sent at once. Answers have 16 bytes each, for which the
+/// buffers of sockets have room.
+const MAX_WINDOW: usize = 1024;
 /// Bytes that are sent at once.
 const BATCH_BYTES: usize = 256 << 10;
 /// Bytes of one read.
@@ -103,8 +103,8 @@ impl AuditdSink {
                 self.write(sent, next)?;
                 sent = next;
             }
-            if let Some(told) = self.answer(self.sequence(answered))? {
-                self.warn(&told);
+            if let Some(warning) = self.answer(self.sequence(answered))? {
+                self.warn(warning);
             }
             answered += 1;
         }
@@ -127,7 +127,7 @@ impl AuditdSink {
     }
 
     /// Waits for the answer to a message; returns what it warns of.
-    fn answer(&mut self, expected: u32) -> Result<Option<Told>, AnswerError> {
+    fn answer(&mut self, expected: u32) -> Result<Option<String>, AnswerError> {
         let stream = self.stream.as_mut().ok_or_else(not_connected)?;
         stream.set_deadline(Instant::now() + self.timeout);
         loop {
@@ -149,11 +149,10 @@ impl AuditdSink {
         }
     }
 
-    fn warn(&mut self, told: &Told) {
+    fn warn(&mut self, warning: String) {
         let refusal = self.refusal.get_or_insert_default();
         if refusal.cut == 0 {
-            refusal.reason =
-                format!("its disk is low on space, or it warns of something else{told}");
+            refusal.reason = warning;
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) const WARNING: u32 = 0x1000_0000;
 pub(crate) const ACKNOWLEDGED: u32 = ANSWER;
 /// The listener ends.
 pub(crate) const ENDING: u32 = ANSWER | 1;
+/// The record is in the log, and the disk has little room.
+pub(crate) const DISK_LOW: u32 = ANSWER | WARNING | 1;
 /// The record is not in the log, because the disk has no room.
 pub(crate) const DISK_FULL: u32 = ANSWER | FATAL | 1;
 /// The record is not in the log, because it cannot be written.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bstr::ByteSlice as _;
 
 use crate::managed_frame::{
-    ACKNOWLEDGED, ANSWER, DISK_ERROR, DISK_FULL, ENDING, FATAL, HeaderError, WARNING,
+    ACKNOWLEDGED, ANSWER, DISK_ERROR, DISK_FULL, DISK_LOW, ENDING, FATAL, HeaderError, WARNING,
 };
 
 /// Most characters of a text that a listener answers.
@@ -77,7 +77,7 @@ pub(super) fn meaning(
     sequence: u32,
     expected: u32,
     body: &[u8],
-) -> Result<Option<Told>, AnswerError> {
+) -> Result<Option<String>, AnswerError> {
     // The end is told without the sequence of a message.
     if kind == ENDING {
         return Err(AnswerError::Ending);
@@ -93,7 +93,8 @@ pub(super) fn meaning(
         DISK_FULL => Err(AnswerError::DiskFull(Told::of(body))),
         DISK_ERROR => Err(AnswerError::DiskError(Told::of(body))),
         _ if kind & FATAL != 0 => Err(AnswerError::Refused(kind, Told::of(body))),
-        _ if kind & WARNING != 0 => Ok(Some(Told::of(body))),
+        DISK_LOW => Ok(Some(format!("its disk has little space{}", Told::of(body)))),
+        _ if kind & WARNING != 0 => Ok(Some(format!("code {kind:#x}{}", Told::of(body)))),
         _ => Err(AnswerError::Kind(kind)),
     }
 }
@@ -106,12 +107,12 @@ mod tests {
     fn answers_confirm_warn_or_fail() {
         let of = |kind, sequence, body: &[u8]| match meaning(kind, sequence, 7, body) {
             Ok(None) => "confirmed".to_owned(),
-            Ok(Some(told)) => format!("warning{told}"),
+            Ok(Some(warning)) => warning,
             Err(error) => error.to_string(),
         };
         assert_eq!(of(0x4000_0000, 7, b""), "confirmed");
-        assert_eq!(of(0x5000_0001, 7, b""), "warning");
-        assert_eq!(of(0x5000_0009, 7, b"low\n"), "warning: low");
+        assert_eq!(of(0x5000_0001, 7, b""), "its disk has little space");
+        assert_eq!(of(0x5000_0009, 7, b"hot\n"), "code 0x50000009: hot");
         for (kind, sequence, body, expected) in [
             (0x4000_0000, 8, &b""[..], "it answers message 8, and not 7"),
             (0x4000_0001, 0, b"", "it ends"),

@@ -164,7 +164,7 @@ fn large_batches_are_answered_on_the_way() {
     sink.connect().unwrap();
     let peer = listener.accept();
     let peer = thread::spawn(move || peer.acknowledge());
-    let events = u32::try_from(5 * MAX_WINDOW).unwrap();
+    let events = u32::try_from(3 * MAX_WINDOW).unwrap();
     put_events(&mut sink, 0..events);
     assert!(sink.is_full());
     sink.finish().unwrap();
@@ -292,7 +292,7 @@ fn warnings_confirm_and_are_told() {
     assert_eq!(sink.confirmed().unwrap(), 2);
     let refusal = sink.take_refusal().unwrap();
     assert_eq!((refusal.records, refusal.cut), (0, 0));
-    assert!(refusal.reason.ends_with(": low"), "{}", refusal.reason);
+    assert_eq!(refusal.reason, "its disk has little space: low");
     assert_eq!(sink.take_refusal(), None);
     // A record that is too long is sent, and counted.
     let mut assembler = EventAssembler::default();
@@ -326,7 +326,7 @@ fn fewer_messages_wait_after_an_answer_was_lost() {
         fails(sink.flush(), "it has not answered for 0 seconds");
         windows.push(sink.window);
     }
-    assert_eq!(windows, [128, 64, 32, 16, 8, 4, 2, 1]);
+    assert_eq!(windows, [512, 256, 128, 64, 32, 16, 8, 4, 2, 1]);
     sink.timeout = LONG;
     sink.connect().unwrap();
     let mut peer = listener.accept();

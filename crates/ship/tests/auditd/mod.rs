@@ -143,7 +143,7 @@ fn records_that_are_not_stored_come_again_and_the_reason_is_told() {
     wait_until("the warning", || {
         place
             .text("stderr")
-            .contains("a: the destination warns: its disk is low on space")
+            .contains("a: the destination warns: its disk has little space")
     });
     wait_until("the confirmation", || {
         destination(&place)["counts"]["sent"] == 201
