@@ -39,25 +39,11 @@ class Place:
             f'listen = ["127.0.0.1:{self.port}"]\ndirectory = "{directory}/logs"\nspace_left = 0\n'
             'max_log_file = 8\nnum_logs = 999\n[hosts]\nweb1 = ["127.0.0.1"]\n'
         )
-        settings = directory / "audisp-remote.conf"
-        settings.write_text(
-            f"remote_server = 127.0.0.1\nport = {self.port}\ntransport = tcp\nmode = immediate\n"
-            "queue_depth = 100000\nformat = managed\nnetwork_retry_time = 1\nmax_tries_per_record = 10\n"
-            "max_time_per_record = 10\nheartbeat_timeout = 1\nnetwork_failure_action = syslog\n"
-            "remote_ending_action = reconnect\n"
-        )
-        settings.chmod(0o640)
 
     def start_listener(self):
         with open(self.directory / "stderr", "a") as errors:
             words = [self.release / "tollgate-collect", "run", "--config", "collect.toml", "--state", "state"]
             return subprocess.Popen(words, cwd=self.directory, stderr=errors)
-
-    def start_peer(self):
-        # auditd starts its plugins with SIGPIPE ignored.
-        script = f'mount --bind "$1" {SETTINGS} && trap "" PIPE && exec /sbin/audisp-remote'
-        words = ["unshare", "--mount", "sh", "-c", script, "sh", self.directory / "audisp-remote.conf"]
-        return subprocess.Popen(words, stdin=subprocess.PIPE)
 
     def files(self):
         """The files of the log, the oldest first."""
@@ -75,12 +61,33 @@ class Place:
         return total
 
 
+def start_peer(directory, port):
+    """Starts audisp-remote, with its settings in a directory."""
+    settings = directory / "audisp-remote.conf"
+    settings.write_text(
+        f"remote_server = 127.0.0.1\nport = {port}\ntransport = tcp\nmode = immediate\n"
+        "queue_depth = 100000\nformat = managed\nnetwork_retry_time = 1\nmax_tries_per_record = 10\n"
+        "max_time_per_record = 10\nheartbeat_timeout = 1\nnetwork_failure_action = syslog\n"
+        "remote_ending_action = reconnect\n"
+    )
+    settings.chmod(0o640)
+    # auditd starts its plugins with SIGPIPE ignored.
+    script = f'mount --bind "$1" {SETTINGS} && trap "" PIPE && exec /sbin/audisp-remote'
+    words = ["unshare", "--mount", "sh", "-c", script, "sh", settings]
+    return subprocess.Popen(words, stdin=subprocess.PIPE)
+
+
 def wait_for(condition, what):
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
             sys.exit(f"collect.py: {what}: not within {PATIENCE} seconds")
         time.sleep(0.01)
+
+
+def cpu_seconds(pid):
+    ticks = (pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def feed(peer, text):
@@ -92,7 +99,7 @@ def run(place, text, kills):
     """Sends a text while the listener is killed, and returns the seconds and CPU seconds of the last listener."""
     listener = place.start_listener()
     wait_for(lambda: "listens at" in (place.directory / "stderr").read_text(), "the listener")
-    peer = place.start_peer()
+    peer = start_peer(place.directory, place.port)
     begun = time.monotonic()
     feeder = threading.Thread(target=feed, args=(peer, text))
     feeder.start()
@@ -108,8 +115,7 @@ def run(place, text, kills):
     peer.stdin.close()
     if peer.wait() != 0:
         sys.exit("collect.py: audisp-remote has records left")
-    ticks = (pathlib.Path("/proc") / str(listener.pid) / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
-    cpu = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    cpu = cpu_seconds(listener.pid)
     listener.terminate()
     listener.wait()
     return elapsed, cpu

@@ -49,42 +49,19 @@ def free_port():
         return listener.getsockname()[1]
 
 
-class Place:
-    """A log, the shipper and the collector."""
+class Shipper:
+    """A log, and the shipper with one destination, the table `destination` of its configuration."""
 
-    def __init__(self, ship, collector, directory):
-        self.ship, self.collector, self.directory = ship, collector, directory
+    def __init__(self, ship, directory):
+        self.ship, self.directory = ship, directory
         shutil.rmtree(directory, ignore_errors=True)
         for name in ["log", "state", "out"]:
             (directory / name).mkdir(parents=True)
         self.log = directory / "log/audit.log"
         self.log.touch()
-        self.port = free_port()
-        self.configure(self.port)
-        # With `rotation` the exporter does not hold back what it has confirmed.
-        (directory / "collector.yaml").write_text(
-            "receivers:\n  otlp:\n    protocols:\n      http:\n"
-            f"        endpoint: 127.0.0.1:{self.port}\n"
-            "exporters:\n  file:\n"
-            f"    path: {directory}/out/logs.json\n"
-            "    rotation:\n      max_megabytes: 100000\n"
-            "service:\n  telemetry:\n    metrics:\n      level: none\n"
-            "  pipelines:\n    logs:\n      receivers: [otlp]\n      exporters: [file]\n"
-        )
 
-    def configure(self, port, settings=""):
-        (self.directory / "ship.toml").write_text(
-            f'log = "{self.log}"\nhost = "h"\n[otlp.c]\nurl = "http://127.0.0.1:{port}/v1/logs"\nstart = "begin"\n{settings}'
-        )
-
-    def start_collector(self):
-        errors = open(self.directory / "collector.log", "a")
-        command = [self.collector, "--config", f"file:{self.directory}/collector.yaml"]
-        process = subprocess.Popen(command, stderr=errors, stdout=errors)
-        wait("the collector", lambda: is_listening(self.port) or process.poll() is not None)
-        if process.poll() is not None:
-            sys.exit("otlp: " + (self.directory / "collector.log").read_text())
-        return process
+    def configure(self, destination):
+        (self.directory / "ship.toml").write_text(f'log = "{self.log}"\nhost = "h"\n{destination}start = "begin"\n')
 
     def start_ship(self, *options):
         errors = open(self.directory / "ship.log", "a")
@@ -109,6 +86,38 @@ class Place:
         return json.loads(output)["destinations"][0] if output else {}
 
 
+class Place(Shipper):
+    """A shipper and the collector."""
+
+    def __init__(self, ship, collector, directory):
+        super().__init__(ship, directory)
+        self.collector = collector
+        self.port = free_port()
+        self.send_to(self.port)
+        # With `rotation` the exporter does not hold back what it has confirmed.
+        (directory / "collector.yaml").write_text(
+            "receivers:\n  otlp:\n    protocols:\n      http:\n"
+            f"        endpoint: 127.0.0.1:{self.port}\n"
+            "exporters:\n  file:\n"
+            f"    path: {directory}/out/logs.json\n"
+            "    rotation:\n      max_megabytes: 100000\n"
+            "service:\n  telemetry:\n    metrics:\n      level: none\n"
+            "  pipelines:\n    logs:\n      receivers: [otlp]\n      exporters: [file]\n"
+        )
+
+    def send_to(self, port, settings=""):
+        self.configure(f'[otlp.c]\nurl = "http://127.0.0.1:{port}/v1/logs"\n{settings}')
+
+    def start_collector(self):
+        errors = open(self.directory / "collector.log", "a")
+        command = [self.collector, "--config", f"file:{self.directory}/collector.yaml"]
+        process = subprocess.Popen(command, stderr=errors, stdout=errors)
+        wait("the collector", lambda: is_listening(self.port) or process.poll() is not None)
+        if process.poll() is not None:
+            sys.exit("otlp: " + (self.directory / "collector.log").read_text())
+        return process
+
+
 def is_listening(port):
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
@@ -118,7 +127,7 @@ def wait(what, condition):
     begun = time.monotonic()
     while not condition():
         if time.monotonic() - begun > PATIENCE:
-            sys.exit(f"otlp: waited too long for {what}")
+            sys.exit(f"{pathlib.Path(sys.argv[0]).name}: waited too long for {what}")
         time.sleep(0.05)
 
 
@@ -255,7 +264,7 @@ def measure(place, count):
     size = place.log.stat().st_size
     collector = place.start_collector()
     for compression in ["gzip", "none"]:
-        place.configure(place.port, f'compression = "{compression}"\n')
+        place.send_to(place.port, f'compression = "{compression}"\n')
         for _ in range(3):
             once(place, f"to the collector, {compression}")
             (place.directory / "out/logs.json").write_bytes(b"")
@@ -266,7 +275,7 @@ def measure(place, count):
     print(f"log: {size / count:,.0f} bytes per event")
     for compression in ["gzip", "none"]:
         Counter.bytes = Counter.requests = 0
-        place.configure(server.server_address[1], f'compression = "{compression}"\n')
+        place.send_to(server.server_address[1], f'compression = "{compression}"\n')
         once(place, f"to a counter, {compression}")
         print(f"{compression}: {Counter.bytes / count:,.0f} bytes per event, {Counter.requests} requests")
 

@@ -45,6 +45,9 @@ const HEARTBEAT_SECS: u64 = 60;
 const RESEND_SECS: u64 = 10;
 /// Longest time between two heartbeats, of `resend` and of `seconds`.
 const MAX_SECS: u64 = 86_400;
+/// Longest wait for an answer, and the default.
+const MAX_TIMEOUT_SECS: u64 = 300;
+const TIMEOUT_SECS: u64 = 30;
 
 /// What is sent where.
 #[derive(Debug)]
@@ -132,6 +135,18 @@ impl Checker<'_> {
             };
             let tls = syslog.tls.map(|tls| self.tls(tls, &address));
             let kind = Kind::Syslog(address, tls);
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
+        for (name, auditd) in document.auditd {
+            self.name(&name, &mut names);
+            let address = self.address(&auditd.address);
+            let kind = Kind::Auditd(address, self.timeout(auditd.timeout.as_ref()));
+            let common = Common {
+                filter: auditd.filter,
+                start: auditd.start,
+                // Answers confirm.
+                resend: None,
+            };
             destinations.push(self.destination(name.into_inner(), common, kind));
         }
         for (name, mut otlp) in document.otlp {
@@ -267,6 +282,11 @@ impl Checker<'_> {
             );
             Address::default()
         })
+    }
+
+    fn timeout(&mut self, timeout: Option<&Spanned<i64>>) -> Duration {
+        self.mistakes
+            .seconds(timeout, "timeout", 1..=MAX_TIMEOUT_SECS, TIMEOUT_SECS)
     }
 
     fn tls(&mut self, tls: Tls, address: &Address) -> TlsSettings {

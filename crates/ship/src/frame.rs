@@ -87,6 +87,8 @@ pub(crate) struct Counts {
     pub(crate) sent: u64,
     /// Records that the destination has refused for ever.
     pub(crate) rejected: u64,
+    /// Records that the destination has without their ends.
+    pub(crate) cut: u64,
     /// Lines that are no records.
     pub(crate) malformed: u64,
     /// Gaps that were told.

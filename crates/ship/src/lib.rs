@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auditd;
 mod boots;
 mod cli;
 mod collect;
@@ -21,6 +22,7 @@ mod config_file;
 mod frame;
 mod http;
 mod json_lines;
+mod managed_frame;
 mod otlp;
 mod output;
 mod parquet_files;

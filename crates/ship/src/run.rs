@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use logs::state_directory::StateDirectory;
 
+use crate::auditd::AuditdSink;
 use crate::boots::Boots;
 use crate::config::{Config, Destination, Kind};
 use crate::json_lines::JsonLines;
@@ -119,6 +120,7 @@ fn sink(destination: &Destination, host: &str) -> anyhow::Result<Box<dyn Sink>> 
         Kind::Otlp(endpoint, compression) => {
             Box::new(OtlpSink::new(endpoint.clone(), *compression))
         }
+        Kind::Auditd(address, timeout) => Box::new(AuditdSink::new(address.text.clone(), *timeout)),
         Kind::JsonUnix(path) => Box::new(StreamSink::new(
             JsonLines,
             UnixSocket::new(path.clone()),

@@ -53,7 +53,8 @@ pub(crate) trait Sink: Send {
     /// Disconnects, whatever was put.
     fn disconnect(&mut self);
 
-    /// What the destination has refused for ever since the last call. It is confirmed, too: it must not be sent again.
+    /// What the destination has refused for ever, also in part, since the last call. It is confirmed, too: it must not be
+    /// sent again.
     fn take_refusal(&mut self) -> Option<Refusal> {
         None
     }
@@ -62,9 +63,11 @@ pub(crate) trait Sink: Send {
 /// Records that a destination does not want.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// Number of records; 0 if it only warns.
+    /// Number of records that it does not want.
     pub(crate) records: u64,
-    /// What it says, of the last ones.
+    /// Number of records that it has without their ends, since it takes no longer ones.
+    pub(crate) cut: u64,
+    /// Why, of the last ones; only a warning if there are none.
     pub(crate) reason: String,
 }
 

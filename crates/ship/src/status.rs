@@ -144,6 +144,12 @@ fn print(progress: &Progress<DestinationProgress>, is_alive: bool, out: &mut Str
                 &format!("{} records, by the destination", counts.rejected),
             );
         }
+        if counts.cut > 0 {
+            line(
+                "cut",
+                &format!("{} records, too long for the destination", counts.cut),
+            );
+        }
         if counts.malformed > 0 {
             line("malformed", &format!("{} lines", counts.malformed));
         }

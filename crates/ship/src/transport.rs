@@ -77,7 +77,7 @@ fn wait_for_end(mut read: impl FnMut() -> anyhow::Result<usize>) -> anyhow::Resu
 }
 
 /// The error of a stream that has not been connected.
-fn not_connected() -> io::Error {
+pub(crate) fn not_connected() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 

@@ -1,6 +1,8 @@
-//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, OTLP to a
-//! collector, and Parquet files; and `tollgate-collect run`.
+//! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, records to
+//! `auditd`, OTLP to a collector, and Parquet files; and `tollgate-collect run`.
 
+#[cfg(test)]
+mod auditd;
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]

@@ -1,35 +1,26 @@
 //! The protocol of stock `audisp-remote`, and of syslog over TCP.
 //!
-//! In the managed format each message has a header of 16 bytes, with numbers in little endian; in the ascii format it is a
-//! line without header, and nothing is answered. Messages of syslog have the number of their bytes before them. A
-//! connection keeps its format.
-//!
-//! ```text
-//! 0        4        5        6     10       12        16
-//! | magic  | header | message | type | length | sequence | body: length bytes
-//!            version  version
-//! ```
+//! In the managed format each message is a frame of [`managed_frame`]; in the ascii format it is a line without header, and
+//! nothing is answered. Messages of syslog have the number of their bytes before them. A connection keeps its format.
 //!
 //! # Source
-//! audit-userspace 3.0.9 and 4.2.1: `lib/private.h`, `src/auditd-listen.c`, `audisp/plugins/remote/audisp-remote.c`.
-//! RFC 6587, section 3.4.1 (octet counting).
+//! audit-userspace 3.0.9 and 4.2.1: `audisp/plugins/remote/audisp-remote.c`. RFC 6587, section 3.4.1 (octet counting).
 
 use std::str;
 
 use bstr::ByteSlice as _;
 
-/// First bytes of a header.
-const MAGIC: [u8; 4] = 0xff00_00fe_u32.to_le_bytes();
-const HEADER_BYTES: usize = 16;
-/// Most bytes of a body, or of a line with its newline: `MAX_AUDIT_MESSAGE_LENGTH`.
-pub(super) const MAX_BODY_BYTES: usize = 8970;
+use crate::managed_frame::{
+    self, ACKNOWLEDGED, DISK_ERROR, DISK_FULL, ENDING, FrameHeader, HEARTBEAT, HeaderError, MAGIC,
+    MAX_BODY_BYTES, MESSAGE,
+};
+
 /// Most bytes of a message of syslog: `tollgate-ship` sends lines whole.
 const MAX_SYSLOG_BYTES: usize = 128 << 10;
 /// Most digits of that number.
 const MAX_DIGITS: usize = 6;
-/// A frame with a record.
-const MESSAGE: u32 = 0;
-const HEARTBEAT: u32 = 1;
+/// The record is refused for ever: an answer of tollgate, which a stock peer takes for an error that it does not know.
+const REFUSED: u32 = 0x6000_0003;
 
 /// What a peer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,14 +52,10 @@ pub(super) enum FrameError {
         "neither the protocol of audisp-remote with `transport = tcp` nor syslog with octet counting"
     )]
     Format,
-    #[error("a frame without the magic number of audisp-remote")]
-    Magic,
-    #[error("version {0} of the protocol, and only 0 is known")]
-    Version(u8),
+    #[error(transparent)]
+    Header(#[from] HeaderError),
     #[error("frame type {0:#x}, and only messages and heartbeats are known")]
     Type(u32),
-    #[error("a message of more than {MAX_BODY_BYTES} bytes")]
-    TooLong,
     #[error(
         "a message of syslog without the number of its bytes, which is at most {MAX_SYSLOG_BYTES}"
     )]
@@ -105,47 +92,14 @@ pub(super) fn decode<'a>(
 }
 
 fn decode_managed(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, FrameError> {
-    let known = bytes.len().min(MAGIC.len());
-    if bytes.get(..known) != MAGIC.get(..known) {
-        return Err(FrameError::Magic);
-    }
-    let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+    let Some(header) = FrameHeader::decode(bytes)? else {
         return Ok(None);
     };
-    let [
-        _,
-        _,
-        _,
-        _,
-        header_version,
-        message_version,
-        t0,
-        t1,
-        t2,
-        t3,
-        l0,
-        l1,
-        s0,
-        s1,
-        s2,
-        s3,
-    ] = *header;
-    if let Some(version) = [header_version, message_version]
-        .into_iter()
-        .find(|&v| v != 0)
-    {
-        return Err(FrameError::Version(version));
-    }
-    let length = usize::from(u16::from_le_bytes([l0, l1]));
-    if length > MAX_BODY_BYTES {
-        return Err(FrameError::TooLong);
-    }
-    let sequence = u32::from_le_bytes([s0, s1, s2, s3]);
-    let kind = u32::from_le_bytes([t0, t1, t2, t3]);
+    let (kind, sequence) = (header.kind, header.sequence);
     if kind != MESSAGE && kind != HEARTBEAT {
         return Err(FrameError::Type(kind));
     }
-    let Some(body) = rest.get(..length) else {
+    let Some(body) = header.body(bytes) else {
         return Ok(None);
     };
     let message = match kind {
@@ -155,7 +109,7 @@ fn decode_managed(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, FrameErr
             line: body.strip_suffix(b"\n").unwrap_or(body),
         },
     };
-    Ok(Some((message, HEADER_BYTES + length)))
+    Ok(Some((message, header.frame_bytes())))
 }
 
 fn decode_ascii(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, FrameError> {
@@ -163,7 +117,7 @@ fn decode_ascii(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, FrameError
     let Some(end) = start.find_byte(b'\n') else {
         return match bytes.len() < MAX_BODY_BYTES {
             true => Ok(None),
-            false => Err(FrameError::TooLong),
+            false => Err(HeaderError::TooLong.into()),
         };
     };
     let line = start.get(..end).unwrap_or_default();
@@ -204,24 +158,17 @@ pub(super) enum Answer {
 impl Answer {
     const fn kind(self) -> u32 {
         match self {
-            Self::Acknowledged => 0x4000_0000,
-            Self::Refused => 0x6000_0003,
-            Self::DiskFull => 0x6000_0001,
-            Self::DiskError => 0x6000_0002,
-            Self::Ending => 0x4000_0001,
+            Self::Acknowledged => ACKNOWLEDGED,
+            Self::Refused => REFUSED,
+            Self::DiskFull => DISK_FULL,
+            Self::DiskError => DISK_ERROR,
+            Self::Ending => ENDING,
         }
     }
 
     /// Appends the frame. `text` is for people; what is longer than a body can be is cut.
     pub(super) fn encode(self, sequence: u32, text: &str, out: &mut Vec<u8>) {
-        let length = text.len().min(MAX_BODY_BYTES);
-        let body = text.as_bytes().get(..length).unwrap_or_default();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[0, 0]);
-        out.extend_from_slice(&self.kind().to_le_bytes());
-        out.extend_from_slice(&u16::try_from(length).unwrap_or(0).to_le_bytes());
-        out.extend_from_slice(&sequence.to_le_bytes());
-        out.extend_from_slice(body);
+        managed_frame::append(self.kind(), sequence, text.as_bytes(), out);
     }
 }
 
@@ -230,18 +177,15 @@ mod tests {
     use inputs::fuzz::fuzz;
 
     use super::*;
+    use crate::managed_frame::HEADER_BYTES;
 
     /// Most bytes of a frame.
     const MOST: usize = MAX_DIGITS + 1 + MAX_SYSLOG_BYTES;
     const LINE: &[u8] = b"type=CWD msg=audit(1700000000.000:7): cwd=\"/\"";
 
     fn frame(kind: u32, sequence: u32, body: &[u8]) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.extend([0, 0]);
-        out.extend(kind.to_le_bytes());
-        out.extend(u16::try_from(body.len()).unwrap().to_le_bytes());
-        out.extend(sequence.to_le_bytes());
-        out.extend(body);
+        let mut out = Vec::new();
+        managed_frame::append(kind, sequence, body, &mut out);
         out
     }
 
@@ -293,22 +237,29 @@ mod tests {
             decode(b"0 ", &mut Some(Format::Syslog)),
             Err(FrameError::Count)
         );
-        assert_eq!(first(b"\xfe\0\0\x01"), Err(FrameError::Magic));
-        assert_eq!(first(&version), Err(FrameError::Version(1)));
+        assert_eq!(first(b"\xfe\0\0\x01"), Err(HeaderError::Magic.into()));
+        assert_eq!(first(&version), Err(HeaderError::Version(1).into()));
         assert_eq!(first(&frame(7, 1, b"")), Err(FrameError::Type(7)));
         let longest = vec![b'n'; MAX_BODY_BYTES];
         assert!(first(&frame(MESSAGE, 1, &longest)).unwrap().is_some());
-        assert_eq!(first(&longest), Err(FrameError::TooLong));
+        assert_eq!(first(&longest), Err(HeaderError::TooLong.into()));
         assert_eq!(first(&longest[1..]), Ok(None));
-        let longer = frame(MESSAGE, 1, &[longest, vec![b'n']].concat());
+        let mut longer = frame(MESSAGE, 1, &longest);
+        longer[10..12].copy_from_slice(&u16::try_from(MAX_BODY_BYTES + 1).unwrap().to_le_bytes());
         // Before the body has come.
-        assert_eq!(first(&longer[..HEADER_BYTES]), Err(FrameError::TooLong));
+        assert_eq!(
+            first(&longer[..HEADER_BYTES]),
+            Err(HeaderError::TooLong.into())
+        );
     }
 
     #[test]
     fn a_connection_keeps_its_format() {
         let mut format = Some(Format::Managed);
-        assert_eq!(decode(b"type=CWD\n", &mut format), Err(FrameError::Magic));
+        assert_eq!(
+            decode(b"type=CWD\n", &mut format),
+            Err(HeaderError::Magic.into())
+        );
         let mut format = Some(Format::Ascii);
         let managed = frame(MESSAGE, 1, b"\n");
         let (message, bytes) = decode(&managed, &mut format).unwrap().unwrap();

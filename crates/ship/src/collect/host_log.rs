@@ -17,8 +17,8 @@ use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::config::LogSettings;
-use super::frame::MAX_BODY_BYTES;
 use super::repeated::LogPart;
+use crate::managed_frame::MAX_BODY_BYTES;
 
 const LOG: &str = "audit.log";
 /// Rotated files that wait to be synced; with more, rotation waits for the disk.

@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     JsonUnix(PathBuf),
     /// Syslog messages over TCP or TLS.
     Syslog(Address, Option<TlsSettings>),
+    /// Records to the listener of an `auditd`, with the longest wait for an answer.
+    Auditd(Address, Duration),
     /// Log records of OpenTelemetry over HTTP.
     Otlp(Endpoint, Compression),
     /// Parquet files.
@@ -70,7 +72,7 @@ impl Kind {
     /// `HOST:PORT` of TCP that it connects to.
     fn address(&self) -> Option<&str> {
         match self {
-            Self::Syslog(address, _) => Some(&address.text),
+            Self::Syslog(address, _) | Self::Auditd(address, _) => Some(&address.text),
             Self::Otlp(endpoint, _) => Some(&endpoint.address),
             Self::JsonOutput | Self::JsonUnix(_) | Self::Parquet(_) => None,
         }
@@ -93,7 +95,9 @@ impl Kind {
         let (tls, headers) = match self {
             Self::Syslog(_, tls) => (tls.as_ref(), &[][..]),
             Self::Otlp(endpoint, _) => (endpoint.tls.as_ref(), &endpoint.headers[..]),
-            Self::JsonOutput | Self::JsonUnix(_) | Self::Parquet(_) => (None, &[][..]),
+            Self::JsonOutput | Self::JsonUnix(_) | Self::Auditd(..) | Self::Parquet(_) => {
+                (None, &[][..])
+            }
         };
         let mut files = Vec::new();
         if let Some(tls) = tls {
@@ -115,6 +119,7 @@ impl Kind {
             Self::JsonUnix(path) => format!("JSON lines to socket {}", path.display()),
             Self::Syslog(address, None) => format!("syslog to {} over TCP", address.text),
             Self::Syslog(address, Some(_)) => format!("syslog to {} over TLS", address.text),
+            Self::Auditd(address, _) => format!("auditd at {}", address.text),
             Self::Otlp(endpoint, _) => format!("OTLP to {}", endpoint.shown()),
             Self::Parquet(settings) => format!("Parquet files in {}", settings.directory.display()),
         }

@@ -22,6 +22,9 @@ pub(super) struct Document {
     /// Syslog over TCP or TLS.
     #[serde(default)]
     pub(super) syslog: BTreeMap<Spanned<String>, Syslog>,
+    /// Records to listeners of `auditd`.
+    #[serde(default)]
+    pub(super) auditd: BTreeMap<Spanned<String>, Auditd>,
     /// Log records of OpenTelemetry to collectors.
     #[serde(default)]
     pub(super) otlp: BTreeMap<Spanned<String>, Otlp>,
@@ -59,6 +62,16 @@ pub(super) struct Syslog {
     pub(super) filter: Option<Spanned<String>>,
     pub(super) start: Option<Start>,
     pub(super) resend: Option<Spanned<i64>>,
+}
+
+/// A table `[auditd.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Auditd {
+    pub(super) address: Spanned<String>,
+    pub(super) timeout: Option<Spanned<i64>>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
 }
 
 /// A table `[otlp.NAME]`.

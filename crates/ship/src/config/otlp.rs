@@ -10,9 +10,6 @@ use super::{Address, Checker, Kind};
 use crate::http::{Endpoint, HeaderFile, HeaderValue, is_header_name, is_header_value};
 use crate::otlp::Compression;
 
-/// Longest time of a request, and the default.
-const MAX_TIMEOUT_SECS: u64 = 300;
-const TIMEOUT_SECS: u64 = 30;
 /// Longest URL.
 const MAX_URL: usize = 2048;
 /// Most headers.
@@ -95,12 +92,7 @@ impl Checker<'_> {
             ),
             (true, Some(_)) | (false, None) => {}
         }
-        let timeout = self.mistakes.seconds(
-            otlp.timeout.as_ref(),
-            "timeout",
-            1..=MAX_TIMEOUT_SECS,
-            TIMEOUT_SECS,
-        );
+        let timeout = self.timeout(otlp.timeout.as_ref());
         let headers = self.headers(otlp.headers, otlp.url.span());
         let endpoint = Endpoint {
             tls: otlp.tls.map(|tls| self.tls(tls, &url.address)),

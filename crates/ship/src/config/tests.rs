@@ -112,6 +112,19 @@ fn mistakes_have_line_column_and_advice() {
             "5:15: `a b` is no host name; ",
         ),
         (
+            "[auditd.a]\naddress = \"logs.example\"\n",
+            "2:11: `logs.example` is no address of TCP; write `HOST:PORT`",
+        ),
+        (
+            "[auditd.a]\naddress = \"a:60\"\ntimeout = 0\n",
+            "3:11: `timeout` is out of range; write a number of seconds from 1 to 300",
+        ),
+        (
+            "[auditd.a]\naddress = \"a:60\"\nformat = \"ascii\"\n",
+            "3:1: unknown field `format`, expected",
+        ),
+        ("[auditd.a]\ntimeout = 1\n", "1:1: missing field `address`"),
+        (
             "[parquet.p]\ndirectory = \"audit\"\n",
             "2:13: `audit` is no absolute path; ",
         ),
@@ -222,9 +235,10 @@ fn known(table: &str) -> Vec<String> {
 }
 
 /// Tables: their names as settings, in the file, and in the manual.
-const TABLES: [(&str, &str, &str); 5] = [
+const TABLES: [(&str, &str, &str); 6] = [
     ("json", "json.x", "[json. Ns Ar NAME Ns ]"),
     ("syslog", "syslog.x", "[syslog. Ns Ar NAME Ns ]"),
+    ("auditd", "auditd.x", "[auditd. Ns Ar NAME Ns ]"),
     ("otlp", "otlp.x", "[otlp. Ns Ar NAME Ns ]"),
     (
         "tls",
@@ -274,6 +288,8 @@ fn fuzz_ship_configuration() {
         "[json.a]",
         "[syslog.b]",
         "[syslog.b.tls]",
+        "[auditd.e]",
+        "timeout =",
         "[otlp.c]",
         "[otlp.c.headers]",
         "url =",

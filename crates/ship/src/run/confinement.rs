@@ -51,7 +51,11 @@ pub(super) fn confine(
     }
     let directories = kinds.iter().filter_map(|kind| match kind {
         Kind::Parquet(settings) => Some(settings.directory.clone()),
-        Kind::JsonOutput | Kind::JsonUnix(_) | Kind::Syslog(..) | Kind::Otlp(..) => None,
+        Kind::JsonOutput
+        | Kind::JsonUnix(_)
+        | Kind::Syslog(..)
+        | Kind::Auditd(..)
+        | Kind::Otlp(..) => None,
     });
     logs::confinement::confine(&Allowed {
         read,

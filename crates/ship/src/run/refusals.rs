@@ -21,11 +21,12 @@ impl Refusals {
     /// Takes a refusal; returns a message, unless there was one a short time ago.
     pub(super) fn take(&mut self, refusal: &Refusal, now: Instant) -> Option<String> {
         let reason = one_line(&refusal.reason);
-        let text = match refusal.records {
-            0 => format!("the destination warns: {reason}"),
+        let text = match (refusal.records, refusal.cut) {
+            (0, 0) => format!("the destination warns: {reason}"),
+            (0, _) => format!("records are cut: {reason}"),
             _ => format!("the destination rejects records, which are not sent again: {reason}"),
         };
-        if refusal.records > 0 {
+        if refusal.records + refusal.cut > 0 {
             self.last = Some((now, text.clone()));
         }
         let is_recent = self.told.is_some_and(|told| now - told < TOLD);
@@ -53,6 +54,7 @@ mod tests {
         let now = Instant::now();
         let refusal = |records, reason: &str| Refusal {
             records,
+            cut: 0,
             reason: reason.to_owned(),
         };
         assert_eq!(refusals.error(now), None);
@@ -64,5 +66,12 @@ mod tests {
         assert_eq!(refusals.take(&refusal(1, "too large"), later), None);
         assert!(refusals.error(later).unwrap().ends_with(": too large"));
         assert_eq!(refusals.error(later + SHOWN), None);
+        let cut = Refusal {
+            cut: 1,
+            ..refusal(0, "too long")
+        };
+        assert!(refusals.take(&cut, later + TOLD).is_some());
+        let error = refusals.error(later + TOLD);
+        assert_eq!(error.unwrap(), "records are cut: too long");
     }
 }

@@ -285,6 +285,7 @@ impl Worker {
         self.sink.flush()?;
         if let Some(refusal) = self.sink.take_refusal() {
             session.position.counts.rejected += refusal.records;
+            session.position.counts.cut += refusal.cut;
             if let Some(text) = self.refusals.take(&refusal, Instant::now()) {
                 self.tell(&text);
             }
