@@ -1,5 +1,5 @@
-//! `tollgate-collect`: takes the audit logs of many hosts from stock `audisp-remote`, or from `tollgate-ship` by syslog, and
-//! writes a log for each.
+//! `tollgate-collect`: takes the audit logs of many hosts from stock `audisp-remote`, or from `tollgate-ship` by syslog
+//! or OTLP, and writes a log for each.
 //!
 //! ```text
 //! peers --> event loop: allow-list, limits, frames --> logs of hosts     one thread
@@ -9,8 +9,9 @@
 //!
 //! A record is acknowledged when it was written to the log of its host, so a kill of this program loses none; a crash of
 //! the machine loses what was not synced. Peers are not trusted: [`peers`] and [`hosts`] say whose log a peer writes,
-//! [`frame`] and [`connection`] bound what it may send, [`listener`] bounds how many there are.
+//! [`frame`], [`otlp`] and [`connection`] bound what it may send, [`listener`] bounds how many there are.
 
+mod body_memory;
 mod completeness;
 mod config;
 mod confinement;
@@ -19,11 +20,13 @@ mod frame;
 mod host_log;
 mod hosts;
 mod listener;
+mod otlp;
 mod peers;
 mod prefix;
 mod progress;
 mod refusal_messages;
 mod repeated;
+mod shipped;
 mod status;
 mod sync;
 mod syslog;

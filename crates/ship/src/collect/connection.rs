@@ -5,27 +5,33 @@
 //! ```
 //!
 //! Bytes are read while all answers could be sent: a peer that does not read its answers is not read either. Memory is
-//! bounded by one read and a frame that is not complete.
+//! bounded by one read and a frame that is not complete. [`requests`] has those of HTTP.
+
+mod requests;
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bstr::ByteSlice as _;
+use bstr::BStr;
 
+use super::body_memory::{BodyMemory, Reservation};
 use super::frame::{Answer, Format, FrameError, Message, decode};
 use super::hosts::{Hosts, Lines, Refusal, WriteError, describe};
 use super::peers::Writes;
 use super::progress::LastRecord;
 use super::repeated::Repeated;
-use super::syslog::{Kind, SyslogMessage};
+use super::shipped::{Kind, ShippedMessage};
+use super::syslog;
 use crate::output::now_ms;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 64 << 10;
 /// Longest time until a frame that has begun is complete, and until a peer has read its answers.
 const FRAME_TIME: Duration = Duration::from_secs(60);
+/// Longest time until a peer has closed a connection whose last answer it has got.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +74,11 @@ pub(super) struct Connection {
     /// Answers that were not sent.
     answers: Vec<u8>,
     is_waiting_for_disk: bool,
+    memory: BodyMemory,
+    /// Memory for a request that is not complete.
+    body: Option<Reservation>,
+    /// Since when no more is taken, because the last answer was given; what comes is dropped.
+    last_answer_at: Option<Instant>,
     repeated: Repeated,
     /// When a message came last, or the connection.
     message_at: Instant,
@@ -79,7 +90,12 @@ pub(super) struct Connection {
 
 impl Connection {
     /// A connection that was accepted. The stream does not block.
-    pub(super) fn new(stream: TcpStream, address: IpAddr, writes: Writes) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        address: IpAddr,
+        writes: Writes,
+        memory: BodyMemory,
+    ) -> Self {
         Self {
             stream,
             address,
@@ -88,6 +104,9 @@ impl Connection {
             rest: Vec::new(),
             answers: Vec::new(),
             is_waiting_for_disk: false,
+            memory,
+            body: None,
+            last_answer_at: None,
             repeated: Repeated::Unknown,
             message_at: Instant::now(),
             stuck_since: None,
@@ -120,6 +139,10 @@ impl Connection {
             Err(error) if is_temporary(&error) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
+        if self.last_answer_at.is_some() {
+            self.rest.clear();
+            return Ok(());
+        }
         self.take(hosts)
     }
 
@@ -147,6 +170,12 @@ impl Connection {
         {
             return Err(End::Idle(FRAME_TIME));
         }
+        if self
+            .last_answer_at
+            .is_some_and(|since| is_longer(since, LINGER))
+        {
+            return Err(End::Peer);
+        }
         match is_longer(self.message_at, idle) {
             true => Err(End::Idle(idle)),
             false => Ok(()),
@@ -169,29 +198,38 @@ impl Connection {
         let bytes = std::mem::take(&mut self.rest);
         let mut batch = Batch::default();
         let mut at = 0;
-        let result = loop {
+        let result: Result<(), End> = loop {
             let (message, length) =
                 match decode(bytes.get(at..).unwrap_or_default(), &mut self.format) {
                     Ok(Some(found)) => found,
-                    Ok(None) => break self.write(&mut batch, at, hosts),
+                    Ok(None) if self.format == Some(Format::Http) => {
+                        return self.take_requests(bytes, hosts);
+                    }
+                    Ok(None) => break self.write(&mut batch, at, hosts).map_err(End::from),
                     Err(error) => {
                         let written = self.write(&mut batch, at, hosts);
-                        break written.and_then(|()| Err(error.into()));
+                        break written.map_err(End::from).and_then(|()| Err(error.into()));
                     }
                 };
             self.message_at = Instant::now();
-            match message {
-                Message::Heartbeat { sequence } => batch.answers.push((sequence, None)),
+            let taken = match message {
+                Message::Heartbeat { sequence } => {
+                    batch.answers.push((sequence, None));
+                    Ok(())
+                }
                 Message::Line { sequence, line } => {
-                    if let Err(end) = self.line(&mut batch, at, sequence, line, hosts) {
-                        break Err(end);
-                    }
+                    self.line(&mut batch, at, sequence, line, hosts)
                 }
-                Message::Syslog(message) => {
-                    if let Err(end) = self.syslog(&mut batch, at, message, hosts) {
-                        break Err(end);
+                Message::Syslog(message) => match syslog::parse(message) {
+                    Some(message) => self.shipped(&mut batch, at, &message, hosts).map(drop),
+                    None => {
+                        self.refused(&Refusal::NoSyslog, hosts);
+                        Ok(())
                     }
-                }
+                },
+            };
+            if let Err(error) = taken {
+                break Err(error.into());
             }
             at += length;
         };
@@ -203,13 +241,22 @@ impl Connection {
             }
             _ => at,
         };
-        self.rest
-            .extend_from_slice(bytes.get(kept..).unwrap_or_default());
+        self.keep(bytes, kept);
         match result {
             Err(End::Write(_)) if self.is_waiting_for_disk => Ok(()),
             Err(end) => Err(end),
             Ok(()) => self.send(),
         }
+    }
+
+    /// Keeps what was read behind an offset.
+    fn keep(&mut self, mut bytes: Vec<u8>, from: usize) {
+        bytes.drain(..from.min(bytes.len()));
+        // Most connections wait for most of their time.
+        if bytes.len() < bytes.capacity() / 4 {
+            bytes.shrink_to_fit();
+        }
+        self.rest = bytes;
     }
 
     /// Adds a line, at an offset of what was read, to a batch, which is written before if it is of another host.
@@ -220,7 +267,7 @@ impl Connection {
         sequence: Option<u32>,
         line: &[u8],
         hosts: &mut Hosts,
-    ) -> Result<(), End> {
+    ) -> Result<(), WriteError> {
         let writes = Arc::clone(&self.writes);
         let checked = match hosts.check(&writes, line, None) {
             Ok(checked) => checked,
@@ -247,20 +294,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Adds a message of syslog, in the same way.
-    fn syslog(
+    /// Adds a message in the same way. Returns why it is refused, if it is.
+    fn shipped(
         &mut self,
         batch: &mut Batch,
         at: usize,
-        message: &[u8],
+        message: &ShippedMessage<'_>,
         hosts: &mut Hosts,
-    ) -> Result<(), End> {
+    ) -> Result<Option<Refusal>, WriteError> {
         let writes = Arc::clone(&self.writes);
-        let Some(message) = SyslogMessage::parse(message) else {
-            self.refused(&Refusal::NoSyslog, hosts);
-            return Ok(());
-        };
-        let named = Some(message.host.as_bstr());
+        let named = message.host.map(BStr::new);
         let checked = match message.kind {
             Kind::Record => hosts
                 .check(&writes, message.text, named)
@@ -273,7 +316,7 @@ impl Connection {
             Ok(checked) => checked,
             Err(refusal) => {
                 self.refused(&refusal, hosts);
-                return Ok(());
+                return Ok(Some(refusal));
             }
         };
         self.turn_to(host, batch, at, hosts)?;
@@ -295,7 +338,7 @@ impl Connection {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Makes a host that of the batch; lines of another one are written before.
@@ -305,7 +348,7 @@ impl Connection {
         batch: &mut Batch,
         at: usize,
         hosts: &mut Hosts,
-    ) -> Result<(), End> {
+    ) -> Result<(), WriteError> {
         if batch.lines.host != host {
             self.write(batch, at, hosts)?;
             host.clone_into(&mut batch.lines.host);
@@ -321,7 +364,12 @@ impl Connection {
     }
 
     /// Writes a batch, which ends at an offset of what was read, and answers.
-    fn write(&mut self, batch: &mut Batch, end: usize, hosts: &mut Hosts) -> Result<(), End> {
+    fn write(
+        &mut self,
+        batch: &mut Batch,
+        end: usize,
+        hosts: &mut Hosts,
+    ) -> Result<(), WriteError> {
         if let Err(error) = hosts.write(&batch.lines) {
             let answer = match error.is_full() {
                 true => Answer::DiskFull,
@@ -330,7 +378,7 @@ impl Connection {
             if let Some(sequence) = batch.first {
                 answer.encode(sequence, &describe(&error), &mut self.answers);
             }
-            return Err(error.into());
+            return Err(error);
         }
         for (sequence, refusal) in batch.answers.drain(..) {
             match refusal {
@@ -363,6 +411,9 @@ impl Connection {
                 .or_else(|| Some(Instant::now())),
             false => None,
         };
+        if self.last_answer_at.is_some() && self.answers.is_empty() {
+            self.stream.shutdown(Shutdown::Write)?;
+        }
         Ok(())
     }
 

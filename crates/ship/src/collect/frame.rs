@@ -1,8 +1,8 @@
 //! The protocol of stock `audisp-remote`, and of syslog over TCP.
 //!
 //! In the managed format each message has a header of 16 bytes, with numbers in little endian; in the ascii format it is a
-//! line without header, and nothing is answered. Messages of syslog have the number of their bytes before them. A
-//! connection keeps its format.
+//! line without header, and nothing is answered. Messages of syslog have the number of their bytes before them. Requests
+//! of HTTP are recognized, and left to others. A connection keeps its format.
 //!
 //! ```text
 //! 0        4        5        6     10       12        16
@@ -23,8 +23,8 @@ const MAGIC: [u8; 4] = 0xff00_00fe_u32.to_le_bytes();
 const HEADER_BYTES: usize = 16;
 /// Most bytes of a body, or of a line with its newline: `MAX_AUDIT_MESSAGE_LENGTH`.
 pub(super) const MAX_BODY_BYTES: usize = 8970;
-/// Most bytes of a message of syslog: `tollgate-ship` sends lines whole.
-const MAX_SYSLOG_BYTES: usize = 128 << 10;
+/// Most bytes of a message of syslog, and of any line: `tollgate-ship` sends lines whole.
+pub(super) const MAX_SYSLOG_BYTES: usize = 128 << 10;
 /// Most digits of that number.
 const MAX_DIGITS: usize = 6;
 /// A frame with a record.
@@ -37,6 +37,7 @@ pub(super) enum Format {
     Managed,
     Ascii,
     Syslog,
+    Http,
 }
 
 /// What a peer has sent.
@@ -58,7 +59,7 @@ pub(super) enum Message<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FrameError {
     #[error(
-        "neither the protocol of audisp-remote with `transport = tcp` nor syslog with octet counting"
+        "neither the protocol of audisp-remote with `transport = tcp`, syslog with octet counting, nor HTTP"
     )]
     Format,
     #[error("a frame without the magic number of audisp-remote")]
@@ -75,8 +76,26 @@ pub(super) enum FrameError {
     Count,
 }
 
+impl Format {
+    /// The format of a connection that begins with a byte.
+    ///
+    /// # Errors
+    /// None begins with it.
+    fn of(first: u8) -> Result<Self, FrameError> {
+        match first {
+            // `type=` or `node=`.
+            b't' | b'n' => Ok(Self::Ascii),
+            b'1'..=b'9' => Ok(Self::Syslog),
+            // A method.
+            b'A'..=b'Z' => Ok(Self::Http),
+            _ if first == MAGIC[0] => Ok(Self::Managed),
+            _ => Err(FrameError::Format),
+        }
+    }
+}
+
 /// The first message in `bytes` and the number of its bytes; `None` if more bytes are needed. The first byte of a
-/// connection decides its format.
+/// connection decides its format; that of HTTP has none of these messages.
 ///
 /// # Errors
 /// The bytes are not of the protocol.
@@ -89,18 +108,13 @@ pub(super) fn decode<'a>(
     };
     let format = match *format {
         Some(format) => format,
-        None => *format.insert(match first {
-            // `type=` or `node=`.
-            b't' | b'n' => Format::Ascii,
-            b'1'..=b'9' => Format::Syslog,
-            _ if first == MAGIC[0] => Format::Managed,
-            _ => return Err(FrameError::Format),
-        }),
+        None => *format.insert(Format::of(first)?),
     };
     match format {
         Format::Managed => decode_managed(bytes),
         Format::Ascii => decode_ascii(bytes),
         Format::Syslog => decode_syslog(bytes),
+        Format::Http => Ok(None),
     }
 }
 
@@ -276,15 +290,13 @@ mod tests {
     fn frames_that_are_not_of_the_protocol_are_errors() {
         let mut version = frame(MESSAGE, 1, LINE);
         version[4] = 1;
-        // A hello of TLS, a token of Kerberos, HTTP, a blank line.
-        for bytes in [
-            &b"\x16\x03\x01"[..],
-            b"\0\0\0\0",
-            b"GET / HTTP/1.1\r\n",
-            b"\n",
-        ] {
+        // A hello of TLS, a token of Kerberos, a blank line.
+        for bytes in [&b"\x16\x03\x01"[..], b"\0\0\0\0", b"\n"] {
             assert_eq!(first(bytes), Err(FrameError::Format));
         }
+        let mut format = None;
+        assert_eq!(decode(b"GET / HTTP/1.1\r\n\r\n", &mut format), Ok(None));
+        assert_eq!(format, Some(Format::Http));
         for bytes in [&b"12x"[..], b"131073 <", b"1234567", b"999999 "] {
             assert_eq!(first(bytes), Err(FrameError::Count));
         }
@@ -378,7 +390,7 @@ mod tests {
                     }
                 }
             }
-            assert!(rest.len() < MOST);
+            assert!(rest.len() < MOST || format == Some(Format::Http));
         }
         (found, None)
     }

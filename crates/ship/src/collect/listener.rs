@@ -15,6 +15,7 @@ use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
 };
 
+use super::body_memory::BodyMemory;
 use super::config::Limits;
 use super::connection::{Connection, End, READ_BYTES, Waits};
 use super::hosts::Hosts;
@@ -47,6 +48,7 @@ pub(super) struct Listener {
     next_token: u64,
     hosts: Hosts,
     limits: Limits,
+    memory: BodyMemory,
     syncer: Syncer,
     progress: Progress,
     last_status: String,
@@ -92,6 +94,7 @@ impl Listener {
             next_token,
             hosts,
             limits,
+            memory: BodyMemory::new(),
             syncer,
             progress,
             last_status: String::new(),
@@ -229,8 +232,10 @@ impl Listener {
             );
         }
         *self.per_address.entry(address).or_default() += 1;
-        self.connections
-            .insert(token, Connection::new(stream, address, writes));
+        self.connections.insert(
+            token,
+            Connection::new(stream, address, writes, self.memory.clone()),
+        );
     }
 
     fn serve(&mut self, token: u64) {

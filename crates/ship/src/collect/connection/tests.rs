@@ -1,5 +1,7 @@
 //! Tests of connections whose time or disk would take too long to wait for.
 
+mod requests;
+
 use std::net::TcpListener;
 
 use super::super::config::Config;
@@ -11,11 +13,17 @@ const LINE: &str = "type=CWD msg=audit(1700000000.123:7): cwd=\"/\"\n";
 
 /// A connection and its peer.
 fn pair() -> (Connection, TcpStream) {
+    pair_with(&BodyMemory::new())
+}
+
+/// The same, with memory that others use, too.
+fn pair_with(memory: &BodyMemory) -> (Connection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, address) = listener.accept().unwrap();
     let writes = Writes::Host("web1".to_owned());
-    (Connection::new(stream, address.ip(), writes), peer)
+    let connection = Connection::new(stream, address.ip(), writes, memory.clone());
+    (connection, peer)
 }
 
 fn hosts(place: &std::path::Path) -> Hosts {
