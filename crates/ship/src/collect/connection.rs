@@ -7,24 +7,27 @@
 //! Bytes are read while all answers could be sent: a peer that does not read its answers is not read either. Memory is
 //! bounded by one read and a frame that is not complete. [`requests`] has those of HTTP.
 
+mod end;
 mod requests;
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bstr::BStr;
 
 use super::body_memory::{BodyMemory, Reservation};
-use super::frame::{Answer, Format, FrameError, Message, decode};
+use super::frame::{Answer, Format, Message, decode};
 use super::hosts::{Hosts, Lines, Refusal, WriteError, describe};
 use super::peers::Writes;
 use super::progress::LastRecord;
 use super::repeated::Repeated;
 use super::shipped::{Kind, ShippedMessage};
-use super::syslog;
+use super::stream::PeerStream;
+use super::{syslog, tls};
 use crate::output::now_ms;
+pub(super) use end::End;
+use end::HANDSHAKE_TIME;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 64 << 10;
@@ -32,24 +35,6 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 const FRAME_TIME: Duration = Duration::from_secs(60);
 /// Longest time until a peer has closed a connection whose last answer it has got.
 const LINGER: Duration = Duration::from_secs(5);
-
-/// Why a connection ends.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum End {
-    /// The peer has closed it.
-    #[error("closed by the peer")]
-    Peer,
-    #[error(transparent)]
-    Protocol(#[from] FrameError),
-    #[error("cannot use the connection: {0}")]
-    Socket(#[from] io::Error),
-    #[error("{}", describe(.0))]
-    Write(#[from] WriteError),
-    #[error("no message for {} seconds", .0.as_secs())]
-    Idle(Duration),
-    #[error("the listener ends")]
-    Listener,
-}
 
 /// What the event loop waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +50,10 @@ pub(super) enum Waits {
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: PeerStream,
     pub(super) address: IpAddr,
-    writes: Arc<Writes>,
+    /// `None` until the certificate of the peer is known.
+    writes: Option<Arc<Writes>>,
     format: Option<Format>,
     /// Bytes that were read and not taken.
     rest: Vec<u8>,
@@ -89,17 +75,17 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A connection that was accepted. The stream does not block.
+    /// A connection that was accepted. The certificate of the peer says what it writes if `writes` does not.
     pub(super) fn new(
-        stream: TcpStream,
+        stream: PeerStream,
         address: IpAddr,
-        writes: Writes,
+        writes: Option<Writes>,
         memory: BodyMemory,
     ) -> Self {
         Self {
             stream,
             address,
-            writes: Arc::new(writes),
+            writes: writes.map(Arc::new),
             format: None,
             rest: Vec::new(),
             answers: Vec::new(),
@@ -116,11 +102,20 @@ impl Connection {
 
     /// What it waits for.
     pub(super) fn waits(&self) -> Waits {
-        match (self.is_waiting_for_disk, self.answers.is_empty()) {
+        match (self.is_waiting_for_disk, self.has_unsent()) {
             (true, _) => Waits::Disk,
-            (false, true) => Waits::Readable,
-            (false, false) => Waits::Writable,
+            (false, false) => Waits::Readable,
+            (false, true) => Waits::Writable,
         }
+    }
+
+    fn has_unsent(&self) -> bool {
+        !self.answers.is_empty() || self.stream.wants_write()
+    }
+
+    /// Whether it is not known yet who the peer is.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.writes.is_none()
     }
 
     /// Sends answers if there are some, else reads once and takes what is complete. `buffer` has room for [`READ_BYTES`].
@@ -128,16 +123,17 @@ impl Connection {
     /// # Errors
     /// The connection ends.
     pub(super) fn serve(&mut self, buffer: &mut [u8], hosts: &mut Hosts) -> Result<(), End> {
-        if !self.answers.is_empty() {
+        if self.has_unsent() {
             return self.send();
         }
-        match self.stream.read(buffer) {
-            Ok(0) => return Err(End::Peer),
-            Ok(read) => self
-                .rest
-                .extend_from_slice(buffer.get(..read).unwrap_or_default()),
-            Err(error) if is_temporary(&error) => return Ok(()),
-            Err(error) => return Err(error.into()),
+        let before = self.rest.len();
+        let is_open = self.stream.read(buffer, &mut self.rest)?;
+        if self.rest.len() == before {
+            return match is_open {
+                true => self.send(),
+                false if self.stream.has_begun() => Err(End::TlsRefused),
+                false => Err(End::Peer),
+            };
         }
         if self.last_answer_at.is_some() {
             self.rest.clear();
@@ -164,6 +160,12 @@ impl Connection {
         if self.is_waiting_for_disk {
             return Ok(());
         }
+        if self.stream.is_handshaking() {
+            return match is_longer(self.message_at, HANDSHAKE_TIME) {
+                true => Err(End::NoTls),
+                false => Ok(()),
+            };
+        }
         if self
             .stuck_since
             .is_some_and(|since| is_longer(since, FRAME_TIME))
@@ -188,13 +190,17 @@ impl Connection {
             Answer::Ending.encode(0, "", &mut self.answers);
         }
         // A peer that does not read gets no more.
-        let _is_sent = self.stream.write(&self.answers);
-        let _is_open = self.stream.shutdown(Shutdown::Write);
+        let _is_sent = self.stream.end(&mut self.answers);
         self.enter(None, hosts);
     }
 
     /// Takes the complete messages that were read.
     fn take(&mut self, hosts: &mut Hosts) -> Result<(), End> {
+        if self.writes.is_none() {
+            let names = tls::names(self.stream.certificates());
+            let writes = hosts.peers.find_certificate(self.address, &names)?;
+            self.writes = Some(Arc::new(writes));
+        }
         let bytes = std::mem::take(&mut self.rest);
         let mut batch = Batch::default();
         let mut at = 0;
@@ -268,7 +274,10 @@ impl Connection {
         line: &[u8],
         hosts: &mut Hosts,
     ) -> Result<(), WriteError> {
-        let writes = Arc::clone(&self.writes);
+        // It is known before a message is taken.
+        let Some(writes) = self.writes.clone() else {
+            return Ok(());
+        };
         let checked = match hosts.check(&writes, line, None) {
             Ok(checked) => checked,
             Err(refusal) => {
@@ -302,7 +311,10 @@ impl Connection {
         message: &ShippedMessage<'_>,
         hosts: &mut Hosts,
     ) -> Result<Option<Refusal>, WriteError> {
-        let writes = Arc::clone(&self.writes);
+        // It is known before a message is taken.
+        let Some(writes) = self.writes.clone() else {
+            return Ok(None);
+        };
         let named = message.host.map(BStr::new);
         let checked = match message.kind {
             Kind::Record => hosts
@@ -394,15 +406,8 @@ impl Connection {
 
     /// Sends what the socket takes of the answers, and notes whether the peer has to do something.
     fn send(&mut self) -> Result<(), End> {
-        while !self.answers.is_empty() {
-            match self.stream.write(&self.answers) {
-                Ok(sent) => drop(self.answers.drain(..sent)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_temporary(&error) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let is_stuck = !self.answers.is_empty() || !self.rest.is_empty();
+        self.stream.write(&mut self.answers)?;
+        let is_stuck = self.has_unsent() || !self.rest.is_empty();
         self.stuck_since = match is_stuck {
             // A new frame has a time of its own.
             true => self
@@ -412,17 +417,20 @@ impl Connection {
             false => None,
         };
         if self.last_answer_at.is_some() && self.answers.is_empty() {
-            self.stream.shutdown(Shutdown::Write)?;
+            self.stream.end(&mut self.answers)?;
         }
         Ok(())
     }
 
     /// Counts a refused line for the host that the peer wrote last, or is.
     fn refused(&self, refusal: &Refusal, hosts: &mut Hosts) {
-        let host = match (&self.host, self.writes.as_ref()) {
-            (Some(host), _) | (None, Writes::Host(host)) => host.clone(),
-            (None, Writes::Address(_, address)) => address.clone(),
-            (None, Writes::Node(network)) => return hosts.refused_in(*network, refusal),
+        let host = match (&self.host, self.writes.as_deref()) {
+            (Some(host), _) | (None, Some(Writes::Host(host) | Writes::Member(_, host))) => {
+                host.clone()
+            }
+            (None, Some(Writes::Node(network))) => return hosts.refused_in(*network, refusal),
+            // Nothing is taken of it.
+            (None, None) => return,
         };
         if let Some(progress) = hosts.progress(&host) {
             progress.refused += 1;
@@ -453,13 +461,6 @@ struct Batch {
     first: Option<u32>,
     /// Sequences in order, with the reasons of refusals.
     answers: Vec<(u32, Option<Refusal>)>,
-}
-
-fn is_temporary(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ impl Hosts {
     ) -> Result<&'a str, Refusal> {
         let (network, name) = match writes {
             Writes::Host(name) => (None, name.as_str()),
-            Writes::Address(network, name) => (Some(*network), name.as_str()),
+            Writes::Member(network, name) => (Some(*network), name.as_str()),
             Writes::Node(network) => {
                 let node = node.ok_or(Refusal::NoNode)?;
                 let name = node.to_str().ok().filter(|name| {

@@ -41,7 +41,7 @@ fn send_and_serve(
     let mut buffer = vec![0; READ_BYTES];
     for part in bytes.chunks(16 << 10) {
         peer.write_all(part).unwrap();
-        while connection.stream.peek(&mut buffer).unwrap() < part.len() {
+        while connection.stream.tcp.peek(&mut buffer).unwrap() < part.len() {
             std::thread::yield_now();
         }
         connection.serve(&mut buffer, hosts).unwrap();
@@ -255,7 +255,7 @@ fn hosts_that_may_not_write_are_told() {
     let mut hosts = Hosts::open(place.path(), settings(1 << 20), config.peers).unwrap();
     for (host, status) in [("web1", 200), ("web2", 403), ("../x", 403), ("web1", 200)] {
         let (mut connection, mut peer) = pair();
-        connection.writes = Arc::new(Writes::Node(0));
+        connection.writes = Some(Arc::new(Writes::Node(0)));
         let request = request(&request_of(host, "b", &[&event(1), &event(2)]));
         send_and_serve(&mut peer, &request, &mut connection, &mut hosts);
         assert_eq!(read_answer(&mut peer).status, status, "{host}");
