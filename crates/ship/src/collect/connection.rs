@@ -128,6 +128,11 @@ impl Connection {
         }
         let before = self.rest.len();
         let is_open = self.stream.read(buffer, &mut self.rest)?;
+        if self.writes.is_none() && !self.stream.is_handshaking() {
+            let names = tls::names(self.stream.certificates());
+            let writes = hosts.peers.find_certificate(self.address, &names)?;
+            self.writes = Some(Arc::new(writes));
+        }
         if self.rest.len() == before {
             return match is_open {
                 true => self.send(),
@@ -196,11 +201,6 @@ impl Connection {
 
     /// Takes the complete messages that were read.
     fn take(&mut self, hosts: &mut Hosts) -> Result<(), End> {
-        if self.writes.is_none() {
-            let names = tls::names(self.stream.certificates());
-            let writes = hosts.peers.find_certificate(self.address, &names)?;
-            self.writes = Some(Arc::new(writes));
-        }
         let bytes = std::mem::take(&mut self.rest);
         let mut batch = Batch::default();
         let mut at = 0;
