@@ -3,6 +3,7 @@
 //! | request | reply |
 //! | --- | --- |
 //! | its records are written, but for those that can never be | 200; `partial_success` counts the others |
+//! | too many lines are refused: those before are written | 400 |
 //! | not as OTLP or HTTP have it: nothing is written | 400, 404, 405, 411, 413, 415, 417, 431, 505 |
 //! | the configuration refuses the host of a record; other records are written | 403 |
 //! | no room on the disk, or no memory | 503 with `Retry-After` |
@@ -27,6 +28,8 @@ pub(super) const PROTOBUF: &str = "application/x-protobuf";
 /// Most bytes of a body, as it comes and as it is unpacked. `tollgate-ship` sends some 3 MiB at most: 1 MiB of records, and
 /// one more record.
 const MAX_BODY: u64 = 4 << 20;
+/// Most lines of a request that are refused: a small request can have millions, and each is told.
+pub(super) const MAX_REFUSED: u32 = 1000;
 /// Seconds after which a peer tries again: other requests are complete then, or somebody has made room.
 const BUSY_SECONDS: u32 = 1;
 const DISK_SECONDS: u32 = 5;
@@ -54,6 +57,8 @@ pub(super) enum OtlpError {
     GzipEnd,
     #[error("the body is no request of OTLP: {0:#}")]
     Protobuf(anyhow::Error),
+    #[error("more than {MAX_REFUSED} lines are refused, the last one because of this: {0}")]
+    Refused(String),
     #[error("too many requests at a time")]
     Busy,
     #[error("{0}")]
@@ -74,7 +79,7 @@ impl OtlpError {
     pub(super) const fn status(&self) -> u16 {
         match self {
             Self::Head(error) => error.status(),
-            Self::Gzip(_) | Self::GzipEnd | Self::Protobuf(_) => 400,
+            Self::Gzip(_) | Self::GzipEnd | Self::Protobuf(_) | Self::Refused(_) => 400,
             Self::Host(_) => 403,
             Self::Path => 404,
             Self::Method => 405,

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::super::frame::MAX_SYSLOG_BYTES;
 use super::super::hosts::{Hosts, Refusal, WriteError, describe};
-use super::super::otlp::{self, OtlpError, PROTOBUF};
+use super::super::otlp::{self, MAX_REFUSED, OtlpError, PROTOBUF};
 use super::{Batch, Connection, End};
 use crate::http::{Reply, RequestHead};
 use crate::otlp::{LogRecord, partial_success, read_records, status};
@@ -18,6 +18,8 @@ const MAX_LINES: usize = 256 << 10;
 /// What became of the records of a request.
 #[derive(Debug, Default)]
 struct Outcome {
+    /// Lines that are refused.
+    refused: u32,
     /// Records that are refused for ever, and why the last one is.
     rejected: u64,
     reason: String,
@@ -90,7 +92,7 @@ impl Connection {
         let mut outcome = Outcome::default();
         let mut written = Ok(());
         read_records(&body, |record| {
-            if written.is_ok() {
+            if written.is_ok() && outcome.refused <= MAX_REFUSED {
                 written = self.record(&mut batch, &record, &mut outcome, hosts);
             }
         })
@@ -100,6 +102,7 @@ impl Connection {
             .map_err(|error| OtlpError::Write(describe(&error)))?;
         match outcome.host.take() {
             Some(host) => Err(OtlpError::Host(host)),
+            None if outcome.refused > MAX_REFUSED => Err(OtlpError::Refused(outcome.reason)),
             None => Ok(outcome),
         }
     }
@@ -115,13 +118,19 @@ impl Connection {
         match record.body {
             Some(text) => {
                 for message in otlp::messages(record, text) {
-                    let refused = self.shipped(batch, 0, &message, hosts)?;
-                    refusal = refused.or(refusal);
+                    if let Some(refused) = self.shipped(batch, 0, &message, hosts)? {
+                        refusal = Some(refused);
+                        outcome.refused += 1;
+                        if outcome.refused > MAX_REFUSED {
+                            break;
+                        }
+                    }
                 }
             }
             None => {
                 self.refused(&Refusal::NoText, hosts);
                 refusal = Some(Refusal::NoText);
+                outcome.refused += 1;
             }
         }
         match refusal {

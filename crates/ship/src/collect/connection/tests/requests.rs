@@ -180,6 +180,16 @@ fn records_that_are_none_are_rejected_and_the_others_written() {
     assert_eq!((taken.status, taken.body), (200, rejected));
     assert_eq!(log(&place), lines(&[1, 2]));
     assert_eq!(hosts.progress("web1").unwrap().refused, 3);
+    // Of very many the first ones are looked at, whether lines or records have them.
+    let bodies = vec![""; 1001];
+    for bodies in [&["\n".repeat(3 << 20).as_str()][..], &bodies] {
+        let (mut connection, mut peer) = pair();
+        let before = hosts.progress("web1").unwrap().refused;
+        let request = request(&request_of("a", "b", bodies));
+        send_and_serve(&mut peer, &request, &mut connection, &mut hosts);
+        assert_eq!(read_answer(&mut peer).status, 400);
+        assert_eq!(hosts.progress("web1").unwrap().refused, before + 1002);
+    }
 }
 
 #[test]
