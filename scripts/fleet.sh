@@ -1,11 +1,11 @@
 #!/bin/sh
 # fleet.sh RELEASE: tests and measures `tollgate ship` with real collectors, queries of its files in real engines, and
-# `tollgate collect` with its real peer.
+# `tollgate collect` with its real peers.
 #
 #   RELEASE   directory of the programs tollgate-collect, tollgate-ship and tollgate-search
 #
-# tests/fleet/collect.py sends events by Debian's audisp-remote to tollgate-collect while that is killed, compares lines,
-# and measures; it needs root. tests/fleet/otlp.py sends logs to an OpenTelemetry Collector while both sides are killed,
+# tests/fleet/collect.py sends events by Debian's audisp-remote, and by tollgate-ship with OTLP and syslog over TLS, to
+# tollgate-collect while that is killed, compares lines, and measures; it needs root. tests/fleet/otlp.py sends logs to an OpenTelemetry Collector while both sides are killed,
 # compares serials, and measures. tests/fleet/compare.py runs deploy/queries in DuckDB, ClickHouse (chdb) and Spark on
 # Parquet files of simulated hosts, and compares the answers. The collector and the engines are kept in target/fleet.
 # Needs Go 1.26, Python 3.10, Java and, once, the network; the first run takes some five minutes more.
@@ -30,6 +30,7 @@ command -v go >/dev/null || fail 'Go is missing: install it (golang-go of Debian
 command -v java >/dev/null || fail 'Spark needs Java: apt-get install openjdk-17-jre-headless'
 
 [ -x /sbin/audisp-remote ] || fail 'audisp-remote is missing: apt-get install audispd-plugins'
+command -v certtool >/dev/null || fail 'certtool is missing: apt-get install gnutls-bin'
 
 mkdir -p "$place"
 place=$(cd "$place" && pwd)
