@@ -1,14 +1,14 @@
 #!/bin/sh
 # fleet.sh RELEASE: tests and measures `tollgate ship` with real collectors and a stock auditd, queries of its files in real
-# engines, and `tollgate collect` with its real peer.
+# engines, and `tollgate collect` with its real peers.
 #
 #   RELEASE   directory of the programs tollgate-collect, tollgate-ship and tollgate-search
 #
-# tests/fleet/collect.py sends events by Debian's audisp-remote to tollgate-collect while that is killed, compares lines,
-# and measures; tests/fleet/auditd.py does so by tollgate-ship to Debian's auditd while both sides are killed. Both need
-# root. tests/fleet/otlp.py sends logs to an OpenTelemetry Collector while both sides are killed, compares serials, and
-# measures. tests/fleet/compare.py runs deploy/queries in DuckDB, ClickHouse (chdb) and Spark on
-# Parquet files of simulated hosts, and compares the answers. The collector and the engines are kept in target/fleet.
+# tests/fleet/collect.py sends events by Debian's audisp-remote, and by tollgate-ship with OTLP and syslog over TLS, to
+# tollgate-collect while that is killed, compares lines, and measures; tests/fleet/auditd.py does so by tollgate-ship to
+# Debian's auditd while both sides are killed. Both need root. tests/fleet/otlp.py sends logs to an OpenTelemetry Collector
+# while both sides are killed, compares serials, and measures. tests/fleet/compare.py runs deploy/queries in DuckDB,
+# ClickHouse (chdb) and Spark on Parquet files of simulated hosts, and compares the answers. The collector and the engines are kept in target/fleet.
 # Needs Go 1.26, Python 3.10, Java and, once, the network; the first run takes some five minutes more.
 #
 # Exit status: 0 if every serial arrives and every answer is right, 1 if not, 2 for an error.
@@ -32,6 +32,7 @@ command -v java >/dev/null || fail 'Spark needs Java: apt-get install openjdk-17
 
 [ -x /sbin/audisp-remote ] || fail 'audisp-remote is missing: apt-get install audispd-plugins'
 [ -x /sbin/auditd ] || fail 'auditd is missing: run sh scripts/setup.sh'
+command -v certtool >/dev/null || fail 'certtool is missing: apt-get install gnutls-bin'
 
 mkdir -p "$place"
 place=$(cd "$place" && pwd)

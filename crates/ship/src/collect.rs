@@ -1,5 +1,5 @@
-//! `tollgate-collect`: takes the audit logs of many hosts from stock `audisp-remote`, or from `tollgate-ship` by syslog, and
-//! writes a log for each.
+//! `tollgate-collect`: takes the audit logs of many hosts from stock `audisp-remote`, or from `tollgate-ship` by syslog
+//! or OTLP, and writes a log for each.
 //!
 //! ```text
 //! peers --> event loop: allow-list, limits, frames --> logs of hosts     one thread
@@ -8,9 +8,11 @@
 //! ```
 //!
 //! A record is acknowledged when it was written to the log of its host, so a kill of this program loses none; a crash of
-//! the machine loses what was not synced. Peers are not trusted: [`peers`] and [`hosts`] say whose log a peer writes,
-//! [`frame`] and [`connection`] bound what it may send, [`listener`] bounds how many there are.
+//! the machine loses what was not synced. Peers are not trusted: [`peers`], [`tls`] and [`hosts`] say whose log a peer
+//! writes,
+//! [`frame`], [`otlp`] and [`connection`] bound what it may send, [`listener`] bounds how many there are.
 
+mod body_memory;
 mod completeness;
 mod config;
 mod confinement;
@@ -19,14 +21,18 @@ mod frame;
 mod host_log;
 mod hosts;
 mod listener;
+mod otlp;
 mod peers;
 mod prefix;
 mod progress;
 mod refusal_messages;
 mod repeated;
+mod shipped;
 mod status;
+mod stream;
 mod sync;
 mod syslog;
+mod tls;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -44,6 +50,7 @@ use hosts::Hosts;
 use listener::Listener;
 use progress::{MAX_STATUS_BYTES, Progress, STATUS};
 use sync::Syncer;
+use tls::{TlsAcceptor, TlsSettings};
 
 /// Examples of the help and the manual page.
 const EXAMPLES: &str = "\
@@ -113,10 +120,13 @@ fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
             )),
         }
     }
-    let sockets = listener::bind(&config.listen)?;
+    let with_tls = config.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
+    let sockets = listener::bind(&config.listen, with_tls)?;
     confinement::allow_open_files(&config.limits)?;
     confinement::drop_capabilities()?;
-    info(confinement::confine(hosts.path(), &args.state)?);
+    let files = config.tls.iter().flat_map(TlsSettings::files);
+    info(confinement::confine(hosts.path(), &args.state, files)?);
+    let tls = config.tls.map(TlsAcceptor::open).transpose()?;
     let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
     let wake = Arc::new(wake.context("cannot make an eventfd")?);
     let waker = Arc::clone(&wake);
@@ -126,12 +136,16 @@ fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
     })?;
     let mut listen = Vec::new();
     for socket in &sockets {
-        listen.push(socket.local_addr()?.to_string());
+        let address = socket.listener.local_addr()?;
+        listen.push(match socket.has_tls {
+            true => format!("{address} with TLS"),
+            false => address.to_string(),
+        });
     }
     info(format_args!("listens at {}", listen.join(", ")));
     let progress = Progress::new(now_ms(), listen, hosts.path().display().to_string());
     let syncer = Syncer::start(state)?;
-    Listener::new(sockets, hosts, config.limits, syncer, progress)?.run(&wake, &stop)?;
+    Listener::new(sockets, tls, hosts, config.limits, syncer, progress)?.run(&wake, &stop)?;
     Ok(ExitCode::SUCCESS)
 }
 

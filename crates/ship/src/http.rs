@@ -1,4 +1,5 @@
-//! An HTTP/1.1 client for one address: requests with a body, one after another on a connection that is kept.
+//! An HTTP/1.1 client for one address: requests with a body, one after another on a connection that is kept. For
+//! listeners, [`request`] has the heads of such requests, and their answers.
 //!
 //! Answers are not trusted: their size and the time until their end are bounded, and nothing that they say is followed.
 //!
@@ -7,6 +8,7 @@
 
 mod answer;
 mod headers;
+mod request;
 
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
@@ -14,7 +16,10 @@ use std::time::{Duration, Instant};
 use crate::transport::{DeadlineStream, TlsSettings};
 pub(crate) use answer::Answer;
 use answer::ReadError;
+#[cfg(test)]
+pub(crate) use answer::tests::read_answer;
 pub(crate) use headers::{HeaderFile, HeaderValue, is_header_name, is_header_value};
+pub(crate) use request::{Reply, RequestError, RequestHead};
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Log records of OpenTelemetry to a collector, by HTTP (OTLP/HTTP with protobuf).
 //!
-//! [`record`] and [`event`] are what a frame becomes, [`batch`] what a request has, [`verdict`] what an answer means.
+//! [`record`] and [`event`] are what a frame becomes, [`batch`] what a request has, [`verdict`] what an answer means;
+//! [`receiver`] is the side of the collector.
 //!
 //! Frames are confirmed when the collector has answered that it has them. Records that it refuses (400, 413) are sent
 //! again in halves, so that it takes the others; one that it refuses alone is rejected, as those are which it names
@@ -14,6 +15,7 @@ mod attributes;
 mod batch;
 mod event;
 mod protobuf;
+mod receiver;
 mod record;
 mod verdict;
 
@@ -30,6 +32,10 @@ use crate::http::{Endpoint, HttpClient};
 use crate::output::now_ms;
 use crate::sink::{Refusal, Sink};
 use batch::Batch;
+#[cfg(test)]
+pub(crate) use receiver::tests;
+pub(crate) use receiver::{LogRecord, partial_success, read_records, status};
+pub(crate) use record::{EVENT, GAP, HEARTBEAT};
 use verdict::{Rejected, Verdict};
 
 /// Bytes of records that are sent at once.

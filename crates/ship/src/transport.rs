@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub(crate) use deadline::DeadlineStream;
 pub(crate) use standard_output::StandardOutput;
 pub(crate) use tcp::Tcp;
-pub(crate) use tls::{Tls, TlsSettings};
+pub(crate) use tls::{Tls, TlsSettings, authorities, identity, provider, unusable};
 pub(crate) use unix::UnixSocket;
 
 /// Longest time in which a peer takes no byte.

@@ -8,7 +8,7 @@ use std::mem;
 
 use serde::{Deserialize, Serialize};
 
-use super::syslog::RecordNumber;
+use super::shipped::RecordNumber;
 
 /// Lowest serial of tollgate.
 const TOLLGATES: u32 = 0x8000_0000;

@@ -9,24 +9,33 @@
 //! [networks.lab]
 //! prefixes = ["10.1.0.0/16"]
 //! host = "address"
+//!
+//! [tls]
+//! listen = ["0.0.0.0:6514"]
+//! certificate = "/etc/tollgate/collect.pem"
+//! key = "/etc/tollgate/collect.key"
+//! ca = "/etc/tollgate/collect-ca.pem"
 //! ```
 //!
 //! All mistakes are reported, each with its line and column.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use logs::expression::parse::Mistake;
+use rustls::pki_types::DnsName;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::peers::{Naming, Network, Peers};
 use super::prefix::Prefix;
+use super::tls::TlsSettings;
 use crate::config_file::{self, Mistakes};
 
 const LISTEN: &str = "0.0.0.0:60";
+const TLS_LISTEN: &str = "0.0.0.0:6514";
 const DIRECTORY: &str = "/var/log/tollgate-collect";
 const MAX_LISTENERS: usize = 16;
 /// Most hosts in all: each has an open file.
@@ -38,6 +47,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Config {
     pub(super) listen: Vec<SocketAddr>,
+    pub(super) tls: Option<TlsSettings>,
     /// Where the logs of hosts are.
     pub(super) directory: PathBuf,
     pub(super) peers: Peers,
@@ -81,10 +91,21 @@ struct Document {
     max_log_file: Option<Spanned<i64>>,
     num_logs: Option<Spanned<i64>>,
     space_left: Option<Spanned<i64>>,
+    tls: Option<Spanned<TlsTable>>,
     #[serde(default)]
     hosts: BTreeMap<Spanned<String>, Vec<Spanned<String>>>,
     #[serde(default)]
     networks: BTreeMap<Spanned<String>, NetworkTable>,
+}
+
+/// The table `[tls]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsTable {
+    listen: Option<Spanned<Vec<Spanned<String>>>>,
+    certificate: Spanned<PathBuf>,
+    key: Spanned<PathBuf>,
+    ca: Option<Spanned<PathBuf>>,
 }
 
 /// A table `[networks.NAME]`.
@@ -158,10 +179,19 @@ impl Config {
                 directory.into_inner()
             },
         );
+        let tls = document.tls.map(|table| tls(table, mistakes));
+        let least = usize::from(tls.is_none());
+        let has_certificates = tls.as_ref().is_some_and(|tls| tls.ca.is_some());
         Self {
-            listen: listeners(document.listen, mistakes),
+            listen: listeners(document.listen, LISTEN, least, mistakes),
             directory,
-            peers: peers(document.hosts, document.networks, mistakes),
+            peers: peers(
+                document.hosts,
+                document.networks,
+                has_certificates,
+                mistakes,
+            ),
+            tls,
             limits: Limits {
                 connections: usize::try_from(connections).unwrap_or(usize::MAX),
                 connections_per_address: usize::try_from(each).unwrap_or(usize::MAX),
@@ -177,17 +207,34 @@ impl Config {
     }
 }
 
+fn tls(table: Spanned<TlsTable>, mistakes: &mut Mistakes) -> TlsSettings {
+    let table = table.into_inner();
+    let mut file = |path: Spanned<PathBuf>| {
+        mistakes.absolute(path.get_ref(), path.span());
+        path.into_inner()
+    };
+    let (certificate, key, ca) = (file(table.certificate), file(table.key), table.ca.map(file));
+    TlsSettings {
+        listen: listeners(table.listen, TLS_LISTEN, 1, mistakes),
+        certificate,
+        key,
+        ca,
+    }
+}
+
 fn listeners(
     listen: Option<Spanned<Vec<Spanned<String>>>>,
+    default: &str,
+    least: usize,
     mistakes: &mut Mistakes,
 ) -> Vec<SocketAddr> {
     let Some(listen) = listen else {
-        return LISTEN.parse().into_iter().collect();
+        return default.parse().into_iter().collect();
     };
     let count = listen.get_ref().len();
-    if !(1..=MAX_LISTENERS).contains(&count) {
+    if !(least..=MAX_LISTENERS).contains(&count) {
         let message = format!("`listen` has {count} addresses");
-        let advice = format!("write 1 to {MAX_LISTENERS}");
+        let advice = format!("write {least} to {MAX_LISTENERS}");
         mistakes.add(listen.span(), message, &advice);
     }
     let mut found = Vec::new();
@@ -210,6 +257,7 @@ fn listeners(
 fn peers(
     hosts: BTreeMap<Spanned<String>, Vec<Spanned<String>>>,
     networks: BTreeMap<Spanned<String>, NetworkTable>,
+    has_certificates: bool,
     mistakes: &mut Mistakes,
 ) -> Peers {
     let mut peers = Peers::default();
@@ -222,6 +270,7 @@ fn peers(
     }
     let mut all = u64::try_from(hosts.len()).unwrap_or(u64::MAX);
     let mut seen = Vec::new();
+    let mut certificates = BTreeSet::new();
     for (name, addresses) in hosts {
         mistakes.host_name(name.get_ref(), name.span());
         if name.get_ref().parse::<IpAddr>().is_ok() {
@@ -233,10 +282,32 @@ fn peers(
             );
         }
         if addresses.is_empty() {
-            let message = format!("host `{}` has no address", name.get_ref().escape_debug());
+            let message = format!(
+                "host `{}` has no address or name",
+                name.get_ref().escape_debug()
+            );
             mistakes.add(name.span(), message, "write at least one");
         }
         for address in addresses {
+            if let Some(certificate) = certificate_name(address.get_ref()) {
+                let shown = address.get_ref();
+                if !has_certificates {
+                    mistakes.add(
+                        address.span(),
+                        format!("`{shown}` is the name of a certificate, and peers have none"),
+                        "write an address, or a table `[tls]` with `ca`",
+                    );
+                }
+                if !certificates.insert(certificate.clone()) {
+                    mistakes.add(
+                        address.span(),
+                        format!("`{shown}` is written twice"),
+                        "remove one",
+                    );
+                }
+                peers.add_certificate(&certificate, name.get_ref());
+                continue;
+            }
             if let Some(prefix) = prefix(&address, &mut seen, mistakes) {
                 if !prefix.is_address() {
                     let message = format!("`{}` is a prefix", address.get_ref());
@@ -250,18 +321,25 @@ fn peers(
             }
         }
     }
-    let mut by_node = false;
+    let mut by_claim = false;
     for (name, table) in networks {
         mistakes.host_name(name.get_ref(), name.span());
-        if table.host == Naming::Node {
-            if by_node {
+        if table.host != Naming::Address {
+            if by_claim {
                 mistakes.add(
                     name.span(),
-                    "a second network names its hosts by `node=`: each could write the logs of the other",
+                    "a second network names its hosts by `node=` or certificates: each could write the logs of the other",
                     "join their prefixes in one table",
                 );
             }
-            by_node = true;
+            by_claim = true;
+        }
+        if table.host == Naming::Certificate && !has_certificates {
+            mistakes.add(
+                name.span(),
+                "hosts are named by certificates, and peers have none",
+                "write a table `[tls]` with `ca`",
+            );
         }
         let most = mistakes.number(
             table.max_hosts.as_ref(),
@@ -288,6 +366,12 @@ fn peers(
         mistakes.add(0..0, message, &advice);
     }
     peers
+}
+
+/// A name of DNS that a certificate can have, in lower case.
+fn certificate_name(text: &str) -> Option<String> {
+    let is_name = Prefix::parse(text).is_none() && DnsName::try_from(text).is_ok();
+    is_name.then(|| text.to_ascii_lowercase())
 }
 
 fn prefix(

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use caps::CapSet;
-use logs::confinement::{Allowed, ConfinementError};
+use logs::confinement::{Allowed, ConfinementError, directories_of};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::config::{Limits, MAX_HOSTS};
@@ -52,14 +52,20 @@ pub(super) fn drop_capabilities() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets this thread and those that it starts read, write and make directories in that of the logs, and write the state
-/// directory; nothing else, so no other file, and no connection or socket. Returns what the kernel enforces.
+/// Lets this thread and those that it starts read, write and make directories in that of the logs, write the state
+/// directory, and read the directories of certificates; nothing else, so no other file, and no connection or socket.
+/// Returns what the kernel enforces.
 ///
 /// # Errors
 /// As of [`logs::confinement::confine`].
-pub(super) fn confine(logs: &Path, state: &Path) -> Result<String, ConfinementError> {
+pub(super) fn confine<'a>(
+    logs: &Path,
+    state: &Path,
+    certificates: impl Iterator<Item = &'a Path>,
+) -> Result<String, ConfinementError> {
     logs::confinement::confine(&Allowed {
-        read: Vec::new(),
+        // Certificates are often links.
+        read: certificates.flat_map(directories_of).collect(),
         write: vec![state.to_owned()],
         make: vec![logs.to_owned()],
         connect: Vec::new(),
@@ -78,7 +84,7 @@ mod tests {
     #[test]
     fn confined_thread_writes_logs_and_state() {
         let place = tempfile::tempdir().unwrap();
-        for name in ["logs", "state", "other"] {
+        for name in ["logs", "state", "other", "keys"] {
             fs::create_dir(place.path().join(name)).unwrap();
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -86,13 +92,17 @@ mod tests {
         let confined = thread::spawn(move || {
             let path = |name: &str| place.path().join(name);
             drop_capabilities().unwrap();
-            let told = confine(&path("logs"), &path("state")).unwrap();
+            fs::write(path("keys/key"), "text").unwrap();
+            let key = path("keys/key");
+            let told = confine(&path("logs"), &path("state"), [&*key].into_iter()).unwrap();
+            fs::read(&key).unwrap();
             fs::create_dir(path("logs/web1")).unwrap();
             fs::write(path("logs/web1/audit.log"), "line\n").unwrap();
             fs::rename(path("logs/web1/audit.log"), path("logs/web1/audit.log.1")).unwrap();
             fs::write(path("state/status"), "text").unwrap();
             if told.ends_with("fully enforced") {
                 fs::write(path("other/file"), "text").unwrap_err();
+                fs::write(&key, "text").unwrap_err();
                 fs::create_dir(path("state/web1")).unwrap_err();
                 fs::read("/etc/passwd").unwrap_err();
                 std::net::TcpStream::connect(address).unwrap_err();

@@ -5,45 +5,36 @@
 //! ```
 //!
 //! Bytes are read while all answers could be sent: a peer that does not read its answers is not read either. Memory is
-//! bounded by one read and a frame that is not complete.
+//! bounded by one read and a frame that is not complete. [`requests`] has those of HTTP.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Shutdown, TcpStream};
+mod end;
+mod requests;
+
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bstr::ByteSlice as _;
+use bstr::BStr;
 
-use super::frame::{Answer, Format, FrameError, Message, decode};
+use super::body_memory::{BodyMemory, Reservation};
+use super::frame::{Answer, Format, Message, decode};
 use super::hosts::{Hosts, Lines, Refusal, WriteError, describe};
 use super::peers::Writes;
 use super::progress::LastRecord;
 use super::repeated::Repeated;
-use super::syslog::{Kind, SyslogMessage};
+use super::shipped::{Kind, ShippedMessage};
+use super::stream::PeerStream;
+use super::{syslog, tls};
 use crate::output::now_ms;
+pub(super) use end::End;
+use end::HANDSHAKE_TIME;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 64 << 10;
 /// Longest time until a frame that has begun is complete, and until a peer has read its answers.
 const FRAME_TIME: Duration = Duration::from_secs(60);
-
-/// Why a connection ends.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum End {
-    /// The peer has closed it.
-    #[error("closed by the peer")]
-    Peer,
-    #[error(transparent)]
-    Protocol(#[from] FrameError),
-    #[error("cannot use the connection: {0}")]
-    Socket(#[from] io::Error),
-    #[error("{}", describe(.0))]
-    Write(#[from] WriteError),
-    #[error("no message for {} seconds", .0.as_secs())]
-    Idle(Duration),
-    #[error("the listener ends")]
-    Listener,
-}
+/// Longest time until a peer has closed a connection whose last answer it has got.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// What the event loop waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +50,21 @@ pub(super) enum Waits {
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: PeerStream,
     pub(super) address: IpAddr,
-    writes: Arc<Writes>,
+    /// `None` until the certificate of the peer is known.
+    writes: Option<Arc<Writes>>,
     format: Option<Format>,
     /// Bytes that were read and not taken.
     rest: Vec<u8>,
     /// Answers that were not sent.
     answers: Vec<u8>,
     is_waiting_for_disk: bool,
+    memory: BodyMemory,
+    /// Memory for a request that is not complete.
+    body: Option<Reservation>,
+    /// Since when no more is taken, because the last answer was given; what comes is dropped.
+    last_answer_at: Option<Instant>,
     repeated: Repeated,
     /// When a message came last, or the connection.
     message_at: Instant,
@@ -78,16 +75,24 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A connection that was accepted. The stream does not block.
-    pub(super) fn new(stream: TcpStream, address: IpAddr, writes: Writes) -> Self {
+    /// A connection that was accepted. The certificate of the peer says what it writes if `writes` does not.
+    pub(super) fn new(
+        stream: PeerStream,
+        address: IpAddr,
+        writes: Option<Writes>,
+        memory: BodyMemory,
+    ) -> Self {
         Self {
             stream,
             address,
-            writes: Arc::new(writes),
+            writes: writes.map(Arc::new),
             format: None,
             rest: Vec::new(),
             answers: Vec::new(),
             is_waiting_for_disk: false,
+            memory,
+            body: None,
+            last_answer_at: None,
             repeated: Repeated::Unknown,
             message_at: Instant::now(),
             stuck_since: None,
@@ -97,11 +102,20 @@ impl Connection {
 
     /// What it waits for.
     pub(super) fn waits(&self) -> Waits {
-        match (self.is_waiting_for_disk, self.answers.is_empty()) {
+        match (self.is_waiting_for_disk, self.has_unsent()) {
             (true, _) => Waits::Disk,
-            (false, true) => Waits::Readable,
-            (false, false) => Waits::Writable,
+            (false, false) => Waits::Readable,
+            (false, true) => Waits::Writable,
         }
+    }
+
+    fn has_unsent(&self) -> bool {
+        !self.answers.is_empty() || self.stream.wants_write()
+    }
+
+    /// Whether it is not known yet who the peer is.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.writes.is_none()
     }
 
     /// Sends answers if there are some, else reads once and takes what is complete. `buffer` has room for [`READ_BYTES`].
@@ -109,16 +123,26 @@ impl Connection {
     /// # Errors
     /// The connection ends.
     pub(super) fn serve(&mut self, buffer: &mut [u8], hosts: &mut Hosts) -> Result<(), End> {
-        if !self.answers.is_empty() {
+        if self.has_unsent() {
             return self.send();
         }
-        match self.stream.read(buffer) {
-            Ok(0) => return Err(End::Peer),
-            Ok(read) => self
-                .rest
-                .extend_from_slice(buffer.get(..read).unwrap_or_default()),
-            Err(error) if is_temporary(&error) => return Ok(()),
-            Err(error) => return Err(error.into()),
+        let before = self.rest.len();
+        let is_open = self.stream.read(buffer, &mut self.rest)?;
+        if self.writes.is_none() && !self.stream.is_handshaking() {
+            let names = tls::names(self.stream.certificates());
+            let writes = hosts.peers.find_certificate(self.address, &names)?;
+            self.writes = Some(Arc::new(writes));
+        }
+        if self.rest.len() == before {
+            return match is_open {
+                true => self.send(),
+                false if self.stream.has_begun() => Err(End::TlsRefused),
+                false => Err(End::Peer),
+            };
+        }
+        if self.last_answer_at.is_some() {
+            self.rest.clear();
+            return Ok(());
         }
         self.take(hosts)
     }
@@ -141,11 +165,23 @@ impl Connection {
         if self.is_waiting_for_disk {
             return Ok(());
         }
+        if self.stream.is_handshaking() {
+            return match is_longer(self.message_at, HANDSHAKE_TIME) {
+                true => Err(End::NoTls),
+                false => Ok(()),
+            };
+        }
         if self
             .stuck_since
             .is_some_and(|since| is_longer(since, FRAME_TIME))
         {
             return Err(End::Idle(FRAME_TIME));
+        }
+        if self
+            .last_answer_at
+            .is_some_and(|since| is_longer(since, LINGER))
+        {
+            return Err(End::Peer);
         }
         match is_longer(self.message_at, idle) {
             true => Err(End::Idle(idle)),
@@ -159,8 +195,7 @@ impl Connection {
             Answer::Ending.encode(0, "", &mut self.answers);
         }
         // A peer that does not read gets no more.
-        let _is_sent = self.stream.write(&self.answers);
-        let _is_open = self.stream.shutdown(Shutdown::Write);
+        let _is_sent = self.stream.end(&mut self.answers);
         self.enter(None, hosts);
     }
 
@@ -169,29 +204,38 @@ impl Connection {
         let bytes = std::mem::take(&mut self.rest);
         let mut batch = Batch::default();
         let mut at = 0;
-        let result = loop {
+        let result: Result<(), End> = loop {
             let (message, length) =
                 match decode(bytes.get(at..).unwrap_or_default(), &mut self.format) {
                     Ok(Some(found)) => found,
-                    Ok(None) => break self.write(&mut batch, at, hosts),
+                    Ok(None) if self.format == Some(Format::Http) => {
+                        return self.take_requests(bytes, hosts);
+                    }
+                    Ok(None) => break self.write(&mut batch, at, hosts).map_err(End::from),
                     Err(error) => {
                         let written = self.write(&mut batch, at, hosts);
-                        break written.and_then(|()| Err(error.into()));
+                        break written.map_err(End::from).and_then(|()| Err(error.into()));
                     }
                 };
             self.message_at = Instant::now();
-            match message {
-                Message::Heartbeat { sequence } => batch.answers.push((sequence, None)),
+            let taken = match message {
+                Message::Heartbeat { sequence } => {
+                    batch.answers.push((sequence, None));
+                    Ok(())
+                }
                 Message::Line { sequence, line } => {
-                    if let Err(end) = self.line(&mut batch, at, sequence, line, hosts) {
-                        break Err(end);
-                    }
+                    self.line(&mut batch, at, sequence, line, hosts)
                 }
-                Message::Syslog(message) => {
-                    if let Err(end) = self.syslog(&mut batch, at, message, hosts) {
-                        break Err(end);
+                Message::Syslog(message) => match syslog::parse(message) {
+                    Some(message) => self.shipped(&mut batch, at, &message, hosts).map(drop),
+                    None => {
+                        self.refused(&Refusal::NoSyslog, hosts);
+                        Ok(())
                     }
-                }
+                },
+            };
+            if let Err(error) = taken {
+                break Err(error.into());
             }
             at += length;
         };
@@ -203,13 +247,22 @@ impl Connection {
             }
             _ => at,
         };
-        self.rest
-            .extend_from_slice(bytes.get(kept..).unwrap_or_default());
+        self.keep(bytes, kept);
         match result {
             Err(End::Write(_)) if self.is_waiting_for_disk => Ok(()),
             Err(end) => Err(end),
             Ok(()) => self.send(),
         }
+    }
+
+    /// Keeps what was read behind an offset.
+    fn keep(&mut self, mut bytes: Vec<u8>, from: usize) {
+        bytes.drain(..from.min(bytes.len()));
+        // Most connections wait for most of their time.
+        if bytes.len() < bytes.capacity() / 4 {
+            bytes.shrink_to_fit();
+        }
+        self.rest = bytes;
     }
 
     /// Adds a line, at an offset of what was read, to a batch, which is written before if it is of another host.
@@ -220,8 +273,11 @@ impl Connection {
         sequence: Option<u32>,
         line: &[u8],
         hosts: &mut Hosts,
-    ) -> Result<(), End> {
-        let writes = Arc::clone(&self.writes);
+    ) -> Result<(), WriteError> {
+        // It is known before a message is taken.
+        let Some(writes) = self.writes.clone() else {
+            return Ok(());
+        };
         let checked = match hosts.check(&writes, line, None) {
             Ok(checked) => checked,
             Err(refusal) => {
@@ -247,20 +303,19 @@ impl Connection {
         Ok(())
     }
 
-    /// Adds a message of syslog, in the same way.
-    fn syslog(
+    /// Adds a message in the same way. Returns why it is refused, if it is.
+    fn shipped(
         &mut self,
         batch: &mut Batch,
         at: usize,
-        message: &[u8],
+        message: &ShippedMessage<'_>,
         hosts: &mut Hosts,
-    ) -> Result<(), End> {
-        let writes = Arc::clone(&self.writes);
-        let Some(message) = SyslogMessage::parse(message) else {
-            self.refused(&Refusal::NoSyslog, hosts);
-            return Ok(());
+    ) -> Result<Option<Refusal>, WriteError> {
+        // It is known before a message is taken.
+        let Some(writes) = self.writes.clone() else {
+            return Ok(None);
         };
-        let named = Some(message.host.as_bstr());
+        let named = message.host.map(BStr::new);
         let checked = match message.kind {
             Kind::Record => hosts
                 .check(&writes, message.text, named)
@@ -273,7 +328,7 @@ impl Connection {
             Ok(checked) => checked,
             Err(refusal) => {
                 self.refused(&refusal, hosts);
-                return Ok(());
+                return Ok(Some(refusal));
             }
         };
         self.turn_to(host, batch, at, hosts)?;
@@ -295,7 +350,7 @@ impl Connection {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Makes a host that of the batch; lines of another one are written before.
@@ -305,7 +360,7 @@ impl Connection {
         batch: &mut Batch,
         at: usize,
         hosts: &mut Hosts,
-    ) -> Result<(), End> {
+    ) -> Result<(), WriteError> {
         if batch.lines.host != host {
             self.write(batch, at, hosts)?;
             host.clone_into(&mut batch.lines.host);
@@ -321,7 +376,12 @@ impl Connection {
     }
 
     /// Writes a batch, which ends at an offset of what was read, and answers.
-    fn write(&mut self, batch: &mut Batch, end: usize, hosts: &mut Hosts) -> Result<(), End> {
+    fn write(
+        &mut self,
+        batch: &mut Batch,
+        end: usize,
+        hosts: &mut Hosts,
+    ) -> Result<(), WriteError> {
         if let Err(error) = hosts.write(&batch.lines) {
             let answer = match error.is_full() {
                 true => Answer::DiskFull,
@@ -330,7 +390,7 @@ impl Connection {
             if let Some(sequence) = batch.first {
                 answer.encode(sequence, &describe(&error), &mut self.answers);
             }
-            return Err(error.into());
+            return Err(error);
         }
         for (sequence, refusal) in batch.answers.drain(..) {
             match refusal {
@@ -346,15 +406,8 @@ impl Connection {
 
     /// Sends what the socket takes of the answers, and notes whether the peer has to do something.
     fn send(&mut self) -> Result<(), End> {
-        while !self.answers.is_empty() {
-            match self.stream.write(&self.answers) {
-                Ok(sent) => drop(self.answers.drain(..sent)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_temporary(&error) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let is_stuck = !self.answers.is_empty() || !self.rest.is_empty();
+        self.stream.write(&mut self.answers)?;
+        let is_stuck = self.has_unsent() || !self.rest.is_empty();
         self.stuck_since = match is_stuck {
             // A new frame has a time of its own.
             true => self
@@ -363,15 +416,21 @@ impl Connection {
                 .or_else(|| Some(Instant::now())),
             false => None,
         };
+        if self.last_answer_at.is_some() && self.answers.is_empty() {
+            self.stream.end(&mut self.answers)?;
+        }
         Ok(())
     }
 
     /// Counts a refused line for the host that the peer wrote last, or is.
     fn refused(&self, refusal: &Refusal, hosts: &mut Hosts) {
-        let host = match (&self.host, self.writes.as_ref()) {
-            (Some(host), _) | (None, Writes::Host(host)) => host.clone(),
-            (None, Writes::Address(_, address)) => address.clone(),
-            (None, Writes::Node(network)) => return hosts.refused_in(*network, refusal),
+        let host = match (&self.host, self.writes.as_deref()) {
+            (Some(host), _) | (None, Some(Writes::Host(host) | Writes::Member(_, host))) => {
+                host.clone()
+            }
+            (None, Some(Writes::Node(network))) => return hosts.refused_in(*network, refusal),
+            // Nothing is taken of it.
+            (None, None) => return,
         };
         if let Some(progress) = hosts.progress(&host) {
             progress.refused += 1;
@@ -402,13 +461,6 @@ struct Batch {
     first: Option<u32>,
     /// Sequences in order, with the reasons of refusals.
     answers: Vec<(u32, Option<Refusal>)>,
-}
-
-fn is_temporary(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
 }
 
 #[cfg(test)]

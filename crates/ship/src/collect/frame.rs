@@ -1,7 +1,8 @@
 //! The protocol of stock `audisp-remote`, and of syslog over TCP.
 //!
 //! In the managed format each message is a frame of [`managed_frame`]; in the ascii format it is a line without header, and
-//! nothing is answered. Messages of syslog have the number of their bytes before them. A connection keeps its format.
+//! nothing is answered. Messages of syslog have the number of their bytes before them. Requests of HTTP are recognized,
+//! and left to others. A connection keeps its format.
 //!
 //! # Source
 //! audit-userspace 3.0.9 and 4.2.1: `audisp/plugins/remote/audisp-remote.c`. RFC 6587, section 3.4.1 (octet counting).
@@ -15,8 +16,8 @@ use crate::managed_frame::{
     MAX_BODY_BYTES, MESSAGE,
 };
 
-/// Most bytes of a message of syslog: `tollgate-ship` sends lines whole.
-const MAX_SYSLOG_BYTES: usize = 128 << 10;
+/// Most bytes of a message of syslog, and of any line: `tollgate-ship` sends lines whole.
+pub(super) const MAX_SYSLOG_BYTES: usize = 128 << 10;
 /// Most digits of that number.
 const MAX_DIGITS: usize = 6;
 /// The record is refused for ever: an answer of tollgate, which a stock peer takes for an error that it does not know.
@@ -28,6 +29,7 @@ pub(super) enum Format {
     Managed,
     Ascii,
     Syslog,
+    Http,
 }
 
 /// What a peer has sent.
@@ -49,7 +51,7 @@ pub(super) enum Message<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FrameError {
     #[error(
-        "neither the protocol of audisp-remote with `transport = tcp` nor syslog with octet counting"
+        "neither the protocol of audisp-remote with `transport = tcp`, syslog with octet counting, nor HTTP"
     )]
     Format,
     #[error(transparent)]
@@ -62,8 +64,26 @@ pub(super) enum FrameError {
     Count,
 }
 
+impl Format {
+    /// The format of a connection that begins with a byte.
+    ///
+    /// # Errors
+    /// None begins with it.
+    fn of(first: u8) -> Result<Self, FrameError> {
+        match first {
+            // `type=` or `node=`.
+            b't' | b'n' => Ok(Self::Ascii),
+            b'1'..=b'9' => Ok(Self::Syslog),
+            // A method.
+            b'A'..=b'Z' => Ok(Self::Http),
+            _ if first == MAGIC[0] => Ok(Self::Managed),
+            _ => Err(FrameError::Format),
+        }
+    }
+}
+
 /// The first message in `bytes` and the number of its bytes; `None` if more bytes are needed. The first byte of a
-/// connection decides its format.
+/// connection decides its format; that of HTTP has none of these messages.
 ///
 /// # Errors
 /// The bytes are not of the protocol.
@@ -76,18 +96,13 @@ pub(super) fn decode<'a>(
     };
     let format = match *format {
         Some(format) => format,
-        None => *format.insert(match first {
-            // `type=` or `node=`.
-            b't' | b'n' => Format::Ascii,
-            b'1'..=b'9' => Format::Syslog,
-            _ if first == MAGIC[0] => Format::Managed,
-            _ => return Err(FrameError::Format),
-        }),
+        None => *format.insert(Format::of(first)?),
     };
     match format {
         Format::Managed => decode_managed(bytes),
         Format::Ascii => decode_ascii(bytes),
         Format::Syslog => decode_syslog(bytes),
+        Format::Http => Ok(None),
     }
 }
 
@@ -220,15 +235,13 @@ mod tests {
     fn frames_that_are_not_of_the_protocol_are_errors() {
         let mut version = frame(MESSAGE, 1, LINE);
         version[4] = 1;
-        // A hello of TLS, a token of Kerberos, HTTP, a blank line.
-        for bytes in [
-            &b"\x16\x03\x01"[..],
-            b"\0\0\0\0",
-            b"GET / HTTP/1.1\r\n",
-            b"\n",
-        ] {
+        // A hello of TLS, a token of Kerberos, a blank line.
+        for bytes in [&b"\x16\x03\x01"[..], b"\0\0\0\0", b"\n"] {
             assert_eq!(first(bytes), Err(FrameError::Format));
         }
+        let mut format = None;
+        assert_eq!(decode(b"GET / HTTP/1.1\r\n\r\n", &mut format), Ok(None));
+        assert_eq!(format, Some(Format::Http));
         for bytes in [&b"12x"[..], b"131073 <", b"1234567", b"999999 "] {
             assert_eq!(first(bytes), Err(FrameError::Count));
         }
@@ -329,7 +342,7 @@ mod tests {
                     }
                 }
             }
-            assert!(rest.len() < MOST);
+            assert!(rest.len() < MOST || format == Some(Format::Http));
         }
         (found, None)
     }

@@ -17,8 +17,8 @@ use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::config::LogSettings;
+use super::frame::MAX_SYSLOG_BYTES;
 use super::repeated::LogPart;
-use crate::managed_frame::MAX_BODY_BYTES;
 
 const LOG: &str = "audit.log";
 /// Rotated files that wait to be synced; with more, rotation waits for the disk.
@@ -173,7 +173,7 @@ impl HostLog {
 
     /// Cuts off what a write that was killed has left of a line, which was not acknowledged.
     fn cut_unfinished_line(&mut self) -> io::Result<()> {
-        let most = u64::try_from(MAX_BODY_BYTES + 1)
+        let most = u64::try_from(MAX_SYSLOG_BYTES + 1)
             .unwrap_or(u64::MAX)
             .min(self.bytes);
         let mut end = vec![0; usize::try_from(most).unwrap_or(0)];

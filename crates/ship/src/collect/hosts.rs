@@ -17,6 +17,7 @@ use nix::sys::statvfs::fstatvfs;
 
 use super::completeness::Completeness;
 use super::config::LogSettings;
+use super::frame::MAX_SYSLOG_BYTES;
 use super::host_log::{HostLog, has_directory};
 use super::peers::{Peers, Writes};
 use super::progress::{HostProgress, LastRecord, NetworkProgress};
@@ -37,6 +38,12 @@ pub(super) enum Refusal {
     NoRecord(#[from] decode::DecodeError),
     #[error("a byte that ends a line is in the record")]
     ManyLines,
+    #[error("a record of more than {MAX_SYSLOG_BYTES} bytes")]
+    TooLong,
+    #[error("the body of a log record is no text")]
+    NoText,
+    #[error("request refused: {0}")]
+    Request(String),
     #[error(
         "the record has no `node=`: set `name_format` in auditd.conf, or list the host in the listener's [hosts]"
     )]
@@ -49,6 +56,21 @@ pub(super) enum Refusal {
         "network `{0}` has `max_hosts` hosts: raise it, or remove directories of hosts and restart the listener"
     )]
     TooManyHosts(String),
+}
+
+impl Refusal {
+    /// Whether the configuration refuses the host, and not the record: it would be taken after a change.
+    pub(super) const fn is_of_host(&self) -> bool {
+        match self {
+            Self::NoNode | Self::Node(_) | Self::TooManyHosts(_) => true,
+            Self::NoSyslog
+            | Self::NoRecord(_)
+            | Self::ManyLines
+            | Self::TooLong
+            | Self::NoText
+            | Self::Request(_) => false,
+        }
+    }
 }
 
 /// Why lines are not in the log. They can be written later.
@@ -194,6 +216,9 @@ impl Hosts {
         if line.find_byteset(b"\n\0").is_some() {
             return Err(Refusal::ManyLines);
         }
+        if line.len() > MAX_SYSLOG_BYTES {
+            return Err(Refusal::TooLong);
+        }
         let record = decode::header(line)?;
         let host = self.name_of(writes, named.or(record.node))?;
         let last = LastRecord {
@@ -218,7 +243,7 @@ impl Hosts {
     ) -> Result<&'a str, Refusal> {
         let (network, name) = match writes {
             Writes::Host(name) => (None, name.as_str()),
-            Writes::Address(network, name) => (Some(*network), name.as_str()),
+            Writes::Member(network, name) => (Some(*network), name.as_str()),
             Writes::Node(network) => {
                 let node = node.ok_or(Refusal::NoNode)?;
                 let name = node.to_str().ok().filter(|name| {

@@ -15,13 +15,16 @@ use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
 };
 
+use super::body_memory::BodyMemory;
 use super::config::Limits;
 use super::connection::{Connection, End, READ_BYTES, Waits};
 use super::hosts::Hosts;
 use super::prefix::canonical;
 use super::progress::Progress;
 use super::refusal_messages::RefusalMessages;
+use super::stream::{PeerStream, StreamError};
 use super::sync::{Syncer, Work};
+use super::tls::TlsAcceptor;
 
 /// How often logs are synced, time-outs checked and the status written.
 const TICK: Duration = Duration::from_secs(1);
@@ -39,7 +42,8 @@ const KEEP_COUNT: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Listener {
     epoll: Epoll,
-    sockets: Vec<TcpListener>,
+    sockets: Vec<Socket>,
+    tls: Option<TlsAcceptor>,
     /// Whether the sockets are left alone until the next tick, because there are too many open files.
     is_exhausted: bool,
     connections: HashMap<u64, Connection>,
@@ -47,6 +51,7 @@ pub(super) struct Listener {
     next_token: u64,
     hosts: Hosts,
     limits: Limits,
+    memory: BodyMemory,
     syncer: Syncer,
     progress: Progress,
     last_status: String,
@@ -54,19 +59,29 @@ pub(super) struct Listener {
     buffer: Vec<u8>,
 }
 
-/// Opens sockets.
+/// A socket at which connections come.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) listener: TcpListener,
+    /// Whether they begin with TLS.
+    pub(super) has_tls: bool,
+}
+
+/// Opens sockets: without TLS, and with it.
 ///
 /// # Errors
 /// One cannot be opened.
-pub(super) fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
-    let open = |address: &SocketAddr| {
-        let socket = TcpListener::bind(address).with_context(|| {
+pub(super) fn bind(plain: &[SocketAddr], with_tls: &[SocketAddr]) -> anyhow::Result<Vec<Socket>> {
+    let open = |address: &SocketAddr, has_tls| {
+        let listener = TcpListener::bind(address).with_context(|| {
             format!("cannot listen at `{address}`: ports below 1024 need CAP_NET_BIND_SERVICE")
         })?;
-        socket.set_nonblocking(true)?;
-        Ok(socket)
+        listener.set_nonblocking(true)?;
+        Ok(Socket { listener, has_tls })
     };
-    addresses.iter().map(open).collect()
+    let plain = plain.iter().map(|address| open(address, false));
+    let with_tls = with_tls.iter().map(|address| open(address, true));
+    plain.chain(with_tls).collect()
 }
 
 impl Listener {
@@ -75,7 +90,8 @@ impl Listener {
     /// # Errors
     /// The kernel refuses one.
     pub(super) fn new(
-        sockets: Vec<TcpListener>,
+        sockets: Vec<Socket>,
+        tls: Option<TlsAcceptor>,
         hosts: Hosts,
         limits: Limits,
         syncer: Syncer,
@@ -86,12 +102,14 @@ impl Listener {
         let mut listener = Self {
             epoll,
             sockets,
+            tls,
             is_exhausted: true,
             connections: HashMap::new(),
             per_address: HashMap::new(),
             next_token,
             hosts,
             limits,
+            memory: BodyMemory::new(),
             syncer,
             progress,
             last_status: String::new(),
@@ -148,7 +166,10 @@ impl Listener {
         }
         for (socket, token) in self.sockets.iter().zip(0..) {
             self.epoll
-                .add(socket, EpollEvent::new(EpollFlags::EPOLLIN, token))
+                .add(
+                    &socket.listener,
+                    EpollEvent::new(EpollFlags::EPOLLIN, token),
+                )
                 .context("cannot wait for connections")?;
         }
         self.is_exhausted = false;
@@ -160,8 +181,9 @@ impl Listener {
             let Some(socket) = self.sockets.get(index) else {
                 return;
             };
-            match socket.accept() {
-                Ok((stream, peer)) => self.admit(stream, peer),
+            let has_tls = socket.has_tls;
+            match socket.listener.accept() {
+                Ok((stream, peer)) => self.admit(stream, peer, has_tls),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The peer has gone.
                 Err(error)
@@ -174,7 +196,7 @@ impl Listener {
                         .tell("accept", format_args!("cannot accept connections: {error}"));
                     for socket in &self.sockets {
                         // It was added.
-                        let _is_known = self.epoll.delete(socket);
+                        let _is_known = self.epoll.delete(&socket.listener);
                     }
                     self.is_exhausted = true;
                     return;
@@ -184,17 +206,20 @@ impl Listener {
     }
 
     /// Adds a connection, if the configuration has its peer and the limits are not reached.
-    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr, has_tls: bool) {
         let address = canonical(peer.ip());
+        let tls = self.tls.as_mut().filter(|_| has_tls);
+        let has_certificate = tls.as_ref().is_some_and(|tls| tls.asks_for_certificates());
         let refused = &mut self.progress.refused;
-        let Some(writes) = self.hosts.peers.find(address) else {
+        let writes = self.hosts.peers.find(address).filter(|_| !has_certificate);
+        if writes.is_none() && !has_certificate {
             refused.unknown += 1;
             let line = format_args!(
                 "connection from {address} refused: it is in neither [hosts] nor [networks]"
             );
             return self.messages.tell("unknown", line);
-        };
-        if self.limits.privileged_ports && peer.port() >= 1024 {
+        }
+        if self.limits.privileged_ports && peer.port() >= 1024 && !has_certificate {
             refused.port += 1;
             let line = format_args!(
                 "connection from {address} port {} refused: set `local_port` of audisp-remote below 1024",
@@ -203,8 +228,12 @@ impl Listener {
             return self.messages.tell("port", line);
         }
         let count = self.per_address.get(&address).copied().unwrap_or(0);
+        // Peers that nobody knows cannot take the places of all others.
+        let unknown = self.connections.values().filter(|peer| peer.is_unknown());
+        let has_unknown = has_certificate && unknown.count() >= self.limits.connections.div_ceil(4);
         if self.connections.len() >= self.limits.connections
             || count >= self.limits.connections_per_address
+            || has_unknown
         {
             refused.limit += 1;
             let line = format_args!(
@@ -213,24 +242,33 @@ impl Listener {
             );
             return self.messages.tell("limit", line);
         }
-        if let Err(error) = prepare(&stream) {
-            return self.messages.tell(
-                "socket",
-                format_args!("connection from {address} refused: {error}"),
-            );
-        }
+        let config = tls.map(TlsAcceptor::config);
+        let stream = prepare(&stream)
+            .map_err(StreamError::from)
+            .and_then(|()| PeerStream::new(stream, config));
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                return self.messages.tell(
+                    "socket",
+                    format_args!("connection from {address} refused: {error}"),
+                );
+            }
+        };
         let token = self.next_token;
         self.next_token += 1;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
-        if let Err(error) = self.epoll.add(&stream, event) {
+        if let Err(error) = self.epoll.add(&stream.tcp, event) {
             return self.messages.tell(
                 "socket",
                 format_args!("connection from {address} refused: {error}"),
             );
         }
         *self.per_address.entry(address).or_default() += 1;
-        self.connections
-            .insert(token, Connection::new(stream, address, writes));
+        self.connections.insert(
+            token,
+            Connection::new(stream, address, writes, self.memory.clone()),
+        );
     }
 
     fn serve(&mut self, token: u64) {
@@ -250,7 +288,7 @@ impl Listener {
             };
             wait_for(
                 &self.epoll,
-                &connection.stream,
+                &connection.stream.tcp,
                 token,
                 before,
                 connection.waits(),
@@ -269,7 +307,7 @@ impl Listener {
         let address = connection.address;
         if connection.waits() != Waits::Disk {
             // It was added.
-            let _is_known = self.epoll.delete(&connection.stream);
+            let _is_known = self.epoll.delete(&connection.stream.tcp);
         }
         connection.close(end, &mut self.hosts);
         if let Some(count) = self.per_address.get_mut(&address) {
@@ -283,6 +321,11 @@ impl Listener {
             End::Protocol(_) => {
                 self.progress.refused.protocol += 1;
                 "protocol"
+            }
+            End::Tls(_) | End::NoTls | End::TlsRefused | End::Name(_) => {
+                self.progress.refused.tls += 1;
+                self.progress.tls_refusal = Some(format!("{address}: {end}"));
+                "tls"
             }
             End::Socket(_) => "socket",
             End::Write(_) => "write",
@@ -331,6 +374,8 @@ impl Listener {
         let files = self.hosts.take_unsynced();
         self.progress.connections = self.connections.len();
         self.progress.sync_error = self.syncer.error();
+        let tls = self.tls.as_ref();
+        self.progress.tls_error = tls.and_then(TlsAcceptor::error).map(str::to_owned);
         self.progress.hosts = self.hosts.all_progress();
         self.progress.networks = self.hosts.networks().to_vec();
         let text = serde_json::to_string(&self.progress).unwrap_or_default() + "\n";

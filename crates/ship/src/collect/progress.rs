@@ -26,6 +26,10 @@ pub(super) struct Progress {
     pub(super) refused: RefusedConnections,
     /// Why a log is not on the disk, although its records were acknowledged.
     pub(super) sync_error: Option<String>,
+    /// Why changed certificates of the listener are not used.
+    pub(super) tls_error: Option<String>,
+    /// Address of the last peer without TLS or with the certificate of no host, and why.
+    pub(super) tls_refusal: Option<String>,
     pub(super) networks: Vec<NetworkProgress>,
     pub(super) hosts: Vec<HostProgress>,
 }
@@ -41,6 +45,9 @@ pub(super) struct RefusedConnections {
     pub(super) limit: u64,
     /// What came is not of the protocol.
     pub(super) protocol: u64,
+    /// There is no TLS with the peer, or its certificate names no host.
+    #[serde(default)]
+    pub(super) tls: u64,
 }
 
 /// A network.
@@ -112,6 +119,8 @@ impl Progress {
             connections: 0,
             refused: RefusedConnections::default(),
             sync_error: None,
+            tls_error: None,
+            tls_refusal: None,
             networks: Vec::new(),
             hosts: Vec::new(),
         }

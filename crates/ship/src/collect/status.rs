@@ -27,7 +27,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Prints the status. The exit status is 1 if the run does not run, or a log cannot be written or synced.
+/// Prints the status. The exit status is 1 if the run does not run, a log cannot be written or synced, or
+/// changed certificates cannot be used.
 ///
 /// # Errors
 /// The directory cannot be read, or has no status.
@@ -45,8 +46,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         false => describe(&progress, is_alive),
     };
     output::print(&out).context("cannot write to standard output")?;
-    let is_failing =
-        progress.sync_error.is_some() || progress.hosts.iter().any(|host| host.error.is_some());
+    let is_failing = progress.sync_error.is_some()
+        || progress.tls_error.is_some()
+        || progress.hosts.iter().any(|host| host.error.is_some());
     Ok(match is_alive && !is_failing {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FAILED),
@@ -80,11 +82,17 @@ fn describe(progress: &Progress, is_alive: bool) -> String {
     line(
         "refused",
         &format!(
-            "{} connections of unknown peers, {} of unprivileged ports, {} over a limit, {} of another protocol",
-            refused.unknown, refused.port, refused.limit, refused.protocol
+            "{} connections of unknown peers, {} of unprivileged ports, {} over a limit, {} of another protocol, {} without TLS or the certificate of a host",
+            refused.unknown, refused.port, refused.limit, refused.protocol, refused.tls
         ),
     );
-    if let Some(error) = &progress.sync_error {
+    if let Some(refusal) = &progress.tls_refusal {
+        line("refused", refusal);
+    }
+    for error in [&progress.sync_error, &progress.tls_error]
+        .into_iter()
+        .flatten()
+    {
         line("error", error);
     }
     for network in &progress.networks {

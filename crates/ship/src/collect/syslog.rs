@@ -5,117 +5,85 @@ use std::str;
 
 use bstr::ByteSlice as _;
 
+use super::shipped::{Kind, RecordNumber, ShippedMessage, boot_id};
+
 /// Id of structured data that `tollgate-ship` sends.
 const ID: &[u8] = b"audit@32473";
-/// Longest id of a boot.
-const MAX_BOOT: usize = 64;
 
-/// A message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SyslogMessage<'a> {
-    /// The host that it names.
-    pub(super) host: &'a [u8],
-    pub(super) kind: Kind,
-    /// Id of the boot; empty if it is not known.
-    pub(super) boot: &'a str,
-    /// Which record of which event it is, if it is told.
-    pub(super) number: Option<RecordNumber>,
-    pub(super) text: &'a [u8],
-}
-
-/// What the text of a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Record,
-    Gap,
-    Heartbeat,
-}
-
-/// Which record of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RecordNumber {
-    pub(super) serial: u32,
-    /// From 1.
-    pub(super) n: u32,
-    /// Number of records of the event.
-    pub(super) of: u32,
-}
-
-impl<'a> SyslogMessage<'a> {
-    /// Parses a message; `None` if it is none.
-    pub(super) fn parse(message: &'a [u8]) -> Option<Self> {
-        let (priority, rest) = message.strip_prefix(b"<")?.split_once_str(b">1 ")?;
-        if !(1..=3).contains(&priority.len()) || !priority.iter().all(u8::is_ascii_digit) {
-            return None;
-        }
-        let mut words = rest.splitn_str(6, b" ");
-        let [_time, host, _program, _process, kind, rest] = std::array::from_fn(|_| words.next());
-        let mut found = Self {
-            host: host?,
-            kind: match kind? {
-                b"GAP" => Kind::Gap,
-                b"HEARTBEAT" => Kind::Heartbeat,
-                _ => Kind::Record,
-            },
-            boot: "",
-            number: None,
-            text: b"",
-        };
-        let mut rest = rest?;
-        let mut is_ours = false;
-        match rest.strip_prefix(b"-") {
-            Some(text) => rest = text,
-            None => {
-                while let Some(element) = rest.strip_prefix(b"[") {
-                    let is_known = element
-                        .strip_prefix(ID)
-                        .is_some_and(|rest| rest.starts_with(b" "));
-                    is_ours |= is_known;
-                    rest = found.element(element, is_known)?;
-                }
-            }
-        }
-        found.text = match rest.split_first() {
-            None => rest,
-            Some((b' ', text)) => text,
-            Some(_) => return None,
-        };
-        if !is_ours {
-            found.kind = Kind::Record;
-        }
-        Some(found)
+/// Parses a message; `None` if it is none.
+pub(super) fn parse(message: &[u8]) -> Option<ShippedMessage<'_>> {
+    let (priority, rest) = message.strip_prefix(b"<")?.split_once_str(b">1 ")?;
+    if !(1..=3).contains(&priority.len()) || !priority.iter().all(u8::is_ascii_digit) {
+        return None;
     }
-
-    /// Parses an element of structured data behind its bracket, and returns what is behind it.
-    fn element(&mut self, element: &'a [u8], is_known: bool) -> Option<&'a [u8]> {
-        let id = element.find_byteset(b" ]")?;
-        let mut rest = element.get(id..)?;
-        let (mut serial, mut n, mut of) = (None, None, None);
-        while let Some(parameter) = rest.strip_prefix(b" ") {
-            let (name, value) = parameter.split_once_str(b"=\"")?;
-            let end = end_of_value(value)?;
-            let text = value.get(..end)?;
-            rest = value.get(end + 1..)?;
-            if !is_known {
-                continue;
-            }
-            let number = || str::from_utf8(text).ok()?.parse().ok();
-            match name {
-                b"boot" => {
-                    let is_plain = text.len() <= MAX_BOOT && text.iter().all(u8::is_ascii_graphic);
-                    self.boot = str::from_utf8(text).ok().filter(|_| is_plain)?;
-                }
-                b"serial" => serial = Some(number()?),
-                b"n" => n = Some(number()?),
-                b"of" => of = Some(number()?),
-                _ => {}
+    let mut words = rest.splitn_str(6, b" ");
+    let [_time, host, _program, _process, kind, rest] = std::array::from_fn(|_| words.next());
+    let mut found = ShippedMessage {
+        host: Some(host?),
+        kind: match kind? {
+            b"GAP" => Kind::Gap,
+            b"HEARTBEAT" => Kind::Heartbeat,
+            _ => Kind::Record,
+        },
+        boot: "",
+        number: None,
+        text: b"",
+    };
+    let mut rest = rest?;
+    let mut is_ours = false;
+    match rest.strip_prefix(b"-") {
+        Some(text) => rest = text,
+        None => {
+            while let Some(element) = rest.strip_prefix(b"[") {
+                let is_known = element
+                    .strip_prefix(ID)
+                    .is_some_and(|rest| rest.starts_with(b" "));
+                is_ours |= is_known;
+                rest = take_element(element, is_known, &mut found)?;
             }
         }
-        if let (Some(serial), Some(n @ 1..), Some(of)) = (serial, n, of) {
-            self.number = (n <= of).then_some(RecordNumber { serial, n, of });
-        }
-        rest.strip_prefix(b"]")
     }
+    found.text = match rest.split_first() {
+        None => rest,
+        Some((b' ', text)) => text,
+        Some(_) => return None,
+    };
+    if !is_ours {
+        found.kind = Kind::Record;
+    }
+    Some(found)
+}
+
+/// Parses an element of structured data behind its bracket, and returns what is behind it.
+fn take_element<'a>(
+    element: &'a [u8],
+    is_known: bool,
+    found: &mut ShippedMessage<'a>,
+) -> Option<&'a [u8]> {
+    let id = element.find_byteset(b" ]")?;
+    let mut rest = element.get(id..)?;
+    let (mut serial, mut n, mut of) = (None, None, None);
+    while let Some(parameter) = rest.strip_prefix(b" ") {
+        let (name, value) = parameter.split_once_str(b"=\"")?;
+        let end = end_of_value(value)?;
+        let text = value.get(..end)?;
+        rest = value.get(end + 1..)?;
+        if !is_known {
+            continue;
+        }
+        let number = || str::from_utf8(text).ok()?.parse().ok();
+        match name {
+            b"boot" => found.boot = boot_id(text)?,
+            b"serial" => serial = Some(number()?),
+            b"n" => n = Some(number()?),
+            b"of" => of = Some(number()?),
+            _ => {}
+        }
+    }
+    if let (Some(serial), Some(n @ 1..), Some(of)) = (serial, n, of) {
+        found.number = (n <= of).then_some(RecordNumber { serial, n, of });
+    }
+    rest.strip_prefix(b"]")
 }
 
 /// Where the quote is that ends a value.
@@ -135,16 +103,17 @@ fn end_of_value(value: &[u8]) -> Option<usize> {
 mod tests {
     use inputs::fuzz::fuzz;
 
+    use super::super::shipped::MAX_BOOT;
     use super::*;
 
     const RECORD: &str = "<86>1 2026-10-02T00:13:22.050Z web1 tollgate - CWD [audit@32473 boot=\"b-1\" serial=\"42\" n=\"1\" of=\"2\"] type=CWD msg=audit(1.000:42): cwd=\"/\"";
 
     #[test]
     fn messages_of_the_shipper_have_boot_serial_and_number() {
-        let message = SyslogMessage::parse(RECORD.as_bytes()).unwrap();
+        let message = parse(RECORD.as_bytes()).unwrap();
         assert_eq!(
             (message.host, message.kind, message.boot),
-            (&b"web1"[..], Kind::Record, "b-1")
+            (Some(&b"web1"[..]), Kind::Record, "b-1")
         );
         let number = RecordNumber {
             serial: 42,
@@ -156,7 +125,7 @@ mod tests {
         let gap = RECORD
             .replace("- CWD", "- GAP")
             .replace(" n=\"1\" of=\"2\"", "");
-        let message = SyslogMessage::parse(gap.as_bytes()).unwrap();
+        let message = parse(gap.as_bytes()).unwrap();
         assert_eq!((message.kind, message.number), (Kind::Gap, None));
     }
 
@@ -168,7 +137,7 @@ mod tests {
             ("[a@1][audit@32473 boot=\"b-1\"]", "b-1"),
         ] {
             let text = format!("<1>1 - - - - HEARTBEAT {data} text");
-            let message = SyslogMessage::parse(text.as_bytes()).unwrap();
+            let message = parse(text.as_bytes()).unwrap();
             assert_eq!((message.boot, message.text), (boot, &b"text"[..]), "{data}");
             // Only the shipper is asked about itself.
             assert_eq!(message.kind == Kind::Heartbeat, !boot.is_empty());
@@ -181,7 +150,7 @@ mod tests {
             "<>1 - - - - - -",
             "<86>1 - - - -",
         ] {
-            assert_eq!(SyslogMessage::parse(text.as_bytes()), None, "{text}");
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
     }
 
@@ -204,7 +173,7 @@ mod tests {
             &words,
             2000,
             |bytes| {
-                if let Some(message) = SyslogMessage::parse(bytes) {
+                if let Some(message) = parse(bytes) {
                     assert!(bytes.ends_with(message.text) && message.boot.len() <= MAX_BOOT);
                     if let Some(number) = message.number {
                         assert!((1..=number.of).contains(&number.n));

@@ -266,4 +266,4 @@ fn retry_after(value: &str, now_ms: u64) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -8,10 +8,10 @@
 use super::protobuf::{bytes, field_len, head, integer, integer_len};
 
 /// Fields of `KeyValue`.
-const KEY: u32 = 1;
-const VALUE: u32 = 2;
+pub(super) const KEY: u32 = 1;
+pub(super) const VALUE: u32 = 2;
 /// Fields of `AnyValue`.
-const TEXT: u32 = 1;
+pub(super) const TEXT: u32 = 1;
 const BOOLEAN: u32 = 2;
 const INTEGER: u32 = 3;
 const ARRAY: u32 = 5;

@@ -7,18 +7,22 @@ use super::attributes::Attributes;
 use super::protobuf::{bytes, field_len, head};
 
 /// Field of `ExportLogsServiceRequest`.
-const RESOURCE_LOGS: u32 = 1;
+pub(super) const RESOURCE_LOGS: u32 = 1;
 /// Fields of `ResourceLogs`.
-const RESOURCE: u32 = 1;
-const SCOPE_LOGS: u32 = 2;
+pub(super) const RESOURCE: u32 = 1;
+pub(super) const SCOPE_LOGS: u32 = 2;
 /// Field of `Resource`.
-const RESOURCE_ATTRIBUTES: u32 = 1;
+pub(super) const RESOURCE_ATTRIBUTES: u32 = 1;
 /// Fields of `ScopeLogs`.
 const SCOPE: u32 = 1;
-const LOG_RECORDS: u32 = 2;
+pub(super) const LOG_RECORDS: u32 = 2;
 /// Fields of `InstrumentationScope`.
 const NAME: u32 = 1;
 const VERSION: u32 = 2;
+/// Attributes of a resource: the host, and its boot. `host.boot.id` is the name of the Elastic Common Schema; the
+/// conventions have none.
+pub(super) const HOST: &str = "host.name";
+pub(super) const BOOT: &str = "host.boot.id";
 
 /// Records that are sent together.
 #[derive(Debug, Default)]
@@ -123,8 +127,7 @@ impl Batch {
     }
 }
 
-/// What the records of a boot come from. `host.boot.id` is the name of the Elastic Common Schema; the conventions have
-/// none.
+/// What the records of a boot come from.
 fn resource(host: &str, boot: &str) -> Vec<u8> {
     let mut to = Vec::new();
     let mut attributes = Attributes {
@@ -132,9 +135,9 @@ fn resource(host: &str, boot: &str) -> Vec<u8> {
         to: &mut to,
     };
     attributes.text("service.name", "tollgate");
-    attributes.text("host.name", host);
+    attributes.text(HOST, host);
     if !boot.is_empty() {
-        attributes.text("host.boot.id", boot);
+        attributes.text(BOOT, boot);
     }
     attributes.text("os.type", "linux");
     to

@@ -84,32 +84,47 @@ pub(super) enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Reads the fields of a message, with their numbers.
-///
-/// # Errors
-/// It is cut, or no message.
-pub(super) fn fields<'a>(
-    message: &'a [u8],
-    mut take: impl FnMut(u64, Value<'a>),
-) -> anyhow::Result<()> {
-    let mut rest = message;
-    while !rest.is_empty() {
-        let key = read_varint(&mut rest)?;
-        let value = match u32::try_from(key & 7)? {
-            VARINT => Value::Number(read_varint(&mut rest)?),
-            FIXED64 => Value::Number(u64::from_le_bytes(*read(&mut rest)?)),
-            FIXED32 => Value::Number(u32::from_le_bytes(*read(&mut rest)?).into()),
-            BYTES => {
-                let len = usize::try_from(read_varint(&mut rest)?)?;
-                let (bytes, behind) = rest.split_at_checked(len).context("a field is cut")?;
-                rest = behind;
-                Value::Bytes(bytes)
-            }
-            other => bail!("a field has the unknown type {other}"),
-        };
-        take(key >> 3, value);
+/// The fields of a message, with their numbers. The last one is an error if it is cut or no field.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+/// The fields of a message.
+pub(super) const fn fields(message: &[u8]) -> Fields<'_> {
+    Fields { rest: message }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = anyhow::Result<(u64, Value<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = read_field(&mut self.rest);
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
     }
-    Ok(())
+}
+
+fn read_field<'a>(rest: &mut &'a [u8]) -> anyhow::Result<(u64, Value<'a>)> {
+    let key = read_varint(rest)?;
+    let value = match u32::try_from(key & 7)? {
+        VARINT => Value::Number(read_varint(rest)?),
+        FIXED64 => Value::Number(u64::from_le_bytes(*read(rest)?)),
+        FIXED32 => Value::Number(u32::from_le_bytes(*read(rest)?).into()),
+        BYTES => {
+            let len = usize::try_from(read_varint(rest)?)?;
+            let (bytes, behind) = rest.split_at_checked(len).context("a field is cut")?;
+            *rest = behind;
+            Value::Bytes(bytes)
+        }
+        other => bail!("a field has the unknown type {other}"),
+    };
+    Ok((key >> 3, value))
 }
 
 fn read<'a, const LEN: usize>(rest: &mut &'a [u8]) -> anyhow::Result<&'a [u8; LEN]> {
@@ -144,18 +159,17 @@ mod tests {
             fixed64(1, number, &mut message);
             bytes(2, b"text", &mut message);
             message.extend_from_slice(&[0x25, 1, 0, 0, 0]);
-            let mut found = Vec::new();
-            fields(&message, |number, value| found.push((number, value))).unwrap();
+            let found: anyhow::Result<Vec<_>> = fields(&message).collect();
             let expected = [
                 (3, Value::Number(number)),
                 (1, Value::Number(number)),
                 (2, Value::Bytes(b"text")),
                 (4, Value::Number(1)),
             ];
-            assert_eq!(found, expected);
+            assert_eq!(found.unwrap(), expected);
             // What is cut within a field is no message.
             for end in [1, message.len() - 1] {
-                fields(&message[..end], |_, _| ()).unwrap_err();
+                assert!(fields(&message[..end]).any(|field| field.is_err()), "{end}");
             }
         }
         for len in [0, 1, 127, 128, 16_383, 16_384, 1 << 20] {
@@ -175,16 +189,11 @@ mod tests {
             &["\n", "\u{1}"],
             2000,
             |input| {
-                let mut len = 0;
-                let count = |_, value: Value<'_>| {
-                    len += match value {
-                        Value::Bytes(bytes) => bytes.len(),
-                        Value::Number(_) => 1,
-                    };
-                };
-                if fields(input, count).is_ok() {
-                    assert!(len <= input.len());
-                }
+                let lens = fields(input).map_while(|field| match field.ok()? {
+                    (_, Value::Bytes(bytes)) => Some(bytes.len()),
+                    (_, Value::Number(_)) => Some(1),
+                });
+                assert!(lens.sum::<usize>() <= input.len());
             },
         );
     }

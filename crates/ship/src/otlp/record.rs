@@ -21,15 +21,19 @@ use crate::frame::{Frame, Gap, Heartbeat, Record, Time};
 const TIME: u32 = 1;
 const SEVERITY: u32 = 2;
 const SEVERITY_TEXT: u32 = 3;
-const BODY: u32 = 5;
+pub(super) const BODY: u32 = 5;
 const ATTRIBUTES: u32 = 6;
 const DROPPED: u32 = 7;
 const OBSERVED: u32 = 11;
-const EVENT_NAME: u32 = 12;
+pub(super) const EVENT_NAME: u32 = 12;
 
 /// Severity `INFO` and `WARN`, with their numbers.
 const INFO: (u64, &str) = (9, "INFO");
 const WARN: (u64, &str) = (13, "WARN");
+/// Names of events, gaps and heartbeats.
+pub(crate) const EVENT: &str = "audit.event";
+pub(crate) const GAP: &str = "audit.gap";
+pub(crate) const HEARTBEAT: &str = "audit.heartbeat";
 
 /// Appends the record of a frame that was read at a time.
 ///
@@ -38,13 +42,7 @@ const WARN: (u64, &str) = (13, "WARN");
 pub(super) fn append(frame: &Frame<'_>, observed: Time, to: &mut Vec<u8>) -> anyhow::Result<()> {
     match frame.record {
         Record::Event(event) => {
-            head(
-                Time::of(event.time()),
-                observed,
-                severity(event),
-                "audit.event",
-                to,
-            );
+            head(Time::of(event.time()), observed, severity(event), EVENT, to);
             let text = event.text();
             let text = text.strip_suffix(b"\n").unwrap_or(text);
             text_value(BODY, &text.to_str_lossy(), to);
@@ -54,12 +52,12 @@ pub(super) fn append(frame: &Frame<'_>, observed: Time, to: &mut Vec<u8>) -> any
             }
         }
         Record::Gap(gap) => {
-            head(gap.time, observed, WARN, "audit.gap", to);
+            head(gap.time, observed, WARN, GAP, to);
             text_value(BODY, &serde_json::to_string(gap)?, to);
             gap_attributes(gap, to);
         }
         Record::Heartbeat(heartbeat) => {
-            head(heartbeat.time, observed, INFO, "audit.heartbeat", to);
+            head(heartbeat.time, observed, INFO, HEARTBEAT, to);
             text_value(BODY, &serde_json::to_string(heartbeat)?, to);
             heartbeat_attributes(heartbeat, to);
         }

@@ -100,20 +100,22 @@ fn rejected(answer: &Answer) -> anyhow::Result<Rejected> {
 /// `ExportLogsServiceResponse`: the field `partial_success`.
 fn protobuf_rejected(body: &[u8]) -> anyhow::Result<Rejected> {
     let mut partial: &[u8] = &[];
-    fields(body, |number, value| {
-        if let (1, Value::Bytes(bytes)) = (number, value) {
+    for field in fields(body) {
+        if let (1, Value::Bytes(bytes)) = field? {
             partial = bytes;
         }
-    })?;
+    }
     let mut found = Rejected::default();
-    fields(partial, |number, value| match (number, value) {
-        // A negative number is none.
-        (1, Value::Number(records)) => {
-            found.records = i64::try_from(records).map_or(0, i64::cast_unsigned);
+    for field in fields(partial) {
+        match field? {
+            // A negative number is none.
+            (1, Value::Number(records)) => {
+                found.records = i64::try_from(records).map_or(0, i64::cast_unsigned);
+            }
+            (2, Value::Bytes(message)) => found.message = cut(&String::from_utf8_lossy(message)),
+            _ => {}
         }
-        (2, Value::Bytes(message)) => found.message = cut(&String::from_utf8_lossy(message)),
-        _ => {}
-    })?;
+    }
     Ok(found)
 }
 
@@ -135,13 +137,13 @@ fn text(answer: &Answer) -> String {
     let body = &answer.body;
     match answer.content_type.as_str() {
         PROTOBUF => {
-            let mut text = String::new();
-            let read = fields(body, |number, value| {
-                if let (2, Value::Bytes(message)) = (number, value) {
-                    text = cut(&String::from_utf8_lossy(message));
-                }
+            let fields: anyhow::Result<Vec<_>> = fields(body).collect();
+            let messages = fields.unwrap_or_default().into_iter();
+            let mut messages = messages.filter_map(|field| match field {
+                (2, Value::Bytes(message)) => Some(cut(&String::from_utf8_lossy(message))),
+                _ => None,
             });
-            read.map_or_else(|_| String::new(), |()| text)
+            messages.next_back().unwrap_or_default()
         }
         JSON => {
             let status: Option<Json> = serde_json::from_slice(body).ok();
@@ -164,7 +166,7 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::otlp::protobuf::{bytes, integer};
+    use crate::otlp::receiver::{partial_success as partial, status};
 
     fn answer(status: u16, kind: &str, body: &[u8]) -> Answer {
         let mut answer = Answer::default();
@@ -173,14 +175,6 @@ mod tests {
         answer.body = body.to_vec();
         answer.is_whole = true;
         answer
-    }
-
-    fn partial(records: u64, message: &str) -> Vec<u8> {
-        let (mut partial, mut body) = (Vec::new(), Vec::new());
-        integer(1, records, &mut partial);
-        bytes(2, message.as_bytes(), &mut partial);
-        bytes(1, &partial, &mut body);
-        body
     }
 
     #[test]
@@ -227,9 +221,7 @@ mod tests {
 
     #[test]
     fn failures_tell_what_the_collector_says() {
-        let mut status = Vec::new();
-        integer(1, 3, &mut status);
-        bytes(2, b"bad\x1b data", &mut status);
+        let status = status("bad\x1b data");
         for (code, kind, body, expected) in [
             (400, PROTOBUF, &status[..], "`u` answers 400: bad  data"),
             (

@@ -1,7 +1,7 @@
 //! A stream over TCP or TLS whose reads and writes end at a deadline: a peer that sends or takes a byte now and then
 //! does not hold it for longer.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
@@ -98,6 +98,12 @@ impl Write for Timed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.tcp.set_write_timeout(Some(self.left()?))?;
         self.tcp.write(bytes).map_err(timed_out)
+    }
+
+    /// TLS has one call for what it tells a peer that it refuses: it must not end behind the first part.
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.tcp.set_write_timeout(Some(self.left()?))?;
+        self.tcp.write_vectored(parts).map_err(timed_out)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -49,28 +50,57 @@ impl TlsSettings {
     /// # Errors
     /// A file cannot be read, or is not what it should be.
     pub(super) fn read(&self) -> anyhow::Result<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&self.ca)? {
-            roots
-                .add(certificate)
-                .with_context(|| format!("`{}` is no certificate", self.ca.display()))?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
+            .with_root_certificates(authorities(&self.ca)?);
         let Some((certificate, key)) = &self.identity else {
             return Ok(builder.with_no_client_auth());
         };
-        let own_key = PrivateKeyDer::from_pem_file(key)
-            .with_context(|| format!("cannot read key `{}`", key.display()))?;
+        let (certificates, own_key) = identity(certificate, key)?;
         builder
-            .with_client_auth_cert(certificates(certificate)?, own_key)
-            .with_context(|| {
-                let (certificate, key) = (certificate.display(), key.display());
-                format!("cannot use certificate `{certificate}` with key `{key}`: `openssl pkey` rewrites a key that another program wrote in an unusual form")
-            })
+            .with_client_auth_cert(certificates, own_key)
+            .with_context(|| unusable(certificate, key))
     }
+}
+
+/// The cryptography of all connections.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The authorities of a file.
+///
+/// # Errors
+/// It cannot be read, or has no certificates.
+pub(crate) fn authorities(ca: &Path) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(ca)? {
+        roots
+            .add(certificate)
+            .with_context(|| format!("`{}` is no certificate", ca.display()))?;
+    }
+    Ok(roots)
+}
+
+/// The certificates of this machine, its own first, and its key.
+///
+/// # Errors
+/// A file cannot be read, or is not what it should be.
+pub(crate) fn identity(
+    certificate: &Path,
+    key: &Path,
+) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let own_key = PrivateKeyDer::from_pem_file(key)
+        .with_context(|| format!("cannot read key `{}`", key.display()))?;
+    Ok((certificates(certificate)?, own_key))
+}
+
+/// What it means that a certificate and its key are not taken.
+pub(crate) fn unusable(certificate: &Path, key: &Path) -> String {
+    let (certificate, key) = (certificate.display(), key.display());
+    format!(
+        "cannot use certificate `{certificate}` with key `{key}`: `openssl pkey` rewrites a key that another program wrote in an unusual form"
+    )
 }
 
 /// The certificates of a file.

@@ -14,26 +14,34 @@ pub(crate) fn place() -> Place {
     fs::create_dir(&certificates).unwrap();
     let server = "cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n";
     for name in ["ca", "other-ca"] {
-        let lines = format!("cn = {name}\nca\ncert_signing_key\nexpiration_days = 2\n");
+        let lines = format!("cn = {name}\nca\ncert_signing_key\n{VALID}");
         certificate(&certificates, name, None, &lines);
     }
-    let client = "cn = h\ndns_name = h\ntls_www_client\nsigning_key\nexpiration_days = 2\n";
-    certificate(&certificates, "h", Some("ca"), client);
+    client(&place, "h", "ca", "h", VALID);
     certificate(
         &certificates,
         "server",
         Some("ca"),
-        &format!("{server}expiration_days = 2\n"),
+        &format!("{server}{VALID}"),
     );
-    let expired =
-        "activation_date = \"2020-01-01 00:00:00\"\nexpiration_date = \"2020-02-01 00:00:00\"\n";
     certificate(
         &certificates,
         "expired",
         Some("ca"),
-        &format!("{server}{expired}"),
+        &format!("{server}{EXPIRED}"),
     );
     place
+}
+
+/// Times of a certificate.
+pub(crate) const VALID: &str = "expiration_days = 2\n";
+pub(crate) const EXPIRED: &str =
+    "activation_date = \"2020-01-01 00:00:00\"\nexpiration_date = \"2020-02-01 00:00:00\"\n";
+
+/// Makes `FILE.key` and `FILE.pem` of a machine of a name.
+pub(crate) fn client(place: &Place, file: &str, authority: &str, name: &str, times: &str) {
+    let lines = format!("cn = {name}\ndns_name = {name}\ntls_www_client\nsigning_key\n{times}");
+    certificate(&place.path("certificates"), file, Some(authority), &lines);
 }
 
 /// Makes a key and a certificate of a name: `NAME.key` and `NAME.pem`.

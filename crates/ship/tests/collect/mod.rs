@@ -1,8 +1,10 @@
-//! `tollgate-collect` as a user runs it, with peers of its own; `stock` has the stock one, and `shipped` `tollgate-ship`.
+//! `tollgate-collect` as a user runs it, with peers of its own; `stock` has the stock one, `shipped` `tollgate-ship`,
+//! and `tls` the same with certificates.
 
 mod hostile;
 mod shipped;
 mod stock;
+mod tls;
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -33,10 +35,7 @@ impl Collector {
         for name in ["logs", "state"] {
             fs::create_dir(place.path().join(name)).unwrap();
         }
-        let port = {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            listener.local_addr().unwrap().port()
-        };
+        let port = free_port();
         let text = format!(
             "listen = [\"127.0.0.1:{port}\"]\ndirectory = {:?}\n{settings}\n[hosts]\nweb1 = [\"127.0.0.1\"]\n{more_peers}",
             place.path().join("logs")
@@ -118,6 +117,12 @@ impl Collector {
         let host = hosts.find(|host| host["name"] == name);
         host.cloned().unwrap_or_default()
     }
+}
+
+/// A port at which nobody listens.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// A peer that speaks the protocol.

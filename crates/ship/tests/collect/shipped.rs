@@ -1,11 +1,18 @@
-//! `tollgate-ship` as the peer, by syslog.
+//! `tollgate-ship` as the peer, by syslog and OTLP.
 
 use super::super::place::{FIRST, Place};
 use super::*;
 
-fn place(collector: &Collector) -> Place {
+fn syslog(collector: &Collector) -> Place {
     Place::new(&format!(
         "heartbeat = 1\n[syslog.c]\naddress = \"127.0.0.1:{}\"\nstart = \"begin\"\nresend = 3\n",
+        collector.port
+    ))
+}
+
+fn otlp(collector: &Collector, compression: &str) -> Place {
+    Place::new(&format!(
+        "heartbeat = 1\n[otlp.c]\nurl = \"http://127.0.0.1:{}/v1/logs\"\nstart = \"begin\"\ncompression = \"{compression}\"\n",
         collector.port
     ))
 }
@@ -20,6 +27,15 @@ fn log(collector: &Collector) -> String {
 /// The shipper is killed and its log rotated: what comes again is left out.
 #[test]
 fn events_that_the_shipper_sends_again_are_in_the_log_once() {
+    kill_shipper(syslog);
+}
+
+#[test]
+fn events_that_the_shipper_sends_again_by_otlp_are_in_the_log_once() {
+    kill_shipper(|collector| otlp(collector, "gzip"));
+}
+
+fn kill_shipper(place: impl Fn(&Collector) -> Place) {
     const EACH: u32 = 300;
     let collector = Collector::start("space_left = 0", "");
     let place = place(&collector);
@@ -53,6 +69,15 @@ fn events_that_the_shipper_sends_again_are_in_the_log_once() {
 /// The listener is killed, and ended: nothing is missing, and nothing twice.
 #[test]
 fn every_event_of_the_shipper_arrives_over_kills_of_the_listener() {
+    kill_listener(syslog);
+}
+
+#[test]
+fn every_event_of_the_shipper_arrives_by_otlp_over_kills_of_the_listener() {
+    kill_listener(|collector| otlp(collector, "none"));
+}
+
+fn kill_listener(place: impl Fn(&Collector) -> Place) {
     const EACH: u32 = 300;
     let mut collector = Collector::start("space_left = 0", "");
     let place = place(&collector);
@@ -143,4 +168,27 @@ fn serials_that_do_not_come_are_shown_over_restarts() {
     wait_until("the next record", || {
         collector.log("web1").ends_with(&line(FIRST + 10))
     });
+}
+
+/// A listener that takes nothing for a time loses nothing, and tells why.
+#[test]
+fn the_shipper_waits_while_the_listener_has_no_room() {
+    let mut collector = Collector::start("space_left = 1048576", "");
+    let place = otlp(&collector, "gzip");
+    place.append_events(0, 10);
+    let run = place.start();
+    wait_until("the answer", || {
+        place
+            .text("stderr")
+            .contains("answers 503: less than `space_left` is free")
+    });
+    assert_eq!(log(&collector), "");
+    collector.end();
+    let config = collector.path("collect.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("1048576", "0")).unwrap();
+    collector.run_again();
+    let all = fs::read_to_string(place.log()).unwrap();
+    wait_until("all events", || log(&collector) == all);
+    assert!(run.end());
 }

@@ -2,7 +2,7 @@
 
 use inputs::fuzz::fuzz;
 
-use super::super::peers::Writes;
+use super::super::peers::{NameError, Writes};
 use super::*;
 use crate::config_file::describe;
 
@@ -13,10 +13,64 @@ fn parse(text: &str) -> Result<Config, Vec<String>> {
     })
 }
 
+const TLS: &str = "[tls]\ncertificate = \"/a\"\nkey = \"/b\"\nca = \"/c\"\n";
+
+#[test]
+fn certificates_name_hosts() {
+    let config = parse(&format!(
+        "listen = []\n{TLS}[hosts]\nweb1 = [\"10.1.0.7\", \"Web1.example\"]\ndb1 = [\"db1.example\"]\n\
+         [networks.all]\nprefixes = [\"10.0.0.0/8\"]\nhost = \"certificate\"\n\
+         [networks.lab]\nprefixes = [\"10.2.0.0/16\"]\nhost = \"address\"\n"
+    ))
+    .unwrap();
+    assert!(config.listen.is_empty());
+    let tls = config.tls.unwrap();
+    assert_eq!(tls.listen, ["0.0.0.0:6514".parse().unwrap()]);
+    assert_eq!(tls.files().count(), 3);
+    let find = |address: &str, names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        config
+            .peers
+            .find_certificate(address.parse().unwrap(), &names)
+    };
+    let host = |name: &str| Ok(Writes::Host(name.to_owned()));
+    // Whatever the address, and the first name that is listed.
+    assert_eq!(find("10.1.0.7", &["db1.example"]), host("db1"));
+    assert_eq!(
+        find("192.0.2.1", &["x", "web1.example", "db1.example"]),
+        host("web1")
+    );
+    let member = |name: &str| Ok(Writes::Member(0, name.to_owned()));
+    assert_eq!(
+        find("::ffff:10.1.0.7", &["web2.example"]),
+        member("web2.example")
+    );
+    // In no network, in one that names hosts otherwise, and a name that is no host or is listed.
+    let unknown = |name: &str| Err(NameError::Unknown(name.to_owned()));
+    assert_eq!(
+        find("192.0.2.1", &["web2.example"]),
+        unknown("web2.example")
+    );
+    assert_eq!(find("10.2.0.1", &["web2", "a"]), unknown("web2`, `a"));
+    for name in ["*.example", "web1"] {
+        assert_eq!(
+            find("10.1.0.7", &[name]),
+            Err(NameError::Host(name.to_owned()))
+        );
+    }
+    assert_eq!(find("10.1.0.7", &[]), Err(NameError::None));
+    // Without a certificate, the address of a host counts, and the network has none.
+    let address = |text: &str| config.peers.find(text.parse().unwrap());
+    assert_eq!(address("10.1.0.7"), Some(Writes::Host("web1".to_owned())));
+    assert_eq!(address("10.1.0.8"), None);
+    assert_eq!(config.peers.network_of("web2.example"), Some(0));
+}
+
 #[test]
 fn settings_have_defaults() {
     let config = parse("[hosts]\nweb1 = [\"192.0.2.17\"]\n").unwrap();
     assert_eq!(config.listen, ["0.0.0.0:60".parse().unwrap()]);
+    assert_eq!(config.tls, None);
     assert_eq!(config.directory, Path::new(DIRECTORY));
     let limits = config.limits;
     assert_eq!(
@@ -49,7 +103,7 @@ fn the_longest_prefix_names_the_host() {
     assert_eq!(find("2001:db8::8"), Some(Writes::Node(1)));
     assert_eq!(
         find("10.2.0.8"),
-        Some(Writes::Address(0, "10.2.0.8".to_owned()))
+        Some(Writes::Member(0, "10.2.0.8".to_owned()))
     );
     assert_eq!(find("11.0.0.1"), None);
     // Directories that an earlier run has left.
@@ -104,10 +158,38 @@ fn mistakes_have_line_column_and_advice() {
             "[hosts]\n\"10.0.0.2\" = [\"10.0.0.1\"]\n",
             "2:1: host `10.0.0.2` has the name of an address; ",
         ),
-        ("[hosts]\na = []\n", "2:1: host `a` has no address; "),
+        (
+            "[hosts]\na = []\n",
+            "2:1: host `a` has no address or name; ",
+        ),
         (
             "[hosts]\na = [\"b\"]\n",
-            "2:6: `b` is no address or prefix; ",
+            "2:6: `b` is the name of a certificate, and peers have none; write an address, or",
+        ),
+        (
+            "[hosts]\na = [\"10.0.0.300\"]\n",
+            "2:6: `10.0.0.300` is no address or prefix; ",
+        ),
+        (
+            &format!("{TLS}[hosts]\na = [\"a.b\"]\nb = [\"A.B\"]\n"),
+            "7:6: `A.B` is written twice; ",
+        ),
+        (
+            &format!("{TLS}[hosts]\na = [\"*.b\"]\n"),
+            "6:6: `*.b` is no address or prefix; ",
+        ),
+        (
+            "[tls]\ncertificate = \"a\"\nkey = \"/b\"\nlisten = []\n[hosts]\na = [\"10.0.0.1\"]\n",
+            "2:15: `a` is no absolute path; ",
+        ),
+        (
+            "[tls]\ncertificate = \"/a\"\nkey = \"/b\"\nlisten = []\n[hosts]\na = [\"10.0.0.1\"]\n",
+            "4:10: `listen` has 0 addresses; write 1 to 16",
+        ),
+        ("[tls]\ncertificate = \"/a\"\n", "1:1: missing field `key`"),
+        (
+            "[networks.a]\nprefixes = []\nhost = \"certificate\"\n",
+            "1:11: hosts are named by certificates, and peers have none; ",
         ),
         (
             "[hosts]\na = [\"10.0.0.0/8\"]\n",
@@ -124,7 +206,7 @@ fn mistakes_have_line_column_and_advice() {
         ),
         (
             "[networks.a]\nprefixes = []\nhost = \"node\"\n[networks.b]\nprefixes = []\nhost = \"node\"\n",
-            "4:11: a second network names its hosts by `node=`: each could",
+            "4:11: a second network names its hosts by `node=` or certificates: each could",
         ),
         (
             "[networks.a]\nprefixes = [\"10.0.0.0/8\"]\nhost = \"node\"\nmax_hosts = 0\n",
@@ -163,6 +245,9 @@ fn example_has_each_setting() {
         "prefixes",
         "host",
         "max_hosts",
+        "certificate",
+        "key",
+        "ca",
     ] {
         assert!(whole.contains(&format!("{setting} = ")), "{setting}");
     }
@@ -178,6 +263,10 @@ fn fuzz_collect_configuration() {
         "host =",
         "\"node\"",
         "\"address\"",
+        "\"certificate\"",
+        "[tls]",
+        "key =",
+        "ca =",
         "max_hosts =",
         "listen =",
         "[\"10.0.0.1\"]",

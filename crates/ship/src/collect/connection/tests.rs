@@ -1,21 +1,35 @@
 //! Tests of connections whose time or disk would take too long to wait for.
 
-use std::net::TcpListener;
+mod requests;
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+
+use rustls::ServerConfig;
+use rustls::server::ResolvesServerCertUsingSni;
 
 use super::super::config::Config;
 use super::super::host_log::tests::settings;
 use super::*;
+use crate::transport::provider;
 
 const IDLE: Duration = Duration::from_secs(3600);
 const LINE: &str = "type=CWD msg=audit(1700000000.123:7): cwd=\"/\"\n";
 
 /// A connection and its peer.
 fn pair() -> (Connection, TcpStream) {
+    pair_with(&BodyMemory::new())
+}
+
+/// The same, with memory that others use, too.
+fn pair_with(memory: &BodyMemory) -> (Connection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, address) = listener.accept().unwrap();
     let writes = Writes::Host("web1".to_owned());
-    (Connection::new(stream, address.ip(), writes), peer)
+    let stream = PeerStream::new(stream, None).unwrap();
+    let connection = Connection::new(stream, address.ip(), Some(writes), memory.clone());
+    (connection, peer)
 }
 
 fn hosts(place: &std::path::Path) -> Hosts {
@@ -57,6 +71,41 @@ fn slow_peers_are_late() {
     connection.check_time(after(61), IDLE).unwrap();
     send(&mut peer, b"type", &mut connection, &mut hosts);
     connection.check_time(after(61), IDLE).unwrap_err();
+}
+
+#[test]
+fn handshakes_are_tls_and_have_their_time() {
+    let place = tempfile::tempdir().unwrap();
+    let mut hosts = hosts(place.path());
+    let (connection, mut peer) = pair();
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
+    let tcp = connection.stream.tcp;
+    tcp.set_nonblocking(true).unwrap();
+    let stream = PeerStream::new(tcp, Some(Arc::new(config))).unwrap();
+    let address = connection.address;
+    let mut connection = Connection::new(stream, address, None, connection.memory);
+    peer.write_all(b"\x16\x03").unwrap();
+    while connection.stream.tcp.peek(&mut [0]).is_err() {
+        std::thread::yield_now();
+    }
+    connection
+        .serve(&mut vec![0; READ_BYTES], &mut hosts)
+        .unwrap();
+    assert_eq!(connection.waits(), Waits::Readable);
+    let after = |seconds| Instant::now() + Duration::from_secs(seconds);
+    connection.check_time(after(9), IDLE).unwrap();
+    let late = connection.check_time(after(11), IDLE);
+    assert!(matches!(late, Err(End::NoTls)), "{late:?}");
+    peer.write_all(LINE.as_bytes()).unwrap();
+    while connection.stream.tcp.peek(&mut [0]).is_err() {
+        std::thread::yield_now();
+    }
+    let end = connection.serve(&mut vec![0; READ_BYTES], &mut hosts);
+    assert!(matches!(end, Err(End::Tls(_))), "{end:?}");
 }
 
 #[test]

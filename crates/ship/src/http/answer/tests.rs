@@ -13,6 +13,18 @@ fn read_bytes(bytes: &[u8]) -> Result<Answer, String> {
     })
 }
 
+/// Reads an answer from a stream, and nothing behind it.
+#[track_caller]
+pub(crate) fn read_answer(from: &mut impl Read) -> Answer {
+    struct Single<'a, R>(&'a mut R);
+    impl<R: Read> Read for Single<'_, R> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            self.0.read(&mut to[..1])
+        }
+    }
+    read(&mut Single(from)).unwrap()
+}
+
 fn body(bytes: &[u8]) -> (Vec<u8>, bool, bool) {
     let answer = read_bytes(bytes).unwrap();
     (answer.body, answer.is_whole, answer.keeps_connection)
