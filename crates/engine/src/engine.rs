@@ -178,7 +178,7 @@ impl<'s> Engine<'s> {
             maps::set_sizes(open, capacity, coverage, cpus, options, state_slots)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_ring_half = u64::from(options.ring_bytes) / 2;
-                kernel_symbols::fill!(rodata.tlg_symbols);
+                kernel_symbols::fill!(rodata.tlg_symbols, kernel_symbols::addresses());
                 rodata.tlg_seed = hash.seed;
                 rodata.tlg_multiplier = hash.multiplier;
                 if let Some(offsets) = btrfs_types::subvolume_offsets() {

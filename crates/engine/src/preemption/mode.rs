@@ -16,7 +16,7 @@ pub(crate) fn read() -> Option<i32> {
     let (mode, _refusal) = libbpf_log::capture(|| {
         let mut open = skel::PreemptionModeSkelBuilder::default().open(&mut storage)?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
-            kernel_symbols::fill!(rodata.tlg_symbols);
+            kernel_symbols::fill!(rodata.tlg_symbols, kernel_symbols::addresses());
         }
         let programs = open.load()?;
         let read = &programs.progs.read_preemption;

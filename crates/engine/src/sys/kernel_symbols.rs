@@ -33,9 +33,9 @@ pub(crate) fn addresses() -> &'static Addresses {
     })
 }
 
-/// Fills the `struct kernel_symbols` of a skeleton (`bpf/lib/kernel_symbols.bpf.h`).
+/// Fills the `struct kernel_symbols` of a skeleton (`bpf/lib/kernel_symbols.bpf.h`) with [`Addresses`].
 macro_rules! fill {
-    ($symbols:expr) => {{
+    ($symbols:expr, $addresses:expr) => {{
         let symbols = &mut $symbols;
         [
             symbols.rename_lock,
@@ -48,7 +48,7 @@ macro_rules! fill {
             symbols.preempt_dynamic_mode,
             symbols.cond_resched_jump,
             symbols.cond_resched,
-        ] = *$crate::sys::kernel_symbols::addresses();
+        ] = *$addresses;
     }};
 }
 pub(crate) use fill;
@@ -94,6 +94,24 @@ mod tests {
         let addresses = find(text.as_bytes()).unwrap();
         let all = NAMES.into_iter().zip(addresses);
         all.filter(|(_, address)| *address != 0).collect()
+    }
+
+    #[test]
+    fn members_have_the_addresses_of_their_names() {
+        let mut symbols = crate::skeleton::types::kernel_symbols::default();
+        let addresses = std::array::from_fn(|at| at as u64);
+        fill!(symbols, &addresses);
+        let of = |name: &str| NAMES.iter().position(|it| *it == name).unwrap() as u64;
+        assert_eq!(symbols.rename_lock, of("rename_lock"));
+        assert_eq!(symbols.mount_lock, of("mount_lock"));
+        assert_eq!(symbols.tk_core, of("tk_core"));
+        assert_eq!(symbols.timekeeper_data, of("timekeeper_data"));
+        assert_eq!(symbols.init_task, of("init_task"));
+        assert_eq!(symbols.init_nsproxy, of("init_nsproxy"));
+        assert_eq!(symbols.apparmor_blob_sizes, of("apparmor_blob_sizes"));
+        assert_eq!(symbols.preempt_dynamic_mode, of("preempt_dynamic_mode"));
+        assert_eq!(symbols.cond_resched_jump, of("__SCT__cond_resched"));
+        assert_eq!(symbols.cond_resched, of("__cond_resched"));
     }
 
     #[test]
