@@ -214,7 +214,7 @@ impl Sink for AuditdSink {
     }
 
     fn is_full(&self) -> bool {
-        self.ends.len() >= MAX_WINDOW || self.batch.len() >= BATCH_BYTES
+        self.ends.len() >= self.window || self.batch.len() >= BATCH_BYTES
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {

@@ -42,9 +42,9 @@ pub(super) enum AnswerError {
 }
 
 impl AnswerError {
-    /// Whether an answer may have been lost: a listener drops those for which its socket has no room.
+    /// Whether an answer may have been lost: a listener drops those for which its socket has no room, or their ends.
     pub(super) const fn is_lost_answer(&self) -> bool {
-        matches!(self, Self::Sequence(..) | Self::Late(_))
+        matches!(self, Self::Sequence(..) | Self::Late(_) | Self::Header(_))
     }
 }
 

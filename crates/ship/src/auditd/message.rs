@@ -35,7 +35,8 @@ pub(super) enum Extent {
 
 /// Makes the message of a line of the log, with the node if the line names none.
 ///
-/// The end of an event has no message: `auditd` acknowledges none if it passes records on to plugins. A line that is too
+/// The end of an event has no message, because `auditd` acknowledges none if it passes records on to plugins; nor has a
+/// rotation of the log, because such an `auditd` then rotates its own. A line that is too
 /// long loses its interpretations and, if that is not enough, the fields that do not fit; one with a zero byte, which ends
 /// the text for `auditd`, what follows it.
 pub(super) fn record(host: &str, line: &[u8], to: &mut Vec<u8>) -> Extent {
@@ -47,7 +48,10 @@ pub(super) fn record(host: &str, line: &[u8], to: &mut Vec<u8>) -> Extent {
             line
         }
     };
-    if unnamed.starts_with(b"type=EOE ") {
+    if [&b"type=EOE "[..], b"type=DAEMON_ROTATE "]
+        .iter()
+        .any(|kind| unnamed.starts_with(kind))
+    {
         return Extent::Left;
     }
     to.extend_from_slice(line);
@@ -133,6 +137,13 @@ mod tests {
         let end = "type=EOE msg=audit(1700000000.000:7): ";
         check(end, "", Extent::Left);
         check(&format!("node=db {end}"), "", Extent::Left);
+    }
+
+    #[test]
+    fn rotations_are_left_out() {
+        let rotation = "type=DAEMON_ROTATE msg=audit(1700000000.000:7): op=rotate-logs auid=0";
+        check(rotation, "", Extent::Left);
+        check(&format!("node=db {rotation}"), "", Extent::Left);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use bstr::BStr;
 
 use super::body_memory::{BodyMemory, Reservation};
-use super::frame::{Answer, Format, Message, decode};
+use super::frame::{Answer, Format, MAX_SYSLOG_BYTES, Message, decode};
 use super::hosts::{Hosts, Lines, Refusal, WriteError, describe};
 use super::peers::Writes;
 use super::progress::LastRecord;
@@ -111,6 +111,11 @@ impl Connection {
 
     fn has_unsent(&self) -> bool {
         !self.answers.is_empty() || self.stream.wants_write()
+    }
+
+    /// What the peer may write; `None` until it is known who it is.
+    pub(super) fn writes(&self) -> Option<&Writes> {
+        self.writes.as_deref()
     }
 
     /// Whether it is not known yet who the peer is.
@@ -320,6 +325,9 @@ impl Connection {
             Kind::Record => hosts
                 .check(&writes, message.text, named)
                 .map(|record| (record.host, record.last)),
+            Kind::Gap | Kind::Heartbeat if message.text.len() > MAX_SYSLOG_BYTES => {
+                Err(Refusal::TooLong)
+            }
             Kind::Gap | Kind::Heartbeat => hosts
                 .name_of(&writes, named)
                 .map(|host| (host, LastRecord::default())),
@@ -416,7 +424,7 @@ impl Connection {
                 .or_else(|| Some(Instant::now())),
             false => None,
         };
-        if self.last_answer_at.is_some() && self.answers.is_empty() {
+        if self.last_answer_at.is_some() && !self.has_unsent() {
             self.stream.end(&mut self.answers)?;
         }
         Ok(())

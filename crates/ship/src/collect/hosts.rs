@@ -27,6 +27,8 @@ use crate::output::now_ms;
 
 /// Most searches in the log of a host in an interval: peers can connect as often as they want.
 const MAX_SEARCHES: u32 = 10;
+/// Most bytes of the name of a host, and of one that is refused and shown.
+const MAX_NODE: usize = 255;
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Why a line is refused. The same line is refused again.
@@ -246,11 +248,13 @@ impl Hosts {
             Writes::Member(network, name) => (Some(*network), name.as_str()),
             Writes::Node(network) => {
                 let node = node.ok_or(Refusal::NoNode)?;
-                let name = node.to_str().ok().filter(|name| {
+                let name = node.to_str().ok().filter(|_| node.len() <= MAX_NODE);
+                let name = name.filter(|name| {
                     let is_address = name.parse::<IpAddr>().is_ok();
                     is_host_name(name) && !is_address && !self.peers.is_host(name)
                 });
-                let shown = || node.to_str_lossy().escape_debug().to_string();
+                let start = node.get(..MAX_NODE).unwrap_or(node);
+                let shown = || start.to_str_lossy().escape_debug().to_string();
                 (Some(*network), name.ok_or_else(|| Refusal::Node(shown()))?)
             }
         };

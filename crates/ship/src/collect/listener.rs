@@ -228,9 +228,14 @@ impl Listener {
             return self.messages.tell("port", line);
         }
         let count = self.per_address.get(&address).copied().unwrap_or(0);
-        // Peers that nobody knows cannot take the places of all others.
+        // Peers that nobody knows cannot take the places of all others, nor one network those of all that are unknown.
         let unknown = self.connections.values().filter(|peer| peer.is_unknown());
-        let has_unknown = has_certificate && unknown.count() >= self.limits.connections.div_ceil(4);
+        let near = unknown
+            .clone()
+            .filter(|peer| network(peer.address) == network(address));
+        let has_unknown = has_certificate
+            && (unknown.count() >= self.limits.connections.div_ceil(4)
+                || near.count() >= self.limits.connections_per_address);
         if self.connections.len() >= self.limits.connections
             || count >= self.limits.connections_per_address
             || has_unknown
@@ -276,8 +281,26 @@ impl Listener {
             return;
         };
         let before = connection.waits();
-        let result = connection.serve(&mut self.buffer, &mut self.hosts);
+        let was_unknown = connection.is_unknown();
+        let mut result = connection.serve(&mut self.buffer, &mut self.hosts);
+        if was_unknown {
+            result = result.and_then(|()| self.check_places(token));
+        }
         self.proceed(token, before, result);
+    }
+
+    /// Bounds the connections of one host whose certificates come from many addresses.
+    fn check_places(&self, token: u64) -> Result<(), End> {
+        let connection = self.connections.get(&token);
+        let Some(writes) = connection.and_then(Connection::writes) else {
+            return Ok(());
+        };
+        let same = self.connections.values();
+        let same = same.filter(|peer| peer.writes() == Some(writes)).count();
+        match same > self.limits.connections_per_address {
+            true => Err(End::Places(same)),
+            false => Ok(()),
+        }
     }
 
     /// Waits for what a connection waits for now, or ends it.
@@ -326,6 +349,10 @@ impl Listener {
                 self.progress.refused.tls += 1;
                 self.progress.tls_refusal = Some(format!("{address}: {end}"));
                 "tls"
+            }
+            End::Places(_) => {
+                self.progress.refused.limit += 1;
+                "limit"
             }
             End::Socket(_) => "socket",
             End::Write(_) => "write",
@@ -392,6 +419,14 @@ impl Listener {
         }
         let last = self.work();
         self.syncer.end(last);
+    }
+}
+
+/// The network of an address in which one host can have any address: 64 bits of IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
     }
 }
 

@@ -55,7 +55,7 @@ impl PeerStream {
             .unwrap_or_default()
     }
 
-    /// Appends what has come, some `buffer.len()` bytes at most. Returns whether more can come.
+    /// Appends what has come; some `buffer.len()` bytes at most are read. Returns whether more can come.
     ///
     /// # Errors
     /// The connection has failed, or the peer is refused; it is told if that can be sent at once.
@@ -74,11 +74,12 @@ impl PeerStream {
                 Err(error) => Err(error.into()),
             };
         };
-        let most = to.len() + buffer.len();
-        while to.len() < most {
+        // Those of TLS: records can have less text than they cost.
+        let mut most = buffer.len();
+        while most > 0 {
             match tls.read_tls(&mut self.tcp) {
                 Ok(0) => return Ok(false),
-                Ok(_) => {}
+                Ok(read) => most = most.saturating_sub(read),
                 Err(error) if is_temporary(&error) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -106,16 +107,19 @@ impl PeerStream {
     /// The connection has failed.
     pub(super) fn write(&mut self, bytes: &mut Vec<u8>) -> Result<(), StreamError> {
         loop {
+            // Bytes that went on, and those of them that were taken from `bytes`.
             let sent = match &mut self.tls {
-                Some(tls) if tls.wants_write() => tls.write_tls(&mut self.tcp).map(|_| 0),
+                Some(tls) if tls.wants_write() => {
+                    tls.write_tls(&mut self.tcp).map(|sent| (sent, 0))
+                }
                 _ if bytes.is_empty() => return Ok(()),
-                Some(tls) => tls.writer().write(bytes),
-                None => self.tcp.write(bytes),
+                Some(tls) => tls.writer().write(bytes).map(|taken| (taken, taken)),
+                None => self.tcp.write(bytes).map(|taken| (taken, taken)),
             };
             match sent {
                 // Before the handshake has ended nothing is taken.
-                Ok(0) if !self.wants_write() => return Ok(()),
-                Ok(sent) => drop(bytes.drain(..sent)),
+                Ok((0, _)) => return Ok(()),
+                Ok((_, taken)) => drop(bytes.drain(..taken)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_temporary(&error) => return Ok(()),
                 Err(error) => return Err(error.into()),

@@ -33,6 +33,8 @@ pub(in crate::collect) enum End {
     /// The certificate of the peer names no host.
     #[error(transparent)]
     Name(#[from] NameError),
+    #[error("{0} connections have certificates of the same host")]
+    Places(usize),
     #[error("{}", describe(.0))]
     Write(#[from] WriteError),
     #[error("no message for {} seconds", .0.as_secs())]

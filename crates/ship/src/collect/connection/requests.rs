@@ -1,7 +1,7 @@
 //! Requests of HTTP on a connection, one after another.
 //!
-//! A request is answered when its records are in the log, or are there already. After any other answer than 200 the
-//! connection ends: what comes again on the next one is found in the log.
+//! A request is answered when its records are in the log, or are there already. After any other answer than 200, and if
+//! more bytes follow a request, the connection ends: what comes again on the next one is found in the log.
 
 use std::time::Instant;
 
@@ -40,7 +40,10 @@ impl Connection {
                     self.body = None;
                     let body = rest.get(head.len..len).unwrap_or_default();
                     match self.request(&head, body, hosts) {
-                        Ok(outcome) => self.accept(&head, &outcome),
+                        // One at a time: many small requests with large records would hold up other peers.
+                        Ok(outcome) => {
+                            self.accept(head.keeps_connection && rest.len() == len, &outcome);
+                        }
                         Err(error) => self.refuse(&error, hosts),
                     }
                     at += len;
@@ -147,14 +150,14 @@ impl Connection {
         }
     }
 
-    fn accept(&mut self, head: &RequestHead, outcome: &Outcome) {
+    fn accept(&mut self, keeps_connection: bool, outcome: &Outcome) {
         let body = match outcome.rejected {
             0 => Vec::new(),
             rejected => partial_success(rejected, &outcome.reason),
         };
         self.reply(&Reply {
             status: 200,
-            keeps_connection: head.keeps_connection,
+            keeps_connection,
             retry_after: None,
             content_type: PROTOBUF,
             body: &body,

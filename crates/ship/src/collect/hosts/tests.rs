@@ -75,8 +75,13 @@ fn names_by_node_are_host_names_that_no_other_peer_has() {
     ] {
         assert!(matches!(take(node), Err(Refusal::Node(_))), "{node}");
     }
-    let long = "n".repeat(256);
-    assert!(matches!(take(&long), Err(Refusal::Node(_))));
+    for bytes in [256, 1 << 16] {
+        let Err(refusal) = take(&"\u{1}".repeat(bytes)) else {
+            panic!("{bytes} bytes");
+        };
+        assert!(refusal.to_string().len() < 2048, "{bytes}");
+    }
+    assert!(matches!(take(&"n".repeat(256)), Err(Refusal::Node(_))));
     assert_eq!(taken(&mut hosts, "10.2.0.1", LINE), Err(Refusal::NoNode));
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
 }
