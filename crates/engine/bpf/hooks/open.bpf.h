@@ -181,7 +181,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 {
 	struct scratch *s = scratch();
 	struct syscall_state *state = NULL;
-	__u32 epoch;
+	__u32 epoch, unopened;
 
 	if (!s ||
 	    IS_ERR(filename)) /* since v7.0 the kernel comes here with a name that it refused */
@@ -191,25 +191,24 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 		state = state_find(task, key, &syscall);
 	if (state && state->unopened && !IS_ERR(file))
 		forget_unopened(state);
-	s->unopened = state && state->unopened;
-	/* Through memory, so that the verifier does not follow each value. */
-	barrier();
+	unopened = state && state->unopened;
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (!IS_ERR(file)) {
+		/* Through memory, so that the verifier does not follow both values. */
 		s->index = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
 		if (uses_watches(syscall))
 			prefilter_opened(s, file);
 	} else if ((__u64)file == (__u64)-ENOENT) {
 		if (syscall->facts & WIRE_FACT_WATCH_ONLY)
 			return 0; /* no object exists there to match a watch, as in the kernel */
-	} else if (uses_watches(syscall) && !s->unopened) {
+	} else if (uses_watches(syscall) && !unopened) {
 		watch_missing_name(s, task, dirfd, (__u64)filename);
 	}
-	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits && !s->unopened)
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits && !unopened)
 		return 0;
-	if (!state || (state->reserved && !s->unopened) ||
-	    !(syscall->facts & WIRE_FACT_EXEC || s->unopened || key >= WIRE_URING_FIRST))
+	if (!state || (state->reserved && !unopened) ||
+	    !(syscall->facts & WIRE_FACT_EXEC || unopened || key >= WIRE_URING_FIRST))
 		state = state_claim(task, key, syscall);
 	if (!state)
 		return 0;
@@ -218,12 +217,12 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 		state_save_hits(state, s);
 	if (!IS_ERR(file))
 		add_opened(state, filename, file, s->index);
-	else if (s->unopened)
+	else if (unopened)
 		state_set_name(state, &state->item[(state->items - 1) & (WIRE_ITEMS - 1)],
 			       filename);
 	else
 		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
-	if (s->unopened && state->to_create)
+	if (unopened && state->to_create)
 		add_created_file(state, state->to_create);
 	state->unopened = state->reserved = 0;
 	return 0;

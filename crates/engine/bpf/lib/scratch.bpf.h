@@ -163,7 +163,6 @@ struct scratch {
 	__u32 no_state; /* the state of the syscall is missing: its objects are not known */
 	__u32 cwd_changed; /* by the syscall: what the working directory was is not known */
 	__u32 index; /* a number stored to make the verifier forget its value */
-	__u32 unopened; /* the same: whether the state of an open has `unopened` */
 	__u64 name; /* struct qstr to hash */
 	__u64 leaf_dentry; /* object of the last walk, or 0 */
 	__u64 leaf_mnt; /* its mount */
