@@ -111,6 +111,17 @@ const NEED_FENTRY: [&str; 8] = [
     "stopping",
 ];
 
+/// Sessions about programs that do the same whatever the kernel is, and [`ELSEWHERE`].
+const OF_ANY_KERNEL: [&str; 4] = [
+    "detections",
+    "detections_of_the_daemon",
+    "full_disk",
+    "json",
+];
+
+/// Kernel option: another kernel of the same run has those sessions.
+const ELSEWHERE: &str = "vm.elsewhere";
+
 /// The tests of the daemon's start, and of the rules of a session that finds it running.
 const STARTS: &str = "daemon_starts";
 const REPLACES: &str = "rules_are_replaced";
@@ -131,6 +142,8 @@ pub(crate) fn run(groups: &[Group], filter: &Filter) {
         return;
     }
     let engines = engines();
+    let is_elsewhere =
+        command_line().is_ok_and(|line| line.split_whitespace().any(|word| word == ELSEWHERE));
     let mut wanted: Vec<(Session, Place)> = Vec::new();
     for group in groups {
         let begin = wanted.len();
@@ -139,7 +152,11 @@ pub(crate) fn run(groups: &[Group], filter: &Filter) {
             if !names.any(|name| filter.matches(&name)) {
                 continue;
             }
-            match session.absence(&engines) {
+            let elsewhere = || {
+                let is_there = is_elsewhere && OF_ANY_KERNEL.contains(&session.name);
+                is_there.then(|| "another kernel of this run has it".to_owned())
+            };
+            match session.absence(&engines).or_else(elsewhere) {
                 None => wanted.push((*session, Place::BETWEEN)),
                 Some(reason) => println!("vm: absent {}: {reason}", session.name),
             }

@@ -30,6 +30,9 @@ const LISTS: &str = "lists::";
 /// The tests with random programs.
 const HUNT: &str = "hunt::";
 
+/// The kernel option of machines that leave out sessions which are the same on each kernel: `tests/vm/src/suite.rs`.
+const ELSEWHERE: &str = "vm.elsewhere";
+
 const USAGE: &str = "\
 usage: vm [--kernel NAME,...|tested|all] [--filter NAME] [--lists SEED:FIRST:COUNT] [--hunt SEED:FIRST:COUNT] \
 [--append KERNEL_OPTIONS] [--profile dev|release]";
@@ -149,7 +152,21 @@ impl Options {
     /// The kernel options of a kernel's machines.
     pub(super) fn of_kernel(&self, kernel: &Kernel) -> String {
         let engines = matrix::options(&kernel.line);
-        format!("{} {engines} {}", kernel.options, self.kernel_options)
+        let elsewhere = match self.has_others(kernel) {
+            true => ELSEWHERE,
+            false => "",
+        };
+        format!(
+            "{} {engines} {} {elsewhere}",
+            kernel.options, self.kernel_options
+        )
+    }
+
+    /// Whether all tests run, and another kernel than this one has the sessions that are the same on each.
+    fn has_others(&self, kernel: &Kernel) -> bool {
+        let is_all = self.filter.is_empty() && !self.is_matrix;
+        let others = self.kernels.iter();
+        is_all && others.take_while(|it| it.line != kernel.line).count() > 0
     }
 }
 
@@ -200,6 +217,23 @@ mod tests {
         assert_eq!(default.kernels, Kernel::tested());
         assert_eq!(default.filter, "");
         assert_eq!(options(&["--kernel", "tested"]), Ok(default));
+    }
+
+    #[test]
+    fn sessions_that_are_the_same_on_each_kernel_run_on_the_first() {
+        let left_out = |words: &[&str]| -> Vec<bool> {
+            let options = options(words).unwrap();
+            let of = |kernel| options.of_kernel(kernel).contains(ELSEWHERE);
+            options.kernels.iter().map(of).collect()
+        };
+        assert_eq!(
+            left_out(&["--kernel", "6.1,6.12,6.18"]),
+            [false, true, true]
+        );
+        assert_eq!(left_out(&["--kernel", "6.12"]), [false]);
+        let named = ["--kernel", "6.1,6.12", "--filter", "json::"];
+        assert_eq!(left_out(&named), [false, false]);
+        assert!(!left_out(&["--kernel", "all"]).contains(&true));
     }
 
     #[test]
