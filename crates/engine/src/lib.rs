@@ -71,6 +71,7 @@ pub use ring::{Ring, RingReader, Wake};
 pub use stats::owner_losses::{OwnerLoss, OwnerLosses, TaskOwner};
 pub use stats::{EngineStats, LossReason, ProgramRuns, Truncation};
 pub use sys::fd_passing::{recv_with_fd, send_with_fd};
+pub use sys::kernel_symbols::read_kernel_symbols;
 pub use sys::lease::is_open_elsewhere;
 pub use sys::priority::set_nice;
 pub use sys::signal_mask::unblock_signals;

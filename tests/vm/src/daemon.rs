@@ -15,7 +15,7 @@ use support::daemon::{self, Account, count};
 use support::event::{self, Event};
 use support::wait::wait_for;
 
-use crate::machine::{USER, WORK, command_line};
+use crate::machine::{USER, WORK, has_option};
 
 /// The program under test.
 pub(crate) const TOLLGATE: &str = "/bin/tollgate";
@@ -46,8 +46,7 @@ pub(crate) fn calls(events: &[Event], number: u32) -> Vec<&Event> {
 /// # Errors
 /// If the kernel's command line cannot be read.
 pub(crate) fn allows_loss() -> anyhow::Result<bool> {
-    let line = command_line()?;
-    Ok(line.split_whitespace().any(|word| word == ALLOW_LOSS))
+    has_option(ALLOW_LOSS)
 }
 
 /// A running daemon.

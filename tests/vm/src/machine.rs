@@ -181,6 +181,16 @@ pub(crate) fn command_line() -> anyhow::Result<String> {
     fs::read_to_string("/proc/cmdline").context("cannot read the command line")
 }
 
+/// Whether the kernel's command line has an option without value.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn has_option(option: &str) -> anyhow::Result<bool> {
+    Ok(command_line()?
+        .split_whitespace()
+        .any(|word| word == option))
+}
+
 /// Creates a directory owned by a user.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ use anyhow::Context as _;
 use support::wait::wait_for;
 
 use crate::daemon::{Daemon, programs};
-use crate::machine::{Filter, command_line};
+use crate::machine::{Filter, command_line, has_option};
 
 /// The function of a test. It fails with any error but [`Skipped`].
 pub(crate) type Work = fn(&Daemon) -> anyhow::Result<()>;
@@ -142,8 +142,7 @@ pub(crate) fn run(groups: &[Group], filter: &Filter) {
         return;
     }
     let engines = engines();
-    let is_elsewhere =
-        command_line().is_ok_and(|line| line.split_whitespace().any(|word| word == ELSEWHERE));
+    let is_elsewhere = has_option(ELSEWHERE).unwrap_or_default();
     let mut wanted: Vec<(Session, Place)> = Vec::new();
     for group in groups {
         let begin = wanted.len();

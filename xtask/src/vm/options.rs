@@ -165,8 +165,8 @@ impl Options {
     /// Whether all tests run, and another kernel than this one has the sessions that are the same on each.
     fn has_others(&self, kernel: &Kernel) -> bool {
         let is_all = self.filter.is_empty() && !self.is_matrix;
-        let others = self.kernels.iter();
-        is_all && others.take_while(|it| it.line != kernel.line).count() > 0
+        let first = self.kernels.first();
+        is_all && first.is_some_and(|first| first.line != kernel.line)
     }
 }
 

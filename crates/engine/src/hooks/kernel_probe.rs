@@ -14,7 +14,6 @@ use nix::errno::Errno;
 use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::preemption::{self, PreemptionFacts, parse_release};
-use crate::sys::kernel_symbols;
 use crate::sys::kprobes::Kprobes;
 use crate::sys::security_modules;
 use crate::sys::tracefs::Tracefs;
@@ -62,12 +61,11 @@ pub struct KernelProbe {
 }
 
 impl KernelProbe {
-    /// Reads the kernel's BTF, and the addresses of its symbols, which the process may not see later.
+    /// Reads the kernel's BTF.
     ///
     /// # Errors
-    /// Fails when the kernel has no BTF (`CONFIG_DEBUG_INFO_BTF`).
+    /// Fails when the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
     pub fn read() -> libbpf_rs::Result<Self> {
-        kernel_symbols::addresses();
         Ok(Self::of(&Btf::from_vmlinux()?))
     }
 

@@ -22,8 +22,13 @@ const NAMES: [&str; 10] = [
 /// addresses to this process.
 pub(crate) type Addresses = [u64; NAMES.len()];
 
-/// The addresses, which are the same as long as the machine runs. The file is read
-/// once: `CAP_SYSLOG`, without which it has zeros, is dropped afterwards.
+/// Reads the addresses of kernel symbols for all programs that are loaded later. A process that drops `CAP_SYSLOG`, without
+/// which the file has zeros, calls it before.
+pub fn read_kernel_symbols() {
+    addresses();
+}
+
+/// The addresses, which are the same as long as the machine runs. The file is read once.
 pub(crate) fn addresses() -> &'static Addresses {
     static READ: OnceLock<Addresses> = OnceLock::new();
     READ.get_or_init(|| {

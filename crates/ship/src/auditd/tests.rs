@@ -2,7 +2,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use audit::record::assemble::{EventAssembler, EventRecords};
 
@@ -66,6 +66,13 @@ impl Peer {
     }
 }
 
+/// Connects to a listener that acknowledges all messages, and returns them when the connection ends.
+fn connect(sink: &mut AuditdSink, listener: &Listener) -> JoinHandle<Vec<Message>> {
+    sink.connect().unwrap();
+    let peer = listener.accept();
+    thread::spawn(move || peer.acknowledge())
+}
+
 fn event(serial: u32) -> EventRecords {
     let mut assembler = EventAssembler::default();
     for kind in ["SYSCALL", "CWD", "EOE"] {
@@ -114,9 +121,7 @@ fn fails(result: anyhow::Result<impl std::fmt::Debug>, expected: &str) {
 fn frames_are_messages_in_order_and_confirmed_when_all_are_answered() {
     let listener = Listener::new();
     let mut sink = listener.sink(LONG);
-    sink.connect().unwrap();
-    let peer = listener.accept();
-    let peer = thread::spawn(move || peer.acknowledge());
+    let peer = connect(&mut sink, &listener);
     put(&mut sink, Record::Heartbeat(&heartbeat()));
     put_events(&mut sink, 7..8);
     assert_eq!(sink.confirmed().unwrap(), 0);
@@ -147,9 +152,7 @@ fn frames_are_messages_in_order_and_confirmed_when_all_are_answered() {
         ]
     );
     // Sequences and frames begin anew on the next connection.
-    sink.connect().unwrap();
-    let peer = listener.accept();
-    let peer = thread::spawn(move || peer.acknowledge());
+    let peer = connect(&mut sink, &listener);
     assert_eq!(sink.confirmed().unwrap(), 0);
     put_events(&mut sink, 8..9);
     sink.finish().unwrap();
@@ -161,9 +164,7 @@ fn frames_are_messages_in_order_and_confirmed_when_all_are_answered() {
 fn large_batches_are_answered_on_the_way() {
     let listener = Listener::new();
     let mut sink = listener.sink(LONG);
-    sink.connect().unwrap();
-    let peer = listener.accept();
-    let peer = thread::spawn(move || peer.acknowledge());
+    let peer = connect(&mut sink, &listener);
     let events = u32::try_from(3 * MAX_WINDOW).unwrap();
     put_events(&mut sink, 0..events);
     assert!(sink.is_full());

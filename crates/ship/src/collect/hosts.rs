@@ -27,7 +27,7 @@ use crate::output::now_ms;
 
 /// Most searches in the log of a host in an interval: peers can connect as often as they want.
 const MAX_SEARCHES: u32 = 10;
-/// Most bytes of the name of a host, and of one that is refused and shown.
+/// Most bytes of the name of a host, as of [`is_host_name`].
 const MAX_NODE: usize = 255;
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -248,13 +248,13 @@ impl Hosts {
             Writes::Member(network, name) => (Some(*network), name.as_str()),
             Writes::Node(network) => {
                 let node = node.ok_or(Refusal::NoNode)?;
-                let name = node.to_str().ok().filter(|_| node.len() <= MAX_NODE);
-                let name = name.filter(|name| {
+                // Of a longer one, which is none, no more is looked at and shown.
+                let node = node.get(..=MAX_NODE).map_or(node, BStr::new);
+                let name = node.to_str().ok().filter(|name| {
                     let is_address = name.parse::<IpAddr>().is_ok();
                     is_host_name(name) && !is_address && !self.peers.is_host(name)
                 });
-                let start = node.get(..MAX_NODE).unwrap_or(node);
-                let shown = || start.to_str_lossy().escape_debug().to_string();
+                let shown = || node.to_str_lossy().escape_debug().to_string();
                 (Some(*network), name.ok_or_else(|| Refusal::Node(shown()))?)
             }
         };

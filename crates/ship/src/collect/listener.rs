@@ -19,7 +19,7 @@ use super::body_memory::BodyMemory;
 use super::config::Limits;
 use super::connection::{Connection, End, READ_BYTES, Waits};
 use super::hosts::Hosts;
-use super::prefix::canonical;
+use super::prefix::{canonical, network};
 use super::progress::Progress;
 use super::refusal_messages::RefusalMessages;
 use super::stream::{PeerStream, StreamError};
@@ -419,14 +419,6 @@ impl Listener {
         }
         let last = self.work();
         self.syncer.end(last);
-    }
-}
-
-/// The network of an address in which one host can have any address: 64 bits of IPv6.
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
     }
 }
 

@@ -68,6 +68,14 @@ pub(super) fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The network of an address in which one host can have any address: 64 bits of IPv6.
+pub(super) fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & !u128::from(u64::MAX)).into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -110,6 +110,27 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
+/// What the fields with a number have: messages or texts. Others are passed over.
+pub(super) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = anyhow::Result<&[u8]>> {
+    fields(message).filter_map(move |field| match field {
+        Ok((found, Value::Bytes(bytes))) if found == u64::from(number) => Some(Ok(bytes)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// The last of them, as of a field that comes once.
+///
+/// # Errors
+/// The message is cut, or none.
+pub(super) fn last(message: &[u8], number: u32) -> anyhow::Result<Option<&[u8]>> {
+    let mut found = None;
+    for value in messages(message, number) {
+        found = Some(value?);
+    }
+    Ok(found)
+}
+
 fn read_field<'a>(rest: &mut &'a [u8]) -> anyhow::Result<(u64, Value<'a>)> {
     let key = read_varint(rest)?;
     let value = match u32::try_from(key & 7)? {

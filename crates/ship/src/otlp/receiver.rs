@@ -10,16 +10,16 @@ use super::attributes::{KEY, TEXT, VALUE};
 use super::batch::{
     BOOT, HOST, LOG_RECORDS, RESOURCE, RESOURCE_ATTRIBUTES, RESOURCE_LOGS, SCOPE_LOGS,
 };
-use super::protobuf::{Value, bytes, fields, integer};
+use super::protobuf::{bytes, integer, last, messages};
 use super::record::{BODY, EVENT_NAME};
 
 /// Field of `ExportLogsServiceResponse`.
-const PARTIAL_SUCCESS: u32 = 1;
+pub(super) const PARTIAL_SUCCESS: u32 = 1;
 /// Fields of `ExportLogsPartialSuccess`.
 const REJECTED: u32 = 1;
 const ERROR: u32 = 2;
 /// Field of `Status`.
-const MESSAGE: u32 = 2;
+pub(super) const MESSAGE: u32 = 2;
 
 /// A log record, as far as it is read. It has what the request has: a text may be none of UTF-8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,24 +85,6 @@ fn text(message: &[u8], number: u32) -> anyhow::Result<Option<&[u8]>> {
         Some(value) => last(value, TEXT),
         None => Ok(None),
     }
-}
-
-/// The last field with a number, as of a field that comes once.
-fn last(message: &[u8], number: u32) -> anyhow::Result<Option<&[u8]>> {
-    let mut found = None;
-    for value in messages(message, number) {
-        found = Some(value?);
-    }
-    Ok(found)
-}
-
-/// What the fields with a number have: messages or texts. Others are passed over.
-fn messages(message: &[u8], number: u32) -> impl Iterator<Item = anyhow::Result<&[u8]>> {
-    fields(message).filter_map(move |field| match field {
-        Ok((found, Value::Bytes(bytes))) if found == u64::from(number) => Some(Ok(bytes)),
-        Ok(_) => None,
-        Err(error) => Some(Err(error)),
-    })
 }
 
 /// The answer that so many records were rejected for ever.

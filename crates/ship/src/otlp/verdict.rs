@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, ensure};
 use serde_json::Value as Json;
 
-use super::protobuf::{Value, fields};
+use super::protobuf::{Value, fields, last};
+use super::receiver::{MESSAGE, PARTIAL_SUCCESS};
 use crate::http::Answer;
 use crate::output::one_line;
 use crate::sink::Later;
@@ -99,12 +100,7 @@ fn rejected(answer: &Answer) -> anyhow::Result<Rejected> {
 
 /// `ExportLogsServiceResponse`: the field `partial_success`.
 fn protobuf_rejected(body: &[u8]) -> anyhow::Result<Rejected> {
-    let mut partial: &[u8] = &[];
-    for field in fields(body) {
-        if let (1, Value::Bytes(bytes)) = field? {
-            partial = bytes;
-        }
-    }
+    let partial = last(body, PARTIAL_SUCCESS)?.unwrap_or_default();
     let mut found = Rejected::default();
     for field in fields(partial) {
         match field? {
@@ -137,13 +133,8 @@ fn text(answer: &Answer) -> String {
     let body = &answer.body;
     match answer.content_type.as_str() {
         PROTOBUF => {
-            let fields: anyhow::Result<Vec<_>> = fields(body).collect();
-            let messages = fields.unwrap_or_default().into_iter();
-            let mut messages = messages.filter_map(|field| match field {
-                (2, Value::Bytes(message)) => Some(cut(&String::from_utf8_lossy(message))),
-                _ => None,
-            });
-            messages.next_back().unwrap_or_default()
+            let message = last(body, MESSAGE).ok().flatten().unwrap_or_default();
+            cut(&String::from_utf8_lossy(message))
         }
         JSON => {
             let status: Option<Json> = serde_json::from_slice(body).ok();

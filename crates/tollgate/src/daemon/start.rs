@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use audit::plan::Plan;
 use bstr::BString;
-use engine::{EngineOptions, KernelProbe, PinDirectory};
+use engine::{EngineOptions, KernelProbe, PinDirectory, read_kernel_symbols};
 use netlink::RecordStream;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -297,6 +297,7 @@ impl PrivilegedResources {
         pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Self> {
         let (source, messages) = KernelAudit::open(settings.capture.kernel_messages)?.unzip();
+        read_kernel_symbols();
         let json = settings.json.as_ref();
         if let Some(json) = json.filter(|json| json.file == log_config.path) {
             let path = json.file.display();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::super::frame::MAX_SYSLOG_BYTES;
 use super::super::hosts::{Hosts, Refusal, WriteError, describe};
-use super::super::otlp::{self, MAX_REFUSED, OtlpError, PROTOBUF};
+use super::super::otlp::{self, MAX_REFUSED, OtlpError, PROTOBUF, Packing};
 use super::{Batch, Connection, End};
 use crate::http::{Reply, RequestHead};
 use crate::otlp::{LogRecord, partial_success, read_records, status};
@@ -35,11 +35,11 @@ impl Connection {
             let rest = bytes.get(at..).unwrap_or_default();
             match self.next_request(rest) {
                 Ok(None) => break,
-                Ok(Some((head, len))) => {
+                Ok(Some((head, len, packing))) => {
                     self.message_at = Instant::now();
                     self.body = None;
                     let body = rest.get(head.len..len).unwrap_or_default();
-                    match self.request(&head, body, hosts) {
+                    match self.request(body, packing, hosts) {
                         // One at a time: many small requests with large records would hold up other peers.
                         Ok(outcome) => {
                             self.accept(head.keeps_connection && rest.len() == len, &outcome);
@@ -59,15 +59,19 @@ impl Connection {
         self.send()
     }
 
-    /// The head of the next request and the bytes of all of it; `None` if more are needed, for which memory is reserved.
-    fn next_request(&mut self, bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, OtlpError> {
+    /// The head of the next request, the bytes of all of it, and how its body is packed; `None` if more are needed, for which
+    /// memory is reserved.
+    fn next_request(
+        &mut self,
+        bytes: &[u8],
+    ) -> Result<Option<(RequestHead, usize, Packing)>, OtlpError> {
         let Some(head) = RequestHead::parse(bytes)? else {
             return Ok(None);
         };
-        let (body, _) = otlp::check(&head)?;
+        let (body, packing) = otlp::check(&head)?;
         let len = head.len + body;
         if bytes.len() >= len {
-            return Ok(Some((head, len)));
+            return Ok(Some((head, len, packing)));
         }
         // What is smaller than a message of syslog costs no more than one.
         if self.body.is_none() {
@@ -83,11 +87,10 @@ impl Connection {
     /// Writes the records of a request.
     fn request(
         &mut self,
-        head: &RequestHead,
         body: &[u8],
+        packing: Packing,
         hosts: &mut Hosts,
     ) -> Result<Outcome, OtlpError> {
-        let (_, packing) = otlp::check(head)?;
         let body = otlp::unpack(body, packing)?;
         // Nothing is written of what is not whole.
         read_records(&body, |_| ()).map_err(OtlpError::Protobuf)?;
