@@ -39,9 +39,9 @@ impl Output {
     }
 }
 
-/// Prints a line on standard error. A closed pipe is ignored.
+/// Prints a line on standard error, in one write, so that a reader sees whole lines. A closed pipe is ignored.
 pub(crate) fn info(line: impl Display) {
-    let _closed = writeln!(io::stderr(), "tollgate-detect: {line}");
+    let _closed = io::stderr().write_all(format!("tollgate-detect: {line}\n").as_bytes());
 }
 
 /// Whether an error is that of a closed pipe.

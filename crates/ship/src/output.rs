@@ -13,10 +13,10 @@ pub(crate) fn set_program(name: &'static str) {
     let _is_first = PROGRAM.set(name);
 }
 
-/// Prints a line on standard error. A closed pipe is ignored.
+/// Prints a line on standard error, in one write, so that a reader sees whole lines. A closed pipe is ignored.
 pub(crate) fn info(line: impl Display) {
     let program = PROGRAM.get().unwrap_or(&"tollgate");
-    let _closed = writeln!(io::stderr(), "{program}: {line}");
+    let _closed = io::stderr().write_all(format!("{program}: {line}\n").as_bytes());
 }
 
 /// Prints on standard output. A closed pipe is no error.

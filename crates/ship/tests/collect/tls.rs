@@ -123,16 +123,9 @@ fn without_authorities_of_peers_their_addresses_count() {
 fn error(place: &Place) -> String {
     fs::write(place.path("stderr"), "").unwrap();
     let run = place.start();
-    let first = || {
-        let errors = place.text("stderr");
-        errors
-            .lines()
-            .find(|line| line.contains(" c: "))
-            .map(str::to_owned)
-    };
-    wait_until("an error", || first().is_some());
+    wait_until("an error", || place.error("c").is_some());
     run.kill();
-    first().unwrap()
+    place.error("c").unwrap()
 }
 
 #[test]

@@ -19,9 +19,7 @@ fn failure(place: &Place, expected: &str) {
     fs::write(place.path("stderr"), "").unwrap();
     let run = place.start();
     wait_until(expected, || {
-        let errors = place.text("stderr");
-        let line = errors.lines().find(|line| line.contains(" c: "));
-        let Some(line) = line else {
+        let Some(line) = place.error("c") else {
             return false;
         };
         assert!(line.contains(expected), "{expected}: {line}");

@@ -115,6 +115,16 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
+    /// The first error about a destination that runs have told. A line that is being written is none.
+    pub(crate) fn error(&self, destination: &str) -> Option<String> {
+        let errors = self.text("stderr");
+        let mut whole = errors
+            .split_inclusive('\n')
+            .filter_map(|line| line.strip_suffix('\n'));
+        let name = format!(" {destination}: ");
+        whole.find(|line| line.contains(&name)).map(str::to_owned)
+    }
+
     /// Waits until the only destination of the run was sent so many events on its connection.
     #[track_caller]
     pub(crate) fn wait_sent(&self, count: u32) {

@@ -69,17 +69,9 @@ fn every_serial_arrives_over_tls_and_kills_of_both_sides() {
 fn error(place: &Place) -> String {
     fs::write(place.path("stderr"), "").unwrap();
     let run = place.start();
-    let first = || {
-        let errors = place.text("stderr");
-        let line = errors
-            .lines()
-            .find(|line| line.contains(" siem: "))?
-            .to_owned();
-        Some(line)
-    };
-    wait_until("an error", || first().is_some());
+    wait_until("an error", || place.error("siem").is_some());
     run.kill();
-    first().unwrap()
+    place.error("siem").unwrap()
 }
 
 #[test]
