@@ -13,7 +13,7 @@
 #include <linux/types.h>
 #endif
 
-#define WIRE_VERSION	     10
+#define WIRE_VERSION	     11
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity of an event's tail; a power of two */
@@ -67,18 +67,20 @@ enum wire_trunc {
 	WIRE_TRUNC_TASK_MARK, /* the verdict of the task list could not be stored with the task */
 	WIRE_TRUNC_AVC, /* an LSM record has no SYSCALL record */
 	WIRE_TRUNC_DESCRIPTOR, /* a thread may have replaced the descriptor that an open returned */
+	WIRE_TRUNC_RESULT, /* the result was gone when the end of the syscall was seen */
 	WIRE_TRUNC_MAX,
 };
 
-/* Counters of one CPU; only that CPU writes them. */
+/* Counters of one CPU; only that CPU writes them. In cache lines of their own. */
 struct wire_counts {
 	__u64 matched; /* events that a rule records */
 	__u64 delivered; /* of these, events written to the ring */
 	__u64 lost[WIRE_LOST_MAX];
 	__u64 truncated[WIRE_TRUNC_MAX];
 	__u64 unread; /* bytes in the ring when this CPU looked last */
+	__u64 _pad[7];
 };
-_Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
+_Static_assert(sizeof(struct wire_counts) == 192, "wire_counts layout");
 
 #define WIRE_RING_OWNERS     4096 /* a power of two */
 #define WIRE_FIRST_NAMESPACE 0xf0000000u /* PROC_DYNAMIC_FIRST, fs/proc/generic.c */
@@ -162,6 +164,7 @@ enum wire_nametype {
 #define WIRE_FACT_SADDR	       16384 /* family of its socket address; see wire_syscall.address */
 #define WIRE_FACT_DENY	       32768 /* a rule denies the syscall if it cannot be recorded */
 #define WIRE_FACT_FOUND_ONLY   65536 /* with HOOKED: hooks record only objects that it finds */
+#define WIRE_FACT_RESULT       131072 /* a rule tests its result */
 
 /* Auxiliary record that can be read from registers and user memory at exit. */
 enum wire_aux_source {

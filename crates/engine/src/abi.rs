@@ -10,7 +10,7 @@ pub(crate) mod watch;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `WIRE_VERSION`: raised with each change of layouts or names.
-pub(crate) const VERSION: u16 = 10;
+pub(crate) const VERSION: u16 = 11;
 /// The oldest version whose events have the same layout; names of maps and programs differ.
 pub(crate) const OLDEST_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
@@ -32,7 +32,7 @@ pub(crate) const ITEMS: usize = 8;
 pub(crate) const URING_FIRST: u32 = 2048;
 pub(crate) const PLAN_ENTRIES: u32 = 2176;
 pub(crate) const LOST: usize = 4;
-pub(crate) const TRUNC: usize = 9;
+pub(crate) const TRUNC: usize = 10;
 pub(crate) const COMM_LEN: usize = 16;
 
 pub(crate) const EVENT_RETURNED: u16 = 1;
@@ -83,6 +83,7 @@ pub(crate) const FACT_TASK_MARK: u32 = 8192;
 pub(crate) const FACT_SADDR: u32 = 16384;
 pub(crate) const FACT_DENY: u32 = 32768;
 pub(crate) const FACT_FOUND_ONLY: u32 = 65536;
+pub(crate) const FACT_RESULT: u32 = 131_072;
 
 pub(crate) const ADDRESS_SECOND: u8 = 1;
 pub(crate) const ADDRESS_FIFTH: u8 = 2;
@@ -152,6 +153,7 @@ pub(crate) struct WireCounts {
     pub(crate) lost: [u64; LOST],
     pub(crate) truncated: [u64; TRUNC],
     unread: u64,
+    _pad: [u64; 7],
 }
 
 /// Number of owners that the programs tell apart.

@@ -189,6 +189,13 @@ impl CompiledPlan {
         {
             facts |= abi::FACT_OBJECTS;
         }
+        if rules
+            .slots
+            .iter()
+            .any(|slot| slot.tests.iter().any(tests_result))
+        {
+            facts |= abi::FACT_RESULT;
+        }
         if selection.saves_enter_state(syscall_id) {
             facts |= abi::FACT_ENTER_STATE;
         }
@@ -257,6 +264,10 @@ fn tests_object(test: &Test) -> bool {
         Operand::Fields(left, right) => is_object_field(left) || is_object_field(right),
         _ => false,
     }
+}
+
+fn tests_result(test: &Test) -> bool {
+    matches!(test.operand, Operand::Field(Field::Exit | Field::Success))
 }
 
 fn is_object_field(field: Field) -> bool {

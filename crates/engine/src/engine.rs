@@ -188,6 +188,7 @@ impl<'s> Engine<'s> {
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
                 rodata.tlg_hooked = (coverage != HookCoverage::SyscallsOnly).into();
                 rodata.tlg_kprobes = (coverage == HookCoverage::TaskWork).into();
+                rodata.tlg_late_work = kernel.late_work.into();
                 rodata.tlg_context = options.context.into();
                 if coverage != HookCoverage::SyscallsOnly {
                     rodata.tlg_slots = state_slots.all;

@@ -234,9 +234,19 @@ impl<'s> Objects<'s> {
         Some(program.of(&loaded.skel.progs))
     }
 
-    /// How often the kernel skipped the loaded programs.
+    /// How often the kernel skipped loaded programs that may not be skipped.
     pub(crate) fn recursion_misses(&self) -> u64 {
-        self.programs().map(stats::recursion_misses).sum()
+        let mut misses = 0;
+        for loaded in [&self.first].into_iter().chain(&self.more) {
+            let counted = loaded
+                .programs
+                .iter()
+                .filter(|program| !program.may_be_skipped());
+            misses += counted
+                .map(|program| stats::recursion_misses(program.of(&loaded.skel.progs)))
+                .sum::<u64>();
+        }
+        misses
     }
 
     /// Run counts and times of the loaded programs.

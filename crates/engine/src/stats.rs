@@ -142,6 +142,8 @@ pub enum Truncation {
     Avc,
     /// The file behind the descriptor that an open returned has another name: a thread may have replaced it.
     Descriptor,
+    /// The end of the syscall was seen when its result was gone.
+    Result,
 }
 
 impl Truncation {
@@ -156,6 +158,7 @@ impl Truncation {
         Self::TaskMark,
         Self::Avc,
         Self::Descriptor,
+        Self::Result,
     ];
 
     /// The part, as shown in summaries and statistics.
@@ -171,6 +174,7 @@ impl Truncation {
             Self::TaskMark => "new task not marked",
             Self::Avc => "refusal without its call",
             Self::Descriptor => "descriptor of another name",
+            Self::Result => "result not seen",
         }
     }
 }

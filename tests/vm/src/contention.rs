@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use nix::sys::signal::Signal;
 
 use crate::daemon::{Daemon, LONGEST_END, allows_loss};
-use crate::machine::{USER, make_directory, make_file};
+use crate::machine::{USER, make_directory, make_file, option_value};
 use crate::suite::{ANY, Rules, Session};
 
 /// The tests.
@@ -45,6 +45,8 @@ pub(crate) const SESSION_DENY: Session = Session {
 const CALLS: &str = "60000";
 /// Opens of others that may count as lost.
 const MOST_OWN: u64 = 10;
+/// Kernel option: how often the processes make that many.
+const RUNS: &str = "vm.contentions";
 /// How many were made.
 const MADE: &str = "/tmp/contend/made";
 
@@ -55,11 +57,19 @@ fn prepare() -> anyhow::Result<()> {
 
 /// Runs the processes, and writes down how many calls were made.
 fn contend(arguments: &[&str]) -> anyhow::Result<()> {
-    let mut contend = Command::new("/bin/contend");
-    let output = contend.args(arguments).stderr(Stdio::inherit());
-    let output = output.output().context("cannot start contend")?;
-    ensure!(output.status.success(), "contend: {}", output.status);
-    fs::write(MADE, &output.stdout)?;
+    let runs = option_value(RUNS)?.map_or(Ok(1), |runs| runs.parse())?;
+    let mut made = 0;
+    for run in 1..=runs {
+        let mut contend = Command::new("/bin/contend");
+        let output = contend.args(arguments).stderr(Stdio::inherit());
+        let output = output.output().context("cannot start contend")?;
+        ensure!(output.status.success(), "contend: {}", output.status);
+        made += String::from_utf8(output.stdout)?.trim().parse::<u64>()?;
+        if runs > 1 {
+            println!("vm: note run {run} of {runs}: {made} calls");
+        }
+    }
+    fs::write(MADE, made.to_string())?;
     Ok(())
 }
 
@@ -69,7 +79,7 @@ fn stop_denied(daemon: &Daemon) -> anyhow::Result<()> {
     let (line, counts) = (account.line, account.summary);
     println!("vm: note {line}");
     let made = fs::read_to_string(MADE).context("no modes were changed")?;
-    let made: u64 = made.trim().parse()?;
+    let made: u64 = made.parse()?;
     ensure!(
         (counts.matched, counts.written) == (made, made) && counts.lost > 0,
         "{made} modes were changed: {line}"
@@ -84,7 +94,7 @@ fn stop(daemon: &Daemon) -> anyhow::Result<()> {
     let (line, counts) = (account.line, account.summary);
     println!("vm: note {line}");
     let made = fs::read_to_string(MADE).context("no opens were made")?;
-    let made: u64 = made.trim().parse()?;
+    let made: u64 = made.parse()?;
     let missing = made.saturating_sub(counts.written);
     ensure!(
         counts.written <= made

@@ -21,7 +21,7 @@ use anyhow::{Context as _, ensure};
 
 use crate::daemon::Daemon;
 use crate::lists::{list_workload, lock, random::Random};
-use crate::machine::command_line;
+use crate::machine::option_value;
 use crate::suite::{Rules, Session};
 use batch::{Batch, Case, Setup};
 use program::HuntProgram;
@@ -43,7 +43,7 @@ pub(crate) const SESSION: Session = Session {
 
 /// Kernel option that selects programs: `SEED:FIRST:COUNT`, or `SEED:FIRST:COUNT:SECONDS` to go on with the next
 /// programs until this time is over.
-const HUNT: &str = "vm.hunt=";
+const HUNT: &str = "vm.hunt";
 
 /// The default programs: some ten seconds.
 const DEFAULT: &str = "1:0:64";
@@ -66,13 +66,7 @@ struct Wanted {
 
 impl Wanted {
     fn of_machine() -> anyhow::Result<Self> {
-        let line = command_line()?;
-        let mut words = line.split_whitespace();
-        Self::read(
-            words
-                .find_map(|word| word.strip_prefix(HUNT))
-                .unwrap_or(DEFAULT),
-        )
+        Self::read(option_value(HUNT)?.as_deref().unwrap_or(DEFAULT))
     }
 
     fn read(text: &str) -> anyhow::Result<Self> {

@@ -25,7 +25,7 @@ use support::wait::wait_within;
 use crate::daemon::Daemon;
 use crate::differential::kernel::KernelAudit;
 use crate::differential::uring::Layout;
-use crate::machine::command_line;
+use crate::machine::option_value;
 use crate::suite::{Rules, Session};
 pub(crate) use list_workload::LastEvent;
 use list_workload::ListWorkload;
@@ -50,7 +50,7 @@ pub(crate) const SESSION: Session = Session {
 };
 
 /// Kernel option that selects lists, `SEED:FIRST:COUNT`.
-const LISTS: &str = "vm.lists=";
+const LISTS: &str = "vm.lists";
 
 /// The default lists.
 const DEFAULT: &str = "1:0:40";
@@ -76,11 +76,7 @@ struct Wanted {
 
 impl Wanted {
     fn of_machine() -> anyhow::Result<Self> {
-        let line = command_line()?;
-        let word = line
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix(LISTS));
-        Self::read(word.unwrap_or(DEFAULT))
+        Self::read(option_value(LISTS)?.as_deref().unwrap_or(DEFAULT))
     }
 
     fn read(text: &str) -> anyhow::Result<Self> {

@@ -28,9 +28,9 @@ pub(crate) const STRANGER: u32 = 1002;
 const PORT: &str = "/dev/ttyS0";
 
 /// Kernel option: selects tests by name.
-const FILTER: &str = "vm.filter=";
+const FILTER: &str = "vm.filter";
 /// Kernel option of the general machine: `vm.part=1/4` runs the first of four parts of the sessions.
-const PART: &str = "vm.part=";
+const PART: &str = "vm.part";
 /// Kernel options that select another purpose.
 const PURPOSES: [(&str, Purpose); 4] = [
     ("vm.selinux", Purpose::Selinux),
@@ -162,14 +162,13 @@ pub(crate) fn prepare() -> anyhow::Result<BootOptions> {
     }
     let line = command_line()?;
     let words = || line.split_whitespace();
-    let value = |option| words().find_map(|word| word.strip_prefix(option));
     let purpose = PURPOSES
         .into_iter()
         .find_map(|(named, purpose)| words().any(|word| word == named).then_some(purpose));
     Ok(BootOptions {
-        filter: Filter::parse(value(FILTER).unwrap_or_default()),
+        filter: Filter::parse(option_value(FILTER)?.as_deref().unwrap_or_default()),
         purpose: purpose.unwrap_or(Purpose::General),
-        part: value(PART).map(str::to_owned),
+        part: option_value(PART)?,
     })
 }
 
@@ -177,7 +176,7 @@ pub(crate) fn prepare() -> anyhow::Result<BootOptions> {
 ///
 /// # Errors
 /// If it cannot be read.
-pub(crate) fn command_line() -> anyhow::Result<String> {
+fn command_line() -> anyhow::Result<String> {
     fs::read_to_string("/proc/cmdline").context("cannot read the command line")
 }
 
@@ -189,6 +188,17 @@ pub(crate) fn has_option(option: &str) -> anyhow::Result<bool> {
     Ok(command_line()?
         .split_whitespace()
         .any(|word| word == option))
+}
+
+/// The value of an option of the kernel's command line.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn option_value(option: &str) -> anyhow::Result<Option<String>> {
+    let line = command_line()?;
+    let mut words = line.split_whitespace();
+    let value = words.find_map(|word| word.strip_prefix(option)?.strip_prefix('='));
+    Ok(value.map(str::to_owned))
 }
 
 /// Creates a directory owned by a user.

@@ -21,7 +21,7 @@ use support::event::Event;
 use support::wait::{wait_for, wait_within};
 
 use crate::daemon::{Daemon, LONGEST_END, LOST};
-use crate::machine::{STRANGER, THIS_PROGRAM, USER, WORK, command_line, make_directory, make_file};
+use crate::machine::{STRANGER, THIS_PROGRAM, USER, WORK, has_option, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
@@ -96,8 +96,7 @@ impl Scale {
 
     /// The kernel option `vm.slots=full` selects the full scale, which takes long.
     fn of_machine() -> anyhow::Result<&'static Self> {
-        let line = command_line()?;
-        let is_full = line.split_whitespace().any(|word| word == "vm.slots=full");
+        let is_full = has_option("vm.slots=full")?;
         Ok(if is_full { &Self::FULL } else { &Self::QUICK })
     }
 }

@@ -28,7 +28,7 @@ use anyhow::Context as _;
 use support::wait::wait_for;
 
 use crate::daemon::{Daemon, programs};
-use crate::machine::{Filter, command_line, has_option};
+use crate::machine::{Filter, has_option, option_value};
 
 /// The function of a test. It fails with any error but [`Skipped`].
 pub(crate) type Work = fn(&Daemon) -> anyhow::Result<()>;
@@ -96,7 +96,7 @@ const TRACEPOINT: &str = "tracepoint";
 pub(crate) const ANY: &str = "auto";
 
 /// Kernel option: the engines that start on this kernel, the first one that of `--engine auto`.
-const ENGINES: &str = "vm.engines=";
+const ENGINES: &str = "vm.engines";
 
 /// Sessions about calls whose end `fentry` does not see, how many slots it uses, calls that stay at its raw tracepoint, and
 /// hooks that root disables, which the kernel refuses while kprobes use them.
@@ -193,11 +193,8 @@ pub(crate) fn has_task_work() -> bool {
 /// # Errors
 /// If the kernel's command line cannot be read, or names another engine.
 pub(crate) fn known_engines() -> anyhow::Result<Option<Vec<&'static str>>> {
-    let line = command_line()?;
-    let value = line
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix(ENGINES));
-    value.map(parse_engines).transpose()
+    let value = option_value(ENGINES)?;
+    value.as_deref().map(parse_engines).transpose()
 }
 
 fn parse_engines(names: &str) -> anyhow::Result<Vec<&'static str>> {

@@ -5,19 +5,11 @@
 pub(super) struct Entry {
     /// Its name, as for `--kernel`.
     pub(super) kernel: &'static str,
-    /// The engines that start there. `tollgate doctor` must say the same.
-    pub(super) engines: Engines,
+    /// The engines that start there, with commas; the first one is that of `--engine auto`. `tollgate doctor` must
+    /// say the same.
+    pub(super) engines: &'static str,
     /// The filter of its sessions; empty for all machines with all tests.
     pub(super) filter: &'static str,
-}
-
-/// The engines that start on a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Engines {
-    /// These; the first one is that of `--engine auto`.
-    Start(&'static str),
-    /// None, but this one starts with `--allow-loss`.
-    WithLoss(&'static str),
 }
 
 /// All tests.
@@ -28,20 +20,20 @@ const SOME: &str = "^tracepoint|raw|fentry|fentry_both_abis|clock|differential|r
 
 /// The matrix.
 pub(super) const MATRIX: [Entry; 11] = [
-    entry("5.10", Engines::Start(""), SOME),
-    entry("6.1", Engines::Start("fentry,tracepoint"), ALL),
-    entry("6.12", Engines::Start("fentry,tracepoint"), ALL),
-    entry("6.12-full", Engines::Start("tracepoint"), SOME),
-    entry("6.12-rt", Engines::Start("tracepoint"), SOME),
-    entry("6.18", Engines::Start("tracepoint"), SOME),
-    entry("7.0", Engines::Start("lsm"), SOME),
-    entry("newest", Engines::Start("lsm"), ALL),
-    entry("newest-rt", Engines::WithLoss("tracepoint"), SOME),
-    entry("6.12-arm64", Engines::Start("fentry,tracepoint"), ALL),
-    entry("newest-arm64", Engines::Start("fentry,tracepoint"), ALL),
+    entry("5.10", "", SOME),
+    entry("6.1", "fentry,tracepoint", ALL),
+    entry("6.12", "fentry,tracepoint", ALL),
+    entry("6.12-full", "tracepoint", SOME),
+    entry("6.12-rt", "tracepoint", SOME),
+    entry("6.18", "tracepoint", SOME),
+    entry("7.0", "lsm", SOME),
+    entry("newest", "lsm", ALL),
+    entry("newest-rt", "lsm", SOME),
+    entry("6.12-arm64", "fentry,tracepoint", ALL),
+    entry("newest-arm64", "fentry,tracepoint", ALL),
 ];
 
-const fn entry(kernel: &'static str, engines: Engines, filter: &'static str) -> Entry {
+const fn entry(kernel: &'static str, engines: &'static str, filter: &'static str) -> Entry {
     Entry {
         kernel,
         engines,
@@ -58,15 +50,6 @@ pub(super) fn filter(kernel: &str) -> Option<&'static str> {
 /// Kernel options that tell a machine which engines start on a kernel of the matrix; empty for other kernels.
 /// `tests/vm/src/suite.rs` reads them.
 pub(super) fn options(kernel: &str) -> String {
-    match MATRIX.iter().find(|entry| entry.kernel == kernel) {
-        Some(Entry {
-            engines: Engines::Start(names),
-            ..
-        }) => format!("vm.engines={names}"),
-        Some(Entry {
-            engines: Engines::WithLoss(name),
-            ..
-        }) => format!("vm.engines={name} vm.allow_loss"),
-        None => String::new(),
-    }
+    let entry = MATRIX.iter().find(|entry| entry.kernel == kernel);
+    entry.map_or_else(String::new, |entry| format!("vm.engines={}", entry.engines))
 }

@@ -7,7 +7,10 @@
  * share the scratch area of their CPU with nobody. So do kprobes on functions inside the kernel:
  * lib/function_call.bpf.h.
  *
- * A syscall whose end is not seen is counted as one without a slot.
+ * The kernel requests task work by an interrupt of the same CPU; with PREEMPT_RT by a thread, which
+ * may have to wait, so that the work can come when the task has gone on. There a session of the
+ * syscall's function sees its result too: whichever comes first writes the event. If the session was
+ * skipped and the work is late, the event has no result.
  *
  * The kernel skips a kprobe, and counts that, where it interrupts bpf(2) in the middle of an
  * update of a map: while root's program that does this is preempted, on its CPU.
@@ -58,32 +61,104 @@ struct {
 	__type(value, struct call_work);
 } tlg_call_work SEC(".maps");
 
+/* Whether task work can be late: PREEMPT_RT. */
+const volatile __u32 tlg_late_work;
+
+/* Where the end of a syscall is seen. */
+enum end_seen {
+	END_RETURNED,
+	END_INSIDE, /* the kernel runs task work in the middle of some syscalls, as a traced fork */
+	END_LATE, /* the task has gone on: its registers are not those of the syscall any more */
+};
+
+/*
+ * Whether the event of a syscall without a result would be wrong or missing. After the syscall its
+ * arguments are known by its slot, which does not have those of a 32-bit one, and user memory may
+ * have changed.
+ */
+static __always_inline int needs_result(const struct wire_syscall *syscall,
+					const struct syscall_state *state, enum end_seen seen)
+{
+	if (syscall->facts & WIRE_FACT_RESULT)
+		return 1;
+	if (seen == END_INSIDE)
+		return 0;
+	return syscall->facts & WIRE_FACT_EXEC || state->syscall >= WIRE_SYSCALLS ||
+	       (state->reserved && syscall->facts & WIRE_FACT_HOOKED);
+}
+
 /* Emits the event of the syscall of a slot that has ended. */
 static __always_inline void call_emit(struct task_struct *task, struct wire_syscall *syscall,
-				      struct syscall_state *state)
+				      struct syscall_state *state, __s64 result, enum end_seen seen)
 {
-	const struct pt_regs *regs = task_regs(task);
-	/*
-	 * The kernel also runs task work in the middle of some syscalls, such as a traced fork. The
-	 * result is then not known yet.
-	 */
-	__u32 flags = REGS_IN_SYSCALL(regs) ? 0 : WIRE_EVENT_RETURNED;
+	__u32 flags = seen == END_RETURNED ? WIRE_EVENT_RETURNED : 0;
 	struct ended_state ended = {};
 	__u32 key = state->syscall;
 
-	if (syscall->facts & WIRE_FACT_FORKS && !REGS_RESULT(regs))
+	if (flags && syscall->facts & WIRE_FACT_FORKS && !result)
 		return;
-	if (syscall->facts & WIRE_FACT_EXEC && !REGS_RESULT(regs)) {
+	if (flags && syscall->facts & WIRE_FACT_EXEC && !result) {
 		flags |= WIRE_EVENT_STARTED;
 		if (state->script)
 			flags |= WIRE_EVENT_SCRIPT;
 	}
-	if (!state->reserved)
-		ended.state = state;
-	else if (has_no_watch(syscall, state, REGS_RESULT(regs)) && !stamp_of(task, key))
+	if (state->reserved && has_no_watch(syscall, state, result) && !stamp_of(task, key))
 		return;
-	emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, REGS_RESULT(regs),
-		   flags, 0, ended);
+	if (!flags && needs_result(syscall, state, seen)) {
+		count_lost(WIRE_LOST_NO_SLOT);
+		return;
+	}
+	if (!state->reserved || seen == END_LATE)
+		ended.state = state;
+	if (emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, result, flags, 0,
+		       ended) &&
+	    !flags)
+		count_truncated(WIRE_TRUNC_RESULT);
+}
+
+/*
+ * Ends the syscall whose slot the current task holds. `seen` is an enum end_seen; without
+ * END_RETURNED the result is 0. Not inlined: the verifier checks it once.
+ */
+__noinline int call_finish(__s64 result, __u32 seen)
+{
+	struct task_struct *task = current();
+	struct task_state *of = task_state(task);
+	struct syscall_state *state = of ? state_held(of, SLOT_SYSCALL) : NULL;
+	struct wire_syscall *syscall;
+
+	if (!of || !state)
+		return 0;
+	syscall = plan_syscall_at(state->epoch, state->syscall);
+	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
+	    (state->epoch != tlg_epoch && state->epoch != tlg_epoch_prev))
+		count_lost(WIRE_LOST_NO_SLOT);
+	else
+		call_emit(task, syscall, state, result, seen);
+	stamp_drop(task);
+	slot_end(of, SLOT_SYSCALL);
+	of->entered = 0;
+	return 0;
+}
+
+/*
+ * Whether the current task has gone on after the syscall of a slot. An exec replaces the registers and
+ * leaves the number of an execve. Without tlg_late_work, work is late only if the interrupt came when
+ * the program ran again.
+ */
+static __always_inline int has_gone_on(struct task_struct *task, const struct syscall_state *state)
+{
+	const struct pt_regs *regs = task_regs(task);
+	const struct wire_syscall *syscall;
+	__u32 nr = REGS_NR(regs);
+
+	if (!tlg_late_work)
+		return REGS_FULL_NR(regs) == NO_SYSCALL_NUMBER && REGS_IP(regs) != state->call.ip;
+	if (nr == state->syscall % WIRE_SYSCALLS && is_same_call(state, regs))
+		return 0;
+	syscall = plan_syscall_at(state->epoch, state->syscall);
+	return !syscall || !(syscall->facts & WIRE_FACT_EXEC) ||
+	       nr != (task_abi(task) == WIRE_B64 ? NR_EXECVE_64 : NR_EXECVE_32);
 }
 
 /* Ends the syscall of a slot. Not if the loader has emptied the slots since it was taken. */
@@ -92,28 +167,21 @@ static __always_inline void call_end(struct task_struct *task, __u32 index)
 	struct syscall_state *state = bpf_map_lookup_elem(&tlg_sys_state, &index);
 	const struct pt_regs *regs = task_regs(task);
 	struct task_state *of = task_state(task);
-	struct wire_syscall *syscall;
 
 	if (!of || !state || held_slot(of, SLOT_SYSCALL) != 1 + index)
 		return;
+	if (has_gone_on(task, state)) {
+		call_finish(0, END_LATE);
+		return;
+	}
 	if (state->within && REGS_RESULT(regs) == state->ax) {
 		state->within = WITHIN_WORK_RAN;
 		return;
 	}
-	syscall = plan_syscall_at(state->epoch, state->syscall);
-	/*
-	 * The work is requested by an interrupt of this CPU. If that came after the syscall, the
-	 * registers are those that the program had at the interrupt.
-	 */
-	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
-	    (state->epoch != tlg_epoch && state->epoch != tlg_epoch_prev) ||
-	    (REGS_FULL_NR(regs) == NO_SYSCALL_NUMBER && REGS_IP(regs) != state->call.ip))
-		count_lost(WIRE_LOST_NO_SLOT);
+	if (REGS_IN_SYSCALL(regs))
+		call_finish(0, END_INSIDE);
 	else
-		call_emit(task, syscall, state);
-	stamp_drop(task);
-	slot_end(of, SLOT_SYSCALL);
-	of->entered = 0;
+		call_finish(REGS_RESULT(regs), END_RETURNED);
 }
 
 /* Task work. Runs in the task of the syscall. */
@@ -188,6 +256,21 @@ static __always_inline struct syscall_state *call_claim(struct task_struct *task
 	return NULL;
 }
 
+/* Ends the last syscall of the task if its work has not come yet. */
+static __always_inline void call_finish_last(struct task_struct *task)
+{
+	struct task_state *of = task_state(task);
+
+	if (!of || !held_slot(of, SLOT_SYSCALL))
+		return;
+	if (tlg_late_work) {
+		call_finish(0, END_LATE);
+	} else {
+		count_lost(WIRE_LOST_NO_SLOT);
+		slot_end(of, SLOT_SYSCALL);
+	}
+}
+
 /* Whether the flags of an open exclude that a rule matches it. */
 static __always_inline int open_is_excluded(const struct wire_syscall *syscall,
 					    const struct pt_regs *regs, __u32 abi)
@@ -216,7 +299,6 @@ int call_enter(struct pt_regs *ctx)
 	__u32 nr = REGS_NR(regs);
 	struct wire_syscall *syscall;
 	struct syscall_state *state;
-	struct task_state *of;
 	__u32 key;
 
 	if (numbers)
@@ -229,12 +311,7 @@ int call_enter(struct pt_regs *ctx)
 		return 0;
 	if (syscall->facts & WIRE_FACT_ENTER_STATE)
 		save_enter_state(task);
-	of = task_state(task);
-	if (of && held_slot(of, SLOT_SYSCALL)) {
-		/* The work of the task's last syscall has not been requested yet. */
-		count_lost(WIRE_LOST_NO_SLOT);
-		slot_end(of, SLOT_SYSCALL);
-	}
+	call_finish_last(task);
 	stamp_drop(task);
 	state = call_claim(task, key, syscall);
 	/*
@@ -255,6 +332,19 @@ int call_noreturn(struct pt_regs *ctx)
 	struct task_struct *task = current();
 
 	syscall_end(task, task_abi(task), REGS_NR(task_regs(task)), 0, 0);
+	return 0;
+}
+
+/* Session of the function of a syscall whose task work can be late. */
+SEC("kprobe.session")
+int call_ended(struct pt_regs *ctx)
+{
+	struct task_struct *task = current();
+	struct task_state *of = task_state(task);
+	struct syscall_state *state = of ? state_held(of, SLOT_SYSCALL) : NULL;
+
+	if (bpf_session_is_return___v7_0(ctx) && state && !has_gone_on(task, state))
+		call_finish(FUNCTION_RESULT(ctx), END_RETURNED);
 	return 0;
 }
 
@@ -320,10 +410,22 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 					struct wire_syscall *syscall, const struct file *file)
 {
 	const struct nameidata *nd = FOLLOW(task_struct, task, nameidata);
+	struct wire_syscall *now = syscall;
 	struct syscall_state *state = state_find(task, key, &syscall);
 	struct scratch *s = scratch();
 	__u32 epoch = syscall->epoch;
 
+	/*
+	 * A slot that has its file is that of the last open, whose registers were the same, if no open
+	 * is inside another one.
+	 */
+	if (tlg_late_work && key < WIRE_URING_FIRST &&
+	    (!state || (state->judged && !FOLLOW(nameidata, nd, saved)))) {
+		call_finish(0, END_LATE);
+		state = NULL;
+		syscall = now;
+		epoch = now->epoch;
+	}
 	if (!state && key >= WIRE_URING_FIRST)
 		return; /* counted when it ends */
 	if (!state && !state_is_missing(task, key))
@@ -344,6 +446,7 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 		state = call_claim(task, key, syscall);
 	if (!state)
 		return;
+	state->judged = 1;
 	state->reserved = 0;
 	/* An operation has the name that it would have if it found no file. */
 	state->items = state->text_used = state->hits = 0;

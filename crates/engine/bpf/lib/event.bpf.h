@@ -329,12 +329,13 @@ static __always_inline void fill_event_args(struct wire_event *event, struct tas
 }
 
 /*
- * Emits the event of a finished syscall, or of the io_uring operation `op`, if a rule records it.
- * Without the state that its rules need it is lost: user memory may have changed.
+ * Emits the event of a finished syscall, or of the io_uring operation `op`, if a rule records it, and
+ * returns whether one does. Without the state that its rules need it is lost: user memory may have
+ * changed.
  */
-static __always_inline void emit_event(struct task_struct *task, const struct wire_syscall *syscall,
-				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 op,
-				       struct ended_state ended)
+static __always_inline int emit_event(struct task_struct *task, const struct wire_syscall *syscall,
+				      __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 op,
+				      struct ended_state ended)
 {
 	struct syscall_state *state = ended.state;
 	struct syscall_state *objects = syscall->facts & WIRE_FACT_HOOKED ? state : NULL;
@@ -345,7 +346,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 
 	if (!s || (ended.missing && needs_state(syscall))) {
 		count_lost(WIRE_LOST_NO_SLOT);
-		return;
+		return 0;
 	}
 	s->no_state = ended.missing;
 	event = &s->event;
@@ -392,7 +393,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 		stamp = stamp_of(task, abi * WIRE_SYSCALLS + nr);
 	if (!verdict_records(verdict)) {
 		if (!stamp)
-			return;
+			return 0;
 		event->flags |= WIRE_EVENT_STAMPED;
 		verdict = 0;
 	} else if (stamp) {
@@ -428,6 +429,7 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 		submit_stamped(event, finish_event(s, task));
 	else
 		submit(event, finish_event(s, task), verdict);
+	return 1;
 }
 
 /*

@@ -18,7 +18,7 @@ macro_rules! layout {
 
 fn layouts() -> Vec<Layout> {
     vec![
-        layout!(WireCounts as "wire_counts": matched, delivered, lost, truncated, unread),
+        layout!(WireCounts as "wire_counts": matched, delivered, lost, truncated, unread, _pad),
         layout!(WireRingOwner as "wire_ring_owner": used, lost, reported, key, _pad),
         layout!(WireShape as "wire_shape": lookup, dir, arg, effect),
         layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, attribute, hooks, _pad, objects),
@@ -213,6 +213,7 @@ fn defines_match_wire_h() {
         ("WIRE_FACT_SADDR", u64::from(FACT_SADDR)),
         ("WIRE_FACT_DENY", u64::from(FACT_DENY)),
         ("WIRE_FACT_FOUND_ONLY", u64::from(FACT_FOUND_ONLY)),
+        ("WIRE_FACT_RESULT", u64::from(FACT_RESULT)),
         ("WIRE_ADDRESS_OUTPUT", u64::from(ADDRESS_OUTPUT)),
         ("WIRE_WATCH_SET", u64::from(watch::WATCH_SET)),
         ("WIRE_WATCH_SETS", u64::from(watch::WATCH_SETS)),

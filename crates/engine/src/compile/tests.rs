@@ -239,7 +239,9 @@ fn facts_are_limited_to_what_rules_need() {
         "-a always,exit -F arch=b64 -S openat -F perm=w -F path=/x\n\
          -a always,exit -F arch=b64 -S close -F gid=5 -F auid=6\n\
          -a always,exit -F arch=b64 -S unlink -F obj_uid=7\n\
-         -a always,exit -F arch=b64 -S clone,execve,accept\n",
+         -a always,exit -F arch=b64 -S clone,execve,accept\n\
+         -a always,exit -F arch=b64 -S mkdir -F success=0\n\
+         -a always,exit -F arch=b64 -S rmdir -F exit=-EPERM\n",
     );
     let facts = |name| compiled.of(Arch::X86_64, name).unwrap().facts;
     assert_eq!(facts("openat"), abi::FACT_OPEN_FLAGS | abi::FACT_WATCH_ONLY);
@@ -248,6 +250,8 @@ fn facts_are_limited_to_what_rules_need() {
     assert_eq!(facts("clone"), abi::FACT_FORKS);
     assert_eq!(facts("execve"), abi::FACT_ENTER_STATE | abi::FACT_EXEC);
     assert_eq!(facts("accept"), abi::FACT_ENTER_STATE);
+    assert_eq!(facts("mkdir"), abi::FACT_RESULT);
+    assert_eq!(facts("rmdir"), abi::FACT_RESULT);
 }
 
 #[test]

@@ -48,8 +48,7 @@ impl Engine<'_> {
                 + attach::recursion_misses(&self.links)
                 + self.objects.recursion_misses();
             *skipped += inherited;
-            let rescued = self.globals.rescued() + self.heartbeat_misses();
-            *skipped = skipped.saturating_sub(rescued);
+            *skipped = skipped.saturating_sub(self.globals.rescued());
         }
         self.since_start(stats)
     }

@@ -37,7 +37,7 @@ impl Engine<'_> {
     }
 
     /// How often the kernel skipped the heartbeat program, which loses no event.
-    pub(super) fn heartbeat_misses(&self) -> u64 {
+    fn heartbeat_misses(&self) -> u64 {
         let program = self.heartbeat_kprobe();
         program.map_or(0, stats::recursion_misses)
     }

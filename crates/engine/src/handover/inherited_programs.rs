@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use libbpf_rs::ProgramMut;
 
 use crate::handover::pins::PinDirectory;
+use crate::hooks::program::Program;
 use crate::stats::{self, ProgramRuns};
 
 /// Prefix of the pins of programs other than stub copies: `prog-ID-NAME`.
@@ -63,9 +64,12 @@ impl InheritedProgram {
         stats::program_id(&self.program)
     }
 
-    /// How often the kernel skipped this program.
+    /// How often the kernel skipped this program; 0 if it may be skipped.
     pub(crate) fn recursion_misses(&self) -> u64 {
-        stats::recursion_misses(&self.program)
+        match Program::from_name(program_name(&self.name)) {
+            Some(program) if program.may_be_skipped() => 0,
+            _ => stats::recursion_misses(&self.program),
+        }
     }
 
     /// Run count and time of this program; `None` when it has none.

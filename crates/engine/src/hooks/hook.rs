@@ -43,6 +43,8 @@ pub enum Hook {
     CallNoReturn(SyscallId),
     /// Kprobe session of the function of a syscall inside which the kernel runs task work.
     CallReturn(SyscallId),
+    /// Kprobe session of the function of a syscall whose task work can be late.
+    CallEnded(SyscallId),
     /// The LSM hook `bprm_committed_creds`: an exec has succeeded.
     CallExec,
     /// The LSM hook `file_open`: an open has found a file.
@@ -76,6 +78,8 @@ pub struct KernelFeatures {
     pub internal_hooks: InternalHookSet,
     /// What the engine `lsm` needs, as far as BTF shows it.
     pub task_work: bool,
+    /// Whether the kernel can run task work when the task has gone on: `PREEMPT_RT`.
+    pub late_work: bool,
     /// What `newfstatat` and `statx` do with an empty name.
     pub empty_stat_name: EmptyStatName,
     /// Whether operations of `io_uring` evaluate the rules of the syscalls that they replace, on an engine
@@ -104,6 +108,7 @@ impl KernelFeatures {
         early_task_exit: true,
         internal_hooks: InternalHookSet::ALL,
         task_work: true,
+        late_work: false,
         empty_stat_name: EmptyStatName::Nameless,
         uring: true,
         skips_single_syscalls: false,
@@ -114,6 +119,7 @@ impl KernelFeatures {
         early_task_exit: false,
         internal_hooks: InternalHookSet::ALL,
         task_work: false,
+        late_work: false,
         empty_stat_name: EmptyStatName::Name,
         uring: true,
         skips_single_syscalls: false,
@@ -155,7 +161,7 @@ impl fmt::Display for Hook {
             Self::CallEnter(syscall) | Self::CallNoReturn(syscall) => {
                 write!(f, "kprobe:{}", function_label(syscall))
             }
-            Self::CallReturn(syscall) => {
+            Self::CallReturn(syscall) | Self::CallEnded(syscall) => {
                 write!(f, "kprobe.session:{}", function_label(syscall))
             }
             Self::CallExec => f.write_str("lsm:bprm_committed_creds"),

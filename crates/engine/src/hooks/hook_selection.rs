@@ -354,6 +354,9 @@ impl HookSelection {
         }
         let mut hooks = self.inner_hooks(syscall);
         hooks.extend(self.own_exit(syscall));
+        if self.kernel.late_work && !runs_task_work(syscall) {
+            hooks.insert(Hook::CallEnded(syscall));
+        }
         hooks.extend(syscall.is_exec().then_some(Hook::CallExec));
         hooks.extend(self.aux_record_hooks(syscall).map(Hook::InternalKprobe));
         hooks.extend(

@@ -98,6 +98,7 @@ impl KernelProbe {
         let internal_hooks = InternalHookSet::select(|form| {
             prototype(form.function).is_some_and(|found| prototype::matches(found, form.prototype))
         });
+        let preemption = preemption_facts(btf);
         let kernel = KernelFeatures {
             exec_prepare: arguments(btf, "btf_trace_sched_prepare_exec").is_some(),
             // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
@@ -105,6 +106,7 @@ impl KernelProbe {
             internal_hooks,
             task_work: parameters(btf, TASK_WORK) == Some(TASK_WORK_PARAMETERS)
                 && btf.type_by_name::<Struct<'_>>(KPROBE_LINK).is_some(),
+            late_work: preemption.is_realtime,
             empty_stat_name: match (prototype(NAMELESS_STAT), prototype(STAT_BY_DESCRIPTOR)) {
                 (Some(_), _) => EmptyStatName::Nameless,
                 (None, Some(_)) => EmptyStatName::NotOfDescriptor,
@@ -124,7 +126,7 @@ impl KernelProbe {
             functions,
             unseen_operations,
             guards: Program::guards().filter(is_available).collect(),
-            preemption: preemption_facts(btf),
+            preemption,
             kprobes: Kprobes::of_kernel(),
             has_bpf_lsm: security_modules::has_bpf(),
             tracefs: Tracefs::mount(),
@@ -155,8 +157,6 @@ impl KernelProbe {
             "kprobes (CONFIG_KPROBE_EVENTS)"
         } else if !self.has_bpf_lsm {
             "the security module `bpf` (kernel parameter `lsm=`)"
-        } else if self.preemption.is_realtime {
-            "a kernel without PREEMPT_RT, which requests task work too late"
         } else {
             return Ok(());
         };

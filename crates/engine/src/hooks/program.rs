@@ -80,6 +80,7 @@ programs! {
     CallEnter => call_enter,
     CallNoReturn => call_noreturn,
     CallReturn => call_return,
+    CallEnded => call_ended,
     CallExec => call_exec,
     CallOpen => call_open,
     StubUringEnter => stub_uring_enter,
@@ -128,6 +129,11 @@ impl Program {
     /// what to protect; [`Program::GuardClaim`] passes the protected state to the next daemon.
     pub(crate) fn guards() -> impl Iterator<Item = Self> {
         Self::all().filter(|program| program.is_guard())
+    }
+
+    /// Whether a run that the kernel skips loses no event: task work also sees the end that [`Program::CallEnded`] sees.
+    pub(crate) const fn may_be_skipped(self) -> bool {
+        matches!(self, Self::HeartbeatKprobe | Self::CallEnded)
     }
 
     fn is_guard(self) -> bool {

@@ -432,7 +432,7 @@ mod tests {
     /// A daemon must not read events of another format, which it recognizes by the version.
     #[test]
     fn wire_h_change_needs_new_version() {
-        const KNOWN: (u16, u64) = (10, 0x71e4_21b2_4900_f6d7);
+        const KNOWN: (u16, u64) = (11, 0x5a13_3a90_ec5e_bcda);
         let found = (abi::VERSION, wire());
         assert_eq!(
             found, KNOWN,

@@ -188,7 +188,7 @@ mod tests {
                 matched: 10,
                 delivered: 6,
                 lost: [3, 0, 0, 0, 1],
-                truncated: [0, 2, 0, 0, 0, 0, 0, 0, 0],
+                truncated: [0, 2, 0, 0, 0, 0, 0, 0, 0, 0],
             },
             written: 4,
             unwritten: UnwrittenEvents {

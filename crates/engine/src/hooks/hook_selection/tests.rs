@@ -200,6 +200,28 @@ fn very_many_syscalls_share_the_raw_tracepoint() {
 }
 
 #[test]
+fn syscalls_whose_task_work_can_be_late_have_a_session() {
+    let plan = plan_of(0..100);
+    let has_session = |late_work| {
+        let kernel = KernelFeatures {
+            late_work,
+            ..KernelFeatures::ALL
+        };
+        let selection = HookSelection::new(&plan, EngineKind::Lsm, kernel);
+        let calls = plan.syscalls.keys().filter(|call| call.returns());
+        calls
+            .map(|&call| {
+                let hooks = selection.syscall_hooks(call);
+                assert!(hooks.contains(&Hook::CallEnter(call)));
+                hooks.contains(&Hook::CallEnded(call))
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(has_session(true), [true; 98]);
+    assert_eq!(has_session(false), [false; 98]);
+}
+
+#[test]
 fn tracepoints_of_single_syscalls_are_not_used_where_the_kernel_skips_them() {
     let plan = plan_of(0..100);
     let kernel = KernelFeatures {
