@@ -22,6 +22,7 @@
 #include "lib/arch.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/enter_state.bpf.h"
+#include "hooks/exec.bpf.h"
 #include "hooks/open.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/function_call.bpf.h"
@@ -224,7 +225,7 @@ __noinline int call_try(const struct wire_syscall *syscall, __u32 key, __u32 pla
 		count_lost(WIRE_LOST_NO_SLOT);
 		return 0;
 	}
-	if (!call_request_end(task, state->index)) {
+	if (!call_request_end(task, state->index) && !tlg_late_work) {
 		slot_end(of, SLOT_SYSCALL);
 		return WORK_IS_BUSY;
 	}
@@ -235,7 +236,7 @@ __noinline int call_try(const struct wire_syscall *syscall, __u32 key, __u32 pla
 /*
  * Takes a slot for the syscall of the current task and requests its end; NULL if it is lost. The
  * work of a slot is busy for a moment after its last syscall has given it back: then another slot
- * is taken.
+ * is taken. With tlg_late_work it can be busy for long, and the slot does without.
  */
 static __always_inline struct syscall_state *call_claim(struct task_struct *task, __u32 key,
 							const struct wire_syscall *syscall)
@@ -261,8 +262,12 @@ static __always_inline void call_finish_last(struct task_struct *task)
 {
 	struct task_state *of = task_state(task);
 
-	if (!of || !held_slot(of, SLOT_SYSCALL))
+	if (!of)
 		return;
+	if (!held_slot(of, SLOT_SYSCALL)) {
+		of->missing[SLOT_SYSCALL] = 0; /* that call was counted */
+		return;
+	}
 	if (tlg_late_work) {
 		call_finish(0, END_LATE);
 	} else {
@@ -309,9 +314,9 @@ int call_enter(struct pt_regs *ctx)
 	syscall = plan_syscall(key);
 	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || open_is_excluded(syscall, regs, abi))
 		return 0;
+	call_finish_last(task); /* needs what its own call has saved */
 	if (syscall->facts & WIRE_FACT_ENTER_STATE)
 		save_enter_state(task);
-	call_finish_last(task);
 	stamp_drop(task);
 	state = call_claim(task, key, syscall);
 	/*
@@ -364,6 +369,18 @@ int call_return(struct pt_regs *ctx)
 }
 
 /*
+ * do_exit(code), v3.3: the task ends before the work of its last syscall has come, and takes no work any
+ * more.
+ */
+SEC("kprobe.multi")
+int call_exit(struct pt_regs *ctx)
+{
+	call_finish(0, END_LATE);
+	slots_end(current());
+	return 0;
+}
+
+/*
  * A function in which the kernel may run task work of its caller. What runs there sees no result: it
  * is requested again at the end of the function, so that it runs at the end of the syscall.
  */
@@ -381,7 +398,7 @@ static __always_inline int call_within(void *ctx)
 	}
 	within = state->within;
 	state->within = WITHIN_NONE;
-	if (within != WITHIN_WORK_RAN || call_request_end(current(), state->index))
+	if (within != WITHIN_WORK_RAN || call_request_end(current(), state->index) || tlg_late_work)
 		return 0;
 	count_lost(WIRE_LOST_NO_SLOT);
 	slot_end(of, SLOT_SYSCALL);
@@ -405,6 +422,16 @@ int call_new_exec(__u64 *ctx)
 /* Syscalls whose skipped kprobe an LSM program has made good. */
 __u64 tlg_rescued;
 
+/* Whether an open has looked up a file, by its path or in the directory of which it creates it. */
+static __always_inline int has_looked_up(const struct nameidata *nd, const struct file *file)
+{
+	struct dentry *found = FOLLOW(nameidata, nd, path.dentry);
+	struct dentry *opened = file->f_path.dentry;
+
+	return FOLLOW(nameidata, nd, path.mnt) == file->f_path.mnt &&
+	       (found == opened || found == FOLLOW(dentry, opened, d_parent));
+}
+
 /* Records the file that an open has found. Not inlined in the program: preemption is off here. */
 static __always_inline void call_opened(struct task_struct *task, __u32 key,
 					struct wire_syscall *syscall, const struct file *file)
@@ -416,11 +443,11 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	__u32 epoch = syscall->epoch;
 
 	/*
-	 * A slot that has its file is that of the last open, whose registers were the same, if no open
-	 * is inside another one.
+	 * A slot that has its file is that of the last open, whose registers were the same, if this is
+	 * the file that the look-up has found: an open can open files inside, as an overlay does.
 	 */
 	if (tlg_late_work && key < WIRE_URING_FIRST &&
-	    (!state || (state->judged && !FOLLOW(nameidata, nd, saved)))) {
+	    (!state || (state->judged && has_looked_up(nd, file)))) {
 		call_finish(0, END_LATE);
 		state = NULL;
 		syscall = now;

@@ -94,6 +94,18 @@ int task_exit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* Gives back what a task that ends still has. */
+static __always_inline void slots_end(struct task_struct *task)
+{
+	struct task_state *of = task_state(task);
+
+	if (!of)
+		return;
+	slot_end(of, SLOT_SYSCALL);
+	slot_end(of, SLOT_URING_OP);
+	stamp_drop(task);
+}
+
 /*
  * raw_tp sched_process_exit(task), v3.4: gives back the slots of a task that ends inside a syscall,
  * or whose syscall ended while its hook was replaced. Attached before the hooks that take slots.
@@ -101,13 +113,7 @@ int task_exit(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_process_exit")
 int slots_exit(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct task_state *of = task_state(current());
-
-	if (!of)
-		return 0;
-	slot_end(of, SLOT_SYSCALL);
-	slot_end(of, SLOT_URING_OP);
-	stamp_drop(current());
+	slots_end(current());
 	return 0;
 }
 

@@ -117,7 +117,9 @@ impl AttachPoint {
             "inside" => {
                 let name = words.next()?;
                 let function = match program {
-                    Program::SlotsExit => Some(TASK_EXIT).filter(|&exit| exit == name),
+                    Program::SlotsExit | Program::CallExit => {
+                        Some(TASK_EXIT).filter(|&exit| exit == name)
+                    }
                     Program::Internal(hook) => {
                         let mut forms = hook.forms().iter();
                         forms.find_map(|form| (form.function == name).then_some(form.function))
@@ -198,6 +200,12 @@ impl AttachPoints {
     }
 }
 
+/// The attach point of a kprobe at the end of a task.
+fn on_task_exit(program: Program) -> Vec<AttachPoint> {
+    let target = AttachTarget::InternalKprobe(TASK_EXIT);
+    vec![AttachPoint { program, target }]
+}
+
 /// Name of the syscall that the kernel does not have when a hook has no target.
 fn missing_syscall(hook: Hook) -> Option<&'static str> {
     match hook {
@@ -250,10 +258,8 @@ impl<'k> AttachPointFinder<'k> {
             Hook::SchedProcessExec => raw(Program::ExecCommit, "sched_process_exec"),
             Hook::SchedProcessExit => raw(Program::TaskExit, "sched_process_exit"),
             Hook::SlotsExit => raw(Program::SlotsExit, "sched_process_exit"),
-            Hook::SlotsExitKprobe => Ok(vec![AttachPoint {
-                program: Program::SlotsExit,
-                target: AttachTarget::InternalKprobe(TASK_EXIT),
-            }]),
+            Hook::SlotsExitKprobe => Ok(on_task_exit(Program::SlotsExit)),
+            Hook::CallExit => Ok(on_task_exit(Program::CallExit)),
             Hook::SysExit(call) => self.syscall_tracepoint(Program::SysExitTp, "exit", call),
             Hook::SysEnter(call) => self.syscall_tracepoint(Program::SysEnterTp, "enter", call),
             Hook::SysEnterNoReturn(call) => {

@@ -45,6 +45,8 @@ pub enum Hook {
     CallReturn(SyscallId),
     /// Kprobe session of the function of a syscall whose task work can be late.
     CallEnded(SyscallId),
+    /// Kprobe at the end of a task whose task work can be late.
+    CallExit,
     /// The LSM hook `bprm_committed_creds`: an exec has succeeded.
     CallExec,
     /// The LSM hook `file_open`: an open has found a file.
@@ -151,7 +153,7 @@ impl fmt::Display for Hook {
             Self::SchedPrepareExec => f.write_str("sched:sched_prepare_exec"),
             Self::SchedProcessExec => f.write_str("sched:sched_process_exec"),
             Self::SchedProcessExit | Self::SlotsExit => f.write_str("sched:sched_process_exit"),
-            Self::SlotsExitKprobe => f.write_str("kprobe:do_exit"),
+            Self::SlotsExitKprobe | Self::CallExit => f.write_str("kprobe:do_exit"),
             Self::SchedProcessFork => f.write_str("sched:sched_process_fork"),
             Self::TaskAlloc => f.write_str("lsm:task_alloc"),
             Self::FunctionEnter(syscall) | Self::FunctionEnterNoReturn(syscall) => {

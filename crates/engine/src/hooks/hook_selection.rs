@@ -336,7 +336,11 @@ impl HookSelection {
         let syscall = operation.syscall_id(self.native);
         if self.engine == EngineKind::Lsm {
             let mut hooks = self.inner_hooks(syscall);
-            hooks.extend([Hook::UringSession(function), Hook::SlotsExitKprobe]);
+            let exit = match self.kernel.late_work {
+                true => Hook::CallExit,
+                false => Hook::SlotsExitKprobe,
+            };
+            hooks.extend([Hook::UringSession(function), exit]);
             return hooks;
         }
         let mut hooks: BTreeSet<Hook> = [Hook::UringExit(function)].into();
@@ -355,7 +359,7 @@ impl HookSelection {
         let mut hooks = self.inner_hooks(syscall);
         hooks.extend(self.own_exit(syscall));
         if self.kernel.late_work && !runs_task_work(syscall) {
-            hooks.insert(Hook::CallEnded(syscall));
+            hooks.extend([Hook::CallEnded(syscall), Hook::CallExit]);
         }
         hooks.extend(syscall.is_exec().then_some(Hook::CallExec));
         hooks.extend(self.aux_record_hooks(syscall).map(Hook::InternalKprobe));

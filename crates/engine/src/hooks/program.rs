@@ -81,6 +81,7 @@ programs! {
     CallNoReturn => call_noreturn,
     CallReturn => call_return,
     CallEnded => call_ended,
+    CallExit => call_exit,
     CallExec => call_exec,
     CallOpen => call_open,
     StubUringEnter => stub_uring_enter,

@@ -213,7 +213,9 @@ fn syscalls_whose_task_work_can_be_late_have_a_session() {
             .map(|&call| {
                 let hooks = selection.syscall_hooks(call);
                 assert!(hooks.contains(&Hook::CallEnter(call)));
-                hooks.contains(&Hook::CallEnded(call))
+                let sees_late = [Hook::CallEnded(call), Hook::CallExit];
+                assert!(!late_work || hooks.is_superset(&sees_late.into()));
+                hooks.contains(&Hook::CallEnded(call)) || hooks.contains(&Hook::CallExit)
             })
             .collect::<Vec<_>>()
     };

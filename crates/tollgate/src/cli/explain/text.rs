@@ -141,7 +141,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::RawSysEnter => raw.push("raw enter".to_owned()),
             Hook::RawSysExit => raw.push("raw exit".to_owned()),
             Hook::SchedPrepareExec | Hook::SchedProcessExec => raw.push("exec".to_owned()),
-            Hook::SchedProcessExit | Hook::SlotsExit | Hook::SlotsExitKprobe => {
+            Hook::SchedProcessExit | Hook::SlotsExit | Hook::SlotsExitKprobe | Hook::CallExit => {
                 raw.push("task exit".to_owned());
             }
             Hook::SchedProcessFork | Hook::TaskAlloc => raw.push("new tasks".to_owned()),
