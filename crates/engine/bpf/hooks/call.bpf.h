@@ -261,8 +261,12 @@ static __always_inline void call_finish_last(struct task_struct *task)
 {
 	struct task_state *of = task_state(task);
 
-	if (!of || !held_slot(of, SLOT_SYSCALL))
+	if (!of)
 		return;
+	if (!held_slot(of, SLOT_SYSCALL)) {
+		of->missing[SLOT_SYSCALL] = 0; /* that call was counted */
+		return;
+	}
 	if (tlg_late_work) {
 		call_finish(0, END_LATE);
 	} else {
@@ -309,9 +313,9 @@ int call_enter(struct pt_regs *ctx)
 	syscall = plan_syscall(key);
 	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || open_is_excluded(syscall, regs, abi))
 		return 0;
+	call_finish_last(task); /* uses what its own call saved */
 	if (syscall->facts & WIRE_FACT_ENTER_STATE)
 		save_enter_state(task);
-	call_finish_last(task);
 	stamp_drop(task);
 	state = call_claim(task, key, syscall);
 	/*
