@@ -63,10 +63,7 @@ fn calls_of_a_real_time_task(daemon: &Daemon) -> anyhow::Result<()> {
     let priority = vec![10, 0, 0, 0];
     let pause = [0_u64, 300_000_000].map(u64::to_le_bytes).concat();
     let mut program = Program::new(Entry::Syscall)
-        .call(
-            nr::SCHED_SETSCHEDULER,
-            args![0, FIFO, Arg::Bytes(priority)],
-        )
+        .call(nr::SCHED_SETSCHEDULER, args![0, FIFO, Arg::Bytes(priority)])
         .call(nr::SETRESUID, args![1001, 1001, 1001]);
     for _ in 0..CALLS {
         program = program.call(nr::UNLINK, args!["/tmp/late/first"]);
@@ -83,10 +80,17 @@ fn calls_of_a_real_time_task(daemon: &Daemon) -> anyhow::Result<()> {
     let events = daemon.events_until(pid, nr::GETPGID)?;
     let removes = calls(&events, nr::UNLINK);
     let of = |name: &str| {
-        let of = |event: &&&_| support::event::Event::fields(event, "PATH", "name").iter().any(|path| path == name);
+        let of = |event: &&&_| {
+            support::event::Event::fields(event, "PATH", "name")
+                .iter()
+                .any(|path| path == name)
+        };
         removes.iter().filter(of).count()
     };
-    let exits = removes.iter().filter(|event| event.syscall("exit") == "-2").count();
+    let exits = removes
+        .iter()
+        .filter(|event| event.syscall("exit") == "-2")
+        .count();
     let found = (of("/tmp/late/first"), of("/tmp/late/second"), exits);
     ensure!(
         removes.len() == 2 * CALLS,
