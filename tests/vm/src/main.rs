@@ -30,6 +30,7 @@ mod half_seen;
 mod handover;
 mod hunt;
 mod json;
+mod late;
 mod lists;
 mod load;
 mod locked;
@@ -146,6 +147,7 @@ const GENERAL: [&[Group]; 4] = [
             retried::SESSION,
             retried::SESSION_NEVER,
             retried::opens::SESSION,
+            late::SESSION,
             lookups::SESSION,
             failed_opens::SESSION,
             failed_opens::exec_operations::SESSION,
