@@ -127,9 +127,9 @@ pub(crate) fn attach(
         AttachTarget::Session(function) => {
             let name = kprobe::function_name(function);
             let name = name.ok_or(EngineError::NoSyscallFunctions)?;
-            kprobe::attach_multi(program, &name)
+            kprobe::attach_multi(program, &name, function_cookie(hook))
         }
-        AttachTarget::InternalKprobe(function) => kprobe::attach_multi(program, function),
+        AttachTarget::InternalKprobe(function) => kprobe::attach_multi(program, function, 0),
         AttachTarget::Declared => attach_raw_tracepoint(program, None),
         AttachTarget::RawTracepoint(name) => attach_raw_tracepoint(program, Some(name)),
         AttachTarget::Tracepoint(id) => {
@@ -161,8 +161,10 @@ pub(crate) fn attach(
 /// Attach cookie of a syscall in which a debugger can stop the task and replace its registers, else 0; the format
 /// is that of `fn_exit` in `bpf/hooks/stub.bpf.h`.
 fn function_cookie(hook: Hook) -> u64 {
-    let (Hook::FunctionExit(syscall) | Hook::FunctionEnter(syscall) | Hook::CallEnter(syscall)) =
-        hook
+    let (Hook::FunctionExit(syscall)
+    | Hook::FunctionEnter(syscall)
+    | Hook::CallEnter(syscall)
+    | Hook::CallSession(syscall)) = hook
     else {
         return 0;
     };

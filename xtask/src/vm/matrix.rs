@@ -28,7 +28,7 @@ pub(super) const MATRIX: [Entry; 11] = [
     entry("6.18", "tracepoint", SOME),
     entry("7.0", "lsm", SOME),
     entry("newest", "lsm", ALL),
-    entry("newest-rt", "lsm", SOME),
+    entry("newest-rt", "lsm", ALL),
     entry("6.12-arm64", "fentry,tracepoint", ALL),
     entry("newest-arm64", "fentry,tracepoint", ALL),
 ];

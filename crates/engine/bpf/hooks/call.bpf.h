@@ -9,8 +9,8 @@
  *
  * The kernel requests task work by an interrupt of the same CPU; with PREEMPT_RT by a thread, which
  * may have to wait, so that the work can come when the task has gone on. There a session of the
- * syscall's function sees its result too: whichever comes first writes the event. If the session was
- * skipped and the work is late, the event has no result.
+ * syscall's function is in the place of the kprobe, and its return is the end. If that is skipped,
+ * the work ends the syscall, or, if it is late, whatever the task does next: without a result.
  *
  * The kernel skips a kprobe, and counts that, where it interrupts bpf(2) in the middle of an
  * update of a map: while root's program that does this is preempted, on its CPU.
@@ -62,9 +62,6 @@ struct {
 	__type(value, struct call_work);
 } tlg_call_work SEC(".maps");
 
-/* Whether task work can be late: PREEMPT_RT. */
-const volatile __u32 tlg_late_work;
-
 /* Where the end of a syscall is seen. */
 enum end_seen {
 	END_RETURNED,
@@ -72,20 +69,38 @@ enum end_seen {
 	END_LATE, /* the task has gone on: its registers are not those of the syscall any more */
 };
 
+/* Keeps of a task what it may change before late work comes. */
+static __always_inline void save_task(struct syscall_state *state, struct task_struct *task)
+{
+	state->cred = (__u64)FOLLOW(task_struct, task, cred);
+	state->exec_id = task->self_exec_id;
+	state->pwd = (__u64)FOLLOW(task_struct, task, fs)->pwd.dentry;
+}
+
+static __always_inline int has_changed(const struct syscall_state *state, struct task_struct *task)
+{
+	return state->cred != (__u64)FOLLOW(task_struct, task, cred) ||
+	       state->exec_id != task->self_exec_id ||
+	       state->pwd != (__u64)FOLLOW(task_struct, task, fs)->pwd.dentry;
+}
+
 /*
- * Whether the event of a syscall without a result would be wrong or missing. After the syscall its
- * arguments are known by its slot, which does not have those of a 32-bit one, and user memory may
- * have changed.
+ * Whether the event of a syscall without a result would be wrong or missing. After the syscall the
+ * slot has its arguments, but not those of a 32-bit one, and user memory may have changed.
  */
-static __always_inline int needs_result(const struct wire_syscall *syscall,
+static __always_inline int needs_result(struct task_struct *task,
+					const struct wire_syscall *syscall,
 					const struct syscall_state *state, enum end_seen seen)
 {
 	if (syscall->facts & WIRE_FACT_RESULT)
 		return 1;
 	if (seen == END_INSIDE)
 		return 0;
-	return syscall->facts & WIRE_FACT_EXEC || state->syscall >= WIRE_SYSCALLS ||
-	       (state->reserved && syscall->facts & WIRE_FACT_HOOKED);
+	if (syscall->facts & WIRE_FACT_EXEC || state->syscall >= WIRE_SYSCALLS ||
+	    syscall->aux_source || has_changed(state, task))
+		return 1;
+	return syscall->facts & WIRE_FACT_HOOKED ? state->reserved
+						 : syscall->objects[0].lookup != 0;
 }
 
 /* Emits the event of the syscall of a slot that has ended. */
@@ -105,7 +120,7 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 	}
 	if (state->reserved && has_no_watch(syscall, state, result) && !stamp_of(task, key))
 		return;
-	if (!flags && needs_result(syscall, state, seen)) {
+	if (!flags && needs_result(task, syscall, state, seen)) {
 		count_lost(WIRE_LOST_NO_SLOT);
 		return;
 	}
@@ -116,6 +131,9 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 	    !flags)
 		count_truncated(WIRE_TRUNC_RESULT);
 }
+
+/* Syscalls whose skipped program another one has made good. */
+__u64 tlg_rescued;
 
 /*
  * Ends the syscall whose slot the current task holds. `seen` is an enum end_seen; without
@@ -130,6 +148,8 @@ __noinline int call_finish(__s64 result, __u32 seen)
 
 	if (!of || !state)
 		return 0;
+	if (tlg_late_work && state->frame)
+		__sync_fetch_and_add(&tlg_rescued, 1); /* the return of its session was skipped */
 	syscall = plan_syscall_at(state->epoch, state->syscall);
 	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
 	    (state->epoch != tlg_epoch && state->epoch != tlg_epoch_prev))
@@ -171,6 +191,8 @@ static __always_inline void call_end(struct task_struct *task, __u32 index)
 
 	if (!of || !state || held_slot(of, SLOT_SYSCALL) != 1 + index)
 		return;
+	if (tlg_late_work && is_in_session(state))
+		return; /* its return comes */
 	if (has_gone_on(task, state)) {
 		call_finish(0, END_LATE);
 		return;
@@ -230,6 +252,10 @@ __noinline int call_try(const struct wire_syscall *syscall, __u32 key, __u32 pla
 		return WORK_IS_BUSY;
 	}
 	state_begin(state);
+	if (tlg_late_work) {
+		state->claim = ((state->claim >> 32) + 1) << 32 | (1 + state->index);
+		save_task(state, task);
+	}
 	return 1 + state->index;
 }
 
@@ -291,15 +317,13 @@ static __always_inline int open_is_excluded(const struct wire_syscall *syscall,
 }
 
 /*
- * kprobe at the entry of the function of a syscall. Runs in the calling task with preemption off.
- * For the cookie see fn_exit().
+ * Begins the syscall of the current task at the entry of its function; returns its state, or NULL. For
+ * `numbers` see fn_exit().
  */
-SEC("kprobe")
-int call_enter(struct pt_regs *ctx)
+static __always_inline struct syscall_state *call_begin(struct pt_regs *ctx, __u32 numbers)
 {
 	struct task_struct *task = current();
 	const struct pt_regs *regs = task_regs(task);
-	__u32 numbers = bpf_get_attach_cookie(ctx);
 	__u32 abi = task_abi(task);
 	__u32 nr = REGS_NR(regs);
 	struct wire_syscall *syscall;
@@ -309,11 +333,11 @@ int call_enter(struct pt_regs *ctx)
 	if (numbers)
 		nr = (abi == WIRE_B64 ? numbers & 0xffff : numbers >> 16) - 1;
 	if (nr >= WIRE_SYSCALLS || is_daemon(task))
-		return 0;
+		return NULL;
 	key = abi * WIRE_SYSCALLS + nr;
 	syscall = plan_syscall(key);
 	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || open_is_excluded(syscall, regs, abi))
-		return 0;
+		return NULL;
 	call_finish_last(task); /* needs what its own call has saved */
 	if (syscall->facts & WIRE_FACT_ENTER_STATE)
 		save_enter_state(task);
@@ -323,10 +347,43 @@ int call_enter(struct pt_regs *ctx)
 	 * If a tracer has changed the register, it does not tell the syscall from operations of io_uring
 	 * on the way out.
 	 */
-	if (state && !REGS_IN_SYSCALL(regs) && has_ring(task)) {
+	if (state && (tlg_late_work || (!REGS_IN_SYSCALL(regs) && has_ring(task)))) {
 		state->frame = ctx->sp;
 		state->frame_return = LOAD_WORD(ctx->sp);
 	}
+	return state;
+}
+
+/* kprobe at the entry of the function of a syscall. Runs in the calling task with preemption off. */
+SEC("kprobe")
+int call_enter(struct pt_regs *ctx)
+{
+	call_begin(ctx, bpf_get_attach_cookie(ctx));
+	return 0;
+}
+
+/*
+ * The same with tlg_late_work, which also sees the function return. The claim, and not the registers,
+ * tells the syscall: a tracer can write these while it stops the task inside.
+ */
+SEC("kprobe.session")
+int call_session(struct pt_regs *ctx)
+{
+	__u64 *claim = bpf_session_cookie___v7_0(ctx);
+	struct syscall_state *state;
+	struct task_state *of;
+
+	if (!bpf_session_is_return___v7_0(ctx)) {
+		state = call_begin(ctx, bpf_get_attach_cookie(ctx));
+		*claim = state ? state->claim : 0;
+		return !state;
+	}
+	of = task_state(current());
+	state = of ? state_held(of, SLOT_SYSCALL) : NULL;
+	if (!state || state->claim != *claim)
+		return 0;
+	state->frame = 0;
+	call_finish(FUNCTION_RESULT(ctx), END_RETURNED);
 	return 0;
 }
 
@@ -337,19 +394,6 @@ int call_noreturn(struct pt_regs *ctx)
 	struct task_struct *task = current();
 
 	syscall_end(task, task_abi(task), REGS_NR(task_regs(task)), 0, 0);
-	return 0;
-}
-
-/* Session of the function of a syscall whose task work can be late. */
-SEC("kprobe.session")
-int call_ended(struct pt_regs *ctx)
-{
-	struct task_struct *task = current();
-	struct task_state *of = task_state(task);
-	struct syscall_state *state = of ? state_held(of, SLOT_SYSCALL) : NULL;
-
-	if (bpf_session_is_return___v7_0(ctx) && state && !has_gone_on(task, state))
-		call_finish(FUNCTION_RESULT(ctx), END_RETURNED);
 	return 0;
 }
 
@@ -419,8 +463,12 @@ int call_new_exec(__u64 *ctx)
 	return call_within(ctx);
 }
 
-/* Syscalls whose skipped kprobe an LSM program has made good. */
-__u64 tlg_rescued;
+/* Notes that the file of an open is known. */
+static __always_inline void judge(struct syscall_state *state, const struct nameidata *nd)
+{
+	state->judged = 1;
+	state->nd = (__u64)nd;
+}
 
 /* Whether an open has looked up a file, by its path or in the directory of which it creates it. */
 static __always_inline int has_looked_up(const struct nameidata *nd, const struct file *file)
@@ -441,13 +489,19 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	struct syscall_state *state = state_find(task, key, &syscall);
 	struct scratch *s = scratch();
 	__u32 epoch = syscall->epoch;
+	int is_skipped = 1;
 
 	/*
-	 * A slot that has its file is that of the last open, whose registers were the same, if this is
-	 * the file that the look-up has found: an open can open files inside, as an overlay does.
+	 * A slot that has its file is that of the last open, whose registers were the same, if the kernel
+	 * has skipped the session of this one. An open can open files inside, as an overlay does.
 	 */
 	if (tlg_late_work && key < WIRE_URING_FIRST &&
-	    (!state || (state->judged && has_looked_up(nd, file)))) {
+	    (!state || (state->judged && !is_in_session(state) && has_looked_up(nd, file)))) {
+		/*
+		 * Without a session before, this can be the same open, which the kernel tries again.
+		 * Another one is elsewhere on the stack (randomize_kstack_offset).
+		 */
+		is_skipped = !state || state->frame || state->nd != (__u64)nd;
 		call_finish(0, END_LATE);
 		state = NULL;
 		syscall = now;
@@ -455,12 +509,12 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	}
 	if (!state && key >= WIRE_URING_FIRST)
 		return; /* counted when it ends */
-	if (!state && !state_is_missing(task, key))
+	if (!state && is_skipped && !state_is_missing(task, key))
 		__sync_fetch_and_add(&tlg_rescued, 1);
 	if (!s || (state && !state->reserved))
 		return;
 	if (state)
-		state->judged = 1;
+		judge(state, nd);
 	select_watches(s, syscall);
 	s->hits = 0;
 	/* Through memory, so that the verifier does not follow both values. */
@@ -473,7 +527,7 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 		state = call_claim(task, key, syscall);
 	if (!state)
 		return;
-	state->judged = 1;
+	judge(state, nd);
 	state->reserved = 0;
 	/* An operation has the name that it would have if it found no file. */
 	state->items = state->text_used = state->hits = 0;

@@ -20,6 +20,7 @@ struct kernel_symbols {
 	__u64 preempt_dynamic_mode; /* v5.12 */
 	__u64 cond_resched_jump; /* __SCT__cond_resched of x86, v5.12: the code to which cond_resched() jumps */
 	__u64 cond_resched; /* __cond_resched: its target where it reschedules */
+	__u64 return_to_handler; /* where a function with a session returns to */
 };
 
 const volatile struct kernel_symbols tlg_symbols;

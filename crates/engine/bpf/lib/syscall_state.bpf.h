@@ -17,6 +17,7 @@
 #include "lib/arch.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/kernel.bpf.h"
+#include "lib/kernel_symbols.bpf.h"
 #include "lib/load.bpf.h"
 #include "lib/path.bpf.h"
 #include "lib/plan.bpf.h"
@@ -80,6 +81,11 @@ struct syscall_state {
 	struct call_registers call;
 	__u64 frame; /* where the address that its function returns to is, or 0: see is_in_frame() */
 	__u64 frame_return; /* that address */
+	__u64 claim; /* tlg_late_work: tells the syscall from others of the slot */
+	__u64 cred; /* tlg_late_work: of the task when the syscall began, as the next two */
+	__u64 exec_id;
+	__u64 pwd;
+	__u64 nd; /* tlg_late_work: struct nameidata of the open whose file was found */
 	__u32 script; /* the program that an exec starts is the interpreter of a script */
 	__u32 judged; /* an LSM program has compared the file of an open with the watches */
 	__u32 within; /* enum within */
@@ -133,6 +139,9 @@ const volatile __u32 tlg_hooked;
 
 /* Whether they are kprobes, and task work sees the end of a syscall: the engine lsm. */
 const volatile __u32 tlg_kprobes;
+
+/* Whether task work can be late: PREEMPT_RT. */
+const volatile __u32 tlg_late_work;
 
 /* Where a program sees a syscall. */
 enum seen_at {
@@ -344,12 +353,22 @@ static __always_inline int has_ring(const struct task_struct *task)
 }
 
 /*
+ * Whether the function of the syscall has not returned, and has a session, which has replaced the
+ * address that it returns to: not if the kernel has skipped the session.
+ */
+static __always_inline int is_in_session(const struct syscall_state *state)
+{
+	return state->frame && LOAD_WORD(state->frame) == tlg_symbols.return_to_handler;
+}
+
+/*
  * Whether the function of the syscall has not returned: do_syscall_64() and its like write another
  * address in its place when they call the next function.
  */
 static __always_inline int is_in_frame(const struct syscall_state *state)
 {
-	return !state->frame || LOAD_WORD(state->frame) == state->frame_return;
+	return !state->frame || LOAD_WORD(state->frame) == state->frame_return ||
+	       (tlg_late_work && is_in_session(state));
 }
 
 /*

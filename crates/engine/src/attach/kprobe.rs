@@ -36,22 +36,29 @@ pub(crate) fn attach(
     })
 }
 
-/// Attaches a program to a function without a perf event, at both ends if it was loaded for a session.
+/// Attaches a program to a function without a perf event, at both ends if it was loaded for a session. The program reads
+/// `cookie` by `bpf_get_attach_cookie()`.
 ///
 /// # Errors
 /// As `BPF_LINK_CREATE` of `bpf(2)`.
-pub(crate) fn attach_multi(program: &ProgramMut<'_>, function: &str) -> io::Result<AttachedLink> {
+pub(crate) fn attach_multi(
+    program: &ProgramMut<'_>,
+    function: &str,
+    cookie: u64,
+) -> io::Result<AttachedLink> {
     let name = CString::new(function).map_err(io::Error::other)?;
     let mut names = [name.as_ptr()];
+    let mut cookies = [cookie];
     let mut options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
     options.__bindgen_anon_1.kprobe_multi.cnt = 1;
     options.__bindgen_anon_1.kprobe_multi.syms = names.as_mut_ptr();
+    options.__bindgen_anon_1.kprobe_multi.cookies = cookies.as_mut_ptr();
     let no_target = 0;
-    // SAFETY: the descriptor is open; the options and the name live until after the call, which does not write to
-    // them.
+    // SAFETY: the descriptor is open; the options, the name and the cookie live until after the call, which does not
+    // write to them.
     let link = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_fd().as_raw_fd(),

@@ -42,7 +42,7 @@ impl<'s> Engine<'s> {
         maps::update_batch("tlg_shapes", &bpf_maps.tlg_shapes, 0, &shapes)?;
         let program = self.program(Program::AvcSyscall)?;
         let link = match self.kind {
-            EngineKind::Lsm => kprobe::attach_multi(program, "audit_log_start"),
+            EngineKind::Lsm => kprobe::attach_multi(program, "audit_log_start", 0),
             EngineKind::Fentry | EngineKind::Tracepoint => {
                 attach::attach_raw_tracepoint(program, None)
             }

@@ -52,8 +52,9 @@ impl InheritedProgram {
             let program = pins.get(&name)?;
             let in_use = stats::program_id(&program).is_none_or(|id| used.contains(&id));
             // A program whose pin cannot be removed is kept.
-            if in_use || stats::recursion_misses(&program) != 0 || pins.remove(&name).is_err() {
-                inherited.push(Self { name, program });
+            let inherits = Self { name, program };
+            if in_use || inherits.recursion_misses() != 0 || pins.remove(&inherits.name).is_err() {
+                inherited.push(inherits);
             }
         }
         Ok(inherited)

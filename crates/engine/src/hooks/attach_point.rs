@@ -215,7 +215,7 @@ fn missing_syscall(hook: Hook) -> Option<&'static str> {
         Hook::CallEnter(call)
         | Hook::CallNoReturn(call)
         | Hook::CallReturn(call)
-        | Hook::CallEnded(call)
+        | Hook::CallSession(call)
         | Hook::FunctionEnter(call)
         | Hook::FunctionEnterNoReturn(call)
         | Hook::FunctionExit(call) => Some(call.name().unwrap_or("?")),
@@ -289,7 +289,9 @@ impl<'k> AttachPointFinder<'k> {
             Hook::CallReturn(call) => {
                 self.kprobes(Program::CallReturn, AttachTarget::Session, call)
             }
-            Hook::CallEnded(call) => self.kprobes(Program::CallEnded, AttachTarget::Session, call),
+            Hook::CallSession(call) => {
+                self.kprobes(Program::CallSession, AttachTarget::Session, call)
+            }
             Hook::CallExec => Ok(declared(Program::CallExec)),
             Hook::CallOpen => Ok(declared(Program::CallOpen)),
             Hook::UringEnter(name) => {

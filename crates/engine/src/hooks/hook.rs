@@ -43,8 +43,8 @@ pub enum Hook {
     CallNoReturn(SyscallId),
     /// Kprobe session of the function of a syscall inside which the kernel runs task work.
     CallReturn(SyscallId),
-    /// Kprobe session of the function of a syscall whose task work can be late.
-    CallEnded(SyscallId),
+    /// Kprobe session of the function of a syscall whose task work can be late: its entry and its end.
+    CallSession(SyscallId),
     /// Kprobe at the end of a task whose task work can be late.
     CallExit,
     /// The LSM hook `bprm_committed_creds`: an exec has succeeded.
@@ -163,7 +163,7 @@ impl fmt::Display for Hook {
             Self::CallEnter(syscall) | Self::CallNoReturn(syscall) => {
                 write!(f, "kprobe:{}", function_label(syscall))
             }
-            Self::CallReturn(syscall) | Self::CallEnded(syscall) => {
+            Self::CallReturn(syscall) | Self::CallSession(syscall) => {
                 write!(f, "kprobe.session:{}", function_label(syscall))
             }
             Self::CallExec => f.write_str("lsm:bprm_committed_creds"),

@@ -179,6 +179,7 @@ impl HookSelection {
         match self.engine {
             EngineKind::Fentry => Some(Hook::FunctionExit(syscall)),
             EngineKind::Lsm if runs_task_work(syscall) => Some(Hook::CallReturn(syscall)),
+            EngineKind::Lsm if self.kernel.late_work => Some(Hook::CallSession(syscall)),
             EngineKind::Lsm => Some(Hook::CallEnter(syscall)),
             EngineKind::Tracepoint => tracepoint_name(syscall).map(|_| Hook::SysExit(syscall)),
         }
@@ -358,9 +359,7 @@ impl HookSelection {
         }
         let mut hooks = self.inner_hooks(syscall);
         hooks.extend(self.own_exit(syscall));
-        if self.kernel.late_work && !runs_task_work(syscall) {
-            hooks.extend([Hook::CallEnded(syscall), Hook::CallExit]);
-        }
+        hooks.extend(self.kernel.late_work.then_some(Hook::CallExit));
         hooks.extend(syscall.is_exec().then_some(Hook::CallExec));
         hooks.extend(self.aux_record_hooks(syscall).map(Hook::InternalKprobe));
         hooks.extend(

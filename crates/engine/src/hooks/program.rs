@@ -80,7 +80,7 @@ programs! {
     CallEnter => call_enter,
     CallNoReturn => call_noreturn,
     CallReturn => call_return,
-    CallEnded => call_ended,
+    CallSession => call_session,
     CallExit => call_exit,
     CallExec => call_exec,
     CallOpen => call_open,
@@ -132,9 +132,9 @@ impl Program {
         Self::all().filter(|program| program.is_guard())
     }
 
-    /// Whether a run that the kernel skips loses no event: task work also sees the end that [`Program::CallEnded`] sees.
+    /// Whether a run that the kernel skips loses no event.
     pub(crate) const fn may_be_skipped(self) -> bool {
-        matches!(self, Self::HeartbeatKprobe | Self::CallEnded)
+        matches!(self, Self::HeartbeatKprobe)
     }
 
     fn is_guard(self) -> bool {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::sync::OnceLock;
 
 /// The symbols, in the order of [`fill`].
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "rename_lock",
     "mount_lock",
     "tk_core",
@@ -16,6 +16,7 @@ const NAMES: [&str; 10] = [
     "preempt_dynamic_mode",
     "__SCT__cond_resched",
     "__cond_resched",
+    "return_to_handler",
 ];
 
 /// Addresses by the place of the name in [`NAMES`]. 0 where the kernel has no such symbol, has several, or does not show
@@ -53,6 +54,7 @@ macro_rules! fill {
             symbols.preempt_dynamic_mode,
             symbols.cond_resched_jump,
             symbols.cond_resched,
+            symbols.return_to_handler,
         ] = *$addresses;
     }};
 }

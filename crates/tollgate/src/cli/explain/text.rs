@@ -150,7 +150,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             | Hook::CallEnter(_)
             | Hook::CallNoReturn(_) => enters += 1,
             Hook::CallExec => raw.push("exec".to_owned()),
-            Hook::FunctionExit(_) | Hook::CallReturn(_) | Hook::CallEnded(_) => exits += 1,
+            Hook::FunctionExit(_) | Hook::CallReturn(_) | Hook::CallSession(_) => exits += 1,
             Hook::Internal(_) | Hook::InternalKprobe(_) | Hook::CallOpen => inside += 1,
             Hook::UringEnter(_) => {}
             Hook::UringExit(_) | Hook::UringSession(_) => uring += 1,
