@@ -56,9 +56,10 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 build=$(realpath -m "${CARGO_TARGET_DIR:-target}")/static
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
-# Messages about bugs name source files: by names that do not depend on the directory.
-rust_maps="--remap-path-prefix=$source=/tollgate --remap-path-prefix=$cargo_home=/cargo"
-c_maps="-ffile-prefix-map=$source=/tollgate -ffile-prefix-map=$cargo_home=/cargo"
+# Messages about bugs name source files, also generated ones: by names that do not depend on the directory. The last
+# name that fits is taken.
+rust_maps="--remap-path-prefix=$source=/tollgate --remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$build=/build"
+c_maps="-ffile-prefix-map=$source=/tollgate -ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$build=/build"
 
 work=$(mktemp -d)
 end() {
