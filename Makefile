@@ -70,8 +70,8 @@ deb: build ## build the Debian package in target/debian
 testdeb: deb ## check the package with lintian; install, boot and remove it in a separate Debian 12 (root, network)
 	@sh scripts/test-deb.sh $(or $(CARGO_TARGET_DIR),target)/debian/tollgate_*.deb
 
-dist: ## build static programs for any x86_64 distribution: an archive in target/dist (network)
+dist: ## build static programs for any distribution, x86_64 and arm64: archive, .deb, .rpm in target/dist (network)
 	@sh scripts/dist.sh $(or $(CARGO_TARGET_DIR),target)/dist
 
-testdist: dist ## build the archive again and compare; run its programs in Debian 11 and 13 (root, network)
-	@sh scripts/test-dist.sh $(or $(CARGO_TARGET_DIR),target)/dist/tollgate-*.tar.gz
+testdist: dist ## build all of it again and compare; install, run and remove it in Debian 11 and 13 (root, network)
+	@sh scripts/test-dist.sh $(or $(CARGO_TARGET_DIR),target)/dist

@@ -1,6 +1,8 @@
 #!/bin/sh
 # install.sh BINARIES DESTDIR PREFIX: installs the programs in the directory BINARIES, their manual pages,
 # completions and systemd files below DESTDIR/PREFIX. Replaces no command of another package.
+#
+# EMULATOR runs programs of another architecture than the host's, to ask one for its completions.
 set -eu
 umask 022
 binaries=$(realpath "$1")
@@ -36,7 +38,7 @@ ln -sf ../../sbin/tollgate-aureport "$root/lib/tollgate/aureport"
 
 complete() {
 	install -d "$(dirname "$2")"
-	"$binaries/tollgate" completions "$1" >"$2"
+	${EMULATOR:+"$EMULATOR"} "$binaries/tollgate" completions "$1" >"$2"
 	chmod 0644 "$2"
 }
 complete bash "$root/share/bash-completion/completions/tollgate"

@@ -44,13 +44,16 @@ for_tests="$for_tests gnutls-bin"
 # dpkg-dev lintian debootstrap   build and check the package, and install it in a separate Debian
 # qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs   boot that Debian: its disk, and a first file system
 #                    with the modules that the disk needs
-for_packaging='dpkg-dev lintian debootstrap qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs'
+# rpm                rpmbuild, and rpm, which installs the result in a directory of its own
+for_packaging='dpkg-dev lintian debootstrap qemu-system-x86 busybox-static cpio kmod xz-utils e2fsprogs rpm'
 
 # gcc-aarch64-linux-gnu   compiles programs for arm64
 # gcc-arm-linux-gnueabihf   compiles the 32-bit program of the tests
 # libelf-dev:arm64 zlib1g-dev:arm64   linked into static programs; dpkg must know the architecture
 # qemu-system-arm    emulates test machines
-for_arm64='gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libelf-dev:arm64 zlib1g-dev:arm64 qemu-system-arm'
+# qemu-user-static   runs a program for arm64 here: its completions become part of packages; without binfmt-support
+#                    the kernel does not use it by itself
+for_arm64='gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libelf-dev:arm64 zlib1g-dev:arm64 qemu-system-arm qemu-user-static'
 arm64_target=aarch64-unknown-linux-gnu
 
 case ${1:-} in
