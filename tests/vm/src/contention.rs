@@ -96,7 +96,7 @@ fn stop(daemon: &Daemon) -> anyhow::Result<()> {
     println!("vm: note {line}");
     let made = fs::read_to_string(MADE).context("no opens were made")?;
     let made: u64 = made.parse()?;
-    let unseen = count(&line, "result not seen").unwrap_or_default();
+    let unseen = count(&line, "result not seen ").unwrap_or_default();
     ensure!(unseen <= made / 10, "{made} opens: {line}");
     let missing = made.saturating_sub(counts.written);
     ensure!(

@@ -470,14 +470,22 @@ static __always_inline void judge(struct syscall_state *state, const struct name
 	state->nd = (__u64)nd;
 }
 
-/* Whether an open has looked up a file, by its path or in the directory of which it creates it. */
-static __always_inline int has_looked_up(const struct nameidata *nd, const struct file *file)
+/*
+ * Whether a slot that has its file is that of the last open, whose registers were the same and whose end
+ * was not seen: the kernel has skipped the session of this one. Not if this is a file that the open
+ * opens inside, as an overlay does, or that it tries again.
+ */
+static __always_inline int is_last_open(const struct syscall_state *state,
+					const struct nameidata *nd, const struct file *file)
 {
 	struct dentry *found = FOLLOW(nameidata, nd, path.dentry);
 	struct dentry *opened = file->f_path.dentry;
 
-	return FOLLOW(nameidata, nd, path.mnt) == file->f_path.mnt &&
-	       (found == opened || found == FOLLOW(dentry, opened, d_parent));
+	if (FOLLOW(nameidata, nd, saved) || FOLLOW(nameidata, nd, path.mnt) != file->f_path.mnt ||
+	    (found != opened && found != FOLLOW(dentry, opened, d_parent)))
+		return 0;
+	/* Another one is elsewhere on the stack (randomize_kstack_offset). */
+	return state->nd != (__u64)nd || !is_in_session(state);
 }
 
 /* Records the file that an open has found. Not inlined in the program: preemption is off here. */
@@ -491,16 +499,9 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	__u32 epoch = syscall->epoch;
 	int is_skipped = 1;
 
-	/*
-	 * A slot that has its file is that of the last open, whose registers were the same, if the kernel
-	 * has skipped the session of this one. An open can open files inside, as an overlay does.
-	 */
 	if (tlg_late_work && key < WIRE_URING_FIRST &&
-	    (!state || (state->judged && !is_in_session(state) && has_looked_up(nd, file)))) {
-		/*
-		 * Without a session before, this can be the same open, which the kernel tries again.
-		 * Another one is elsewhere on the stack (randomize_kstack_offset).
-		 */
+	    (!state || (state->judged && is_last_open(state, nd, file)))) {
+		/* Without a session before, the same place can be that of the same open. */
 		is_skipped = !state || state->frame || state->nd != (__u64)nd;
 		call_finish(0, END_LATE);
 		state = NULL;

@@ -183,6 +183,7 @@ struct nameidata {
 	struct path path;
 	struct qstr last;
 	struct filename *name;
+	struct nameidata *saved; /* of the look-up that this one is inside */
 };
 
 struct open_flags {

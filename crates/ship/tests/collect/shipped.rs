@@ -17,13 +17,6 @@ fn otlp(collector: &Collector, compression: &str) -> Place {
     ))
 }
 
-fn log(collector: &Collector) -> String {
-    match collector.path("logs/web1/audit.log").exists() {
-        true => collector.log("web1"),
-        false => String::new(),
-    }
-}
-
 /// The shipper is killed and its log rotated: what comes again is left out.
 #[test]
 fn events_that_the_shipper_sends_again_are_in_the_log_once() {
@@ -45,13 +38,13 @@ fn kill_shipper(place: impl Fn(&Collector) -> Place) {
         place.append_events(part * EACH, EACH);
         all += &fs::read_to_string(place.log()).unwrap();
         let half = format!(":{}): ", FIRST + part * EACH + EACH / 2);
-        wait_until("some events", || log(&collector).contains(&half));
+        wait_until("some events", || collector.log("web1").contains(&half));
         run.kill();
         place.rotate(5);
         run = place.start();
     }
-    wait_until("all events", || log(&collector).len() >= all.len());
-    assert!(log(&collector) == all, "another log");
+    wait_until("all events", || collector.log("web1").len() >= all.len());
+    assert!(collector.log("web1") == all, "another log");
     wait_until("events that came again", || {
         collector.host("web1")["repeated"].as_u64() > Some(0)
     });
@@ -85,7 +78,7 @@ fn kill_listener(place: impl Fn(&Collector) -> Place) {
     for part in 0..2 {
         place.append_events(part * EACH, EACH);
         let half = format!(":{}): ", FIRST + part * EACH + EACH / 2);
-        wait_until("some events", || log(&collector).contains(&half));
+        wait_until("some events", || collector.log("web1").contains(&half));
         match part {
             0 => collector.kill(),
             _ => collector.end(),
@@ -94,12 +87,12 @@ fn kill_listener(place: impl Fn(&Collector) -> Place) {
     }
     let all = fs::read_to_string(place.log()).unwrap();
     let last = format!(":{}): ", FIRST + 2 * EACH - 1);
-    wait_until("all events", || log(&collector).contains(&last));
+    wait_until("all events", || collector.log("web1").contains(&last));
     wait_until("a heartbeat", || {
         !collector.host("web1")["completeness"]["heartbeat"].is_null()
     });
     assert!(run.end());
-    assert!(log(&collector) == all, "another log");
+    assert!(collector.log("web1") == all, "another log");
     assert_eq!(collector.host("web1")["completeness"]["gaps"]["count"], 0);
 }
 
@@ -182,13 +175,13 @@ fn the_shipper_waits_while_the_listener_has_no_room() {
             .text("stderr")
             .contains("answers 503: less than `space_left` is free")
     });
-    assert_eq!(log(&collector), "");
+    assert_eq!(collector.log("web1"), "");
     collector.end();
     let config = collector.path("collect.toml");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, text.replace("1048576", "0")).unwrap();
     collector.run_again();
     let all = fs::read_to_string(place.log()).unwrap();
-    wait_until("all events", || log(&collector) == all);
+    wait_until("all events", || collector.log("web1") == all);
     assert!(run.end());
 }

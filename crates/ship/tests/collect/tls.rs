@@ -51,13 +51,6 @@ fn otlp(port: u16) -> String {
     )
 }
 
-fn log(collector: &Collector) -> String {
-    match collector.path("logs/h/audit.log").exists() {
-        true => collector.log("h"),
-        false => String::new(),
-    }
-}
-
 #[test]
 fn every_event_arrives_by_syslog_over_tls_and_kills_of_both_sides() {
     kills(syslog);
@@ -77,7 +70,7 @@ fn kills(destination: fn(u16) -> String) {
     for part in 0..3 {
         place.append_events(part * EACH, EACH);
         let half = format!(":{}): ", FIRST + part * EACH + EACH / 2);
-        wait_until("some events", || log(&collector).contains(&half));
+        wait_until("some events", || collector.log("h").contains(&half));
         match part {
             0 => {
                 collector.kill();
@@ -94,12 +87,12 @@ fn kills(destination: fn(u16) -> String) {
         }
     }
     let all = fs::read_to_string(place.log()).unwrap();
-    wait_until("all events", || log(&collector).len() >= all.len());
+    wait_until("all events", || collector.log("h").len() >= all.len());
     wait_until("a heartbeat", || {
         !collector.host("h")["completeness"]["heartbeat"].is_null()
     });
     assert!(run.end(), "{}", place.text("stderr"));
-    assert!(log(&collector) == all, "another log");
+    assert!(collector.log("h") == all, "another log");
     assert_eq!(collector.host("h")["completeness"]["gaps"]["count"], 0);
     // The address of the other host does not matter.
     assert!(!collector.path("logs/web1").exists());
@@ -191,7 +184,7 @@ fn peers_with_the_certificate_of_no_host_are_told() {
     });
     place.configure(&(otlp(port) + IDENTITY));
     assert!(place.once().status.success());
-    assert_eq!(log(&collector), fs::read_to_string(place.log()).unwrap());
+    assert_eq!(collector.log("h"), fs::read_to_string(place.log()).unwrap());
 }
 
 #[test]
@@ -213,12 +206,12 @@ fn renewed_certificates_need_no_restart() {
     });
     link(&place, "server");
     assert!(place.once().status.success());
-    assert_eq!(log(&collector), fs::read_to_string(place.log()).unwrap());
+    assert_eq!(collector.log("h"), fs::read_to_string(place.log()).unwrap());
     // What cannot be used is told, and what was read before stays.
     link(&place, "absent");
     place.append_events(10, 10);
     assert!(place.once().status.success());
-    assert_eq!(log(&collector), fs::read_to_string(place.log()).unwrap());
+    assert_eq!(collector.log("h"), fs::read_to_string(place.log()).unwrap());
     wait_until("the status", || {
         let status = collector.status();
         let told = status["tls_error"].as_str().unwrap_or_default();
