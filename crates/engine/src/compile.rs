@@ -182,18 +182,11 @@ impl CompiledPlan {
                 facts |= wire;
             }
         }
-        if rules
-            .slots
-            .iter()
-            .any(|slot| slot.tests.iter().any(tests_object))
-        {
+        let mut all_tests = rules.slots.iter().flat_map(|slot| slot.tests.iter());
+        if all_tests.clone().any(tests_object) {
             facts |= abi::FACT_OBJECTS;
         }
-        if rules
-            .slots
-            .iter()
-            .any(|slot| slot.tests.iter().any(tests_result))
-        {
+        if all_tests.any(tests_result) {
             facts |= abi::FACT_RESULT;
         }
         if selection.saves_enter_state(syscall_id) {

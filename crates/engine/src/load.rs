@@ -229,24 +229,16 @@ impl<'s> Objects<'s> {
 
     /// A loaded program.
     pub(crate) fn find(&self, program: Program) -> Option<&ProgramMut<'s>> {
-        let mut all = [&self.first].into_iter().chain(&self.more);
-        let loaded = all.find(|loaded| loaded.programs.contains(&program))?;
-        Some(program.of(&loaded.skel.progs))
+        let mut loaded = self.loaded();
+        loaded.find_map(|(kind, found)| (kind == program).then_some(found))
     }
 
     /// How often the kernel skipped loaded programs that may not be skipped.
     pub(crate) fn recursion_misses(&self) -> u64 {
-        let mut misses = 0;
-        for loaded in [&self.first].into_iter().chain(&self.more) {
-            let counted = loaded
-                .programs
-                .iter()
-                .filter(|program| !program.may_be_skipped());
-            misses += counted
-                .map(|program| stats::recursion_misses(program.of(&loaded.skel.progs)))
-                .sum::<u64>();
-        }
-        misses
+        let counted = self.loaded().filter(|(kind, _)| !kind.may_be_skipped());
+        counted
+            .map(|(_, program)| stats::recursion_misses(program))
+            .sum()
     }
 
     /// Run counts and times of the loaded programs.
@@ -258,10 +250,14 @@ impl<'s> Objects<'s> {
 
     /// All loaded programs.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &ProgramMut<'s>> {
+        self.loaded().map(|(_, program)| program)
+    }
+
+    fn loaded(&self) -> impl Iterator<Item = (Program, &ProgramMut<'s>)> {
         let all = [&self.first].into_iter().chain(&self.more);
         all.flat_map(|loaded| {
             let programs = loaded.programs.iter();
-            programs.map(|program| program.of(&loaded.skel.progs))
+            programs.map(|program| (*program, program.of(&loaded.skel.progs)))
         })
     }
 }

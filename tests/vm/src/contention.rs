@@ -89,7 +89,8 @@ fn stop_denied(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 /// Every open is in the log, or counted as lost with an engine that starts only with `--allow-loss`. Opens of others
-/// than the processes, which no rule records, count as lost if their program is skipped.
+/// than the processes, which no rule records, count as lost if their program is skipped; so can opens that are recorded
+/// without a result.
 fn stop(daemon: &Daemon) -> anyhow::Result<()> {
     let account = daemon.end(Signal::SIGTERM, LONGEST_END)?;
     let (line, counts) = (account.line, account.summary);
