@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::thread;
 
 use crate::Outcome;
 use crate::bpf_headers;
@@ -82,5 +83,8 @@ fn clippy(repository: &Repository) -> Result<bool, Box<dyn Error>> {
 
 fn unit_tests(repository: &Repository, tests: &mut TestResults) -> Result<bool, Box<dyn Error>> {
     let mut command = repository.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    // Many tests wait for programs that they have started.
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    command.env("RUST_TEST_THREADS", (2 * processors).to_string());
     run_tests(command.args(["--", "--quiet"]), tests)
 }

@@ -36,7 +36,7 @@ use crate::test_results::TestResults;
 use boot::{FIRST_SEED, Machine, Purpose};
 use kernel::Kernel;
 use kernels::Diagnosed;
-use options::{COUNT, Options};
+use options::{COUNT, Options, Scope};
 use table::Counted;
 use target::Target;
 
@@ -70,8 +70,8 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     })
 }
 
-/// Counts instructions on the kernels of each commit, and writes `docs/instructions.md`. With `--stages`, counts those of
-/// each stage of audited calls, and writes `docs/stages.md`.
+/// Counts instructions on the kernels that run all tests for each commit, and writes `docs/instructions.md`. With
+/// `--stages`, counts those of each stage of audited calls, and writes `docs/stages.md`.
 ///
 /// # Errors
 /// If the arguments are invalid, a tool is missing, or the file cannot be written.
@@ -84,7 +84,8 @@ pub(crate) fn count(repository: &Repository, arguments: &[String]) -> Outcome {
         [option] if option == "--stages" => return stages::run(repository),
         _ => return Err("usage: counts [--stages]".into()),
     }
-    let options = Options::parse(&["--filter".to_owned(), COUNT.to_owned()])?;
+    let words = ["--kernel", &matrix::counted(), "--filter", COUNT];
+    let options = Options::parse(&words.map(str::to_owned))?;
     let mut tests = TestResults::default();
     if options.build(repository)? {
         let ran = boot_all(repository, &options, &mut tests)?;
@@ -171,7 +172,9 @@ fn boot_all(
                 images.push((kernel, image));
             }
             // The archive may have dropped one; the others count all the same.
-            Err(error) if options.is_matrix => tests.skip(&format!("{}: {error}", kernel.line)),
+            Err(error) if options.scope == Scope::Matrix => {
+                tests.skip(&format!("{}: {error}", kernel.line));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -182,6 +185,7 @@ fn boot_all(
             repository,
             target,
             options.profile,
+            options.tollgate.as_deref(),
             images.map(|(_, it)| it),
         )?;
         fs::write(initramfs(target), packed)?;

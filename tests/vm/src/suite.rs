@@ -111,12 +111,16 @@ const NEED_FENTRY: [&str; 8] = [
     "stopping",
 ];
 
-/// Sessions about programs that do the same whatever the kernel is, and [`ELSEWHERE`].
-const OF_ANY_KERNEL: [&str; 4] = [
+/// Sessions about programs and bounds that are the same whatever the kernel is, and [`ELSEWHERE`].
+const OF_ANY_KERNEL: [&str; 8] = [
     "detections",
     "detections_of_the_daemon",
+    "flood_tracepoint",
     "full_disk",
     "json",
+    "slots_mapped",
+    "slots_operations",
+    "slots_subordinate",
 ];
 
 /// Kernel option: another kernel of the same run has those sessions.

@@ -17,8 +17,8 @@ use super::target::Target;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The kernels that `make test` boots: Debian 12's own, and the newer one that it offers beside it.
-const TESTED: [(&str, &str); 2] = [
+/// Kernels that the host's apt knows: Debian 12's own, and the newer one that it offers beside it.
+const OF_HOST: [(&str, &str); 2] = [
     ("6.1", "linux-image-cloud-amd64"),
     ("6.12", "linux-image-6.12-cloud-amd64"),
 ];
@@ -110,18 +110,7 @@ pub(crate) struct Image {
 }
 
 impl Kernel {
-    /// The kernels that `make test` boots.
-    pub(crate) fn tested() -> Vec<Self> {
-        let kernel = |(line, package): (&str, &'static str)| Self {
-            line: line.to_owned(),
-            target: Target::X86_64,
-            options: "",
-            source: Source::Dependency(package),
-        };
-        TESTED.into_iter().map(kernel).collect()
-    }
-
-    /// The line of a name: one of [`Kernel::tested`], the start of a version, or `newest`. Then, in this order, `-rt`
+    /// The line of a name: one of [`OF_HOST`], the start of a version, or `newest`. Then, in this order, `-rt`
     /// selects kernels with `PREEMPT_RT`, a suffix of [`MODES`] sets the preemption mode, and `-arm64` is the
     /// architecture.
     pub(crate) fn parse(name: &str) -> Option<Self> {
@@ -137,10 +126,10 @@ impl Kernel {
             Some(numbers) => (numbers, true),
             None => (rest, false),
         };
-        let tested = TESTED
+        let of_host = OF_HOST
             .into_iter()
             .find(|(line, _)| *line == rest && target == Target::X86_64);
-        let source = match (tested, numbers) {
+        let source = match (of_host, numbers) {
             (Some((_, package)), _) => Source::Dependency(package),
             (None, NEWEST) => Source::Newest {
                 version: Vec::new(),

@@ -1,4 +1,5 @@
-//! The kernels that tollgate is tested on: `cargo xtask kernels` and `cargo xtask vm --kernel all` boot them.
+//! The kernels that tollgate is tested on: `make test` boots some for each commit, `cargo xtask kernels` and
+//! `cargo xtask vm --kernel all` all of them.
 
 /// A kernel of the matrix.
 #[derive(Debug)]
@@ -10,6 +11,8 @@ pub(super) struct Entry {
     pub(super) engines: &'static str,
     /// The filter of its sessions; empty for all machines with all tests.
     pub(super) filter: &'static str,
+    /// The filter of those that `make test` runs; `None` if it does not boot the kernel.
+    pub(super) each_commit: Option<&'static str>,
 }
 
 /// All tests.
@@ -18,16 +21,20 @@ const ALL: &str = "";
 /// The sessions of each engine that have most of its code, and what is lost when tasks contend for a CPU.
 const SOME: &str = "^tracepoint|raw|fentry|fentry_both_abis|clock|differential|reload|handover|json|names|names_tracepoint|other_mounts_tracepoint|run|traced_tracepoint|contention|contention_deny|preemption";
 
+/// What only the engine `lsm` does, its records beside the kernel's, and what it loses when tasks contend for a CPU.
+const OF_LSM: &str =
+    "^differential|contention|late|retried|traced|traced_result|operation_at_entry";
+
 /// The matrix.
 pub(super) const MATRIX: [Entry; 11] = [
     entry("5.10", "", SOME),
-    entry("6.1", "fentry,tracepoint", ALL),
-    entry("6.12", "fentry,tracepoint", ALL),
+    entry("6.1", "fentry,tracepoint", ALL).each_commit(ALL),
+    entry("6.12", "fentry,tracepoint", ALL).each_commit(ALL),
     entry("6.12-full", "tracepoint", SOME),
     entry("6.12-rt", "tracepoint", SOME),
     entry("6.18", "tracepoint", SOME),
     entry("7.0", "lsm", SOME),
-    entry("newest", "lsm", ALL),
+    entry("newest", "lsm", ALL).each_commit(OF_LSM),
     entry("newest-rt", "lsm", ALL),
     entry("6.12-arm64", "fentry,tracepoint", ALL),
     entry("newest-arm64", "fentry,tracepoint", ALL),
@@ -38,18 +45,39 @@ const fn entry(kernel: &'static str, engines: &'static str, filter: &'static str
         kernel,
         engines,
         filter,
+        each_commit: None,
     }
 }
 
-/// The filter of a kernel's sessions; `None` if it is not in the matrix.
-pub(super) fn filter(kernel: &str) -> Option<&'static str> {
-    let entry = MATRIX.iter().find(|entry| entry.kernel == kernel)?;
-    Some(entry.filter)
+impl Entry {
+    const fn each_commit(mut self, filter: &'static str) -> Self {
+        self.each_commit = Some(filter);
+        self
+    }
+}
+
+/// The entry of a kernel, if the matrix has it.
+pub(super) fn find(kernel: &str) -> Option<&'static Entry> {
+    MATRIX.iter().find(|entry| entry.kernel == kernel)
+}
+
+/// Names of the kernels that `make test` boots.
+pub(super) fn of_each_commit() -> impl Iterator<Item = &'static str> {
+    let entries = MATRIX.iter();
+    entries
+        .filter(|entry| entry.each_commit.is_some())
+        .map(|it| it.kernel)
+}
+
+/// Names of the kernels on which `make test` runs all tests and so counts instructions, with commas.
+pub(super) fn counted() -> String {
+    let has_all = |entry: &&Entry| entry.each_commit == Some(ALL);
+    let names: Vec<&str> = MATRIX.iter().filter(has_all).map(|it| it.kernel).collect();
+    names.join(",")
 }
 
 /// Kernel options that tell a machine which engines start on a kernel of the matrix; empty for other kernels.
 /// `tests/vm/src/suite.rs` reads them.
 pub(super) fn options(kernel: &str) -> String {
-    let entry = MATRIX.iter().find(|entry| entry.kernel == kernel);
-    entry.map_or_else(String::new, |entry| format!("vm.engines={}", entry.engines))
+    find(kernel).map_or_else(String::new, |entry| format!("vm.engines={}", entry.engines))
 }

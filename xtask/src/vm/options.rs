@@ -1,6 +1,7 @@
 //! The arguments of `cargo xtask vm`: which kernels are booted, in which machines, and which tests run there.
 
 use std::error::Error;
+use std::path::PathBuf;
 
 use super::boot::{PARTS, Purpose};
 use super::build::{Profile, build_with};
@@ -35,15 +36,48 @@ const ELSEWHERE: &str = "vm.elsewhere";
 
 const USAGE: &str = "\
 usage: vm [--kernel NAME,...|tested|all] [--filter NAME] [--lists SEED:FIRST:COUNT] [--hunt SEED:FIRST:COUNT] \
-[--append KERNEL_OPTIONS] [--profile dev|release]";
+[--append KERNEL_OPTIONS] [--profile dev|release] [--tollgate FILE]";
+
+/// Which sessions a kernel runs if no filter selects some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Those of `make test`.
+    EachCommit,
+    /// Those of the matrix.
+    Matrix,
+    /// All.
+    Whole,
+}
+
+impl Scope {
+    /// The scope of a value of `--kernel`.
+    fn of(kernels: &str) -> Self {
+        match kernels {
+            "tested" => Self::EachCommit,
+            "all" => Self::Matrix,
+            _ => Self::Whole,
+        }
+    }
+
+    /// The filter of a kernel's sessions, if the scope has the kernel.
+    fn filter(self, kernel: &str) -> Option<&'static str> {
+        let entry = matrix::find(kernel)?;
+        match self {
+            Self::EachCommit => entry.each_commit,
+            Self::Matrix => Some(entry.filter),
+            Self::Whole => None,
+        }
+    }
+}
 
 /// Parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) kernels: Vec<Kernel>,
-    /// Whether they are those of the matrix, each with its sessions.
-    pub(super) is_matrix: bool,
+    pub(super) scope: Scope,
     pub(super) profile: Profile,
+    /// A program in place of the daemon that is built, on `x86_64`.
+    pub(super) tollgate: Option<PathBuf>,
     /// Runs only tests whose name contains this.
     pub(super) filter: String,
     /// More kernel options: `vm.lists=SEED:FIRST:COUNT` and `vm.hunt=SEED:FIRST:COUNT` select random rule lists or
@@ -58,9 +92,10 @@ impl Options {
     /// With a message that names the first wrong one.
     pub(super) fn parse(arguments: &[String]) -> Result<Self, Box<dyn Error>> {
         let mut options = Self {
-            kernels: Kernel::tested(),
-            is_matrix: false,
+            kernels: kernels("tested")?,
+            scope: Scope::EachCommit,
             profile: Profile::Release,
+            tollgate: None,
             filter: String::new(),
             kernel_options: String::new(),
         };
@@ -71,7 +106,7 @@ impl Options {
                 .ok_or_else(|| format!("`{word}` needs a value"))?;
             match word.as_str() {
                 "--kernel" => {
-                    options.is_matrix = value == "all";
+                    options.scope = Scope::of(value);
                     options.kernels = kernels(value)?;
                 }
                 "--filter" if value.contains(char::is_whitespace) => {
@@ -88,6 +123,7 @@ impl Options {
                 }
                 "--profile" if value == "dev" => options.profile = Profile::Dev,
                 "--profile" if value == "release" => options.profile = Profile::Release,
+                "--tollgate" => options.tollgate = Some(PathBuf::from(value)),
                 "--append" => options.kernel_options.clone_from(value),
                 _ => return Err(USAGE.into()),
             }
@@ -120,13 +156,12 @@ impl Options {
         purpose: Purpose,
         kernel: &Kernel,
     ) -> Vec<(&str, Option<usize>)> {
-        let of_matrix = matrix::filter(&kernel.line).filter(|_| self.is_matrix);
-        let filter = match of_matrix {
+        let filter = match self.scope.filter(&kernel.line) {
             Some(filter) if self.filter.is_empty() => filter,
             _ => self.filter.as_str(),
         };
         let mut selections = Vec::new();
-        if of_matrix.is_some() && self.filter.is_empty() && purpose == Purpose::General {
+        if self.scope == Scope::Matrix && self.filter.is_empty() && purpose == Purpose::General {
             selections.push((DOCTOR, None));
         }
         if filter.is_empty() {
@@ -164,7 +199,7 @@ impl Options {
 
     /// Whether all tests run, and another kernel than this one has the sessions that are the same on each.
     fn has_others(&self, kernel: &Kernel) -> bool {
-        let is_all = self.filter.is_empty() && !self.is_matrix;
+        let is_all = self.filter.is_empty() && self.scope != Scope::Matrix;
         let first = self.kernels.first();
         is_all && first.is_some_and(|first| first.line != kernel.line)
     }
@@ -181,7 +216,7 @@ fn kernels(names: &str) -> Result<Vec<Kernel>, Box<dyn Error>> {
         })
     };
     match names {
-        "tested" => Ok(Kernel::tested()),
+        "tested" => matrix::of_each_commit().map(parse).collect(),
         "all" => matrix::MATRIX.iter().map(|it| parse(it.kernel)).collect(),
         names => names.split(',').map(parse).collect(),
     }
@@ -214,7 +249,7 @@ mod tests {
     #[test]
     fn kernels_of_each_commit_and_all_tests_are_the_default() {
         let default = options(&[]).unwrap();
-        assert_eq!(default.kernels, Kernel::tested());
+        assert_eq!(lines(&default), ["6.1", "6.12", "newest"]);
         assert_eq!(default.filter, "");
         assert_eq!(options(&["--kernel", "tested"]), Ok(default));
     }
@@ -234,6 +269,22 @@ mod tests {
         let named = ["--kernel", "6.1,6.12", "--filter", "json::"];
         assert_eq!(left_out(&named), [false, false]);
         assert!(!left_out(&["--kernel", "all"]).contains(&true));
+    }
+
+    #[test]
+    fn newest_kernel_runs_some_sessions_for_each_commit() {
+        let general = |words: &[&str]| -> Vec<String> {
+            let options = options(words).unwrap();
+            let newest = Kernel::parse("newest").unwrap();
+            let selected = options.selections(Purpose::General, &newest).into_iter();
+            selected.map(|(filter, _)| filter.to_owned()).collect()
+        };
+        let [some] = general(&[]).try_into().unwrap();
+        assert!(some.starts_with("^differential|"), "{some}");
+        assert_eq!(general(&["--kernel", "newest"]), vec![""; PARTS]);
+        assert_eq!(general(&["--filter", "raw::"]), ["raw::"]);
+        let counted = options(&["--kernel", &matrix::counted()]).unwrap();
+        assert_eq!(lines(&counted), ["6.1", "6.12"]);
     }
 
     #[test]

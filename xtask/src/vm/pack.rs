@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::build::Profile;
 use super::initramfs::Archive;
@@ -65,7 +65,8 @@ pub(super) const TOOLS: [&str; 20] = [
     "ldd",
 ];
 
-/// The initramfs of all machines of an architecture, with the modules of their kernels.
+/// The initramfs of all machines of an architecture, with the modules of their kernels. `tollgate` is a daemon in place of
+/// the one that was built, on `x86_64`.
 ///
 /// # Errors
 /// If a file cannot be read or fetched, or a program cannot be compiled.
@@ -73,10 +74,11 @@ pub(super) fn pack<'a>(
     repository: &Repository,
     target: Target,
     profile: Profile,
+    tollgate: Option<&Path>,
     images: impl Iterator<Item = &'a Image>,
 ) -> Result<Vec<u8>, Box<dyn Error>> {
     match target {
-        Target::X86_64 => pack_x86_64(repository, profile, images),
+        Target::X86_64 => pack_x86_64(repository, profile, tollgate, images),
         Target::Arm64 => pack_arm64(repository, profile),
     }
 }
@@ -84,13 +86,15 @@ pub(super) fn pack<'a>(
 fn pack_x86_64<'a>(
     repository: &Repository,
     profile: Profile,
+    tollgate: Option<&Path>,
     images: impl Iterator<Item = &'a Image>,
 ) -> Result<Vec<u8>, Box<dyn Error>> {
     let programs = Target::X86_64.programs(repository, profile.directory());
+    let tollgate = tollgate.map_or_else(|| programs.join("tollgate"), Path::to_owned);
     let mut archive = Archive::default();
     for (from, to) in [
         (programs.join("vm"), "/init"),
-        (programs.join("tollgate"), "/bin/tollgate"),
+        (tollgate, "/bin/tollgate"),
         (programs.join("tollgate-detect"), "/bin/tollgate-detect"),
         (PathBuf::from(BUSYBOX), BUSYBOX),
         (PathBuf::from(BASH), BASH),

@@ -79,6 +79,7 @@ pub(super) fn run(repository: &Repository) -> Outcome {
         repository,
         Target::X86_64,
         options.profile,
+        None,
         [&image].into_iter(),
     )?;
     fs::write(&initramfs, packed)?;
