@@ -164,7 +164,7 @@ impl Cause {
             && self
                 .on
                 .as_deref()
-                .is_none_or(|on| fits_any(on, setting.line))
+                .is_none_or(|on| on.iter().any(|line| is_line(line, setting.line)))
             && engine.is_none_or(|engine| engine == setting.engine)
     }
 }
@@ -221,6 +221,14 @@ fn fits_any(patterns: &[String], value: &str) -> bool {
     patterns.iter().any(|pattern| fits(pattern, Some(value)))
 }
 
+/// Whether a kernel is one of a pattern, or after `!`, none of it.
+fn is_line(pattern: &str, line: &str) -> bool {
+    match pattern.strip_prefix('!') {
+        Some(other) => !fits(other, Some(line)),
+        None => fits(pattern, Some(line)),
+    }
+}
+
 /// Whether a value matches a pattern: `-` matches no value, `*` a value, `any` both, and a `*` at the end of a word
 /// any suffix.
 pub fn fits(pattern: &str, value: Option<&str>) -> bool {
@@ -266,6 +274,12 @@ mod tests {
         };
         assert!(permits("2", "1") && permits("3", "2"));
         assert!(!permits("3", "1") && !permits("2", "2"));
+    }
+
+    #[test]
+    fn kernels_are_of_a_line_or_of_another() {
+        assert!(is_line("7.*", "7.3") && !is_line("7.*", "6.12"));
+        assert!(is_line("!7.0", "7.3") && !is_line("!7.0", "7.0"));
     }
 
     #[test]

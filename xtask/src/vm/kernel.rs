@@ -40,10 +40,11 @@ const MODES: [(&str, &str); 3] = [
 const IMAGE: &str = "linux-image-";
 
 /// Modules that a machine can load, in the order in which they need each other; not all kernels have all.
-const MODULES: [&str; 30] = [
+const MODULES: [&str; 31] = [
     "xor",
     "raid6_pq",
     "zstd_compress",
+    "crc32c_generic",
     "libcrc32c",
     "crc32c-cryptoapi",
     "libblake2b",
