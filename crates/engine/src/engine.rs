@@ -377,6 +377,7 @@ impl<'s> Engine<'s> {
 
     /// Waits until no program uses the half of the next plan, and empties it.
     fn clear_half(&mut self, next: Epoch) -> Result<(), EngineError> {
+        let _accesses = self.begin_map_accesses();
         if let Some(previous) = self.globals.previous_epoch() {
             states::await_end_of(previous, self.globals, self.objects.first(), &self.ring);
         }
@@ -386,7 +387,6 @@ impl<'s> Engine<'s> {
             .map_err(EngineError::system(
                 "wait for programs of the previous rules",
             ))?;
-        let _updates = self.begin_map_updates();
         let [even, odd] = &mut self.watch_keys;
         let half = if next.half() == 0 { even } else { odd };
         half.clear(self.objects.first(), next)
@@ -399,7 +399,7 @@ impl<'s> Engine<'s> {
         compiled: &CompiledPlan,
         watches: &Watches,
     ) -> Result<(), EngineError> {
-        let _updates = self.begin_map_updates();
+        let _accesses = self.begin_map_accesses();
         let [even, odd] = &mut self.watch_keys;
         let half = if epoch.half() == 0 { even } else { odd };
         half.write_plan(

@@ -132,7 +132,10 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 		count_truncated(WIRE_TRUNC_RESULT);
 }
 
-/* Syscalls whose skipped program another one has made good. */
+/*
+ * Syscalls whose skipped program another one has made good. In doubt, a syscall is not counted here:
+ * it stays in the count of losses.
+ */
 __u64 tlg_rescued;
 
 /*
@@ -148,7 +151,7 @@ __noinline int call_finish(__s64 result, __u32 seen)
 
 	if (!of || !state)
 		return 0;
-	if (tlg_late_work && state->frame)
+	if (tlg_late_work && state->frame && state->epoch == tlg_epoch)
 		__sync_fetch_and_add(&tlg_rescued, 1); /* the return of its session was skipped */
 	syscall = plan_syscall_at(state->epoch, state->syscall);
 	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
@@ -510,7 +513,7 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	}
 	if (!state && key >= WIRE_URING_FIRST)
 		return; /* counted when it ends */
-	if (!state && is_skipped && !state_is_missing(task, key))
+	if (!state && is_skipped && began_under_plan() && !state_is_missing(task, key))
 		__sync_fetch_and_add(&tlg_rescued, 1);
 	if (!s || (state && !state->reserved))
 		return;

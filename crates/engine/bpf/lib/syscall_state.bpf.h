@@ -535,15 +535,17 @@ static __always_inline struct ended_state state_at_end(const struct task_state *
 	return ended;
 }
 
-/*
- * Whether hooks have recorded all objects of a syscall that ends without state. Not if it may have
- * begun under a plan that had no rule for it.
- */
+/* Whether a syscall without state has begun under the plan in force, and not one that had no rule for it. */
+static __always_inline int began_under_plan(void)
+{
+	return bpf_jiffies64() - tlg_switched_at >= SETTLE_TICKS;
+}
+
+/* Whether hooks have recorded all objects of a syscall that ends without state. */
 static __always_inline __u32 hooks_saw_all(const struct wire_syscall *syscall)
 {
 	return tlg_hooked && syscall->facts & WIRE_FACT_HOOKED &&
-	       !(syscall->facts & WIRE_FACT_FOUND_ONLY) &&
-	       bpf_jiffies64() - tlg_switched_at >= SETTLE_TICKS;
+	       !(syscall->facts & WIRE_FACT_FOUND_ONLY) && began_under_plan();
 }
 
 /*

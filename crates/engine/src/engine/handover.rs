@@ -150,6 +150,7 @@ impl<'s> Engine<'s> {
             return Ok(());
         };
         self.pin_programs(pins)?;
+        let _accesses = self.begin_map_accesses();
         let names: Vec<u64> = maps::name_keys(epoch, watches).collect();
         pin_plan_snapshot(pins, epoch, &names, text)?;
         if self.is_guarded() {

@@ -72,9 +72,13 @@ impl Engine<'_> {
         }
     }
 
-    /// A time in which this thread is not preempted by ordinary ones, on the engine `lsm`: while a thread updates a
-    /// map by `bpf(2)`, the kernel skips kprobes on its CPU.
-    pub(super) fn begin_map_updates(&self) -> Option<RealTime> {
+    /// A time in which this thread is not preempted by ordinary ones, on the engine `lsm`: while a thread reads or writes
+    /// an element of a map by `bpf(2)`, the kernel skips kprobes on its CPU.
+    ///
+    /// # Source
+    /// `bpf_map_copy_value()` and `bpf_map_update_value()` in `kernel/bpf/syscall.c`, v7.0, call
+    /// `bpf_disable_instrumentation()`.
+    pub(super) fn begin_map_accesses(&self) -> Option<RealTime> {
         (self.kind == EngineKind::Lsm).then(RealTime::begin)
     }
 
