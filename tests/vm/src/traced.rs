@@ -70,7 +70,8 @@ pub(crate) const SESSION_WATCHED: Session = Session {
 pub(crate) const SESSION_RESULT: Session = Session {
     name: "traced_result",
     rules: Rules::Text(
-        "-a always,exit -F arch=b64 -S fork,vfork,clone,clone3 -F uid=1001 -F success=1 -k result\n",
+        "-a always,exit -F arch=b64 -S fork,vfork,clone,clone3 -F uid=1001 -F success=1 -k result\n\
+         -a always,exit -F arch=b64 -S execve -F exe=/tmp/programs/next -F success=1 -k result\n",
     ),
     tests: &[
         ("fork_has_its_result", |daemon| {
@@ -86,6 +87,7 @@ pub(crate) const SESSION_RESULT: Session = Session {
             result_of_fork(daemon, "clone3", 435)
         }),
         ("clone_has_its_arguments", clone_has_its_arguments),
+        ("exec_has_its_result", exec_has_its_result),
     ],
     ..SESSION
 };
@@ -315,19 +317,32 @@ fn clone_has_its_arguments(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// After the exec the number is that of `rmdir`, and the result 0.
-fn exec(daemon: &Daemon) -> anyhow::Result<()> {
+const EXECVE: u32 = 59;
+
+/// A program that executes another one.
+fn executing() -> anyhow::Result<Program> {
     Program::new(Entry::Syscall)
         .call(231, args![0])
         .install("next")?;
     let argv = Arg::Texts(&["next"]);
-    let program = waiting(
-        Entry::Syscall,
-        59,
-        args!["/tmp/programs/next", argv, Arg::Number(0)],
-    );
-    let trace = replace_number("execs", &program, RMDIR)?;
+    let args = args!["/tmp/programs/next", argv, Arg::Number(0)];
+    Ok(waiting(Entry::Syscall, EXECVE, args))
+}
+
+/// After the exec the number is that of `rmdir`, and the result 0.
+fn exec(daemon: &Daemon) -> anyhow::Result<()> {
+    let trace = replace_number("execs", &executing()?, RMDIR)?;
     expect_one(daemon, trace.pid, "execve")
+}
+
+/// An exec in whose middle the debugger stops the task is recorded with its result.
+fn exec_has_its_result(daemon: &Daemon) -> anyhow::Result<()> {
+    let trace = trace(&executing()?.install("executes")?, Changes::default())?;
+    ensure!(trace.stops > 0, "the debugger saw no exec");
+    let events = daemon.events_until(trace.pid, EXECVE)?;
+    let exits: Vec<&str> = events.iter().map(|event| event.syscall("exit")).collect();
+    ensure!(exits == ["0"], "the exec has the results {exits:?}");
+    Ok(())
 }
 
 /// A debugger that changes the register of the result when `io_uring_enter` begins hides no operation.

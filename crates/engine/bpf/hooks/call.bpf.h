@@ -452,9 +452,9 @@ static __always_inline int call_within(void *ctx)
 	return 0;
 }
 
-/* kernel_clone(args), v5.10: a traced task stops in the middle (ptrace_notify()). */
-SEC("fexit/kernel_clone")
-int call_clone(__u64 *ctx)
+/* ptrace_notify(code, message), v5.18: a traced task stops in the middle of a fork or exec. */
+SEC("fexit/ptrace_notify")
+int call_traced(__u64 *ctx)
 {
 	return call_within(ctx);
 }

@@ -284,8 +284,8 @@ internal_hooks! {
     ClockSetEnter = clock_set_enter: Fentry ["do_settimeofday64": "_(timespec64*)"],
     /// Clock after it is set.
     ClockSetExit = clock_set_exit: Fexit ["do_settimeofday64": "int(timespec64*)"],
-    /// Fork in whose middle the kernel may run task work (engine `lsm`).
-    CallClone = call_clone: Fexit ["kernel_clone": "_(kernel_clone_args*)"],
+    /// Stop of a traced task, before which the kernel may run task work of a fork or exec (engine `lsm`).
+    CallTraced = call_traced: Fexit ["ptrace_notify": "int(_, _)"],
     /// Exec in whose middle the kernel may run task work (engine `lsm`).
     CallNewExec = call_new_exec: Fexit ["begin_new_exec": "int(linux_binprm*)"],
     /// Denies opening a file.

@@ -115,14 +115,14 @@ pub(crate) fn aux_record_hooks(syscall: SyscallId) -> &'static [InternalHook] {
 /// Internal functions in which the kernel may run task work of a syscall before its end.
 ///
 /// # Source
-/// Callers of `task_work_run()`: `ptrace_notify()` in `kernel/signal.c`, for forks of a traced task, and
+/// Callers of `task_work_run()`: `ptrace_notify()` in `kernel/signal.c`, for forks and execs of a traced task, and
 /// `io_uring_cancel_generic()` in `io_uring/cancel.c`, for execs, Linux 7.0 to 7.3.
 #[must_use]
 pub(crate) fn work_hooks(syscall: SyscallId) -> &'static [InternalHook] {
     if syscall.forks() {
-        &[InternalHook::CallClone]
+        &[InternalHook::CallTraced]
     } else if syscall.is_exec() {
-        &[InternalHook::CallNewExec]
+        &[InternalHook::CallNewExec, InternalHook::CallTraced]
     } else {
         &[]
     }
