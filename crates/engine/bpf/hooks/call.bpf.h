@@ -148,8 +148,12 @@ __noinline int call_finish(__s64 result, __u32 seen)
 
 	if (!of || !state)
 		return 0;
-	if (tlg_late_work && state->frame)
-		__sync_fetch_and_add(&tlg_rescued, 1); /* the return of its session was skipped */
+	/*
+	 * The return of its session was skipped, unless the task ends inside or the rules, and so perhaps the
+	 * hooks, were replaced.
+	 */
+	if (tlg_late_work && state->frame && !is_in_session(state) && state->epoch == tlg_epoch)
+		__sync_fetch_and_add(&tlg_rescued, 1);
 	syscall = plan_syscall_at(state->epoch, state->syscall);
 	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
 	    (state->epoch != tlg_epoch && state->epoch != tlg_epoch_prev))
@@ -347,7 +351,8 @@ static __always_inline struct syscall_state *call_begin(struct pt_regs *ctx, __u
 	 * If a tracer has changed the register, it does not tell the syscall from operations of io_uring
 	 * on the way out.
 	 */
-	if (state && (tlg_late_work || (!REGS_IN_SYSCALL(regs) && has_ring(task)))) {
+	if (state && (tlg_late_work ? tlg_symbols.return_to_handler != 0
+				    : !REGS_IN_SYSCALL(regs) && has_ring(task))) {
 		state->frame = ctx->sp;
 		state->frame_return = LOAD_WORD(ctx->sp);
 	}
