@@ -14,6 +14,7 @@ use support::event::{Event, show};
 
 use crate::daemon::Daemon;
 use crate::deny::set_xattr;
+use crate::differential::steps::CWD;
 use crate::filesystems::{LOAD_MODULES, shell};
 use crate::machine::{STRANGER, USER, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
@@ -26,7 +27,7 @@ pub(crate) const SESSION: Session = Session {
     engine: "fentry",
     prepare,
     rules: Rules::Text(
-        "-a always,exit -F arch=b64 -S chmod,truncate,chown,linkat,getxattr -F uid=1002 -k other\n\
+        "-a always,exit -F arch=b64 -S chmod,truncate,chown,linkat,getxattr,openat -F uid=1002 -k other\n\
          -w /tmp/retried/watched/secret -p wa -k watched\n\
          -w /tmp/retried/watched/read -p r -k read\n",
     ),
@@ -37,6 +38,7 @@ pub(crate) const SESSION: Session = Session {
         }),
         ("chown_hits_the_watch", |daemon| watched(daemon, &CHOWN)),
         ("linkat_hits_the_watch", |daemon| watched(daemon, &LINKAT)),
+        ("openat_hits_the_watch", |daemon| watched(daemon, &OPENAT)),
         ("chmod_record_names_no_other_object", |daemon| {
             truthful(daemon, &CHMOD)
         }),
@@ -48,6 +50,9 @@ pub(crate) const SESSION: Session = Session {
         }),
         ("linkat_record_names_no_other_object", |daemon| {
             truthful(daemon, &LINKAT)
+        }),
+        ("openat_record_names_no_other_object", |daemon| {
+            truthful(daemon, &OPENAT)
         }),
         (
             "getxattr_through_an_overlay_hits_the_watch",
@@ -96,6 +101,7 @@ const MOUNT: &str = "/tmp/retried/own/mount";
 const QUIET: &str = "/tmp/retried/quiet/mount";
 
 mod nr {
+    pub(super) const WRITE: u32 = 1;
     pub(super) const EXECVE: u32 = 59;
     pub(super) const TRUNCATE: u32 = 76;
     pub(super) const RENAME: u32 = 82;
@@ -104,6 +110,7 @@ mod nr {
     pub(super) const CHOWN: u32 = 92;
     pub(super) const GETXATTR: u32 = 191;
     pub(super) const EXIT_GROUP: u32 = 231;
+    pub(super) const OPENAT: u32 = 257;
     pub(super) const LINKAT: u32 = 265;
 }
 
@@ -162,6 +169,18 @@ const LINKAT: Case = Case {
         one(nr::LINKAT, args![cwd, file, cwd, link, follow])
     },
     is_done: || Ok(Path::new(TAKEN).exists()),
+    ..CHMOD
+};
+
+/// Security modules are asked about the first file too, before its file system is.
+const OPENAT: Case = Case {
+    call: "openat",
+    program: |_uid| {
+        const O_WRONLY: i64 = 1;
+        let file = "/tmp/retried/own/mount/opened";
+        one(nr::OPENAT, args![CWD, file, O_WRONLY]).call(nr::WRITE, args![Arg::Result, "lost\n", 5])
+    },
+    is_done: || Ok(fs::read(SECRET)? == b"lost\n"),
     ..CHMOD
 };
 

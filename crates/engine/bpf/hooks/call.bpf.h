@@ -151,8 +151,12 @@ __noinline int call_finish(__s64 result, __u32 seen)
 
 	if (!of || !state)
 		return 0;
-	if (tlg_late_work && state->frame && state->epoch == tlg_epoch)
-		__sync_fetch_and_add(&tlg_rescued, 1); /* the return of its session was skipped */
+	/*
+	 * The return of its session was skipped, unless the task ends inside or the rules, and so perhaps the
+	 * hooks, were replaced.
+	 */
+	if (tlg_late_work && state->frame && !is_in_session(state) && state->epoch == tlg_epoch)
+		__sync_fetch_and_add(&tlg_rescued, 1);
 	syscall = plan_syscall_at(state->epoch, state->syscall);
 	if (!syscall || state->syscall >= WIRE_URING_FIRST || syscall->tests == WIRE_NO_SYSCALL ||
 	    (state->epoch != tlg_epoch && state->epoch != tlg_epoch_prev))
@@ -350,7 +354,8 @@ static __always_inline struct syscall_state *call_begin(struct pt_regs *ctx, __u
 	 * If a tracer has changed the register, it does not tell the syscall from operations of io_uring
 	 * on the way out.
 	 */
-	if (state && (tlg_late_work || (!REGS_IN_SYSCALL(regs) && has_ring(task)))) {
+	if (state && (tlg_late_work ? tlg_symbols.return_to_handler != 0
+				    : !REGS_IN_SYSCALL(regs) && has_ring(task))) {
 		state->frame = ctx->sp;
 		state->frame_return = LOAD_WORD(ctx->sp);
 	}
@@ -473,22 +478,40 @@ static __always_inline void judge(struct syscall_state *state, const struct name
 	state->nd = (__u64)nd;
 }
 
-/*
- * Whether a slot that has its file is that of the last open, whose registers were the same and whose end
- * was not seen: the kernel has skipped the session of this one. Not if this is a file that the open
- * opens inside, as an overlay does, or that it tries again.
- */
-static __always_inline int is_last_open(const struct syscall_state *state,
-					const struct nameidata *nd, const struct file *file)
+/* Whether a file is what the name of an open led to: not one that it opens inside, as an overlay does. */
+static __always_inline int is_found(const struct nameidata *nd, const struct file *file)
 {
 	struct dentry *found = FOLLOW(nameidata, nd, path.dentry);
 	struct dentry *opened = file->f_path.dentry;
 
-	if (FOLLOW(nameidata, nd, saved) || FOLLOW(nameidata, nd, path.mnt) != file->f_path.mnt ||
-	    (found != opened && found != FOLLOW(dentry, opened, d_parent)))
-		return 0;
+	return !FOLLOW(nameidata, nd, saved) && FOLLOW(nameidata, nd, path.mnt) == file->f_path.mnt &&
+	       (found == opened || found == FOLLOW(dentry, opened, d_parent));
+}
+
+/*
+ * Whether a slot that has its file is that of the last open, whose registers were the same and whose end
+ * was not seen: the kernel has skipped the session of this one.
+ */
+static __always_inline int is_last_open(const struct syscall_state *state,
+					const struct nameidata *nd, const struct file *file)
+{
 	/* Another one is elsewhere on the stack (randomize_kstack_offset). */
-	return state->nd != (__u64)nd || !is_in_session(state);
+	return is_found(nd, file) && (state->nd != (__u64)nd || !is_in_session(state));
+}
+
+/*
+ * Whether an open whose file is recorded has found another one: the kernel looks the name up again if the
+ * file system answers with ESTALE. A security module can open the same file inside.
+ */
+static __always_inline int is_tried_again(const struct syscall_state *state,
+					  const struct nameidata *nd, const struct file *file)
+{
+	const struct inode *inode = FOLLOW(file, file, f_inode);
+	const struct wire_object *item = &state->item[(state->items - 1) & (WIRE_ITEMS - 1)];
+
+	return state->nd == (__u64)nd && is_found(nd, file) &&
+	       (!(item->flags & WIRE_OBJECT_INODE) || item->inode.ino != inode->i_ino ||
+		item->inode.dev != inode->i_sb->s_dev);
 }
 
 /* Records the file that an open has found. Not inlined in the program: preemption is off here. */
@@ -513,10 +536,17 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	}
 	if (!state && key >= WIRE_URING_FIRST)
 		return; /* counted when it ends */
-	if (!state && is_skipped && began_under_plan() && !state_is_missing(task, key))
+	if (!state && state_is_missing(task, key))
+		return; /* counted when it began */
+	if (!state && is_skipped && began_under_plan())
 		__sync_fetch_and_add(&tlg_rescued, 1);
-	if (!s || (state && !state->reserved))
+	if (!s)
 		return;
+	if (state && !state->reserved) {
+		if (!is_tried_again(state, nd, file))
+			return;
+		state_forget(task, state);
+	}
 	if (state)
 		judge(state, nd);
 	select_watches(s, syscall);

@@ -18,8 +18,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 /// Targets of the links that the names in the mounted directory become.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Targets {
-    /// Of `file` and `checked`, files at first. A request for attributes of the latter is answered with `ESTALE`; the
-    /// kernel makes it when it checks access.
+    /// Of `file`, `checked` and `opened`, files at first. A request for attributes of `checked` is answered with `ESTALE`,
+    /// which the kernel makes when it checks access; so is the request to open `opened`.
     pub(super) file: &'static str,
     /// Of `from`, a directory at first. A look-up of [`STALE_NAME`] in it is answered with `ESTALE`.
     pub(super) from: &'static str,
@@ -37,6 +37,7 @@ const FILE_LINK: u64 = 4;
 const FROM_LINK: u64 = 5;
 const TO_LINK: u64 = 6;
 const CHECKED: u64 = 7;
+const OPENED: u64 = 8;
 /// Inode numbers follow this one, which is above those of the other file systems here.
 const INODES: u64 = 700_000;
 
@@ -48,6 +49,7 @@ mod op {
     pub(super) const SETATTR: u32 = 4;
     pub(super) const READLINK: u32 = 5;
     pub(super) const LINK: u32 = 13;
+    pub(super) const OPEN: u32 = 14;
     pub(super) const INIT: u32 = 26;
     pub(super) const BATCH_FORGET: u32 = 42;
 }
@@ -195,6 +197,7 @@ impl Connection {
                 Ok(self.entry(node))
             }
             op::GETATTR if request.node == CHECKED && self.stale == 0 => Err(Errno::ESTALE),
+            op::OPEN if request.node == OPENED && self.stale == 0 => Err(Errno::ESTALE),
             op::GETATTR => {
                 let mut answer = vec![0; 16];
                 answer.extend(self.attributes(request.node));
@@ -217,7 +220,8 @@ impl Connection {
         match (request.node, name.unwrap_or_default(), self.stale > 0) {
             (ROOT, b"file", false) => Ok(FILE),
             (ROOT, b"checked", false) => Ok(CHECKED),
-            (ROOT, b"file" | b"checked", true) => Ok(FILE_LINK),
+            (ROOT, b"opened", false) => Ok(OPENED),
+            (ROOT, b"file" | b"checked" | b"opened", true) => Ok(FILE_LINK),
             (ROOT, b"from" | b"to", false) => Ok(DIRECTORY),
             (ROOT, b"from", true) => Ok(FROM_LINK),
             (ROOT, b"to", true) => Ok(TO_LINK),
@@ -238,7 +242,7 @@ impl Connection {
     fn attributes(&self, node: u64) -> Vec<u8> {
         let (mode, links) = match node {
             ROOT | DIRECTORY => (0o40777, 2),
-            FILE | CHECKED => (0o100_755, 1),
+            FILE | CHECKED | OPENED => (0o100_755, 1),
             _ => (0o120_777, 1),
         };
         let mut attributes = Vec::from((INODES + node).to_ne_bytes());
