@@ -26,6 +26,7 @@
 #include "hooks/exec.bpf.h"
 #include "hooks/stub.bpf.h"
 #include "hooks/call.bpf.h"
+#include "hooks/call_open.bpf.h"
 #include "hooks/daemon.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
