@@ -228,6 +228,7 @@ mod e2e {
         endure::many_rule_replacements,
         endure::many_short_processes,
         endure::a_long_log_leaves_the_page_cache,
+        endure::flood_costs_no_event_of_another_user_for_long,
         load::burst_loses_nothing,
         load::full_ring_losses_are_counted,
         load::flood_costs_no_event_of_another_user,

@@ -41,6 +41,7 @@ struct Cause {
     tests: Vec<String>,
     calls: Option<Vec<String>>,
     on: Option<Vec<String>>,
+    since: Option<String>,
     engine: Option<String>,
     differs: Vec<String>,
     reason: String,
@@ -164,7 +165,11 @@ impl Cause {
             && self
                 .on
                 .as_deref()
-                .is_none_or(|on| on.iter().any(|line| is_line(line, setting.line)))
+                .is_none_or(|on| fits_any(on, setting.line))
+            && self
+                .since
+                .as_deref()
+                .is_none_or(|since| numbers(setting.line) >= numbers(since))
             && engine.is_none_or(|engine| engine == setting.engine)
     }
 }
@@ -221,12 +226,10 @@ fn fits_any(patterns: &[String], value: &str) -> bool {
     patterns.iter().any(|pattern| fits(pattern, Some(value)))
 }
 
-/// Whether a kernel is one of a pattern, or after `!`, none of it.
-fn is_line(pattern: &str, line: &str) -> bool {
-    match pattern.strip_prefix('!') {
-        Some(other) => !fits(other, Some(line)),
-        None => fits(pattern, Some(line)),
-    }
+/// The numbers of a version line, such as `6.12`.
+fn numbers(line: &str) -> Vec<u32> {
+    let numbers = line.split('.').map(|number| number.parse().ok());
+    numbers.map_while(|number| number).collect()
 }
 
 /// Whether a value matches a pattern: `-` matches no value, `*` a value, `any` both, and a `*` at the end of a word
@@ -277,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_of_a_line_or_of_another() {
-        assert!(is_line("7.*", "7.3") && !is_line("7.*", "6.12"));
-        assert!(is_line("!7.0", "7.3") && !is_line("!7.0", "7.0"));
+    fn versions_are_compared_by_their_numbers() {
+        assert!(numbers("6.12") > numbers("6.2") && numbers("7.0") > numbers("6.18"));
+        assert!(numbers("7.1") >= numbers("7.1"));
     }
 
     #[test]

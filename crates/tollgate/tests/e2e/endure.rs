@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bstr::ByteSlice as _;
 use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use serde_json::json;
 use support::wait::PATIENCE;
 
 use super::daemon::{Account, Daemon};
@@ -22,7 +23,9 @@ use super::event;
 use super::handover::opens;
 use super::harness::{needs, wait_for};
 use super::reload::{held, lists};
+use super::step::step;
 use super::test_dir::TestDir;
+use super::workload::Workload;
 
 /// Selects the long form.
 const LONG: &str = "TOLLGATE_ENDURE";
@@ -215,8 +218,6 @@ fn shortest_program(test_dir: &TestDir) -> PathBuf {
 /// Each process has its own PID, program image and exit; the daemon caches something of each.
 pub(crate) fn many_short_processes() {
     const WORKERS: u32 = 2;
-    const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nnum_logs = 2\n\
-                        max_log_file_action = ROTATE\nmax_log_file = 1000\n";
     let rounds = LOOKS;
     let each = times(5000, 1_000_000) / rounds / WORKERS;
     let test_dir = TestDir::new();
@@ -226,8 +227,7 @@ pub(crate) fn many_short_processes() {
         test_dir.id
     );
     let log = test_dir.own.join("audit.log");
-    let daemon = Daemon::start_configured(&test_dir, &rule, &log, CONF);
-    let old = test_dir.own.join("audit.log.1");
+    let daemon = Daemon::start_configured(&test_dir, &rule, &log, ROTATED_BY_SIGNAL);
     let mut watch = Watch::new("processes");
     let mut logged = 0;
     for round in 1..=rounds {
@@ -237,12 +237,7 @@ pub(crate) fn many_short_processes() {
             }
         });
         daemon.flush();
-        daemon.signal(Signal::SIGUSR1);
-        wait_for("the new log", || {
-            (old.exists() && log.exists()).then_some(())
-        });
-        logged += started(&old);
-        fs::remove_file(&old).unwrap();
+        logged += logged_and_removed(&daemon, &log, "short");
         watch.look(round * each * WORKERS, &daemon);
     }
     watch.is_flat(rounds * each * WORKERS, &daemon);
@@ -251,16 +246,104 @@ pub(crate) fn many_short_processes() {
     assert_eq!((summary.matched, summary.written), (made, made));
     assert_eq!((summary.lost, code), (0, Some(0)));
     assert_eq!(logged, made, "programs in the log");
-    assert_eq!(started(&log), 0, "all were in the log when it was rotated");
+    assert_eq!(
+        logged_with(&log, "short"),
+        0,
+        "all were in the log when it was rotated"
+    );
 }
 
-/// Program starts in a log.
-fn started(log: &Path) -> u64 {
+/// `auditd.conf` of a log that becomes `audit.log.1` when the daemon gets `SIGUSR1`.
+const ROTATED_BY_SIGNAL: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nnum_logs = 2\n\
+     max_log_file_action = ROTATE\nmax_log_file = 1000\n";
+
+/// Rotates a log; removes the old one and returns the number of its calls with this key.
+#[track_caller]
+fn logged_and_removed(daemon: &Daemon, log: &Path, key: &str) -> u64 {
+    let old = log.with_extension("log.1");
+    daemon.signal(Signal::SIGUSR1);
+    wait_for("the new log", || {
+        (old.exists() && log.exists()).then_some(())
+    });
+    let logged = logged_with(&old, key);
+    fs::remove_file(&old).unwrap();
+    logged
+}
+
+/// Calls with a key in a log.
+fn logged_with(log: &Path, key: &str) -> u64 {
     let text = fs::read(log).unwrap();
+    let key = format!(" key=\"{key}\"");
     let lines = text
         .lines()
-        .filter(|line| line.starts_with(b"type=SYSCALL ") && line.contains_str(" key=\"short\""));
+        .filter(|line| line.starts_with(b"type=SYSCALL ") && line.contains_str(&key));
     u64::try_from(lines.count()).unwrap()
+}
+
+/// A user floods with all processors, and the daemon stands still for one second of five: of another user, who makes
+/// 1,000 calls a second, no event is lost.
+pub(crate) fn flood_costs_no_event_of_another_user_for_long() {
+    /// Tenths of a second.
+    const SECOND: u32 = 10;
+    /// In each period of five seconds.
+    const STOPS: u32 = 5;
+    const GOES_ON: u32 = STOPS + SECOND;
+    const CALLS: u32 = 100;
+    let end = times(2, 30) * SECOND;
+    let at = |tenths: u32| Duration::from_millis(100) * tenths;
+    let test_dir = TestDir::new();
+    let file = test_dir.file("file", "");
+    let other = test_dir.id + 1_000_000;
+    let rules = format!(
+        "-a always,exit -F arch=b64 -S openat -F uid={} -k flood\n\
+         -a always,exit -F arch=b64 -S rmdir -F uid={other} -k other\n",
+        test_dir.id
+    );
+    let log = test_dir.own.join("audit.log");
+    let daemon = Daemon::start_configured(&test_dir, &rules, &log, ROTATED_BY_SIGNAL);
+    let processors = thread::available_parallelism().unwrap().get();
+    let steps = vec![step!("rmdir", "/etc/missing"); usize::try_from(CALLS).unwrap()];
+    let workload = Workload::new(other, &test_dir.work);
+    let mut logged = 0;
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                while began.elapsed() < at(end) {
+                    test_dir.workload().burst(&file, 10_000);
+                }
+            });
+        }
+        for now in 0..end {
+            match now % (5 * SECOND) {
+                STOPS => daemon.signal(Signal::SIGSTOP),
+                GOES_ON => daemon.signal(Signal::SIGCONT),
+                later if later > GOES_ON && later % SECOND == 0 => {
+                    logged += logged_and_removed(&daemon, &log, "other");
+                }
+                _ => {}
+            }
+            workload.run(&steps);
+            let rest = at(now + 1).saturating_sub(began.elapsed());
+            poll(&mut [], PollTimeout::try_from(rest).unwrap()).unwrap();
+        }
+    });
+    let took = began.elapsed();
+    daemon.flush();
+    let by_owner = daemon.status()["by_owner"].clone();
+    let Account { summary, .. } = daemon.end(Signal::SIGTERM);
+    logged += logged_with(&log, "other");
+    if env::var_os(LONG).is_some() {
+        println!("{took:.1?}: {summary:?}, {logged} of the other user");
+    }
+    assert_eq!(
+        logged,
+        u64::from(end * CALLS),
+        "events of the other user: {summary:?}"
+    );
+    assert!(summary.lost > 0, "the flood fits into the ring");
+    let of_user = json!([{"uid": test_dir.id, "namespace": null, "lost": summary.lost}]);
+    assert_eq!(by_owner, of_user);
 }
 
 /// A log of gigabytes must not evict other files from the page cache.
