@@ -51,7 +51,7 @@ pub(super) static CASES: [Peer; 10] = [
     },
     Peer {
         name: "find2",
-        about: "the same by two tasks, 20 passes each",
+        about: "two tasks, 20 passes each over a tree of 1,000 directories and 8,000 files, whose names are printed",
         workload: Workload::Find,
         tasks: 2,
         amount: 20,
@@ -59,7 +59,7 @@ pub(super) static CASES: [Peer; 10] = [
     },
     Peer {
         name: "tar1",
-        about: "four passes over this tree, in which all files are read",
+        about: "four passes over a tree of 1,000 directories and 8,000 files, which are read",
         workload: Workload::Tar,
         tasks: 1,
         amount: 4,
@@ -67,7 +67,7 @@ pub(super) static CASES: [Peer; 10] = [
     },
     Peer {
         name: "tar2",
-        about: "the same by two tasks, two passes each",
+        about: "two tasks, two passes each over a tree of 1,000 directories and 8,000 files, which are read",
         workload: Workload::Tar,
         tasks: 2,
         amount: 2,
@@ -83,7 +83,7 @@ pub(super) static CASES: [Peer; 10] = [
     },
     Peer {
         name: "programs2",
-        about: "the same by two tasks, 750 programs each",
+        about: "two tasks, 750 short programs each, one after another",
         workload: Workload::Programs,
         tasks: 2,
         amount: 750,
@@ -99,7 +99,7 @@ pub(super) static CASES: [Peer; 10] = [
     },
     Peer {
         name: "readwrite2",
-        about: "the same by two tasks, 100,000 each",
+        about: "two tasks, 100,000 reads and writes of one byte each",
         workload: Workload::ReadWrite,
         tasks: 2,
         amount: 100_000,
@@ -115,7 +115,7 @@ pub(super) static CASES: [Peer; 10] = [
     },
     Peer {
         name: "postmark2",
-        about: "two tasks that do this, each with its own files",
+        about: "two tasks, 20,000 transactions each on 800 small files of its own",
         workload: Workload::Postmark,
         tasks: 2,
         amount: 20_000,
