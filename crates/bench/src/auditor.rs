@@ -14,6 +14,7 @@ use anyhow::{Context as _, ensure};
 use netlink::{AuditSocket, KernelAuditSettings};
 
 use super::daemon::{Daemon, wait_until, wait_until_settled};
+use super::eaudit::Eaudit;
 use super::machine::{cpu_time, kauditd_pid, peak_memory, resident_without_ring};
 use super::programs::{AUDITCTL, AUDITD};
 use super::variant::{AuditMode, Destination, Variant};
@@ -27,8 +28,10 @@ pub(crate) struct AuditCost {
     pub(crate) cpu: Duration,
     /// Size of the log.
     pub(crate) bytes: u64,
-    /// Lost events by its own count; records with the kernel's audit.
+    /// Lost events by its own count; records with the kernel's audit, bytes with eAudit.
     pub(crate) lost: u64,
+    /// Calls that eAudit counted.
+    pub(crate) eaudit_calls: Option<u64>,
     /// The counters of tollgate.
     pub(crate) event_counts: Option<EventCounts>,
     /// Peak memory of the daemon.
@@ -64,6 +67,7 @@ pub(crate) struct ActiveMode<'a> {
 enum RunningAuditor {
     None,
     Tollgate(Daemon),
+    Eaudit(Eaudit),
     Kernel {
         auditd: Daemon,
         kauditd: Option<u32>,
@@ -100,7 +104,10 @@ pub(crate) fn start<'a>(
         }
     }
     let control = AuditSocket::open().ok();
-    let never_task = matches!(variant.mode, AuditMode::Off | AuditMode::Tollgate);
+    let never_task = matches!(
+        variant.mode,
+        AuditMode::Off | AuditMode::Tollgate | AuditMode::Eaudit
+    );
     if let Some(control) = &control {
         control
             .delete_rules()
@@ -147,6 +154,11 @@ pub(crate) fn start<'a>(
             let daemon = Daemon::start(&mut variant.affinity.command(command)?)?;
             startup_line = Some(daemon.wait_for_line("tollgate: auditing")?);
             RunningAuditor::Tollgate(daemon)
+        }
+        AuditMode::Eaudit => {
+            let directory = work_dir.eaudit.as_ref();
+            let directory = directory.context("the directory of eAudit is unknown")?;
+            RunningAuditor::Eaudit(Eaudit::start(directory, &work_dir.log())?)
         }
         AuditMode::Kernel => {
             let control = control.context("the kernel has no audit")?;
@@ -238,18 +250,17 @@ impl ActiveMode<'_> {
                 || Ok(control.status()?.backlog == 0),
             )?;
         }
-        let bytes = match self.auditor {
-            RunningAuditor::Tollgate(_) | RunningAuditor::Kernel { .. }
-                if self.destination.has_log() =>
-            {
-                wait_until_settled(&self.work_dir.log())?
-            }
+        let mut bytes = match self.auditor {
+            // eAudit writes the rest at its end, and the calls of other programs meanwhile.
+            RunningAuditor::None | RunningAuditor::Eaudit(_) => 0,
+            _ if self.destination.has_log() => wait_until_settled(&self.work_dir.log())?,
             _ => 0,
         };
         let cpu = self.auditor.cpu_time()?.saturating_sub(self.before);
         let memory_bytes = self.auditor.memory(peak_memory)?;
         let resident_bytes = self.auditor.memory(resident_without_ring)?;
         let mut event_counts = None;
+        let mut eaudit_calls = None;
         let lost = match self.auditor {
             RunningAuditor::None => 0,
             RunningAuditor::Tollgate(daemon) => {
@@ -259,6 +270,12 @@ impl ActiveMode<'_> {
                 })?;
                 event_counts = Some(counted);
                 counted.lost
+            }
+            RunningAuditor::Eaudit(eaudit) => {
+                let counts = eaudit.stop()?;
+                eaudit_calls = Some(counts.calls);
+                bytes = counts.log_bytes;
+                counts.lost
             }
             RunningAuditor::Kernel { auditd, lost, .. } => {
                 let control = control.context("the kernel has no audit")?;
@@ -283,6 +300,7 @@ impl ActiveMode<'_> {
             cpu,
             bytes,
             lost,
+            eaudit_calls,
             event_counts,
             memory_bytes,
             resident_bytes,
@@ -307,6 +325,7 @@ impl RunningAuditor {
         match self {
             Self::None => Ok(Duration::ZERO),
             Self::Tollgate(daemon) => daemon.cpu_time(),
+            Self::Eaudit(eaudit) => eaudit.cpu_time(),
             Self::Kernel {
                 auditd, kauditd, ..
             } => {
@@ -318,12 +337,12 @@ impl RunningAuditor {
 
     /// Memory of the daemon as `of` measures it.
     fn memory(&self, of: fn(u32) -> io::Result<u64>) -> anyhow::Result<u64> {
-        match self {
-            Self::None => Ok(0),
-            Self::Tollgate(daemon) | Self::Kernel { auditd: daemon, .. } => {
-                of(daemon.pid()).context("the daemon is gone")
-            }
-        }
+        let pid = match self {
+            Self::None => return Ok(0),
+            Self::Tollgate(daemon) | Self::Kernel { auditd: daemon, .. } => daemon.pid(),
+            Self::Eaudit(eaudit) => eaudit.pid(),
+        };
+        of(pid).context("the daemon is gone")
     }
 }
 

@@ -5,6 +5,7 @@ mod delay;
 mod fio;
 mod idle;
 mod loader;
+mod peers;
 mod pressure;
 mod redis;
 mod rules;
@@ -107,6 +108,8 @@ impl HeadlineSpec {
     }
 }
 
+/// Stands for the workloads of eAudit on the command line.
+pub(crate) const PEERS: &str = "peers";
 /// Prefix of headlines about [`WorkDir::ten_rules`], which `--rules` replaces.
 pub(crate) const TEN_RULES: &str = "ten rules";
 /// Calls that none of the ten rules names.
@@ -143,6 +146,10 @@ pub(crate) trait Case: Debug + Sync {
     fn unavailable(&self) -> Option<String> {
         None
     }
+    /// What a reader of its figures must know about this machine.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// The figures it measures.
     fn figures(&self) -> &'static [FigureSpec];
     /// The variants, with rules for this work directory.
@@ -172,14 +179,35 @@ const CASES: [&dyn Case; 12] = [
     &run::Run,
 ];
 
-/// All cases.
-pub(crate) fn all() -> impl Iterator<Item = &'static dyn Case> {
+/// The cases that run if none is named: all but those of [`PEERS`], which take minutes.
+pub(crate) fn standard() -> impl Iterator<Item = &'static dyn Case> {
     CASES.into_iter()
 }
 
-/// Finds a case by name.
-pub(crate) fn find(name: &str) -> Option<&'static dyn Case> {
-    all().find(|case| case.name() == name)
+/// The cases of the group [`PEERS`].
+fn peers() -> impl Iterator<Item = &'static dyn Case> {
+    peers::CASES.iter().map(|peer| {
+        let case: &dyn Case = peer;
+        case
+    })
+}
+
+/// Whether a case belongs to the group [`PEERS`].
+pub(crate) fn is_peer(case: &dyn Case) -> bool {
+    peers().any(|peer| peer.name() == case.name())
+}
+
+/// All cases.
+pub(crate) fn all() -> impl Iterator<Item = &'static dyn Case> {
+    standard().chain(peers())
+}
+
+/// The case of this name, or those of this group; none if the name is unknown.
+pub(crate) fn with_name(name: &str) -> Vec<&'static dyn Case> {
+    if name == PEERS {
+        return peers().collect();
+    }
+    all().filter(|case| case.name() == name).collect()
 }
 
 /// The selected modes, with rules that match nothing.
@@ -233,6 +261,7 @@ mod tests {
             rules: None,
             runs: 3,
             engine: "auto".into(),
+            eaudit: Some("/eaudit".into()),
             brief: false,
             fifo: false,
         }
@@ -241,9 +270,11 @@ mod tests {
     #[test]
     fn each_case_is_found_by_its_name() {
         for case in all() {
-            assert_eq!(find(case.name()).unwrap().name(), case.name());
+            assert_eq!(with_name(case.name()).len(), 1, "{}", case.name());
         }
-        assert!(find("frobnicate").is_none());
+        assert!(with_name("frobnicate").is_empty());
+        assert_eq!(with_name(PEERS).len(), 10);
+        assert!(standard().all(|case| !case.name().starts_with("find")));
     }
 
     #[test]
@@ -274,7 +305,10 @@ mod tests {
             for variant in case.variants(&options, Path::new("/w")) {
                 let mode = variant.mode;
                 assert!(
-                    matches!(mode, AuditMode::Off | AuditMode::Tollgate),
+                    matches!(
+                        mode,
+                        AuditMode::Off | AuditMode::Tollgate | AuditMode::Eaudit
+                    ),
                     "{variant:?}"
                 );
             }

@@ -14,7 +14,8 @@ use crate::programs::{self, Program};
 use crate::report::{FORM, Report, html, markdown, picture, terminal};
 use crate::supervisor::{self, Outcome};
 use crate::{
-    AuditMode, Case, Options, all, find, info, measure, restorer, saved_state, work_dir, workload,
+    AuditMode, Case, Options, PEERS, all, eaudit, info, is_peer, measure, restorer, saved_state,
+    standard, with_name, work_dir, workload,
 };
 
 /// The machine whose syscalls the rules of the cases name.
@@ -28,6 +29,8 @@ const EXAMPLES: &str = "\
 Examples:
   Compare tollgate with no auditing, and leave the kernel's audit alone:
     tollgate bench --against tollgate syscalls loader
+  Run the workloads of eAudit, and eAudit itself beside tollgate:
+    tollgate bench --eaudit /usr/src/eaudit peers
   Write the report to a directory:
     tollgate bench --out /tmp/report";
 
@@ -35,7 +38,7 @@ Examples:
 #[derive(Debug, clap::Parser)]
 #[command(name = "tollgate-bench", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Cases to run [default: all; see --list]
+    /// Cases to run, or `peers` for those of eAudit [default: all but those of `peers`; see --list]
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
     /// Compare these modes: off, kernel (with auditd), tollgate
@@ -59,6 +62,12 @@ pub(crate) struct Args {
     /// Use this engine of tollgate
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "fentry", "tracepoint"])]
     engine: String,
+    /// Measure eAudit, which was built in DIR, beside the others
+    ///
+    /// Only the cases of `peers` do so.
+    /// eAudit needs Python with BCC; its programs see all calls of this machine while it runs.
+    #[arg(long, value_name = "DIR")]
+    eaudit: Option<PathBuf>,
     /// Write the report with all samples as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -169,16 +178,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn options(args: &Args) -> anyhow::Result<Options> {
     let mut cases: Vec<&'static dyn Case> = Vec::new();
     for name in &args.cases {
-        let Some(case) = find(name) else {
+        let named = with_name(name);
+        if named.is_empty() {
             let known: Vec<_> = all().map(Case::name).collect();
-            bail!("unknown case `{name}`; cases are: {}", known.join(", "));
-        };
-        if !cases.iter().any(|other| other.name() == case.name()) {
-            cases.push(case);
+            let known = known.join(", ");
+            bail!("unknown case `{name}`; cases are: {known}; `{PEERS}` stands for the last ten");
+        }
+        for case in named {
+            if !cases.iter().any(|other| other.name() == case.name()) {
+                cases.push(case);
+            }
         }
     }
     if cases.is_empty() {
-        cases.extend(all());
+        cases.extend(standard());
+    }
+    let eaudit = args.eaudit.as_deref().map(eaudit::find).transpose()?;
+    if eaudit.is_some() && !cases.iter().any(|case| is_peer(*case)) {
+        bail!("--eaudit: none of these cases measures eAudit; add `{PEERS}`");
     }
     let mut selected = vec![AuditMode::Off];
     for name in &args.against {
@@ -193,6 +210,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         rules: args.rules.as_deref().map(read_rules).transpose()?,
         runs: args.runs,
         engine: args.engine.clone(),
+        eaudit,
         brief: args.brief,
         fifo: args.fifo,
     })
@@ -296,11 +314,14 @@ fn print(text: &str) -> io::Result<()> {
 fn list() -> anyhow::Result<ExitCode> {
     let mut text = String::new();
     for case in all() {
-        text.extend([format!("{:<9} {}\n", case.name(), case.about())]);
+        if is_peer(case) && !text.contains(PEERS) {
+            text.extend([format!("\nCases of eAudit, which `{PEERS}` stands for:\n")]);
+        }
+        text.extend([format!("{:<10} {}\n", case.name(), case.about())]);
         let missing = measure::missing_programs(case);
         if !missing.is_empty() {
             let packages = programs::packages(&missing).join(", ");
-            text.extend([format!("{:<9} needs {packages}\n", "")]);
+            text.extend([format!("{:<10} needs {packages}\n", "")]);
         }
     }
     print(&text).context("cannot list the cases")?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,20 +63,30 @@ impl Daemon {
     /// # Errors
     /// When the daemon ends first, or on timeout; contains its output.
     pub(crate) fn wait_for_line(&self, beginning: &str) -> anyhow::Result<String> {
+        self.wait_for_line_while(beginning, || {})
+    }
+
+    /// The same, and does something now and then until the line comes.
+    ///
+    /// # Errors
+    /// As those of [`Self::wait_for_line`].
+    pub(crate) fn wait_for_line_while(
+        &self,
+        beginning: &str,
+        mut act: impl FnMut(),
+    ) -> anyhow::Result<String> {
         let deadline = Instant::now() + TIMEOUT;
         let mut output = Vec::new();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
-                bail!(
+            match self.lines.recv_timeout(POLL_INTERVAL) {
+                Ok(line) if line.starts_with(beginning) => return Ok(line),
+                Ok(line) => output.push(line),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => act(),
+                Err(_) => bail!(
                     "no line beginning with `{beginning}` in its output: {}",
                     output.join("\n")
-                );
-            };
-            if line.starts_with(beginning) {
-                return Ok(line);
+                ),
             }
-            output.push(line);
         }
     }
 

@@ -272,7 +272,7 @@ fn cpu(cpuinfo: &str) -> String {
 }
 
 /// File system type of a path: the last of the longest matching mount points.
-fn filesystem<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
+pub(crate) fn filesystem<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     mounts
         .lines()
         .filter_map(|line| {

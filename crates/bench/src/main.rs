@@ -15,6 +15,7 @@ mod auditor;
 mod case;
 mod cli;
 mod daemon;
+mod eaudit;
 mod machine;
 mod measure;
 mod observer;
@@ -30,17 +31,18 @@ mod work_dir;
 mod workload;
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use case::{Case, all, find};
+use case::{Case, PEERS, all, is_peer, standard, with_name};
 use variant::AuditMode;
 
 /// What to measure, how often, and in which modes.
 #[derive(Clone, Debug)]
 struct Options {
-    /// In the order of [`all`].
+    /// Those that were named, or the standard ones.
     cases: Vec<&'static dyn Case>,
     /// Always contains [`AuditMode::Off`], the reference.
     against: Vec<AuditMode>,
@@ -50,6 +52,8 @@ struct Options {
     runs: u32,
     /// `--engine` of the daemon.
     engine: String,
+    /// Directory of eAudit, which is measured too.
+    eaudit: Option<PathBuf>,
     /// Do as little work as possible; the figures mean nothing.
     brief: bool,
     /// Run the workloads of this program under `SCHED_FIFO`.

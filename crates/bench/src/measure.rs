@@ -84,7 +84,7 @@ pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
         .context("cannot unblock signals")?;
     let began = Instant::now();
     let skipped = skip_unavailable(&mut options);
-    let work_dir = WorkDir::create(work, &options.engine, options.fifo)?;
+    let work_dir = WorkDir::create(work, &options)?;
     let mut report = Report {
         form: FORM,
         version: format!("tollgate {}", env!("CARGO_PKG_VERSION")),
@@ -171,6 +171,7 @@ fn measure(
         }
     }
     measured.notes.extend(startup_lines);
+    measured.notes.extend(case.notes());
     Ok((measured, failures))
 }
 
@@ -269,7 +270,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find;
+    use crate::with_name;
 
     fn options(rules: Option<&str>) -> Options {
         Options {
@@ -278,6 +279,7 @@ mod tests {
             rules: rules.map(str::to_owned),
             runs: 1,
             engine: "auto".into(),
+            eaudit: None,
             brief: false,
             fifo: false,
         }
@@ -285,7 +287,7 @@ mod tests {
 
     #[test]
     fn headlines_say_when_the_ten_rules_were_replaced() {
-        let case = find("fio").unwrap();
+        let case = with_name("fio")[0];
         let rules = |options: &Options| {
             let report = empty(case, &[], options);
             report.figures[0].headlines[0].rules.clone()
@@ -296,7 +298,7 @@ mod tests {
 
     #[test]
     fn brief_runs_have_no_goals_to_miss() {
-        let case = find("fio").unwrap();
+        let case = with_name("fio")[0];
         let goals = |brief| {
             let options = Options {
                 brief,
@@ -309,7 +311,7 @@ mod tests {
 
     #[test]
     fn samples_keep_the_order_of_rounds() {
-        let case = find("fio").unwrap();
+        let case = with_name("fio")[0];
         let mut measured = empty(case, &[], &options(None));
         for value in [3.0, 1.0, 2.0] {
             put(&mut measured, "reads", "off", value);

@@ -215,6 +215,12 @@ impl Report {
         }
     }
 
+    /// Whether a variant of this name was measured.
+    fn measured(&self, name: &str) -> bool {
+        let mut figures = self.cases.iter().flat_map(|case| &case.figures);
+        figures.any(|figure| figure.series(name).is_some())
+    }
+
     /// Evaluates all goals.
     pub(crate) fn goal_results(&self) -> Vec<GoalResult> {
         let of_case = |case: &CaseReport| {

@@ -16,6 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::processes;
+use super::work_dir;
 use crate::info;
 
 /// The state file. A boot empties `/run`, and undoes all other changes.
@@ -93,7 +94,7 @@ impl SavedState {
         })
     }
 
-    /// Ends the processes of the benchmark, restores the kernel's audit, and removes the work directory.
+    /// Ends the processes of the benchmark, restores the kernel's audit, and removes the work directories.
     ///
     /// # Errors
     /// The first error; the remaining steps are done all the same. If somebody has started an audit daemon
@@ -104,13 +105,9 @@ impl SavedState {
             .and_then(|()| self.delete_rules());
         let ended = processes::end(&self.work).context("cannot end all processes");
         let audit = quiet.and_then(|()| self.restore_audit());
-        let removed = match fs::remove_dir_all(&self.work) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove `{}`", self.work.display()))
-            }
-            _ => Ok(()),
-        };
-        audit.and(ended).and(removed)
+        let removed = remove(&self.work);
+        let freed = remove(&work_dir::memory(&self.work));
+        audit.and(ended).and(removed).and(freed)
     }
 
     fn refuse_foreign_daemon(&self) -> anyhow::Result<()> {
@@ -272,6 +269,16 @@ fn flock(mut file: File, patience: Duration) -> Result<Flock<File>, Errno> {
             outcome => return outcome.map_err(|(_, errno)| errno),
         };
         std::thread::park_timeout(POLL_INTERVAL);
+    }
+}
+
+/// Removes a directory, if there is one.
+fn remove(directory: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove `{}`", directory.display()))
+        }
+        _ => Ok(()),
     }
 }
 

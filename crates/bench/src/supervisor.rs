@@ -166,7 +166,11 @@ fn print_changes(options: &Options, saved: &SavedState) {
     info("changes while it runs, restored at the end, also after Ctrl-C:");
     info("  the kernel's audit: rules and settings; other rules are not active meanwhile");
     info("  processes: daemons and workloads, some as nobody, some with servers on 127.0.0.1");
-    info(&format!("  files: below `{}`", saved.work.display()));
+    info(&format!(
+        "  files: below `{}` and `{}`",
+        saved.work.display(),
+        work_dir::memory(&saved.work).display()
+    ));
     if kernel {
         info(
             "  not restored: after its audit was enabled once, the kernel slows new tasks until the next boot, \

@@ -15,6 +15,8 @@ pub(crate) enum AuditMode {
     Kernel,
     /// No auditing, after the kernel's audit was enabled once.
     KernelDisabled,
+    /// eAudit.
+    Eaudit,
 }
 
 impl AuditMode {
@@ -28,6 +30,7 @@ impl AuditMode {
             Self::Tollgate => "tollgate",
             Self::Kernel => "kernel",
             Self::KernelDisabled => "kernel, disabled again",
+            Self::Eaudit => "eaudit",
         }
     }
 }
@@ -39,7 +42,7 @@ impl FromStr for AuditMode {
         Self::SELECTABLE
             .into_iter()
             .find(|mode| mode.name() == name)
-            .ok_or_else(|| "use off, kernel or tollgate".to_owned())
+            .ok_or_else(|| "use off, kernel or tollgate; --eaudit adds eAudit".to_owned())
     }
 }
 
@@ -110,5 +113,6 @@ mod tests {
             assert_eq!(mode.name().parse(), Ok(mode));
         }
         assert!("kernel, disabled again".parse::<AuditMode>().is_err());
+        assert!("eaudit".parse::<AuditMode>().is_err());
     }
 }

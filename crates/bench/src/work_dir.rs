@@ -2,12 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, ensure};
 
+use super::Options;
+use super::machine::filesystem;
 use super::programs::{CHRT, SETPRIV, TASKSET};
 use super::workload::{self, FILE};
 
@@ -15,6 +18,8 @@ use super::workload::{self, FILE};
 pub(crate) const REPORT: &str = "report.json";
 /// User of the workloads: nobody.
 pub(crate) const UID: u32 = 65_534;
+/// Where files are in memory.
+const MEMORY: &str = "/dev/shm";
 /// Number of directories that the ten rules watch.
 const WATCHED: u32 = 10;
 
@@ -74,6 +79,8 @@ pub(crate) struct WorkDir {
     pub(crate) uring: PathBuf,
     /// Engine of the daemon.
     pub(crate) engine: String,
+    /// Directory of eAudit.
+    pub(crate) eaudit: Option<PathBuf>,
     /// Run the workloads of this program under `SCHED_FIFO`.
     pub(crate) fifo: bool,
 }
@@ -83,7 +90,7 @@ impl WorkDir {
     ///
     /// # Errors
     /// What could not be created.
-    pub(crate) fn create(work: &Path, engine: &str, fifo: bool) -> anyhow::Result<Self> {
+    pub(crate) fn create(work: &Path, options: &Options) -> anyhow::Result<Self> {
         let this = std::env::current_exe().context("cannot find this program")?;
         let program = tollgate()?;
         let [copy, workload, uring] =
@@ -115,8 +122,9 @@ impl WorkDir {
             copy,
             workload,
             uring,
-            engine: engine.to_owned(),
-            fifo,
+            engine: options.engine.clone(),
+            eaudit: options.eaudit.clone(),
+            fifo: options.fifo,
         })
     }
 
@@ -172,6 +180,32 @@ impl WorkDir {
         fs::create_dir_all(&path)
             .and_then(|()| chown(&path, Some(UID), Some(UID)))
             .with_context(|| format!("cannot create `{}`", path.display()))?;
+        Ok(path)
+    }
+
+    /// Creates a directory in memory, owned by the user of the workloads, and its parent, [`memory`].
+    ///
+    /// # Errors
+    /// When it cannot be created, or another user has made its parent.
+    pub(crate) fn create_in_memory(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let parent = memory(&self.work);
+        let path = parent.join(name);
+        let make = || -> std::io::Result<()> {
+            match fs::create_dir(&parent) {
+                // In a directory where all may write, only root can have made one of root's.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    let found = fs::symlink_metadata(&parent)?;
+                    if !found.is_dir() || found.uid() != 0 {
+                        return Err(error);
+                    }
+                }
+                made => made?,
+            }
+            mode(&parent, 0o755)?;
+            fs::create_dir_all(&path)?;
+            chown(&path, Some(UID), Some(UID))
+        };
+        make().with_context(|| format!("cannot create `{}`", path.display()))?;
         Ok(path)
     }
 
@@ -324,6 +358,18 @@ pub(crate) fn parse_value(printed: &str, name: &str) -> anyhow::Result<f64> {
         .with_context(|| format!("the workload did not print `{name}`"))?;
     word.parse()
         .with_context(|| format!("the workload printed `{name}={word}`"))
+}
+
+/// The directory in memory that belongs to a work directory.
+pub(crate) fn memory(work: &Path) -> PathBuf {
+    Path::new(MEMORY).join(work.file_name().unwrap_or_default())
+}
+
+/// Why no directory in memory can be created; `None` if one can.
+pub(crate) fn why_no_memory() -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let is_memory = filesystem(&mounts, Path::new(MEMORY)) == Some("tmpfs");
+    (!is_memory).then(|| format!("no tmpfs is mounted on `{MEMORY}`"))
 }
 
 /// Path of `tollgate`, beside this program.

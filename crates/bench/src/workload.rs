@@ -2,6 +2,8 @@
 //!
 //! `--workload` runs them; they print `name=value` words.
 
+pub(crate) mod peers;
+
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
 use std::io::{self, BufRead as _, Read as _, Write as _};
@@ -15,6 +17,7 @@ use anyhow::{Context as _, bail, ensure};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
 use super::observer;
+use peers::TreeSize;
 
 /// The option that runs a workload.
 pub(crate) const WORKLOAD_OPTION: &str = "--workload";
@@ -34,6 +37,13 @@ pub(crate) const URING_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), 
 pub(crate) const DELETE: &str = "delete";
 /// Read records as a plugin of auditd and count events.
 pub(crate) const PLUGIN: &str = "plugin";
+
+/// Make what a workload of [`peers`] reads: `prepare NAME DIRECTORY TASKS AMOUNT DIRECTORIES FILES`.
+pub(crate) const PREPARE: &str = "prepare";
+/// Run tasks of such a workload at once: `tasks TASKS NAME DIRECTORY AMOUNT`.
+pub(crate) const TASKS: &str = "tasks";
+/// One of these tasks: `task NAME DIRECTORY AMOUNT NUMBER`.
+const TASK: &str = "task";
 
 /// Names under which `calls` prints nanoseconds.
 pub(crate) const TIMED: [&str; 5] = ["getpid", "stat", "read", "open", "write"];
@@ -61,7 +71,26 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<()> {
         [CALLS, calls, written] => timed(count(calls)?, Path::new(written)),
         [DELETE, files] => delete(count(files)?),
         [PLUGIN, ..] => plugin(),
-        _ => bail!("workloads: {OPEN_CLOSE}, {LOAD}, {OBSERVE}, {CALLS}, {DELETE}, {PLUGIN}"),
+        [PREPARE, name, directory, tasks, amount, directories, files] => {
+            let tree = TreeSize {
+                directories: count(directories)?,
+                files: count(files)?,
+            };
+            peers::prepare(
+                name,
+                Path::new(directory),
+                count(tasks)?,
+                count(amount)?,
+                tree,
+            )
+        }
+        [TASKS, tasks, ref words @ ..] => peers::run_tasks(count(tasks)?, words),
+        [TASK, name, directory, amount, number] => {
+            peers::task(name, Path::new(directory), count(amount)?, count(number)?)
+        }
+        _ => bail!(
+            "workloads: {OPEN_CLOSE}, {LOAD}, {OBSERVE}, {CALLS}, {DELETE}, {PLUGIN}, {PREPARE}, {TASKS}, {TASK}"
+        ),
     }
 }
 

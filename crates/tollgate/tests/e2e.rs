@@ -260,6 +260,7 @@ mod e2e {
         run_programs::a_go_test_run,
         run_programs::a_redis_server_and_its_benchmark,
         bench::every_case_runs_and_is_reported,
+        bench::a_case_of_peers_runs_beside_eaudit,
         bench::interrupted_run_restores_state,
         bench::killed_run_is_restored_at_once,
         bench::killed_run_is_restored_later,

@@ -206,6 +206,7 @@ mod tests {
             rules: None,
             runs: 1,
             engine: "auto".into(),
+            eaudit: None,
             brief: true,
             fifo: false,
         };

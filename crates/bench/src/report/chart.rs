@@ -92,6 +92,7 @@ fn row(figure: &Figure, series: &Series, scale: &Scale, middle: f64) -> Markup {
     let kind = match series.name.split([',', ' ']).next() {
         Some("tollgate" | "run" | "fentry") => "tollgate",
         Some("kernel") => "kernel",
+        Some("eaudit") => "eaudit",
         _ => "off",
     };
     let compared = ratio(figure, series);

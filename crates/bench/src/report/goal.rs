@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Figure, Series};
+use crate::variant::AuditMode;
 
 /// A bound that a variant must reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub(crate) struct Goal {
 pub(crate) enum Bound {
     /// The ratio of the medians, rounded to two decimals, is at most this.
     RatioAtMost(f64),
+    /// The ratio of the medians, rounded to two decimals, is at most that of eAudit, or this if eAudit was not
+    /// measured.
+    RatioAtMostEaudit(f64),
     /// The ratio of the medians, rounded to two decimals, is at least this.
     RatioAtLeast(f64),
     /// Each sample has this value.
@@ -57,7 +61,9 @@ impl Figure {
     /// The value, the bound, and whether it is reached.
     fn evaluate(&self, series: &Series, bound: Bound) -> Option<(String, String, bool)> {
         // The rounded ratio that the report shows is the one that counts.
-        let ratio = || Some((self.compare(series)?.ratio * 100.0).round() / 100.0);
+        let ratio_of =
+            |series: &Series| Some((self.compare(series)?.ratio * 100.0).round() / 100.0);
+        let ratio = || ratio_of(series);
         let of_reference = |ratio: f64| format!("{ratio:.2}x of {}", self.reference);
         let summary = series.summarize()?;
         let all = |value: f64| {
@@ -73,6 +79,19 @@ impl Figure {
                 (
                     of_reference(ratio),
                     format!("at most {most}x"),
+                    ratio <= most,
+                )
+            }
+            Bound::RatioAtMostEaudit(published) => {
+                let ratio = ratio()?;
+                let eaudit = self.series(AuditMode::Eaudit.name()).and_then(ratio_of);
+                let (most, measured) = match eaudit {
+                    Some(measured) => (measured, "in this run"),
+                    None => (published, "measured earlier"),
+                };
+                (
+                    of_reference(ratio),
+                    format!("at most {most}x, that of eAudit {measured}"),
                     ratio <= most,
                 )
             }
@@ -115,6 +134,8 @@ mod tests {
         for (bound, reached) in [
             (Bound::RatioAtMost(1.3), true),
             (Bound::RatioAtMost(1.29), false),
+            (Bound::RatioAtMostEaudit(1.3), true),
+            (Bound::RatioAtMostEaudit(1.29), false),
             (Bound::RatioAtLeast(1.3), true),
             (Bound::RatioAtLeast(1.31), false),
             (Bound::Exactly(130.0), false),
@@ -138,6 +159,17 @@ mod tests {
                 series.samples = vec![130.0 + added; 3];
             }
             assert_eq!(near.goal_results()[0].reached, reached, "{added}");
+        }
+        let mut beside = figure(Bound::RatioAtMostEaudit(9.9));
+        beside.variants[2].name = "eaudit".into();
+        for (samples, reached) in [([129.0; 3], false), ([130.0; 3], true)] {
+            beside.variants[2].samples = samples.into();
+            let result = &beside.goal_results()[0];
+            assert_eq!(result.reached, reached, "{result:?}");
+            assert!(
+                result.text.ends_with("that of eAudit in this run"),
+                "{result:?}"
+            );
         }
         let mut same = figure(Bound::EqualsReference);
         for series in &mut same.variants {

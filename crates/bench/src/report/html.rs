@@ -84,7 +84,7 @@ fn draw(table: &Table, class: &str) -> Markup {
 }
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8886; --off: #888; --tollgate: #1a7f5a; --kernel: #c2491d }
+:root { color-scheme: light dark; --line: #8886; --off: #888; --tollgate: #1a7f5a; --kernel: #c2491d; --eaudit: #7048c8 }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h2 { margin-top: 2.5rem }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; display: block; overflow-x: auto }
@@ -96,6 +96,7 @@ th, td { text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px soli
 .chart .tick { stroke: var(--line) }
 .chart .reference { stroke: var(--off); stroke-dasharray: 3 3 }
 .off { --own: var(--off) } .tollgate { --own: var(--tollgate) } .kernel { --own: var(--kernel) }
+.eaudit { --own: var(--eaudit) }
 .series .range { stroke: var(--own); stroke-width: 2 }
 .series .median { fill: var(--own) }
 .series .sample { fill: var(--own); fill-opacity: .45 }

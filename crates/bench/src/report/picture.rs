@@ -1,9 +1,10 @@
-//! The picture of the report: bars of `off`, tollgate and the kernel for the headlines that ask for it.
+//! The picture of the report: bars of `off`, tollgate, the kernel and eAudit for the headlines that ask for it.
 
 use maud::{Markup, PreEscaped, html};
 
 use super::table::{format_number, ratio};
 use super::{Figure, Headline, Report, Series};
+use crate::variant::AuditMode;
 
 /// Name of the file, beside the report in Markdown.
 pub(crate) const FILE: &str = "overhead.svg";
@@ -26,7 +27,7 @@ const LINE_HEIGHT: f64 = 18.0;
 /// Characters of a line in the footer.
 const LINE_CHARS: usize = 110;
 
-/// The three bars of a headline.
+/// The bars of a headline.
 struct Group<'a> {
     case: &'a str,
     figure: &'a Figure,
@@ -86,6 +87,7 @@ fn bars<'a>(figure: &'a Figure, headline: &Headline) -> Vec<(&'static str, &'a S
         ("off", "off"),
         ("tollgate", headline.tollgate.as_str()),
         ("kernel", headline.kernel.as_str()),
+        ("eaudit", AuditMode::Eaudit.name()),
     ];
     let bar = |(kind, name): (&'static str, &str)| {
         let series = figure.series(name)?;
@@ -151,6 +153,7 @@ const STYLE: &str = "
 .overhead .title{font-size:17px;font-weight:600}.overhead .heading{font-weight:600}
 .overhead .note{fill:#59636e;font-size:12px}
 .overhead .off .bar{fill:#8c959f}.overhead .tollgate .bar{fill:#1a7f5a}.overhead .kernel .bar{fill:#c2491d}
+.overhead .eaudit .bar{fill:#7048c8}
 @media (prefers-color-scheme:dark){.overhead .page{fill:#0d1117}.overhead text{fill:#e6edf3}.overhead .note{fill:#9198a1}}
 ";
 

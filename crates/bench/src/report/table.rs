@@ -2,6 +2,7 @@
 
 use super::{Better, CaseReport, Figure, Report, Series};
 use crate::statistics::Direction;
+use crate::variant::AuditMode;
 
 /// A table; each row is as wide as the heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,12 @@ pub(super) fn of_case(case: &CaseReport) -> Table {
 /// The summary: a row for each headline, compared with `off`.
 pub(super) fn summary(report: &Report) -> Table {
     let mut rows = Vec::new();
+    let mut columns = vec!["case", "figure", "rules", "off", "tollgate", "kernel"];
+    let eaudit = AuditMode::Eaudit.name();
+    let with_eaudit = report.measured(eaudit);
+    if with_eaudit {
+        columns.push(eaudit);
+    }
     for case in &report.cases {
         for figure in &case.figures {
             let Some(off) = figure.series("off").and_then(Series::summarize) else {
@@ -75,21 +82,23 @@ pub(super) fn summary(report: &Report) -> Table {
                     let series = figure.series(name);
                     series.map_or_else(|| "–".to_owned(), |series| ratio(figure, series))
                 };
-                rows.push(vec![
+                let mut row = vec![
                     case.name.clone(),
                     format!("{}{arrow}", figure.name),
                     headline.rules.clone(),
                     format!("{} {}", format_number(off.median), figure.unit),
                     compared(&headline.tollgate),
                     compared(&headline.kernel),
-                ]);
+                ];
+                if with_eaudit {
+                    row.push(compared(eaudit));
+                }
+                rows.push(row);
             }
         }
     }
     Table {
-        heading: ["case", "figure", "rules", "off", "tollgate", "kernel"]
-            .map(str::to_owned)
-            .into(),
+        heading: columns.into_iter().map(str::to_owned).collect(),
         rows,
     }
 }
@@ -108,7 +117,7 @@ pub(super) fn goals(report: &Report) -> Table {
 }
 
 /// How to read [`summary`].
-pub(super) const LEGEND: &str = "`off` is the median without auditing; `tollgate` and `kernel` are ratios to it. \
+pub(super) const LEGEND: &str = "`off` is the median without auditing; the columns after it are ratios to it. \
     ↑: more is better, otherwise less is better. ~: the runs disagree on the direction. –: not measured.";
 
 /// Median and spread, and the ratio if there is one: `104.3 ±2 %  1.08x`.
@@ -203,6 +212,10 @@ mod tests {
         report.cases[0].figures[0].better = Better::More;
         let row = ["syscalls", "getpid ↑", rules, "100 ns", "1.30x", "–"];
         assert_eq!(summary(&report).rows, [row]);
+        report.cases[0].figures[0].variants[2].name = "eaudit".into();
+        let summary = summary(&report);
+        assert_eq!(summary.heading.last().unwrap(), "eaudit");
+        assert_eq!(summary.rows[0].last().unwrap(), "~3.00x");
     }
 
     #[test]

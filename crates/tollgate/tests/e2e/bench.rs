@@ -139,6 +139,51 @@ pub(crate) fn every_case_runs_and_is_reported() {
     looks_right(&test_dir, &fs::read_to_string(&html).unwrap(), samples);
 }
 
+/// A workload of eAudit with a stand-in for eAudit, and without the kernel's audit.
+pub(crate) fn a_case_of_peers_runs_beside_eaudit() {
+    let _lock = Lock::take();
+    let test_dir = TestDir::new();
+    let stand_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/tests/eaudit/eauditd.py");
+    fs::copy(stand_in, test_dir.own.join("eauditd.py")).unwrap();
+    fs::write(test_dir.own.join("ecapd.so"), "").unwrap();
+    let before = Machine::look(&test_dir);
+    let json = test_dir.own.join("report.json");
+    let words = [
+        "readwrite2",
+        "--brief",
+        "--runs",
+        "1",
+        "--against",
+        "tollgate",
+    ];
+    let output = bench(&test_dir, &words)
+        .arg("--eaudit")
+        .arg(&test_dir.own)
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(Machine::look(&test_dir), before);
+    assert_eq!(left(Path::new("/dev/shm")), [""; 0]);
+
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let figures = report["cases"][0]["figures"].as_array().unwrap();
+    let sample = |figure: &str, variant: &str| {
+        let figure = figures.iter().find(|one| one["name"] == figure).unwrap();
+        let mut variants = figure["variants"].as_array().unwrap().iter();
+        let found = variants.find(|one| one["name"] == variant);
+        found.unwrap_or_else(|| panic!("{variant}: {figure}"))["samples"][0].clone()
+    };
+    assert!(sample("time", "off").as_f64() > Some(0.0));
+    // Two tasks read and write ten bytes; what else they do is recorded too.
+    assert!(sample("recorded", "tollgate").as_f64() >= Some(40.0));
+    assert_eq!(sample("lost", "tollgate"), 0.0);
+    let of_eaudit = ["recorded", "log", "lost"].map(|name| sample(name, "eaudit"));
+    assert_eq!(of_eaudit, [10.0, 17.0, 3.0]);
+}
+
 /// Lets Chromium lay out the page and measure it.
 #[track_caller]
 fn looks_right(test_dir: &TestDir, html: &str, samples: usize) {
