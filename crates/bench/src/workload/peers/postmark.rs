@@ -1,7 +1,7 @@
 //! Work on many small files in one directory, as of a mail server.
 //!
 //! # Source
-//! Postmark (J. Katcher, NetApp TR-3022, 1997), which describes the transactions.
+//! Postmark (J. Katcher, `NetApp` TR-3022, 1997), which describes the transactions.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
