@@ -30,6 +30,7 @@ mod parquet_files;
 mod position;
 mod record_buffer;
 mod run;
+mod secret_file;
 mod sink;
 mod socket_address;
 mod startup;
