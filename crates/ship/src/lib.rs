@@ -23,6 +23,7 @@ mod frame;
 mod halves;
 mod http;
 mod json_lines;
+mod kafka;
 mod managed_frame;
 mod otlp;
 mod output;
