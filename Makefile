@@ -49,7 +49,7 @@ hunt: ## run random programs under both auditors: SECONDS=60 KERNEL=6.1|6.12|tes
 fuzz: ## feed mutated input to the parsers: SECONDS=60 for each target
 	@cargo xtask fuzz --seconds $(or $(SECONDS),60)
 
-fleet: build ## send logs to a real collector and to auditd, and query Parquet files in three engines (Go, Java; network once)
+fleet: build ## send logs to a real collector, brokers of Kafka and auditd, and query Parquet files in three engines (Go, Maven; network once)
 	@sh scripts/fleet.sh $(RELEASE)
 
 golden: ## rewrite every expected and generated file, for review (root, QEMU)

@@ -123,10 +123,10 @@ def is_listening(port):
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait(what, condition):
+def wait(what, condition, patience=PATIENCE):
     begun = time.monotonic()
     while not condition():
-        if time.monotonic() - begun > PATIENCE:
+        if time.monotonic() - begun > patience:
             sys.exit(f"{pathlib.Path(sys.argv[0]).name}: waited too long for {what}")
         time.sleep(0.05)
 

@@ -13,6 +13,7 @@
 
 mod destination;
 mod document;
+mod kafka;
 mod otlp;
 mod parquet;
 
@@ -158,6 +159,17 @@ impl Checker<'_> {
                 resend: None,
             };
             let kind = self.otlp(otlp);
+            destinations.push(self.destination(name.into_inner(), common, kind));
+        }
+        for (name, mut kafka) in document.kafka {
+            self.name(&name, &mut names);
+            let common = Common {
+                filter: kafka.filter.take(),
+                start: kafka.start,
+                // Answers confirm.
+                resend: None,
+            };
+            let kind = self.kafka(kafka);
             destinations.push(self.destination(name.into_inner(), common, kind));
         }
         for (name, parquet) in document.parquet {

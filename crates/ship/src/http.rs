@@ -18,7 +18,7 @@ pub(crate) use answer::Answer;
 use answer::ReadError;
 #[cfg(test)]
 pub(crate) use answer::tests::read_answer;
-pub(crate) use headers::{HeaderFile, HeaderValue, is_header_name, is_header_value};
+pub(crate) use headers::{HeaderFile, HeaderValue, is_header_name};
 pub(crate) use request::{Reply, RequestError, RequestHead};
 
 /// Where requests go.

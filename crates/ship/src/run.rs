@@ -23,6 +23,7 @@ use crate::auditd::AuditdSink;
 use crate::boots::Boots;
 use crate::config::{Config, Destination, Kind};
 use crate::json_lines::JsonLines;
+use crate::kafka::KafkaSink;
 use crate::otlp::OtlpSink;
 use crate::output::info;
 use crate::parquet_files::ParquetSink;
@@ -120,6 +121,7 @@ fn sink(destination: &Destination, host: &str) -> anyhow::Result<Box<dyn Sink>> 
         Kind::Otlp(endpoint, compression) => {
             Box::new(OtlpSink::new(endpoint.clone(), *compression))
         }
+        Kind::Kafka(settings) => Box::new(KafkaSink::new(settings.clone(), host)),
         Kind::Auditd(address, timeout) => Box::new(AuditdSink::new(address.text.clone(), *timeout)),
         Kind::JsonUnix(path) => Box::new(StreamSink::new(
             JsonLines,

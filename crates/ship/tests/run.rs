@@ -1,5 +1,5 @@
 //! `tollgate-ship run` as a user runs it, with JSON lines to programs of this machine, syslog to rsyslog, records to
-//! `auditd`, OTLP to a collector, and Parquet files; and `tollgate-collect run`.
+//! `auditd`, OTLP to a collector, JSON lines to brokers of Kafka, and Parquet files; and `tollgate-collect run`.
 
 #[cfg(test)]
 mod auditd;
@@ -7,6 +7,8 @@ mod auditd;
 mod certificates;
 #[cfg(test)]
 mod collect;
+#[cfg(test)]
+mod kafka;
 #[cfg(test)]
 mod otlp;
 #[cfg(test)]

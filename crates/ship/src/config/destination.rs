@@ -8,6 +8,7 @@ use logs::expression::Expression;
 
 use super::document::Start;
 use crate::http::{Endpoint, HeaderFile, HeaderValue};
+use crate::kafka::KafkaSettings;
 use crate::otlp::Compression;
 use crate::parquet_files::ParquetSettings;
 use crate::transport::TlsSettings;
@@ -38,6 +39,8 @@ pub(crate) enum Kind {
     Auditd(Address, Duration),
     /// Log records of OpenTelemetry over HTTP.
     Otlp(Endpoint, Compression),
+    /// JSON lines to a topic of Kafka.
+    Kafka(KafkaSettings),
     /// Parquet files.
     Parquet(ParquetSettings),
 }
@@ -70,24 +73,26 @@ impl Address {
 
 impl Kind {
     /// `HOST:PORT` of TCP that it connects to.
-    fn address(&self) -> Option<&str> {
+    fn addresses(&self) -> Vec<&str> {
         match self {
-            Self::Syslog(address, _) | Self::Auditd(address, _) => Some(&address.text),
-            Self::Otlp(endpoint, _) => Some(&endpoint.address),
-            Self::JsonOutput | Self::JsonUnix(_) | Self::Parquet(_) => None,
+            Self::Syslog(address, _) | Self::Auditd(address, _) => vec![&address.text],
+            Self::Otlp(endpoint, _) => vec![&endpoint.address],
+            Self::Kafka(settings) => settings.brokers.iter().map(String::as_str).collect(),
+            Self::JsonOutput | Self::JsonUnix(_) | Self::Parquet(_) => Vec::new(),
         }
     }
 
-    /// The port of TCP that it connects to.
-    pub(crate) fn port(&self) -> Option<u16> {
-        let (_, port) = self.address()?.rsplit_once(':')?;
-        port.parse().ok()
+    /// The ports of TCP that it connects to.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let addresses = self.addresses().into_iter();
+        let ports = addresses.filter_map(|address| address.rsplit_once(':')?.1.parse().ok());
+        ports.collect()
     }
 
-    /// Whether the name of a host must be looked up.
+    /// Whether the name of a host must be looked up: brokers of Kafka may have other names than those of the configuration.
     pub(crate) fn has_host_name(&self) -> bool {
-        self.address()
-            .is_some_and(|address| address.parse::<SocketAddr>().is_err())
+        let is_name = |address: &&str| address.parse::<SocketAddr>().is_err();
+        matches!(self, Self::Kafka(_)) || self.addresses().iter().any(is_name)
     }
 
     /// Files that are read for each connection.
@@ -95,6 +100,7 @@ impl Kind {
         let (tls, headers) = match self {
             Self::Syslog(_, tls) => (tls.as_ref(), &[][..]),
             Self::Otlp(endpoint, _) => (endpoint.tls.as_ref(), &endpoint.headers[..]),
+            Self::Kafka(settings) => (settings.tls.as_ref(), &[][..]),
             Self::JsonOutput | Self::JsonUnix(_) | Self::Auditd(..) | Self::Parquet(_) => {
                 (None, &[][..])
             }
@@ -109,6 +115,12 @@ impl Kind {
             HeaderValue::File(HeaderFile { file }) => Some(file.as_path()),
             HeaderValue::Text(_) => None,
         }));
+        if let Self::Kafka(KafkaSettings {
+            sasl: Some(sasl), ..
+        }) = self
+        {
+            files.push(&sasl.password_file);
+        }
         files
     }
 
@@ -121,6 +133,13 @@ impl Kind {
             Self::Syslog(address, Some(_)) => format!("syslog to {} over TLS", address.text),
             Self::Auditd(address, _) => format!("auditd at {}", address.text),
             Self::Otlp(endpoint, _) => format!("OTLP to {}", endpoint.shown()),
+            Self::Kafka(settings) => {
+                format!(
+                    "topic {} of Kafka at {}",
+                    settings.topic,
+                    settings.brokers.join(", ")
+                )
+            }
             Self::Parquet(settings) => format!("Parquet files in {}", settings.directory.display()),
         }
     }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::http::HeaderValue;
+use crate::kafka::{Codec, Mechanism};
 use crate::otlp::Compression;
 
 /// The file.
@@ -28,6 +29,9 @@ pub(super) struct Document {
     /// Log records of OpenTelemetry to collectors.
     #[serde(default)]
     pub(super) otlp: BTreeMap<Spanned<String>, Otlp>,
+    /// JSON lines to topics of Kafka.
+    #[serde(default)]
+    pub(super) kafka: BTreeMap<Spanned<String>, Kafka>,
     /// Parquet files.
     #[serde(default)]
     pub(super) parquet: BTreeMap<Spanned<String>, Parquet>,
@@ -88,7 +92,30 @@ pub(super) struct Otlp {
     pub(super) start: Option<Start>,
 }
 
-/// A table `[syslog.NAME.tls]` or `[otlp.NAME.tls]`.
+/// A table `[kafka.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kafka {
+    pub(super) brokers: Spanned<Vec<Spanned<String>>>,
+    pub(super) topic: Spanned<String>,
+    pub(super) compression: Option<Codec>,
+    pub(super) timeout: Option<Spanned<i64>>,
+    pub(super) tls: Option<Tls>,
+    pub(super) sasl: Option<Sasl>,
+    pub(super) filter: Option<Spanned<String>>,
+    pub(super) start: Option<Start>,
+}
+
+/// A table `[kafka.NAME.sasl]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sasl {
+    pub(super) mechanism: Spanned<Mechanism>,
+    pub(super) user: Spanned<String>,
+    pub(super) password_file: Spanned<PathBuf>,
+}
+
+/// A table `[syslog.NAME.tls]`, `[otlp.NAME.tls]` or `[kafka.NAME.tls]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tls {

@@ -7,8 +7,9 @@ use toml::Spanned;
 
 use super::document::Otlp;
 use super::{Address, Checker, Kind};
-use crate::http::{Endpoint, HeaderFile, HeaderValue, is_header_name, is_header_value};
+use crate::http::{Endpoint, HeaderFile, HeaderValue, is_header_name};
 use crate::otlp::Compression;
+use crate::secret_file::is_line;
 
 /// Longest URL.
 const MAX_URL: usize = 2048;
@@ -134,7 +135,7 @@ impl Checker<'_> {
                 self.mistake(span.clone(), message, "remove one");
             }
             match &value {
-                HeaderValue::Text(text) if !is_header_value(text) => self.mistake(
+                HeaderValue::Text(text) if !is_line(text) => self.mistake(
                     span,
                     format!("header `{shown}` has no value of a header"),
                     "write one line of ASCII",

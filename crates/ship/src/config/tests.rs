@@ -4,6 +4,7 @@ use inputs::fuzz::fuzz;
 
 use super::*;
 use crate::config_file::describe;
+use crate::kafka::Codec;
 use crate::otlp::Compression;
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
@@ -205,7 +206,7 @@ fn collector_has_a_port_and_files_that_the_program_may_use() {
         headers = { a = \"s3cret\", b = { file = \"/etc/token\" } }\n[otlp.o.tls]\nca = \"/etc/ca.pem\"\n";
     let config = parse(text).unwrap();
     let kind = &config.destinations[0].kind;
-    assert_eq!(kind.port(), Some(443));
+    assert_eq!(kind.ports(), [443]);
     assert!(kind.has_host_name());
     assert_eq!(
         kind.files(),
@@ -219,6 +220,77 @@ fn collector_has_a_port_and_files_that_the_program_may_use() {
     assert_eq!(endpoint.timeout, Duration::from_secs(30));
     assert_eq!(endpoint.tls.as_ref().unwrap().server_name, "collector");
     assert!(!format!("{:?}", endpoint.headers).contains("s3cret"));
+}
+
+#[test]
+fn mistakes_in_tables_of_topics_are_told() {
+    check_mistakes(&[
+        (
+            "[kafka.k]\nbrokers = []\ntopic = \"audit\"\n",
+            "2:11: `brokers` has 0 addresses; write one to 16 brokers",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:9092\", \"b\"]\ntopic = \"audit\"\n",
+            "2:22: `b` is no address of TCP; ",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:1\"]\ntopic = \"a b\"\n",
+            "3:9: `a b` is no topic; use at most 249 letters",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:1\"]\ntopic = \"..\"\n",
+            "3:9: `..` is no topic; ",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:1\"]\ntopic = \"a\"\ncompression = \"lz4\"\n",
+            "4:15: unknown variant `lz4`, expected",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:1\"]\ntopic = \"a\"\nresend = 1\n",
+            "4:1: unknown field `resend`, expected",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:1\"]\ntopic = \"a\"\n[kafka.k.tls]\nca = \"/c\"\nserver_name = \"x\"\n",
+            "6:15: `server_name` cannot be set for several brokers; ",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:1\"]\ntopic = \"a\"\n[kafka.k.sasl]\nmechanism = \"PLAIN\"\nuser = \"u\"\npassword_file = \"/p\"\n",
+            "5:13: `PLAIN` without TLS shows the password to the network; add a table `tls`",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:1\"]\ntopic = \"a\"\n[kafka.k.sasl]\nmechanism = \"SCRAM-SHA-256\"\nuser = \"\"\npassword_file = \"p\"\n",
+            "6:8: `` is no user; ",
+        ),
+        (
+            "[kafka.k]\nbrokers = [\"a:1\"]\ntopic = \"a\"\n[kafka.k.sasl]\nmechanism = \"SCRAM-SHA-256\"\nuser = \"u\"\npassword_file = \"p\"\n",
+            "7:17: `p` is no absolute path; ",
+        ),
+    ]);
+}
+
+#[test]
+fn topic_has_ports_and_files_that_the_program_may_use() {
+    let text = "[kafka.k]\nbrokers = [\"192.0.2.1:9092\", \"[::1]:9094\"]\ntopic = \"audit\"\n\
+        [kafka.k.tls]\nca = \"/etc/ca.pem\"\n\
+        [kafka.k.sasl]\nmechanism = \"PLAIN\"\nuser = \"u\"\npassword_file = \"/etc/password\"\n";
+    let config = parse(text).unwrap();
+    let kind = &config.destinations[0].kind;
+    assert_eq!(kind.ports(), [9092, 9094]);
+    // Brokers may have names, whatever the file has.
+    assert!(kind.has_host_name());
+    assert_eq!(
+        kind.files(),
+        [Path::new("/etc/ca.pem"), Path::new("/etc/password")]
+    );
+    assert_eq!(
+        kind.description(),
+        "topic audit of Kafka at 192.0.2.1:9092, [::1]:9094"
+    );
+    let Kind::Kafka(settings) = kind else {
+        panic!("{kind:?}");
+    };
+    assert_eq!(settings.codec, Codec::Zstd);
+    assert_eq!(settings.timeout, Duration::from_secs(30));
 }
 
 /// Settings of a table, of the error about one that is unknown.
@@ -235,7 +307,7 @@ fn known(table: &str) -> Vec<String> {
 }
 
 /// Tables: their names as settings, in the file, and in the manual.
-const TABLES: [(&str, &str, &str); 6] = [
+const TABLES: [(&str, &str, &str); 8] = [
     ("json", "json.x", "[json. Ns Ar NAME Ns ]"),
     ("syslog", "syslog.x", "[syslog. Ns Ar NAME Ns ]"),
     ("auditd", "auditd.x", "[auditd. Ns Ar NAME Ns ]"),
@@ -243,8 +315,10 @@ const TABLES: [(&str, &str, &str); 6] = [
     (
         "tls",
         "syslog.x.tls",
-        "[syslog. Ns Ar NAME Ns .tls], [otlp. Ns Ar NAME Ns .tls]",
+        "[syslog. Ns Ar NAME Ns .tls], [otlp. Ns Ar NAME Ns .tls], [kafka. Ns Ar NAME Ns .tls]",
     ),
+    ("kafka", "kafka.x", "[kafka. Ns Ar NAME Ns ]"),
+    ("sasl", "kafka.x.sasl", "[kafka. Ns Ar NAME Ns .sasl]"),
     ("parquet", "parquet.x", "[parquet. Ns Ar NAME Ns ]"),
 ];
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::attributes::Attributes;
 use super::protobuf::{bytes, field_len, head};
+use crate::record_buffer::RecordBuffer;
 
 /// Field of `ExportLogsServiceRequest`.
 pub(super) const RESOURCE_LOGS: u32 = 1;
@@ -25,28 +26,25 @@ pub(super) const HOST: &str = "host.name";
 pub(super) const BOOT: &str = "host.boot.id";
 
 /// Records that are sent together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Batch {
-    /// Records as fields of `ScopeLogs`.
-    bytes: Vec<u8>,
-    marks: Vec<Mark>,
+    /// Records as fields of `ScopeLogs`, with the number of the resource that each comes from.
+    records: RecordBuffer<usize>,
     /// Encoded resources of the records.
     resources: Vec<Vec<u8>>,
     /// Host and boot of the last resource.
     last: Option<(String, String)>,
 }
 
-/// A record.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    /// Where its bytes end.
-    end: usize,
-    /// Which resource it comes from.
-    resource: usize,
-    is_event: bool,
-}
-
 impl Batch {
+    pub(super) const fn new() -> Self {
+        Self {
+            records: RecordBuffer::new(),
+            resources: Vec::new(),
+            last: None,
+        }
+    }
+
     /// Adds an encoded record of a boot of a host.
     pub(super) fn push(&mut self, host: &str, boot: &str, is_event: bool, record: &[u8]) {
         let is_same =
@@ -55,34 +53,12 @@ impl Batch {
             self.last = Some((host.to_owned(), boot.to_owned()));
             self.resources.push(resource(host, boot));
         }
-        bytes(LOG_RECORDS, record, &mut self.bytes);
-        self.marks.push(Mark {
-            end: self.bytes.len(),
-            resource: self.resources.len() - 1,
-            is_event,
-        });
+        bytes(LOG_RECORDS, record, self.records.bytes_mut());
+        self.records.end_record(is_event, self.resources.len() - 1);
     }
 
-    /// Number of records.
-    pub(super) const fn len(&self) -> usize {
-        self.marks.len()
-    }
-
-    /// Bytes of some records.
-    pub(super) fn bytes_of(&self, records: &Range<usize>) -> usize {
-        self.end_of(records.end) - self.end_of(records.start)
-    }
-
-    /// Whether an event is among some records.
-    pub(super) fn has_events(&self, records: &Range<usize>) -> bool {
-        let marks = self.marks.get(records.clone()).unwrap_or_default();
-        marks.iter().any(|mark| mark.is_event)
-    }
-
-    /// Where the records before this one end.
-    fn end_of(&self, record: usize) -> usize {
-        let last = record.checked_sub(1).and_then(|last| self.marks.get(last));
-        last.map_or(0, |mark| mark.end)
+    pub(super) const fn records(&self) -> &RecordBuffer<usize> {
+        &self.records
     }
 
     /// Writes the request that sends some records.
@@ -91,15 +67,14 @@ impl Batch {
     /// As of the writer.
     pub(super) fn write(&self, records: Range<usize>, to: &mut impl io::Write) -> io::Result<()> {
         let mut from = records.start;
-        let marks = self.marks.get(records).unwrap_or_default();
-        for group in marks.chunk_by(|one, other| one.resource == other.resource) {
+        let marks = self.records.marks(&records);
+        for group in marks.chunk_by(|one, other| one.about == other.about) {
             let end = from + group.len();
             let resource = group
                 .first()
-                .and_then(|mark| self.resources.get(mark.resource));
+                .and_then(|mark| self.resources.get(mark.about));
             let resource = resource.map(Vec::as_slice).unwrap_or_default();
-            let records = self.end_of(from)..self.end_of(end);
-            let records = self.bytes.get(records).unwrap_or_default();
+            let records = self.records.bytes_of(&(from..end));
             let scope = scope();
             let mut before = Vec::with_capacity(resource.len() + scope.len() + 64);
             let scope_logs = field_len(scope.len()) + records.len();
@@ -120,8 +95,7 @@ impl Batch {
 
     /// Forgets the records, and keeps the memory for others.
     pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.marks.clear();
+        self.records.clear();
         self.resources.clear();
         self.last = None;
     }

@@ -116,7 +116,7 @@ pub(crate) mod tests {
 
     /// A request with events of a host and boot that have these bodies.
     pub(crate) fn request_of(host: &str, boot: &str, bodies: &[&str]) -> Vec<u8> {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new();
         for body in bodies {
             let mut record = Vec::new();
             bytes(EVENT_NAME, record::EVENT.as_bytes(), &mut record);
@@ -136,7 +136,7 @@ pub(crate) mod tests {
 
     /// Heartbeats of two boots, as the shipper sends them.
     fn request() -> Vec<u8> {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new();
         for (boot, events) in [("b-1", 1), ("b-1", 2), ("b-2", 3)] {
             let heartbeat = Heartbeat {
                 time: Time { ms: 1 },

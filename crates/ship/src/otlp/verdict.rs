@@ -17,6 +17,7 @@ use serde_json::Value as Json;
 
 use super::protobuf::{Value, fields, last};
 use super::receiver::{MESSAGE, PARTIAL_SUCCESS};
+use crate::halves::{Rejected, Verdict};
 use crate::http::Answer;
 use crate::output::one_line;
 use crate::sink::Later;
@@ -27,22 +28,6 @@ const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 /// Without a time in the answer, the backoff tells.
 const NO_TIME: Duration = Duration::ZERO;
-
-/// What happens to the records of a request.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    /// The collector has them, but for some that it rejects.
-    Taken(Rejected),
-    /// It does not take all of them together, and tells why.
-    Refused { told: String, is_too_large: bool },
-}
-
-/// Records that a collector rejects, and why; also a warning without any.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rejected {
-    pub(super) records: u64,
-    pub(super) message: String,
-}
 
 /// The verdict of an answer to a request.
 ///

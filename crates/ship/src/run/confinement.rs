@@ -23,7 +23,7 @@ const DNS_PORT: u16 = 53;
 /// when the kernel has forgotten it.
 const PROC: &str = "/proc";
 
-/// Lets this thread and those that it starts read the directories of the log, of certificates and of headers, write the
+/// Lets this thread and those that it starts read the directories of the log, of certificates, headers and passwords, write the
 /// state directory, write and make directories in those of Parquet files, and connect to the ports of destinations, for
 /// which it also reads `/proc`, and what looks up their names; nothing else. Returns what the kernel enforces.
 ///
@@ -40,7 +40,7 @@ pub(super) fn confine(
     // Certificates are often links.
     let files = kinds.iter().flat_map(|kind| kind.files());
     read.extend(present(files.flat_map(directories_of)));
-    let mut connect: Vec<u16> = kinds.iter().filter_map(|kind| kind.port()).collect();
+    let mut connect: Vec<u16> = kinds.iter().flat_map(|kind| kind.ports()).collect();
     if !connect.is_empty() {
         read.push(PathBuf::from(PROC));
         connect.push(DNS_PORT);
@@ -55,7 +55,8 @@ pub(super) fn confine(
         | Kind::JsonUnix(_)
         | Kind::Syslog(..)
         | Kind::Auditd(..)
-        | Kind::Otlp(..) => None,
+        | Kind::Otlp(..)
+        | Kind::Kafka(_) => None,
     });
     logs::confinement::confine(&Allowed {
         read,

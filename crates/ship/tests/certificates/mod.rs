@@ -3,6 +3,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 
 use super::place::Place;
 
@@ -31,6 +37,31 @@ pub(crate) fn place() -> Place {
         &format!("{server}{EXPIRED}"),
     );
     place
+}
+
+/// What a server with a certificate of a place does, which wants one of the authority `ca` from its peers.
+pub(crate) fn server_config(place: &Place, certificate: &str) -> ServerConfig {
+    let file = |name: &str| place.path("certificates").join(name);
+    let certificates = |name: &str| {
+        let found = CertificateDer::pem_file_iter(file(name)).unwrap();
+        found.map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("ca.pem") {
+        roots.add(certificate).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(
+            certificates(&format!("{certificate}.pem")),
+            PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).unwrap(),
+        );
+    config.unwrap()
 }
 
 /// Times of a certificate.

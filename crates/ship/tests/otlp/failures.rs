@@ -1,16 +1,10 @@
 //! Collectors that do not answer, or are none.
 
 use std::fs;
-use std::sync::Arc;
-
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 
 use super::server::{Reply, Server, answer};
 use super::{configuration, place, wait_for_all, wait_for_status};
-use crate::certificates;
+use crate::certificates::{self, server_config};
 use crate::place::{Place, wait_until};
 
 /// Starts a run, and waits until it has told an error with a text.
@@ -122,27 +116,7 @@ fn answers_that_are_none_are_told_and_nothing_is_lost() {
 
 /// A server with a certificate, that wants one of an authority.
 fn tls_server(place: &Place, certificate: &str) -> Server {
-    let file = |name: &str| place.path("certificates").join(name);
-    let certificates = |name: &str| {
-        let found = CertificateDer::pem_file_iter(file(name)).unwrap();
-        found.map(Result::unwrap).collect::<Vec<_>>()
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates("ca.pem") {
-        roots.add(certificate).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(
-            certificates(&format!("{certificate}.pem")),
-            PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).unwrap(),
-        );
-    Server::start(Some(config.unwrap()), |_| Reply::Take)
+    Server::start(Some(server_config(place, certificate)), |_| Reply::Take)
 }
 
 #[test]
