@@ -52,6 +52,7 @@ fn the_engine_lsm_has_kprobes_and_lsm_programs_only() {
             "kprobe.session:may_delete",
             "kprobe.session:get_vfs_caps_from_disk",
             "kprobe.session:cap_bprm_creds_from_file",
+            "kprobe.session:ptrace_notify",
             "kprobe.session:begin_new_exec",
         ]
     );
