@@ -92,7 +92,7 @@ impl Options {
     /// With a message that names the first wrong one.
     pub(super) fn parse(arguments: &[String]) -> Result<Self, Box<dyn Error>> {
         let mut options = Self {
-            kernels: kernels("tested")?,
+            kernels: kernels("tested", Scope::EachCommit)?,
             scope: Scope::EachCommit,
             profile: Profile::Release,
             tollgate: None,
@@ -107,7 +107,7 @@ impl Options {
             match word.as_str() {
                 "--kernel" => {
                     options.scope = Scope::of(value);
-                    options.kernels = kernels(value)?;
+                    options.kernels = kernels(value, options.scope)?;
                 }
                 "--filter" if value.contains(char::is_whitespace) => {
                     return Err("a filter is part of one test name and has no blanks".into());
@@ -205,8 +205,8 @@ impl Options {
     }
 }
 
-/// The kernels of a value of `--kernel`.
-fn kernels(names: &str) -> Result<Vec<Kernel>, Box<dyn Error>> {
+/// The kernels of a value of `--kernel`, which has this scope.
+fn kernels(names: &str, scope: Scope) -> Result<Vec<Kernel>, Box<dyn Error>> {
     let parse = |name: &str| {
         Kernel::parse(name).ok_or_else(|| {
             format!(
@@ -215,10 +215,10 @@ fn kernels(names: &str) -> Result<Vec<Kernel>, Box<dyn Error>> {
             .into()
         })
     };
-    match names {
-        "tested" => matrix::of_each_commit().map(parse).collect(),
-        "all" => matrix::MATRIX.iter().map(|it| parse(it.kernel)).collect(),
-        names => names.split(',').map(parse).collect(),
+    match scope {
+        Scope::EachCommit => matrix::of_each_commit().map(parse).collect(),
+        Scope::Matrix => matrix::MATRIX.iter().map(|it| parse(it.kernel)).collect(),
+        Scope::Whole => names.split(',').map(parse).collect(),
     }
 }
 

@@ -22,6 +22,7 @@ use super::daemon::{Account, Daemon};
 use super::event;
 use super::handover::opens;
 use super::harness::{needs, wait_for};
+use super::load::other_user;
 use super::reload::{held, lists};
 use super::step::step;
 use super::test_dir::TestDir;
@@ -295,7 +296,7 @@ pub(crate) fn flood_costs_no_event_of_another_user_for_long() {
     let at = |tenths: u32| Duration::from_millis(100) * tenths;
     let test_dir = TestDir::new();
     let file = test_dir.file("file", "");
-    let other = test_dir.id + 1_000_000;
+    let other = other_user(&test_dir);
     let rules = format!(
         "-a always,exit -F arch=b64 -S openat -F uid={} -k flood\n\
          -a always,exit -F arch=b64 -S rmdir -F uid={other} -k other\n",

@@ -79,7 +79,7 @@ fn file_with_a_long_name(test_dir: &TestDir) -> PathBuf {
 }
 
 /// A user other than that of the workload.
-const fn other_user(test_dir: &TestDir) -> u32 {
+pub(crate) const fn other_user(test_dir: &TestDir) -> u32 {
     test_dir.id + 1_000_000
 }
 
