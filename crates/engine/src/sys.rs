@@ -7,6 +7,7 @@ pub(crate) mod kernel_symbols;
 pub(crate) mod kprobes;
 pub(crate) mod lease;
 pub(crate) mod libbpf_log;
+pub(crate) mod map_element;
 pub(crate) mod mapped_memory;
 pub(crate) mod priority;
 pub(crate) mod rcu;

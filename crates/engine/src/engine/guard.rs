@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput};
+use libbpf_rs::{MapCore as _, MapInfo, ProgramInput};
 
 use super::Engine;
 use crate::attach::{self, AttachedLink};
@@ -23,6 +23,7 @@ use crate::hooks::program::Program;
 use crate::load::ObjectSlots;
 use crate::load::globals::{GUARD_FILES, GUARD_SLOTS};
 use crate::skeleton::types;
+use crate::sys::map_element;
 
 /// Prefix of the pins of guard links.
 const GUARD_PREFIX: &str = "guard-";
@@ -214,9 +215,7 @@ impl<'s> Engine<'s> {
         }
         for id in &wanted {
             let present = 1_u32.to_ne_bytes();
-            guarded
-                .update(id, &present, MapFlags::ANY)
-                .map_err(failed)?;
+            map_element::write(guarded, id, &present).map_err(failed)?;
         }
         Ok(())
     }

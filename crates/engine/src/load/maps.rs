@@ -17,6 +17,7 @@ use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::options::EngineOptions;
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel, types};
+use crate::sys::map_element;
 
 /// Maximum number of entries of one plan, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,7 +349,7 @@ where
     K: IntoBytes + Immutable,
     V: IntoBytes + Immutable,
 {
-    map.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY)
+    map_element::write(map, key.as_bytes(), value.as_bytes())
         .map_err(|source| EngineError::Map { map: name, source })
 }
 
