@@ -1,8 +1,8 @@
 #!/bin/sh
-# setup.sh [packages | tests | packaging | arm64]: installs missing Debian packages for `make build` and `make run`, and tells
-# how to get Rust if it is missing or too old. `tests` also installs what `make test` and `make check` need,
+# setup.sh [packages | tests | packaging | arm64]...: installs missing Debian packages for `make build` and `make run`, and
+# tells how to get Rust if it is missing or too old. `tests` also installs what `make test` and `make check` need,
 # `packaging` what `make deb`, `make dist` and their tests need, `arm64` what programs and test machines for arm64 need;
-# `packages` and `packaging` skip Rust. Changes nothing if nothing is missing.
+# with nothing but `packages` and `packaging`, Rust is not looked for. Changes nothing if nothing is missing.
 #
 # Exit status: 0 ready to build; 1 something is missing that this script could not install; 2 usage error.
 set -eu
@@ -56,16 +56,30 @@ for_packaging='dpkg-dev lintian debootstrap qemu-system-x86 busybox-static cpio 
 for_arm64='gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libelf-dev:arm64 zlib1g-dev:arm64 qemu-system-arm qemu-user-static'
 arm64_target=aarch64-unknown-linux-gnu
 
-case ${1:-} in
-'' | packages) ;;
-tests) packages="$packages $for_tests" ;;
-packaging) packages="$packages $for_packaging" ;;
-arm64) packages="$packages $for_arm64" ;;
-*)
-	echo "setup: unknown argument '$1': expected packages, tests, packaging or arm64" >&2
-	exit 2
-	;;
-esac
+with_rust=no
+with_rust_tools=no
+with_arm64=no
+[ $# -gt 0 ] || with_rust=yes
+for part in "$@"; do
+	case $part in
+	packages) ;;
+	tests)
+		packages="$packages $for_tests"
+		with_rust=yes
+		with_rust_tools=yes
+		;;
+	packaging) packages="$packages $for_packaging" ;;
+	arm64)
+		packages="$packages $for_arm64"
+		with_rust=yes
+		with_arm64=yes
+		;;
+	*)
+		echo "setup: unknown argument '$part': expected packages, tests, packaging or arm64" >&2
+		exit 2
+		;;
+	esac
+done
 
 say() {
 	printf 'setup: %s\n' "$*"
@@ -80,6 +94,7 @@ missing_packages() {
 	missing_list=
 	native=$(dpkg --print-architecture 2>/dev/null) || native=
 	for package in $packages; do
+		case " $missing_list " in *" $package "*) continue ;; esac
 		# A package of two architectures has two lines.
 		wanted=$native
 		case $package in *:*) wanted=${package##*:} ;; esac
@@ -213,8 +228,7 @@ need_packages() {
 	else
 		complain "missing: $missing"
 		complain 'installing packages needs root; run this, then repeat your command:'
-		mode=${1:-packages}
-		complain "  sudo sh scripts/setup.sh $mode"
+		complain "  sudo sh scripts/setup.sh ${*:-packages}"
 		return 1
 	fi
 }
@@ -258,7 +272,7 @@ need_rust() {
 		return 1
 	fi
 	# Building needs neither.
-	if [ "${1:-}" = tests ] && { ! cargo fmt --version || ! cargo clippy --version; } >/dev/null 2>&1; then
+	if [ "$with_rust_tools" = yes ] && { ! cargo fmt --version || ! cargo clippy --version; } >/dev/null 2>&1; then
 		complain 'rustfmt or clippy is missing; run: rustup component add rustfmt clippy'
 		return 1
 	fi
@@ -279,12 +293,11 @@ need_arm64_target() {
 
 cd "$(dirname "$0")/.."
 ready=0
-need_packages "${1:-}" || ready=1
-case ${1:-} in
-packages | packaging) ;;
-arm64)
-	need_rust && need_arm64_target || ready=1
-	;;
-*) need_rust "${1:-}" || ready=1 ;;
-esac
+need_packages "$@" || ready=1
+if [ "$with_rust" = yes ]; then
+	need_rust || ready=1
+fi
+if [ "$with_arm64" = yes ] && [ "$ready" -eq 0 ]; then
+	need_arm64_target || ready=1
+fi
 exit "$ready"

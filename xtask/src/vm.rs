@@ -158,10 +158,6 @@ fn boot_all(
         return Err(reason.into());
     }
     let targets = options.targets();
-    let mut tools = targets.iter().flat_map(|target| target.tools());
-    if let Some(tool) = tools.find(|tool| !exists(tool)) {
-        return Err(format!("`{tool}` not found; see `sh scripts/setup.sh arm64`").into());
-    }
     let directory = repository.target().join("vm");
     fs::create_dir_all(&directory)?;
     let mut images = Vec::new();

@@ -134,9 +134,15 @@ impl Options {
     /// Builds the programs of all architectures.
     ///
     /// # Errors
-    /// If cargo cannot be started.
+    /// If a tool is missing, or cargo cannot be started.
     pub(super) fn build(&self, repository: &Repository) -> Result<bool, Box<dyn Error>> {
-        for target in self.targets() {
+        let targets = self.targets();
+        for target in &targets {
+            if let Some(missing) = target.missing()? {
+                return Err(format!("{missing} not found: run `sh scripts/setup.sh arm64`").into());
+            }
+        }
+        for target in targets {
             if !build_with(repository, self.profile, target)? {
                 return Ok(false);
             }

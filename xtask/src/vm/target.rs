@@ -1,8 +1,12 @@
 //! The architectures of test machines: emulator, kernels, and how programs for them are built.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::exists;
 use crate::repository::Repository;
 
 /// Architecture of a machine.
@@ -24,6 +28,9 @@ const ARM64_TOOLS: [&str; 3] = [
     "aarch64-linux-gnu-gcc",
     "arm-linux-gnueabihf-gcc",
 ];
+
+/// What the compiler needs to build for [`AARCH64`].
+const ARM64_LIBRARY: &str = "Rust's library for aarch64-unknown-linux-gnu";
 
 impl Target {
     /// Both.
@@ -63,12 +70,18 @@ impl Target {
         }
     }
 
-    /// Tools that machines of this architecture need beside those of all.
-    pub(crate) const fn tools(self) -> &'static [&'static str] {
-        match self {
-            Self::X86_64 => &[],
-            Self::Arm64 => &ARM64_TOOLS,
+    /// What is missing to build for the architecture and to emulate it, beside what all machines need.
+    ///
+    /// # Errors
+    /// If the Rust compiler cannot be started.
+    pub(super) fn missing(self) -> io::Result<Option<&'static str>> {
+        if self == Self::X86_64 {
+            return Ok(None);
         }
+        if let Some(tool) = ARM64_TOOLS.into_iter().find(|tool| !exists(tool)) {
+            return Ok(Some(tool));
+        }
+        Ok((!has_rust_library(AARCH64)?).then_some(ARM64_LIBRARY))
     }
 
     /// Sets up a `cargo build` for the architecture.
@@ -96,4 +109,12 @@ impl Target {
 
 fn static_directory(repository: &Repository) -> PathBuf {
     repository.target().join("static")
+}
+
+/// Whether the compiler has the standard library of a target.
+fn has_rust_library(target: &str) -> io::Result<bool> {
+    let mut command = Command::new("rustc");
+    let output = command.args(["--print", "target-libdir", "--target", target]);
+    let path = output.output()?.stdout;
+    Ok(Path::new(OsStr::from_bytes(path.trim_ascii_end())).is_dir())
 }

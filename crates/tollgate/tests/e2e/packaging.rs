@@ -452,5 +452,13 @@ pub(crate) fn setup_installs_what_is_needed() {
         assert!(packages.starts_with(&build), "{packages:?}");
         assert!(packages.iter().any(|one| one == package), "{packages:?}");
     }
+    let (_, packages) = missing(&["packaging", "arm64"]);
+    for package in ["lintian", "gcc-aarch64-linux-gnu"] {
+        assert!(packages.iter().any(|one| one == package), "{packages:?}");
+    }
+    let (_, packages) = missing(&["tests", "packaging"]);
+    let of_both = packages.iter().filter(|one| *one == "qemu-system-x86");
+    assert_eq!(of_both.count(), 1);
     assert_eq!(missing(&["test"]).0, Some(2));
+    assert_eq!(missing(&["tests", "test"]).0, Some(2));
 }
