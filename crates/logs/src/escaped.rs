@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use serde_json::Value;
+use serde::Serialize;
 
 /// A string chosen by a task, as one word: quoted if it is empty or has blanks or quotes, and truncated if it is very
 /// long. Unprintable characters are escaped.
@@ -39,11 +39,11 @@ impl Display for Escaped<'_> {
 /// A JSON value on one line, in which characters that a terminal may obey are written as `\u`: also DEL and the control
 /// characters above ASCII, which JSON does not require, and those that change the text direction.
 #[derive(Clone, Copy, Debug)]
-pub struct EscapedJson<'a>(pub &'a Value);
+pub struct EscapedJson<'a, T>(pub &'a T);
 
-impl Display for EscapedJson<'_> {
+impl<T: Serialize> Display for EscapedJson<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.to_string();
+        let text = serde_json::to_string(self.0).map_err(|_not_a_value| fmt::Error)?;
         let is_plain = |byte: u8| byte.is_ascii() && byte != 0x7f;
         if text.bytes().all(is_plain) {
             return f.write_str(&text);
@@ -67,6 +67,8 @@ impl Display for EscapedJson<'_> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]

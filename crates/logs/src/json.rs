@@ -3,8 +3,9 @@
 //! Records of a syscall event become the members of the daemon's JSON log; any other record becomes an object in
 //! `records`. The additions of auditd's enriched format are in `names`, by the field that they explain.
 
+mod value;
+
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use audit::ids::{Arch, Syscall};
 use audit::record::assemble::EventRecords;
@@ -12,116 +13,60 @@ use audit::record::decode::{DecodeError, Field, Record};
 use audit::record::execve;
 use audit::table;
 use bstr::ByteSlice as _;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
+
+pub use value::{JsonObject, JsonValue};
 
 /// Type of the record with which the daemon passes the context of an event to its JSON log. It is in no log.
 pub const CONTEXT_KIND: &[u8] = b"UNKNOWN[1499]";
-
-/// Fields with decimal values.
-const NUMBERS: [&str; 42] = [
-    "pid",
-    "ppid",
-    "auid",
-    "uid",
-    "gid",
-    "euid",
-    "suid",
-    "fsuid",
-    "egid",
-    "sgid",
-    "fsgid",
-    "ses",
-    "exit",
-    "argc",
-    "inode",
-    "ouid",
-    "ogid",
-    "fd",
-    "fd0",
-    "fd1",
-    "opid",
-    "oauid",
-    "oses",
-    "old-auid",
-    "old-ses",
-    "iuid",
-    "igid",
-    "qbytes",
-    "mqdes",
-    "sig",
-    "nargs",
-    "uring_op",
-    "code",
-    "new-auid",
-    "new-ses",
-    "id",
-    "entries",
-    "family",
-    "saddr_fam",
-    "format",
-    "cap_frootid",
-    "frootid",
-];
-
-/// Fields of a SYSCALL record that describe the task.
-const TASK: [&str; 16] = [
-    "ppid", "pid", "auid", "uid", "gid", "euid", "suid", "fsuid", "egid", "sgid", "fsgid", "ses",
-    "tty", "comm", "exe", "subj",
-];
 
 /// Capabilities of a file, omitted if there are none.
 const CAPABILITIES: [&str; 5] = ["cap_fp", "cap_fi", "cap_fe", "cap_fver", "cap_frootid"];
 
 /// Converts an event. Invalid parts are reported to `wrong` and omitted.
-pub fn object(event: &EventRecords, mut wrong: impl FnMut(DecodeError)) -> Map<String, Value> {
-    let mut object = Map::new();
+pub fn object<'a>(event: &'a EventRecords, mut wrong: impl FnMut(DecodeError)) -> JsonObject<'a> {
+    let mut object = JsonObject::default();
     let mut paths = Vec::new();
     let mut others = Vec::new();
-    let records: Vec<_> = event.records().collect();
+    let records: Vec<Record<'a>> = event.records().collect();
     for record in &records {
         if object.is_empty() {
             let time = record.time;
-            put(
-                &mut object,
-                "time",
-                json!(format!("{}.{:03}", time.sec, time.milli)),
-            );
-            put(&mut object, "serial", json!(record.serial.0));
+            object.put("time", format!("{}.{:03}", time.sec, time.milli));
+            object.put("serial", i64::from(record.serial.0));
             if let Some(node) = record.node {
-                put(&mut object, "node", text(node));
+                object.put("node", node.as_bytes());
             }
         }
         if record.kind == CONTEXT_KIND {
             continue;
         }
-        let mut fields = Map::new();
+        let mut fields = JsonObject::default();
         for field in record.fields() {
             match field.and_then(|field| Ok((field, value(record, &field)?))) {
-                Ok((field, value)) => put(&mut fields, &field.name.to_str_lossy(), value),
+                Ok((field, value)) => fields.put(field.name.to_str_lossy(), value),
                 Err(error) => wrong(error),
             }
         }
         match record.kind.as_bytes() {
             b"SYSCALL" | b"URINGOP" => syscall(fields, &mut object),
-            b"CWD" | b"PROCTITLE" | b"SOCKADDR" => object.append(&mut fields),
+            b"CWD" | b"PROCTITLE" | b"SOCKADDR" => object.append(fields),
             b"PATH" => {
                 fields.remove("item");
-                if CAPABILITIES.iter().all(|name| is_zero(fields.get(*name))) {
-                    CAPABILITIES
-                        .iter()
-                        .for_each(|name| drop(fields.remove(*name)));
+                if CAPABILITIES.iter().all(|name| is_zero(fields.get(name))) {
+                    CAPABILITIES.iter().for_each(|name| fields.remove(name));
                 }
                 names(record, &mut fields);
-                paths.push(Value::Object(fields));
+                paths.push(JsonValue::Object(fields));
                 continue;
             }
             b"EXECVE" | b"EOE" => continue,
-            _ => {
-                let mut other = Map::new();
-                put(&mut other, "type", text(record.kind));
-                other.append(&mut fields);
-                names(record, &mut other);
-                others.push(Value::Object(other));
+            kind => {
+                if fields.get("type").is_none() {
+                    fields.put("type", kind);
+                }
+                names(record, &mut fields);
+                others.push(JsonValue::Object(fields));
                 continue;
             }
         }
@@ -130,119 +75,182 @@ pub fn object(event: &EventRecords, mut wrong: impl FnMut(DecodeError)) -> Map<S
     arguments(&records, &mut object, wrong);
     for (name, list) in [("path", paths), ("records", others)] {
         if !list.is_empty() {
-            put(&mut object, name, Value::Array(list));
+            object.put(name, JsonValue::List(list));
         }
     }
     object
 }
 
-fn put(object: &mut Map<String, Value>, name: &str, value: Value) {
-    object.insert(name.to_owned(), value);
-}
-
 /// Members of a SYSCALL or URINGOP record.
-fn syscall(fields: Map<String, Value>, object: &mut Map<String, Value>) {
-    let mut task = Map::new();
-    let arch = fields
-        .get("arch")
-        .and_then(Value::as_str)
-        .and_then(|arch| u32::from_str_radix(arch, 16).ok());
-    for (name, value) in fields {
-        match name.as_str() {
+fn syscall<'a>(fields: JsonObject<'a>, object: &mut JsonObject<'a>) {
+    let mut task = JsonObject::default();
+    let arch = fields.get("arch").and_then(JsonValue::as_str);
+    let arch = arch.and_then(|arch| u32::from_str_radix(arch, 16).ok());
+    for (name, value) in fields.into_members() {
+        match &*name {
             "items" => {}
             "syscall" => {
                 let number = value.as_str().and_then(|number| number.parse().ok());
                 if let Some((arch, number)) = arch.zip(number)
                     && let Some(name) = table::syscall_name(Arch(arch), Syscall(number))
                 {
-                    put(object, "syscall", json!(name));
+                    object.put("syscall", name.as_bytes());
                 }
-                put(
-                    object,
-                    "number",
-                    number.map_or(value, |number| json!(number)),
-                );
+                let number = number.map(|number| JsonValue::Number(number.into()));
+                object.put("number", number.unwrap_or(value));
             }
-            "success" => put(object, "success", json!(value == "yes")),
-            "tty" if value == "(none)" => put(&mut task, "tty", json!("")),
-            known if TASK.contains(&known) => put(&mut task, known, value),
-            other => put(object, other, value),
+            "success" => object.put("success", JsonValue::Bool(value.is_text("yes"))),
+            "tty" if value.is_text("(none)") => task.put("tty", &b""[..]),
+            known if is_of_task(known.as_bytes()) => task.put(name, value),
+            _ => object.put(name, value),
         }
     }
-    put(object, "task", Value::Object(task));
+    object.put("task", JsonValue::Object(task));
 }
 
 /// Arguments of a started program.
-fn arguments(
-    records: &[Record<'_>],
-    object: &mut Map<String, Value>,
+fn arguments<'a>(
+    records: &[Record<'a>],
+    object: &mut JsonObject<'a>,
     mut wrong: impl FnMut(DecodeError),
 ) {
     match execve::arguments(records) {
         Ok(found) if found.args.is_empty() && found.argc == 0 => {}
         Ok(found) => {
-            put(object, "argc", json!(found.argc));
-            put(
-                object,
-                "argv",
-                found.args.iter().map(|arg| text(arg)).collect(),
-            );
+            object.put("argc", i64::from(found.argc));
+            let args = found.args.into_iter();
+            let args = args.map(|arg| JsonValue::Text(Cow::Owned(arg.into())));
+            object.put("argv", JsonValue::List(args.collect()));
         }
         Err(error) => wrong(error),
     }
 }
 
 /// Names of numbers from the enriched format.
-fn names(record: &Record<'_>, object: &mut Map<String, Value>) {
-    let mut names = Map::new();
+fn names<'a>(record: &Record<'a>, object: &mut JsonObject<'a>) {
+    let mut names = JsonObject::default();
     for field in record.enrichment().flatten() {
         let name = field.name.to_str_lossy().to_ascii_lowercase();
-        put(&mut names, &name, text(unquoted(field.value)));
+        names.put(name, unquoted(field.value));
     }
     if !names.is_empty() {
-        put(object, "names", Value::Object(names));
+        object.put("names", JsonValue::Object(names));
     }
 }
 
-fn value(record: &Record<'_>, field: &Field<'_>) -> Result<Value, DecodeError> {
-    if field.value.starts_with(b"'") {
-        let mut nested_fields = Map::new();
-        for field in record.nested_fields(field) {
-            let field = field?;
-            put(
-                &mut nested_fields,
-                &field.name.to_str_lossy(),
-                plain_value(record, &field)?,
-            );
-        }
-        return Ok(if nested_fields.is_empty() {
-            text(field.value.trim_with(|byte| byte == '\''))
-        } else {
-            Value::Object(nested_fields)
-        });
+fn value<'a>(record: &Record<'a>, field: &Field<'a>) -> Result<JsonValue<'a>, DecodeError> {
+    let bytes: &'a [u8] = field.value.as_bytes();
+    if !bytes.starts_with(b"'") {
+        return plain_value(record, field);
     }
-    plain_value(record, field)
-}
-
-/// A value without fields in it: quotes within quotes are text.
-fn plain_value(record: &Record<'_>, field: &Field<'_>) -> Result<Value, DecodeError> {
-    let name = field.name.to_str_lossy();
-    if NUMBERS.contains(&&*name) {
-        let number = field.value.to_str().ok().and_then(|text| text.parse().ok());
-        let number = number.map(|number: i64| json!(number));
-        return Ok(number.unwrap_or_else(|| text(field.value)));
+    let mut fields = JsonObject::default();
+    for field in record.nested_fields(field) {
+        let field = field?;
+        fields.put(field.name.to_str_lossy(), plain_value(record, &field)?);
     }
-    let decoded = record.text(field)?;
-    Ok(match (&*name, decoded) {
-        ("key", Some(keys)) => keys.split(|&byte| byte == 1).map(text).collect(),
-        (_, None) => Value::Null,
-        (_, Some(Cow::Borrowed(bytes))) => text(unquoted(bytes)),
-        (_, Some(Cow::Owned(bytes))) => text(&bytes),
+    Ok(if fields.is_empty() {
+        bytes.trim_with(|byte| byte == '\'').into()
+    } else {
+        JsonValue::Object(fields)
     })
 }
 
-fn is_zero(value: Option<&Value>) -> bool {
-    value.is_none_or(|value| value == "0" || value == 0)
+/// A value without fields in it: quotes within quotes are text.
+fn plain_value<'a>(record: &Record<'a>, field: &Field<'a>) -> Result<JsonValue<'a>, DecodeError> {
+    let bytes: &'a [u8] = field.value.as_bytes();
+    if is_number(field.name) {
+        let number = bytes.to_str().ok().and_then(|text| text.parse().ok());
+        return Ok(number.map_or_else(|| bytes.into(), JsonValue::Number));
+    }
+    let decoded = record.text(field)?;
+    Ok(match (field.name.as_bytes(), decoded) {
+        (b"key", Some(keys)) => {
+            let keys = keys.split(|&byte| byte == 1);
+            JsonValue::List(
+                keys.map(|key| JsonValue::Text(Cow::Owned(key.to_owned())))
+                    .collect(),
+            )
+        }
+        (_, None) => JsonValue::Null,
+        (_, Some(Cow::Borrowed(bytes))) => unquoted(bytes).into(),
+        (_, Some(Cow::Owned(bytes))) => JsonValue::Text(Cow::Owned(bytes)),
+    })
+}
+
+/// Whether a field has decimal values. Such a match compares no more bytes than it needs.
+const fn is_number(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"argc"
+            | b"auid"
+            | b"cap_frootid"
+            | b"code"
+            | b"egid"
+            | b"entries"
+            | b"euid"
+            | b"exit"
+            | b"family"
+            | b"fd"
+            | b"fd0"
+            | b"fd1"
+            | b"format"
+            | b"frootid"
+            | b"fsgid"
+            | b"fsuid"
+            | b"gid"
+            | b"id"
+            | b"igid"
+            | b"inode"
+            | b"iuid"
+            | b"mqdes"
+            | b"nargs"
+            | b"new-auid"
+            | b"new-ses"
+            | b"oauid"
+            | b"ogid"
+            | b"old-auid"
+            | b"old-ses"
+            | b"opid"
+            | b"oses"
+            | b"ouid"
+            | b"pid"
+            | b"ppid"
+            | b"qbytes"
+            | b"saddr_fam"
+            | b"ses"
+            | b"sgid"
+            | b"sig"
+            | b"suid"
+            | b"uid"
+            | b"uring_op"
+    )
+}
+
+/// Whether a field of a SYSCALL record describes the task.
+const fn is_of_task(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"auid"
+            | b"comm"
+            | b"egid"
+            | b"euid"
+            | b"exe"
+            | b"fsgid"
+            | b"fsuid"
+            | b"gid"
+            | b"pid"
+            | b"ppid"
+            | b"ses"
+            | b"sgid"
+            | b"subj"
+            | b"suid"
+            | b"tty"
+            | b"uid"
+    )
+}
+
+fn is_zero(value: Option<&JsonValue<'_>>) -> bool {
+    value.is_none_or(|value| value.is_text("0") || matches!(value, JsonValue::Number(0)))
 }
 
 fn unquoted(bytes: &[u8]) -> &[u8] {
@@ -255,24 +263,14 @@ fn unquoted(bytes: &[u8]) -> &[u8] {
 /// Bytes as text, or as an object with their hex digits.
 #[must_use]
 pub fn text(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!({ "hex": hex(bytes) }),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ok = write!(text, "{byte:02X}");
-    }
-    text
+    JsonValue::from(bytes).into()
 }
 
 #[cfg(test)]
 mod tests {
     use audit::record::assemble::EventAssembler;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -280,7 +278,11 @@ mod tests {
         let mut assembler = EventAssembler::default();
         let (mut objects, mut errors) = (Vec::new(), Vec::new());
         let mut keep = |event: &EventRecords| {
-            objects.push(object(event, |error| errors.push(error.to_string())));
+            let object = object(event, |error| errors.push(error.to_string()));
+            let written = serde_json::to_string(&object).unwrap();
+            let value = Value::Object(object.into());
+            assert_eq!(written, value.to_string());
+            objects.push(value);
         };
         for line in lines.lines() {
             assembler.take(line.as_bytes(), 0).unwrap();
@@ -288,7 +290,7 @@ mod tests {
         assembler.end_all();
         assembler.drain_ended(&mut keep);
         let [object] = objects.try_into().unwrap();
-        (Value::Object(object), errors)
+        (object, errors)
     }
 
     #[test]

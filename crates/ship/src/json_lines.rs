@@ -4,7 +4,6 @@
 //! daemon's JSON log (docs/json.md).
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use crate::frame::{Frame, Record};
 use crate::sink::Encode;
@@ -28,7 +27,7 @@ impl Encode for JsonLines {
         match frame.record {
             Record::Event(event) => {
                 // Invalid parts of a record are left out, as in the daemon's JSON log.
-                let members: Map<String, Value> = logs::json::object(event, |_| ());
+                let members = logs::json::object(event, |_| ());
                 write(frame, "event", &members, to)
             }
             Record::Gap(gap) => write(frame, "gap", gap, to),

@@ -77,7 +77,7 @@ impl Output {
         let written = match self.form {
             Form::Raw => self.out.write_all(event.text()),
             Form::Json => {
-                let object = serde_json::Value::Object(json::object(event, |_| ()));
+                let object = json::object(event, |_| ());
                 writeln!(self.out, "{}", EscapedJson(&object))
             }
             Form::Columns(_) => self.columns(event, depth),

@@ -9,7 +9,7 @@ use super::context;
 
 /// Converts an event. Invalid parts are reported to `wrong` and omitted.
 pub(crate) fn object(event: &EventRecords, wrong: impl FnMut(DecodeError)) -> Map<String, Value> {
-    let mut object = json::object(event, wrong);
+    let mut object = json::object(event, wrong).into();
     let mut records = event.records();
     if let Some(record) = records.find(|record| record.kind == json::CONTEXT_KIND) {
         context::put(&record, &mut object);
