@@ -4,7 +4,9 @@
 //! ```text
 //! peers --> event loop: allow-list, limits, frames --> logs of hosts     one thread
 //!                                                         |
-//!                                    each second: fdatasync, status      the other one
+//!                                    each second: fdatasync, status      another one
+//!                                                            |
+//!                                  Prometheus <-- metrics, if configured  a third one
 //! ```
 //!
 //! A record is acknowledged when it was written to the log of its host, so a kill of this program loses none; a crash of
@@ -21,6 +23,7 @@ mod frame;
 mod host_log;
 mod hosts;
 mod listener;
+mod metrics;
 mod otlp;
 mod peers;
 mod prefix;
@@ -43,6 +46,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::metrics_server::{self, StatusFile};
 use crate::output::{info, now_ms};
 use crate::startup;
 use config::Config;
@@ -122,6 +126,7 @@ fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let with_tls = config.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
     let sockets = listener::bind(&config.listen, with_tls)?;
+    let metrics = metrics_server::listen(config.metrics.as_ref())?;
     confinement::allow_open_files(&config.limits)?;
     confinement::drop_capabilities()?;
     let files = config.tls.iter().flat_map(TlsSettings::files);
@@ -134,6 +139,14 @@ fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
         // A full counter wakes, too.
         let _is_counted = waker.write(1);
     })?;
+    if let Some(server) = metrics {
+        let file = StatusFile {
+            name: STATUS,
+            max_bytes: MAX_STATUS_BYTES,
+            metrics: metrics::text,
+        };
+        metrics_server::start(server, &args.state, file)?;
+    }
     let mut listen = Vec::new();
     for socket in &sockets {
         let address = socket.listener.local_addr()?;

@@ -25,6 +25,7 @@ use std::time::Duration;
 use logs::accounts::Accounts;
 use logs::expression::Expression;
 use logs::expression::parse::{self, Mistake};
+use metrics::MetricsAddress;
 use rustls::pki_types::ServerName;
 use toml::Spanned;
 
@@ -59,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) host: String,
     /// Time between two heartbeats.
     pub(crate) heartbeat: Duration,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<MetricsAddress>,
     /// Destinations by their names.
     pub(crate) destinations: Vec<Destination>,
 }
@@ -206,6 +209,7 @@ impl Checker<'_> {
             log: document.log.unwrap_or_else(|| DEFAULT_LOG.into()),
             host,
             heartbeat,
+            metrics: document.metrics,
             destinations,
         }
     }

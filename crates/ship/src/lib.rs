@@ -25,6 +25,7 @@ mod http;
 mod json_lines;
 mod kafka;
 mod managed_frame;
+mod metrics_server;
 mod otlp;
 mod output;
 mod parquet_files;

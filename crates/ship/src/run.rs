@@ -5,6 +5,7 @@
 
 mod backoff;
 mod confinement;
+mod metrics;
 pub(crate) mod progress;
 mod refusals;
 mod worker;
@@ -24,6 +25,7 @@ use crate::boots::Boots;
 use crate::config::{Config, Destination, Kind};
 use crate::json_lines::JsonLines;
 use crate::kafka::KafkaSink;
+use crate::metrics_server::{self, StatusFile};
 use crate::otlp::OtlpSink;
 use crate::output::info;
 use crate::parquet_files::ParquetSink;
@@ -31,7 +33,7 @@ use crate::sink::{Sink, StreamSink};
 use crate::startup;
 use crate::syslog::Syslog;
 use crate::transport::{StandardOutput, Tcp, Tls, UnixSocket};
-use progress::{Progress, STATUS};
+use progress::{MAX_STATUS_BYTES, Progress, STATUS};
 use worker::{End, Shared, Worker};
 
 const PROC: &str = "/proc";
@@ -71,6 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => config.log.join("audit.log"),
         false => config.log.clone(),
     };
+    let metrics = metrics_server::listen(config.metrics.as_ref())?;
     let kinds: Vec<&Kind> = config.destinations.iter().map(|to| &to.kind).collect();
     info(confinement::confine(&log, &args.state, &kinds)?);
     let main = thread::current();
@@ -84,6 +87,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         boots,
         state,
     });
+    if let Some(server) = metrics {
+        let file = StatusFile {
+            name: STATUS,
+            max_bytes: MAX_STATUS_BYTES,
+            metrics: metrics::text,
+        };
+        metrics_server::start(server, &args.state, file)?;
+    }
     let mut progress = Progress::new(&shared.log, &shared.host);
     let mut threads = Vec::new();
     for destination in config.destinations {

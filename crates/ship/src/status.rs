@@ -4,23 +4,19 @@
 //! are escaped.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, ensure};
-use logs::cursor::Cursor;
+use anyhow::Context as _;
 use logs::escaped::EscapedJson;
-use logs::log_set::LogSet;
 use logs::state_directory;
 use serde_json::{Value, json};
 
 use crate::FAILED;
 use crate::output::{self, now_ms, one_line};
-use crate::run::progress::{ConnectionState, DestinationProgress, Progress, STATUS};
-
-/// Most bytes of a status: some hundred for each destination and reason of losses.
-const MAX_STATUS_BYTES: u64 = 4 << 20;
+use crate::run::progress::{
+    ConnectionState, DestinationProgress, MAX_STATUS_BYTES, Progress, STATUS,
+};
 
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
@@ -61,28 +57,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     )
 }
 
-/// Bytes of the log that a destination has not confirmed.
-///
-/// # Errors
-/// The log cannot be read, or no longer has the position.
-fn behind(log: &str, destination: &DestinationProgress) -> anyhow::Result<u64> {
-    let cursor: Cursor = destination.position.cursor()?.context("no position yet")?;
-    // The run has written the name, and root must not wait for a pipe.
-    let is_file = fs::metadata(log).is_ok_and(|about| about.is_file());
-    ensure!(is_file, "the log is not there");
-    let logs = LogSet::rotated(Path::new(log))?;
-    let mut files = logs
-        .as_files()
-        .iter()
-        .skip_while(|file| file.id() != Some(cursor.file));
-    let first = files.next().context("the log no longer has the position")?;
-    let mut bytes = first.size()?.unwrap_or(0).saturating_sub(cursor.offset);
-    for file in files {
-        bytes += file.size()?.unwrap_or(0);
-    }
-    Ok(bytes)
-}
-
 fn print(progress: &Progress<DestinationProgress>, is_alive: bool, out: &mut String) {
     let mut line = |name: &str, text: &str| {
         // Writing to a string cannot fail.
@@ -121,7 +95,7 @@ fn print(progress: &Progress<DestinationProgress>, is_alive: bool, out: &mut Str
             let ago = now_ms().saturating_sub(position.time.ms) / 1000;
             line("position", &format!("serial {serial}, {ago} seconds ago"));
         }
-        match behind(&progress.log, destination) {
+        match destination.behind(&progress.log) {
             Ok(bytes) => line("behind", &format!("{bytes} bytes of log")),
             Err(error) => line("behind", &format!("not known: {error:#}")),
         }
@@ -173,7 +147,7 @@ fn as_json(progress: &Progress<DestinationProgress>, is_alive: bool) -> Value {
             "serial": serial,
             "kernel_serial": kernel_serial,
             "time_ms": position.time.ms,
-            "behind_bytes": behind(&progress.log, destination).ok(),
+            "behind_bytes": destination.behind(&progress.log).ok(),
             "unconfirmed": destination.unconfirmed,
             "counts": position.counts,
         })

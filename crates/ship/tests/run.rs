@@ -10,6 +10,8 @@ mod collect;
 #[cfg(test)]
 mod kafka;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod otlp;
 #[cfg(test)]
 mod parquet;

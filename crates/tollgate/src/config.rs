@@ -6,7 +6,6 @@
 
 pub(crate) mod capture;
 mod json_log;
-mod metrics_address;
 pub(crate) mod plugins;
 pub(crate) mod tollgate_toml;
 
@@ -28,7 +27,6 @@ use crate::host::ThisMachine;
 use crate::messages::SourceText;
 
 pub(crate) use json_log::{JsonLogConfig, JsonSchema};
-pub(crate) use metrics_address::MetricsAddress;
 pub(crate) use tollgate_toml::TollgateToml;
 
 /// Path of the configuration of `auditd`.

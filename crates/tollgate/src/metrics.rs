@@ -1,57 +1,25 @@
-//! Metrics for Prometheus, over HTTP on a unix socket or on loopback; disabled unless `tollgate.toml` has an address.
+//! Metrics of the daemon; not served unless `tollgate.toml` has an address.
 //!
-//! The thread `tlg-metrics` sends the request of `tollgate status` to the control socket, so it exposes nothing more.
-//! No client can block it: a client that does not send its request or read the answer within [`CLIENT_TIMEOUT`] is
-//! disconnected, and earlier if others connect. [`text`] has the format. Why no HTTP crate is used is in
-//! `docs/decisions/0007-metrics-server.md`.
+//! The thread of the server sends the request of `tollgate status` to the control socket, so it exposes nothing more.
 
-mod connection;
-mod text;
-
-use std::io;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::UnixListener;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
-use crossbeam_channel::after;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use anyhow::bail;
+use engine::Truncation;
+use metrics::{MetricsAddress, MetricsText, Samples, Server, labels, number};
 
-use connection::{Connection, Stream};
-
-use crate::config::MetricsAddress;
 use crate::control;
 use crate::control::client::Client;
-use crate::control::protocol::{Answer, Request, Status};
-use crate::control::server::is_listening;
+use crate::control::protocol::{Answer, Counts, Request, Run, Status};
 use crate::messages::warn;
+use crate::pipeline::ring_thread::loss_reasons;
 
-/// Longest lifetime of a connection.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of connections; a new one replaces the oldest.
-const MAX_CONNECTIONS: usize = 16;
-/// Maximum number of connections accepted before existing ones are served.
-const MAX_ACCEPTS: usize = 64;
-/// Temporary shortages of descriptors or memory.
-const RESOURCE_ERRORS: [Errno; 4] = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
-const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// A listening socket and the path of the control socket.
+/// The server, and the path of the control socket.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    listener: Listener,
+    server: Server,
     control: PathBuf,
-}
-
-#[derive(Debug)]
-enum Listener {
-    Unix(UnixListener),
-    Loopback(TcpListener),
 }
 
 impl Metrics {
@@ -60,14 +28,8 @@ impl Metrics {
     /// # Errors
     /// The address is in use or invalid.
     pub(crate) fn listen(address: &MetricsAddress, control: &Path) -> anyhow::Result<Self> {
-        let listener = match address {
-            MetricsAddress::Unix(path) => unix(path)?,
-            MetricsAddress::Loopback(address) => TcpListener::bind(address)
-                .map(Listener::Loopback)
-                .with_context(|| format!("cannot serve metrics at {address}"))?,
-        };
         Ok(Self {
-            listener,
+            server: Server::listen(address)?,
             control: control.to_owned(),
         })
     }
@@ -77,228 +39,279 @@ impl Metrics {
     /// # Errors
     /// The thread cannot be started.
     pub(crate) fn start(self) -> anyhow::Result<()> {
-        self.listener
-            .set_nonblocking()
-            .context("cannot set the metrics socket non-blocking")?;
-        thread::Builder::new()
-            .name("tlg-metrics".to_owned())
-            .spawn(move || {
-                let mut connections = Vec::new();
-                while self.serve(&mut connections) {}
-            })
-            .context("cannot start thread `tlg-metrics`")?;
-        Ok(())
-    }
-
-    /// Waits for clients and serves them. Returns whether the listener still works.
-    fn serve(&self, connections: &mut Vec<Connection>) -> bool {
-        self.wait(connections);
-        let now = Instant::now();
-        connections.retain_mut(|one| {
-            now.saturating_duration_since(one.since) < CLIENT_TIMEOUT
-                && one.progress(|request| self.answer(request))
-        });
-        for _ in 0..MAX_ACCEPTS {
-            match self.listener.accept() {
-                Ok(stream) => {
-                    // A request that has arrived is answered before another connection can evict it.
-                    let mut one = Connection::new(stream);
-                    if one.progress(|request| self.answer(request)) {
-                        if connections.len() == MAX_CONNECTIONS {
-                            connections.remove(0);
-                        }
-                        connections.push(one);
-                    }
-                }
-                Err(error) if is(&error, Errno::EAGAIN) => break,
-                Err(error) if RESOURCE_ERRORS.iter().any(|&short| is(&error, short)) => {
-                    let _now = after(CLIENT_TIMEOUT).recv();
-                    break;
-                }
-                Err(error) if is(&error, Errno::ECONNABORTED) || is(&error, Errno::EINTR) => {}
-                Err(error) => {
-                    warn(&format!(
-                        "metrics are no longer served: {error}; run `systemctl restart tollgate`"
-                    ));
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    /// Waits for a connection, for data, or for the timeout of the oldest connection.
-    fn wait(&self, connections: &[Connection]) {
-        let left = connections
-            .first()
-            .map(|oldest| CLIENT_TIMEOUT.saturating_sub(oldest.since.elapsed()));
-        let timeout = left.map_or(PollTimeout::NONE, |left| {
-            // Rounded up to a whole millisecond, to avoid early wakeups.
-            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO)
-        });
-        let listener = PollFd::new(self.listener.as_fd(), PollFlags::POLLIN);
-        let others = connections
-            .iter()
-            .map(|one| PollFd::new(one.as_fd(), one.interest()));
-        let mut all: Vec<PollFd<'_>> = others.chain([listener]).collect();
-        // After EINTR all connections are checked.
-        let _ready = poll(&mut all, timeout);
-    }
-
-    fn answer(&self, request: &[u8]) -> Vec<u8> {
-        answer(request, || self.status())
-    }
-
-    fn status(&self) -> anyhow::Result<Status> {
-        match Client::connect(&self.control)?.ask(Request::Status)? {
-            Answer::Status(status) => Ok(*status),
+        let path = self.control;
+        let make = move || match Client::connect(&path)?.ask(Request::Status)? {
+            Answer::Status(status) => Ok(text(&status)),
             Answer::Refused(refusal) => bail!(refusal.reason),
             _ => bail!(control::INVALID_REPLY),
-        }
-    }
-}
-
-impl Listener {
-    fn set_nonblocking(&self) -> io::Result<()> {
-        match self {
-            Self::Unix(listener) => listener.set_nonblocking(true),
-            Self::Loopback(listener) => listener.set_nonblocking(true),
-        }
-    }
-
-    /// Accepts a connection without blocking.
-    fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        Ok(match self {
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Box::new(stream)
-            }
-            Self::Loopback(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Box::new(stream)
-            }
+        };
+        self.server.start(make, |error| {
+            warn(&format!(
+                "metrics are no longer served: {error}; run `systemctl restart tollgate`"
+            ));
         })
     }
 }
 
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(listener) => listener.as_fd(),
-            Self::Loopback(listener) => listener.as_fd(),
-        }
+/// All metrics of a daemon.
+fn text(status: &Status) -> String {
+    let mut text = MetricsText::new("tollgate");
+    add_state(&mut text, status);
+    add_events(&mut text, status);
+    if !status.runs.is_empty() {
+        add_runs(&mut text, &status.runs);
     }
+    text.into_text()
 }
 
-fn is(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno as i32)
+fn add_state(text: &mut MetricsText, status: &Status) {
+    let info = labels(&[("version", &status.version), ("engine", &status.engine)]);
+    text.put("info", "gauge", "Version and engine.", &vec![(info, 1.0)]);
+    text.gauge(
+        "uptime_seconds",
+        "Time since the daemon started.",
+        status.uptime_seconds,
+    );
+    let enabled = u64::from(status.settings.enabled);
+    text.gauge(
+        "enabled",
+        "0 records nothing, 1 records, 2 is locked.",
+        enabled,
+    );
+    text.gauge("rules", "Loaded rules.", status.rules);
+    text.gauge("calls", "Syscalls that the rules cover.", status.calls);
+    let hooks = u64::try_from(status.hooks.len()).unwrap_or(u64::MAX);
+    text.gauge("hooks", "Attached hooks.", hooks);
+    let help = "1 while the kernel can skip programs because it preempts ittext.";
+    text.gauge(
+        "programs_skippable",
+        help,
+        status.skip_risk.is_some().into(),
+    );
 }
 
-/// Creates a socket with mode 0600, and replaces a stale one.
-fn unix(path: &Path) -> anyhow::Result<Listener> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let shown = path.display();
-    if path
-        .symlink_metadata()
-        .is_ok_and(|about| about.file_type().is_socket())
-    {
-        if is_listening(path) {
-            bail!(
-                "cannot serve metrics at `{shown}`: another process listens there; choose another path"
-            );
-        }
-        std::fs::remove_file(path).with_context(|| format!("cannot remove `{shown}`"))?;
+fn add_events(text: &mut MetricsText, status: &Status) {
+    let Counts {
+        matched,
+        delivered,
+        written,
+        lost,
+        incomplete,
+        blind_seconds,
+    } = &status.counts;
+    let help = "Events matched by a rule.";
+    text.counter("events_matched_total", help, *matched);
+    text.counter(
+        "events_delivered_total",
+        "Matched events written to the ring.",
+        *delivered,
+    );
+    text.counter(
+        "events_written_total",
+        "Matched events written to the log.",
+        *written,
+    );
+    let help = "Matched events missing in the log.";
+    // Each series exists before its first loss, so that its increase can be computed.
+    let lost = with_zeros(loss_reasons(), lost);
+    text.counters("events_lost_total", help, "reason", &lost);
+    let help = "Events lost because the ring was full, by whose tasks they were.";
+    let owners = status.by_owner.iter();
+    let owners = owners.map(|owner| (owner.name(), owner.lost)).collect();
+    text.counters("owner_events_lost_total", help, "owner", &owners);
+    let help = "Events in the log with missing parts.";
+    let parts = Truncation::ALL.into_iter().map(Truncation::as_str);
+    let incomplete = with_zeros(parts, incomplete);
+    text.counters("events_incomplete_total", help, "part", &incomplete);
+    if let Some(json) = &status.json {
+        let help = "Events written to the JSON log.";
+        text.counter("json_events_written_total", help, json.written);
+        let help = "Events missing in the JSON log.";
+        text.counter("json_events_left_out_total", help, json.left_out);
     }
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("cannot serve metrics at `{shown}`"))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot set mode 0600 of `{shown}`"))?;
-    Ok(Listener::Unix(listener))
+    let help = "Events not delivered to a plugin.";
+    text.counters("plugin_events_lost_total", help, "plugin", &status.plugins);
+    let help = "1 while older rules or settings are in force because files were refused.";
+    text.gauge("files_refused", help, status.refused.is_some().into());
+    if let Some(kernel) = &status.kernel_audit {
+        let help = "Rules of other programs in the kernel's own audit.";
+        text.gauge("kernel_audit_rules", help, kernel.rules);
+        let help = "1 while the kernel's own audit slows every syscall.";
+        text.gauge(
+            "kernel_audit_slows_syscalls",
+            help,
+            kernel.slows_syscalls.into(),
+        );
+    }
+    let help = "1 while the log is suspended, or writes or syncs fail.";
+    text.gauge("log_suspended", help, status.suspended.is_some().into());
+    let help = "Events that are not written, and that the log does not report yet.";
+    let unwritten = status.suspended.as_ref().map_or(0, |log| log.events);
+    text.gauge("log_suspended_events", help, unwritten);
+    let help = "Events on their way to the log.";
+    text.gauge("backlog_events", help, status.settings.backlog);
+    let help = "Time in which the BPF programs may not have run.";
+    text.counter("blind_seconds_total", help, *blind_seconds);
 }
 
-/// Answers a request by its first line.
-fn answer(request: &[u8], status: impl FnOnce() -> anyhow::Result<Status>) -> Vec<u8> {
-    let words: Vec<&[u8]> = request.split(|&byte| byte == b' ').collect();
-    let (head, body) = match words.as_slice() {
-        [b"GET", path, version] if version.starts_with(b"HTTP/1.") => {
-            match path.split(|&byte| byte == b'?').next() {
-                Some(b"/metrics") => match status() {
-                    Ok(status) => ("200 OK", text::of(&status)),
-                    Err(error) => ("503 Service Unavailable", format!("{error:#}\n")),
-                },
-                _ => (
-                    "404 Not Found",
-                    "not found: metrics are at /metrics\n".to_owned(),
-                ),
-            }
-        }
-        [_, _, version] if version.starts_with(b"HTTP/1.") => {
-            ("405 Method Not Allowed", "only GET\n".to_owned())
-        }
-        _ => ("400 Bad Request", "malformed HTTP/1 request\n".to_owned()),
+fn add_runs(text: &mut MetricsText, runs: &[Run]) {
+    let by_hook = |value: &dyn Fn(&Run) -> f64| -> Samples {
+        runs.iter()
+            .map(|run| (labels(&[("hook", &run.hook)]), value(run)))
+            .collect()
     };
-    format!(
-        "HTTP/1.1 {head}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
+    let counts = by_hook(&|run| number(run.runs));
+    text.put(
+        "hook_runs_total",
+        "counter",
+        "Runs of each BPF program.",
+        &counts,
+    );
+    let seconds = by_hook(&|run| number(run.nanoseconds) / 1e9);
+    text.put(
+        "hook_seconds_total",
+        "counter",
+        "Run time of each BPF program.",
+        &seconds,
+    );
+}
+
+/// Counts by name, with 0 for those that are missing.
+fn with_zeros(
+    names: impl Iterator<Item = &'static str>,
+    counts: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    let mut all: BTreeMap<String, u64> = names.map(|name| (name.to_owned(), 0)).collect();
+    all.extend(counts.clone());
+    all
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::net::TcpStream;
-
-    use bstr::ByteSlice as _;
-
     use super::*;
+    use crate::control::protocol::{JsonCounts, KernelAuditStatus, LogSuspension};
 
-    fn head(request: &[u8]) -> String {
-        let answer = answer(request, || Ok(Status::default()));
-        let line = answer.lines().next().unwrap();
-        String::from_utf8(line.to_vec()).unwrap()
-    }
-
+    /// Prometheus' `increase()` of a series that begins at 1 is 0: the first loss would raise no alert.
     #[test]
-    fn idle_clients_do_not_block_requests() {
-        let address = MetricsAddress::Loopback("127.0.0.1:0".parse().unwrap());
-        let metrics = Metrics::listen(&address, Path::new("/nonexistent")).unwrap();
-        let Listener::Loopback(listener) = &metrics.listener else {
-            panic!("no listener on loopback");
-        };
-        let port = listener.local_addr().unwrap();
-        let idle: Vec<TcpStream> = (0..100)
-            .map(|_| TcpStream::connect(port).unwrap())
-            .collect();
-        metrics.start().unwrap();
-        let mut client = TcpStream::connect(port).unwrap();
-        // Each idle client would be disconnected after two seconds.
-        client
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
-        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-        drop(idle);
-    }
-
-    #[test]
-    fn only_metrics_path_is_served() {
-        assert_eq!(head(b"GET /metrics HTTP/1.1"), "HTTP/1.1 200 OK");
-        assert_eq!(head(b"GET /metrics?x=y HTTP/1.0"), "HTTP/1.1 200 OK");
-        assert_eq!(head(b"GET / HTTP/1.1"), "HTTP/1.1 404 Not Found");
-        assert_eq!(
-            head(b"POST /metrics HTTP/1.1"),
-            "HTTP/1.1 405 Method Not Allowed"
-        );
-        for wrong in [&b""[..], b"GET", b"GET /metrics", b"\xff \xff \xff"] {
-            assert_eq!(head(wrong), "HTTP/1.1 400 Bad Request");
+    fn losses_have_their_series_before_the_first() {
+        let text = text(&Status::default());
+        for series in [
+            "tollgate_events_lost_total{reason=\"ring full\"} 0",
+            "tollgate_events_lost_total{reason=\"rate limit\"} 0",
+            "tollgate_events_lost_total{reason=\"not written\"} 0",
+            "tollgate_events_incomplete_total{part=\"path truncated\"} 0",
+        ] {
+            assert!(text.lines().any(|line| line == series), "{series}: {text}");
         }
-        let busy = answer(b"GET /metrics HTTP/1.1", || bail!("busy"));
-        assert!(busy.starts_with(b"HTTP/1.1 503 "));
+    }
+
+    /// Names of metrics in a text.
+    fn metrics(text: &str) -> std::collections::BTreeSet<&str> {
+        let is_name = |char: char| char.is_ascii_lowercase() || char == '_';
+        let words = text.split(|char| !is_name(char));
+        words.filter(|word| word.starts_with("tollgate_")).collect()
+    }
+
+    /// The alerts and the dashboard in `examples` use metrics that the daemon has.
+    #[test]
+    fn examples_use_metrics_that_exist() {
+        let (alerts, dashboard) = (
+            include_str!("../../../examples/prometheus-alerts.yml"),
+            include_str!("../../../examples/grafana-dashboard.json"),
+        );
+        let text = text(&full());
+        let known = metrics(&text);
+        for (name, example) in [("alerts", alerts), ("dashboard", dashboard)] {
+            let used = metrics(example);
+            let unknown: Vec<_> = used.difference(&known).collect();
+            assert_eq!(unknown, Vec::<&&str>::new(), "{name}");
+            assert!(
+                used.contains("tollgate_events_lost_total"),
+                "{name}: {used:?}"
+            );
+        }
+        let parsed: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        assert!(parsed["panels"].as_array().unwrap().len() >= 6);
+        let count = |word: &str| {
+            alerts
+                .lines()
+                .filter(|line| line.trim_start().starts_with(word))
+                .count()
+        };
+        assert_eq!(count("- alert: "), count("expr: "));
+        assert_eq!(count("- alert: "), count("summary: "));
+    }
+
+    fn full() -> Status {
+        Status {
+            version: "0.1.0".into(),
+            engine: "fentry".into(),
+            skip_risk: Some("preempt=full".into()),
+            suspended: Some(LogSuspension {
+                events: 9,
+                ..LogSuspension::default()
+            }),
+            kernel_audit: Some(KernelAuditStatus {
+                rules: 12,
+                slows_syscalls: true,
+                ..KernelAuditStatus::default()
+            }),
+            plugins: [("a.conf".to_owned(), 3)].into(),
+            json: Some(JsonCounts::default()),
+            counts: Counts {
+                matched: 10,
+                delivered: 8,
+                written: 7,
+                lost: [("ring full".to_owned(), 2), ("a\"b\\\n".to_owned(), 1)].into(),
+                ..Counts::default()
+            },
+            runs: vec![Run {
+                hook: "sys_exit_tp".into(),
+                runs: 3,
+                nanoseconds: 1_500_000_000,
+            }],
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn each_metric_is_declared_once_with_its_type() {
+        let text = text(&full());
+        assert!(text.ends_with('\n'));
+        for line in [
+            "tollgate_info{version=\"0.1.0\",engine=\"fentry\"} 1",
+            "# TYPE tollgate_events_lost_total counter",
+            "tollgate_programs_skippable 1",
+            "tollgate_files_refused 0",
+            "tollgate_kernel_audit_rules 12",
+            "tollgate_kernel_audit_slows_syscalls 1",
+            "tollgate_log_suspended 1",
+            "tollgate_log_suspended_events 9",
+            "tollgate_events_lost_total{reason=\"ring full\"} 2",
+            "tollgate_events_lost_total{reason=\"a\\\"b\\\\\\n\"} 1",
+            "tollgate_events_written_total 7",
+            "tollgate_plugin_events_lost_total{plugin=\"a.conf\"} 3",
+            "tollgate_hook_runs_total{hook=\"sys_exit_tp\"} 3",
+            "tollgate_hook_seconds_total{hook=\"sys_exit_tp\"} 1.5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        let mut kinds: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let all = kinds.len();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), all);
+        // A sample belongs to the metric declared before it.
+        let mut declared = "";
+        for line in text.lines() {
+            if let Some(kind) = line.strip_prefix("# TYPE ") {
+                declared = kind.split(' ').next().unwrap();
+            } else if !line.starts_with('#') {
+                assert_eq!(line.split(['{', ' ']).next(), Some(declared), "{line}");
+            }
+        }
     }
 }

@@ -9,18 +9,22 @@ use std::collections::BTreeMap;
 use super::Finding;
 
 /// The crates that each crate may depend on, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 17] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("audit", &[]),
     ("engine", &["audit"]),
     ("logs", &["audit"]),
+    ("metrics", &[]),
     ("netlink", &["audit"]),
     ("search", &["audit", "logs"]),
     ("trace", &["audit"]),
-    ("tollgate", &["audit", "engine", "logs", "netlink", "trace"]),
+    (
+        "tollgate",
+        &["audit", "engine", "logs", "metrics", "netlink", "trace"],
+    ),
     ("ausearch", &["audit", "logs"]),
     ("bench", &["netlink"]),
     ("detect", &["audit", "logs"]),
-    ("ship", &["audit", "logs"]),
+    ("ship", &["audit", "logs", "metrics"]),
     ("top", &["audit"]),
     ("inputs", &["audit"]),
     ("manual", &[]),

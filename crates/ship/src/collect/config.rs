@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use logs::expression::parse::Mistake;
+use metrics::MetricsAddress;
 use rustls::pki_types::DnsName;
 use serde::Deserialize;
 use toml::Spanned;
@@ -53,6 +54,8 @@ pub(super) struct Config {
     pub(super) peers: Peers,
     pub(super) limits: Limits,
     pub(super) logs: LogSettings,
+    /// Where metrics are served.
+    pub(super) metrics: Option<MetricsAddress>,
 }
 
 /// Bounds of connections.
@@ -91,6 +94,7 @@ struct Document {
     max_log_file: Option<Spanned<i64>>,
     num_logs: Option<Spanned<i64>>,
     space_left: Option<Spanned<i64>>,
+    metrics: Option<MetricsAddress>,
     tls: Option<Spanned<TlsTable>>,
     #[serde(default)]
     hosts: BTreeMap<Spanned<String>, Vec<Spanned<String>>>,
@@ -203,6 +207,7 @@ impl Config {
                 files: u32::try_from(files).unwrap_or(u32::MAX),
                 reserve_bytes: reserve * MIB,
             },
+            metrics: document.metrics,
         }
     }
 }

@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::config::{Limits, MAX_HOSTS};
 use crate::output::info;
 
-/// Files besides connections and logs: sockets, directories, the status.
+/// Files besides connections and logs: sockets, directories, the status, clients of metrics.
 const OTHER_FILES: u64 = 64;
 
 /// Allows as many open files as the limits need, or as many as the system lets: what is missing is told.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use metrics::MetricsAddress;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -17,6 +18,7 @@ pub(super) struct Document {
     pub(super) log: Option<PathBuf>,
     pub(super) host: Option<Spanned<String>>,
     pub(super) heartbeat: Option<Spanned<i64>>,
+    pub(super) metrics: Option<MetricsAddress>,
     /// JSON lines to programs of this machine.
     #[serde(default)]
     pub(super) json: BTreeMap<Spanned<String>, Json>,

@@ -1,8 +1,12 @@
 //! What a run does, for `tollgate ship status`: the file `status` in the state directory.
 
+use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::{Context as _, ensure};
+use logs::cursor::Cursor;
+use logs::log_set::LogSet;
 use serde::{Deserialize, Serialize};
 
 use crate::output::now_ms;
@@ -10,6 +14,8 @@ use crate::position::Position;
 
 /// Name of the file.
 pub(crate) const STATUS: &str = "status";
+/// Most bytes of it: some hundred for each destination and reason of losses.
+pub(crate) const MAX_STATUS_BYTES: u64 = 4 << 20;
 /// Version of the file: another one cannot be read.
 const VERSION: u32 = 1;
 
@@ -71,6 +77,30 @@ impl ConnectionState {
     }
 }
 
+impl DestinationProgress {
+    /// Bytes of the log that the destination has not confirmed.
+    ///
+    /// # Errors
+    /// The log cannot be read, or no longer has the position.
+    pub(crate) fn behind(&self, log: &str) -> anyhow::Result<u64> {
+        let cursor: Cursor = self.position.cursor()?.context("no position yet")?;
+        // The run has written the name, and root must not wait for a pipe.
+        let is_file = fs::metadata(log).is_ok_and(|about| about.is_file());
+        ensure!(is_file, "the log is not there");
+        let logs = LogSet::rotated(Path::new(log))?;
+        let mut files = logs
+            .as_files()
+            .iter()
+            .skip_while(|file| file.id() != Some(cursor.file));
+        let first = files.next().context("the log no longer has the position")?;
+        let mut bytes = first.size()?.unwrap_or(0).saturating_sub(cursor.offset);
+        for file in files {
+            bytes += file.size()?.unwrap_or(0);
+        }
+        Ok(bytes)
+    }
+}
+
 impl Progress {
     /// A run that begins.
     pub(super) fn new(log: &Path, host: &str) -> Self {
@@ -112,7 +142,7 @@ impl Progress<DestinationProgress> {
     /// It is damaged, or of another version.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let progress: Self = serde_json::from_str(text)?;
-        anyhow::ensure!(
+        ensure!(
             progress.version == VERSION,
             "it has version {}, and this program reads {VERSION}: use the version of the run",
             progress.version

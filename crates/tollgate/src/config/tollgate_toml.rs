@@ -33,9 +33,10 @@ use std::path::PathBuf;
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
 use engine::EngineKind;
+use metrics::MetricsAddress;
 use serde::{Deserialize, Serialize};
 
-use super::{JsonLogConfig, MetricsAddress};
+use super::JsonLogConfig;
 
 /// The settings of the file; `None` for those that it does not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -13,14 +13,15 @@ use anyhow::{Context as _, bail, ensure};
 use audit::plan::Plan;
 use bstr::BString;
 use engine::{EngineOptions, KernelProbe, PinDirectory, read_kernel_symbols};
+use metrics::MetricsAddress;
 use netlink::RecordStream;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use crate::config::JsonLogConfig;
 use crate::config::capture::CaptureOptions;
-use crate::config::{JsonLogConfig, MetricsAddress};
 use crate::control::rule_store::LoadedRules;
 use crate::control::server::{self, Server};
 use crate::daemon::confinement::confine;

@@ -9,12 +9,13 @@ use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, Severity};
 use bstr::{BString, ByteSlice as _};
+use metrics::MetricsAddress;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, Group, access, geteuid};
 
 use super::super::this_machine::ThisMachineEngine;
 use crate::config::tollgate_toml::{EngineChoice, PinsSetting, finding_at};
-use crate::config::{self, ConfigFile, MetricsAddress, TollgateToml};
+use crate::config::{self, ConfigFile, TollgateToml};
 use crate::host::{self, Planner};
 use crate::messages;
 use crate::rule_files::{self, keys};

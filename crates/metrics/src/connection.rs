@@ -1,4 +1,4 @@
-//! A connection of a metrics client: reads a request and writes an answer without blocking.
+//! A connection of a client: reads a request and writes an answer without blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,7 +8,7 @@ use bstr::ByteSlice as _;
 use nix::poll::PollFlags;
 
 /// Longest request including headers.
-pub(super) const REQUEST_LIMIT_BYTES: usize = 8 << 10;
+const REQUEST_LIMIT_BYTES: usize = 8 << 10;
 
 /// A non-blocking socket of either kind.
 pub(super) trait Stream: Read + Write + AsFd + Send {}

@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The address of the metrics server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) enum MetricsAddress {
+pub enum MetricsAddress {
     /// A Unix socket that only root can open.
     Unix(PathBuf),
     /// A loopback address, unreachable from other machines.

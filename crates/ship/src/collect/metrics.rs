@@ -1,0 +1,226 @@
+//! Metrics of a run: those of `tollgate collect status`.
+
+use metrics::{MetricsText, Samples, labels, number, seconds};
+
+use super::completeness::Completeness;
+use super::progress::{HostProgress, NetworkProgress, Progress};
+
+/// The metrics of a status.
+///
+/// # Errors
+/// The status is damaged.
+pub(super) fn text(status: &str) -> anyhow::Result<String> {
+    let progress = Progress::parse(status)?;
+    let mut text = MetricsText::new("tollgate_collect");
+    add_run(&mut text, &progress);
+    add_networks(&mut text, &progress.networks);
+    add_hosts(&mut text, &progress.hosts);
+    Ok(text.into_text())
+}
+
+fn add_run(text: &mut MetricsText, progress: &Progress) {
+    let info = labels(&[("version", env!("CARGO_PKG_VERSION"))]);
+    text.put("info", "gauge", "Version.", &vec![(info, 1.0)]);
+    let started = vec![(String::new(), seconds(progress.started_ms))];
+    let help = "When the run began, since the epoch.";
+    text.put("start_time_seconds", "gauge", help, &started);
+    let connections = u64::try_from(progress.connections).unwrap_or(u64::MAX);
+    text.gauge("connections", "Connections.", connections);
+    let refused = progress.refused;
+    let refused = [
+        ("unknown peer", refused.unknown),
+        ("unprivileged port", refused.port),
+        ("too many connections", refused.limit),
+        ("another protocol", refused.protocol),
+        ("no TLS or certificate of a host", refused.tls),
+    ];
+    let refused = refused.map(|(reason, count)| (labels(&[("reason", reason)]), number(count)));
+    let help = "Connections that were refused.";
+    text.put("refused_total", "counter", help, &refused.into());
+    let help =
+        "1 while acknowledged records may not be on the disk, because a log cannot be synced.";
+    text.gauge("sync_failing", help, progress.sync_error.is_some().into());
+    let help = "1 while changed certificates of the listener cannot be used.";
+    text.gauge("tls_failing", help, progress.tls_error.is_some().into());
+}
+
+fn add_networks(text: &mut MetricsText, networks: &[NetworkProgress]) {
+    type Value = fn(&NetworkProgress) -> u64;
+    let metrics: [(&str, &str, &str, Value); 3] = [
+        (
+            "network_hosts",
+            "gauge",
+            "Hosts of a network that have logs.",
+            |it| u64::try_from(it.hosts).unwrap_or(u64::MAX),
+        ),
+        (
+            "network_max_hosts",
+            "gauge",
+            "Most hosts of a network.",
+            |it| u64::try_from(it.max_hosts).unwrap_or(u64::MAX),
+        ),
+        (
+            "network_refused_lines_total",
+            "counter",
+            "Lines that were refused before their peers have written a log.",
+            |it| it.refused,
+        ),
+    ];
+    for (name, kind, help, value) in metrics {
+        let sample = |it: &NetworkProgress| (labels(&[("network", &it.name)]), number(value(it)));
+        text.put(name, kind, help, &networks.iter().map(sample).collect());
+    }
+}
+
+fn add_hosts(text: &mut MetricsText, hosts: &[HostProgress]) {
+    type Value = fn(&HostProgress) -> Option<f64>;
+    let metrics: [(&str, &str, &str, Value); 11] = [
+        (
+            "host_connections",
+            "gauge",
+            "Connections of a host.",
+            |it| u64::try_from(it.connections).ok().map(number),
+        ),
+        (
+            "host_failing",
+            "gauge",
+            "1 while the log of a host cannot be written.",
+            |it| Some(number(it.error.is_some().into())),
+        ),
+        (
+            "host_received_seconds",
+            "gauge",
+            "When the last record of a host came, since the epoch.",
+            |it| (it.received_ms > 0).then(|| seconds(it.received_ms)),
+        ),
+        (
+            "host_record_seconds",
+            "gauge",
+            "Time of the last record of a host, since the epoch.",
+            |it| it.last.map(|last| seconds(last.time_ms)),
+        ),
+        (
+            "host_records_total",
+            "counter",
+            "Records of a host that were written to its log.",
+            |it| Some(number(it.records)),
+        ),
+        (
+            "host_bytes_total",
+            "counter",
+            "Bytes of a host that were written to its log.",
+            |it| Some(number(it.bytes)),
+        ),
+        (
+            "host_repeated_records_total",
+            "counter",
+            "Records that came again, and are in the log once.",
+            |it| Some(number(it.repeated)),
+        ),
+        (
+            "host_refused_lines_total",
+            "counter",
+            "Lines of a host that were refused.",
+            |it| Some(number(it.refused)),
+        ),
+        (
+            "host_gaps_total",
+            "counter",
+            "Jumps of serials that the shipper of a host has not told. None is known of a host without tollgate, or whose \
+             shipper has a filter.",
+            |it| complete(it).map(|known| number(known.gaps.count)),
+        ),
+        (
+            "host_missing_serials_total",
+            "counter",
+            "Serials that are missing in these jumps.",
+            |it| complete(it).map(|known| number(known.gaps.missing)),
+        ),
+        (
+            "host_log_missing_serials_total",
+            "counter",
+            "Serials that are missing in the log of a host, as its shipper tells.",
+            |it| {
+                let told = it.completeness.as_ref()?.heartbeat.as_ref();
+                told.map(|told| number(told.missing))
+            },
+        ),
+    ];
+    for (name, kind, help, value) in metrics {
+        let sample = |it: &HostProgress| {
+            let labels = labels(&[("host", &it.name)]);
+            value(it).map(|value| (labels, value))
+        };
+        text.put(name, kind, help, &hosts.iter().filter_map(sample).collect());
+    }
+    let mut lost = Samples::new();
+    for host in hosts {
+        let told = host.completeness.as_ref();
+        let told = told.and_then(|known| known.heartbeat.as_ref());
+        for (reason, count) in told.iter().flat_map(|told| &told.lost) {
+            let labels = labels(&[("host", &host.name), ("reason", reason)]);
+            lost.push((labels, number(*count)));
+        }
+    }
+    let help = "Losses that the log of a host tells.";
+    text.put("host_log_losses_total", "counter", help, &lost);
+}
+
+/// What is known of the serials of a host.
+fn complete(host: &HostProgress) -> Option<&Completeness> {
+    let known = host.completeness.as_ref();
+    known.filter(|known| !known.is_filtered())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn host(name: &str, completeness: &Value) -> Value {
+        json!({
+            "name": name, "address": null, "connections": 1, "records": 10, "bytes": 900, "repeated": 2,
+            "refused": 0, "refusal": null, "received_ms": 1_700_000_000_000_u64,
+            "last": {"time_ms": 1_700_000_000_000_u64, "serial": 9}, "completeness": completeness, "error": null,
+        })
+    }
+
+    fn known(sent: u64) -> Value {
+        json!({
+            "boots": [],
+            "gaps": {"count": 2, "missing": 5, "last": null},
+            "new_gaps": {"count": 0, "missing": 0, "last": null},
+            "heartbeat": {"received_ms": 1, "events": 8, "sent": sent, "gaps": 1, "missing": 4, "lost": {"events: full": 3}},
+        })
+    }
+
+    #[test]
+    fn hosts_have_their_gaps_unless_a_filter_makes_them() {
+        let status = json!({
+            "version": 1, "started_ms": 1_700_000_000_000_u64, "listen": [], "directory": "/d", "connections": 3,
+            "refused": {"unknown": 1, "port": 0, "limit": 0, "protocol": 0, "tls": 0},
+            "sync_error": "no", "tls_error": null, "tls_refusal": null,
+            "networks": [{"name": "lab", "hosts": 1, "max_hosts": 9, "refused": 0, "refusal": null}],
+            "hosts": [host("whole", &known(8)), host("filtered", &known(7)), host("stock", &Value::Null)],
+        });
+        let text = text(&status.to_string()).unwrap();
+        for line in [
+            "tollgate_collect_connections 3",
+            "tollgate_collect_refused_total{reason=\"unknown peer\"} 1",
+            "tollgate_collect_sync_failing 1",
+            "tollgate_collect_network_max_hosts{network=\"lab\"} 9",
+            "tollgate_collect_host_received_seconds{host=\"stock\"} 1700000000",
+            "tollgate_collect_host_gaps_total{host=\"whole\"} 2",
+            "tollgate_collect_host_missing_serials_total{host=\"whole\"} 5",
+            "tollgate_collect_host_log_missing_serials_total{host=\"filtered\"} 4",
+            "tollgate_collect_host_log_losses_total{host=\"whole\",reason=\"events: full\"} 3",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        for absent in ["filtered", "stock"] {
+            let series = format!("tollgate_collect_host_gaps_total{{host=\"{absent}\"}}");
+            assert!(!text.contains(&series), "{text}");
+        }
+    }
+}
