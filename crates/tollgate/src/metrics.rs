@@ -82,7 +82,7 @@ fn add_state(text: &mut MetricsText, status: &Status) {
     text.gauge("calls", "Syscalls that the rules cover.", status.calls);
     let hooks = u64::try_from(status.hooks.len()).unwrap_or(u64::MAX);
     text.gauge("hooks", "Attached hooks.", hooks);
-    let help = "1 while the kernel can skip programs because it preempts ittext.";
+    let help = "1 while the kernel can skip programs because it preempts itself.";
     text.gauge(
         "programs_skippable",
         help,
