@@ -15,4 +15,4 @@ mod text;
 
 pub use address::MetricsAddress;
 pub use server::Server;
-pub use text::{MetricsText, Samples, labels, number, seconds};
+pub use text::{MetricOf, MetricsText, Samples, labels, number, seconds};

@@ -16,6 +16,14 @@ pub struct MetricsText {
 /// Labels, as of [`labels`], and values.
 pub type Samples = Vec<(String, f64)>;
 
+/// Name, kind and help of a metric that each of some things has, such as hosts, and its value; `None` if it is not known.
+pub type MetricOf<T> = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&T) -> Option<f64>,
+);
+
 impl MetricsText {
     /// No metrics; the names of all begin with `prefix`.
     #[must_use]
@@ -62,6 +70,46 @@ impl MetricsText {
             .map(|(value, count)| (labels(&[(label, value)]), number(*count)))
             .collect();
         self.put(name, "counter", help, &samples);
+    }
+
+    /// Adds metrics of things that have names, which are the values of a label. What is not known has no sample.
+    pub fn each<T>(
+        &mut self,
+        label: &str,
+        things: &[T],
+        name_of: impl Fn(&T) -> &str,
+        metrics: &[MetricOf<T>],
+    ) {
+        for (name, kind, help, value) in metrics {
+            let sample = |thing: &T| {
+                let labels = labels(&[(label, name_of(thing))]);
+                value(thing).map(|value| (labels, value))
+            };
+            self.put(
+                name,
+                kind,
+                help,
+                &things.iter().filter_map(sample).collect(),
+            );
+        }
+    }
+
+    /// Adds a counter for each pair of the values of two labels.
+    pub fn counters_of<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        [first, second]: [&str; 2],
+        counts: impl Iterator<Item = (&'a str, &'a BTreeMap<String, u64>)>,
+    ) {
+        let sample = |thing: &'a str, value: &'a String, count: u64| {
+            (labels(&[(first, thing), (second, value)]), number(count))
+        };
+        let samples = counts.flat_map(|(thing, counts)| {
+            let counts = counts.iter();
+            counts.map(move |(value, count)| sample(thing, value, *count))
+        });
+        self.put(name, "counter", help, &samples.collect());
     }
 
     /// The text of all.

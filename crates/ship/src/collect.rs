@@ -139,14 +139,12 @@ fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
         // A full counter wakes, too.
         let _is_counted = waker.write(1);
     })?;
-    if let Some(server) = metrics {
-        let file = StatusFile {
-            name: STATUS,
-            max_bytes: MAX_STATUS_BYTES,
-            metrics: metrics::text,
-        };
-        metrics_server::start(server, &args.state, file)?;
-    }
+    let file = StatusFile {
+        name: STATUS,
+        max_bytes: MAX_STATUS_BYTES,
+        metrics: metrics::text,
+    };
+    metrics_server::start(metrics, &args.state, file)?;
     let mut listen = Vec::new();
     for socket in &sockets {
         let address = socket.listener.local_addr()?;

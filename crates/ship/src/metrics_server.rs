@@ -29,11 +29,18 @@ pub(crate) fn listen(address: Option<&MetricsAddress>) -> anyhow::Result<Option<
     address.map(Server::listen).transpose()
 }
 
-/// Serves the metrics of a state directory until the process ends.
+/// Serves the metrics of a state directory until the process ends, if there is a server.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub(crate) fn start(server: Server, directory: &Path, file: StatusFile) -> anyhow::Result<()> {
+pub(crate) fn start(
+    server: Option<Server>,
+    directory: &Path,
+    file: StatusFile,
+) -> anyhow::Result<()> {
+    let Some(server) = server else {
+        return Ok(());
+    };
     let directory = directory.to_owned();
     let mut last: Option<(Instant, String)> = None;
     let text = move || {

@@ -87,14 +87,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         boots,
         state,
     });
-    if let Some(server) = metrics {
-        let file = StatusFile {
-            name: STATUS,
-            max_bytes: MAX_STATUS_BYTES,
-            metrics: metrics::text,
-        };
-        metrics_server::start(server, &args.state, file)?;
-    }
+    let file = StatusFile {
+        name: STATUS,
+        max_bytes: MAX_STATUS_BYTES,
+        metrics: metrics::text,
+    };
+    metrics_server::start(metrics, &args.state, file)?;
     let mut progress = Progress::new(&shared.log, &shared.host);
     let mut threads = Vec::new();
     for destination in config.destinations {

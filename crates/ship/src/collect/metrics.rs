@@ -1,6 +1,6 @@
 //! Metrics of a run: those of `tollgate collect status`.
 
-use metrics::{MetricsText, Samples, labels, number, seconds};
+use metrics::{MetricOf, MetricsText, labels, number, seconds};
 
 use super::completeness::Completeness;
 use super::progress::{HostProgress, NetworkProgress, Progress};
@@ -45,36 +45,31 @@ fn add_run(text: &mut MetricsText, progress: &Progress) {
 }
 
 fn add_networks(text: &mut MetricsText, networks: &[NetworkProgress]) {
-    type Value = fn(&NetworkProgress) -> u64;
-    let metrics: [(&str, &str, &str, Value); 3] = [
+    let metrics: [MetricOf<NetworkProgress>; 3] = [
         (
             "network_hosts",
             "gauge",
             "Hosts of a network that have logs.",
-            |it| u64::try_from(it.hosts).unwrap_or(u64::MAX),
+            |it| u64::try_from(it.hosts).ok().map(number),
         ),
         (
             "network_max_hosts",
             "gauge",
             "Most hosts of a network.",
-            |it| u64::try_from(it.max_hosts).unwrap_or(u64::MAX),
+            |it| u64::try_from(it.max_hosts).ok().map(number),
         ),
         (
             "network_refused_lines_total",
             "counter",
             "Lines that were refused before their peers have written a log.",
-            |it| it.refused,
+            |it| Some(number(it.refused)),
         ),
     ];
-    for (name, kind, help, value) in metrics {
-        let sample = |it: &NetworkProgress| (labels(&[("network", &it.name)]), number(value(it)));
-        text.put(name, kind, help, &networks.iter().map(sample).collect());
-    }
+    text.each("network", networks, |it| &it.name, &metrics);
 }
 
 fn add_hosts(text: &mut MetricsText, hosts: &[HostProgress]) {
-    type Value = fn(&HostProgress) -> Option<f64>;
-    let metrics: [(&str, &str, &str, Value); 11] = [
+    let metrics: [MetricOf<HostProgress>; 11] = [
         (
             "host_connections",
             "gauge",
@@ -146,24 +141,13 @@ fn add_hosts(text: &mut MetricsText, hosts: &[HostProgress]) {
             },
         ),
     ];
-    for (name, kind, help, value) in metrics {
-        let sample = |it: &HostProgress| {
-            let labels = labels(&[("host", &it.name)]);
-            value(it).map(|value| (labels, value))
-        };
-        text.put(name, kind, help, &hosts.iter().filter_map(sample).collect());
-    }
-    let mut lost = Samples::new();
-    for host in hosts {
-        let told = host.completeness.as_ref();
-        let told = told.and_then(|known| known.heartbeat.as_ref());
-        for (reason, count) in told.iter().flat_map(|told| &told.lost) {
-            let labels = labels(&[("host", &host.name), ("reason", reason)]);
-            lost.push((labels, number(*count)));
-        }
-    }
+    text.each("host", hosts, |it| &it.name, &metrics);
+    let lost = hosts.iter().filter_map(|it| {
+        let told = it.completeness.as_ref()?.heartbeat.as_ref()?;
+        Some((&*it.name, &told.lost))
+    });
     let help = "Losses that the log of a host tells.";
-    text.put("host_log_losses_total", "counter", help, &lost);
+    text.counters_of("host_log_losses_total", help, ["host", "reason"], lost);
 }
 
 /// What is known of the serials of a host.

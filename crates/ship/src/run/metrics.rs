@@ -1,11 +1,92 @@
 //! Metrics of a run: those of `tollgate ship status`.
 
-use metrics::{MetricsText, Samples, labels, number, seconds};
+use metrics::{MetricOf, MetricsText, labels, number, seconds};
 
 use super::progress::{ConnectionState, DestinationProgress, Progress};
 
-/// A number of a destination.
-type Value = fn(&DestinationProgress) -> u64;
+/// A destination, and how many bytes it is behind the log, if that is known.
+type Shown<'a> = (&'a DestinationProgress, Option<u64>);
+
+/// Metrics of each destination.
+const fn metrics<'a>() -> [MetricOf<Shown<'a>>; 12] {
+    [
+        (
+            "connected",
+            "gauge",
+            "1 while the destination takes events.",
+            |(it, _)| Some(number((it.state == ConnectionState::Connected).into())),
+        ),
+        (
+            "failures",
+            "gauge",
+            "Failures since the destination worked.",
+            |(it, _)| Some(number(it.failures.into())),
+        ),
+        (
+            "unconfirmed_events",
+            "gauge",
+            "Events that were sent and are not confirmed.",
+            |(it, _)| Some(number(it.unconfirmed)),
+        ),
+        (
+            "behind_bytes",
+            "gauge",
+            "Bytes of the log that the destination has not confirmed.",
+            |(_, behind)| behind.map(number),
+        ),
+        (
+            "position_seconds",
+            "gauge",
+            "Time of the last event that the destination has confirmed, since the epoch.",
+            |(it, _)| {
+                let ms = it.position.time.ms;
+                (ms > 0).then(|| seconds(ms))
+            },
+        ),
+        (
+            "events_read_total",
+            "counter",
+            "Events of the log up to the position.",
+            |(it, _)| Some(number(it.position.counts.events)),
+        ),
+        (
+            "events_sent_total",
+            "counter",
+            "Events that the filter has accepted, and the destination has confirmed.",
+            |(it, _)| Some(number(it.position.counts.sent)),
+        ),
+        (
+            "records_rejected_total",
+            "counter",
+            "Records that the destination has refused for ever.",
+            |(it, _)| Some(number(it.position.counts.rejected)),
+        ),
+        (
+            "records_cut_total",
+            "counter",
+            "Records that the destination has without their ends.",
+            |(it, _)| Some(number(it.position.counts.cut)),
+        ),
+        (
+            "lines_malformed_total",
+            "counter",
+            "Lines of the log that are no records.",
+            |(it, _)| Some(number(it.position.counts.malformed)),
+        ),
+        (
+            "gaps_total",
+            "counter",
+            "Gaps of serials in the log.",
+            |(it, _)| Some(number(it.position.counts.gaps)),
+        ),
+        (
+            "missing_serials_total",
+            "counter",
+            "Serials that are missing in gaps.",
+            |(it, _)| Some(number(it.position.counts.missing)),
+        ),
+    ]
+}
 
 /// The metrics of a status.
 ///
@@ -22,98 +103,16 @@ pub(super) fn text(status: &str) -> anyhow::Result<String> {
     let help = "When the run began, since the epoch.";
     text.put("start_time_seconds", "gauge", help, &started);
 
-    let gauges: [(&str, &str, Value); 3] = [
-        (
-            "connected",
-            "1 while the destination takes events.",
-            |destination| u64::from(destination.state == ConnectionState::Connected),
-        ),
-        (
-            "failures",
-            "Failures since the destination worked.",
-            |destination| destination.failures.into(),
-        ),
-        (
-            "unconfirmed_events",
-            "Events that were sent and are not confirmed.",
-            |destination| destination.unconfirmed,
-        ),
-    ];
-    for (name, help, value) in gauges {
-        let samples = of_each(&progress, |it| Some(number(value(it))));
-        text.put(name, "gauge", help, &samples);
-    }
-    let samples = of_each(&progress, |it| it.behind(&progress.log).ok().map(number));
-    let help = "Bytes of the log that the destination has not confirmed.";
-    text.put("behind_bytes", "gauge", help, &samples);
-    let samples = of_each(&progress, |it| {
-        let ms = it.position.time.ms;
-        (ms > 0).then(|| seconds(ms))
-    });
-    let help = "Time of the last event that the destination has confirmed, since the epoch.";
-    text.put("position_seconds", "gauge", help, &samples);
-
-    let counters: [(&str, &str, Value); 7] = [
-        (
-            "events_read_total",
-            "Events of the log up to the position.",
-            |it| it.position.counts.events,
-        ),
-        (
-            "events_sent_total",
-            "Events that the filter has accepted, and the destination has confirmed.",
-            |it| it.position.counts.sent,
-        ),
-        (
-            "records_rejected_total",
-            "Records that the destination has refused for ever.",
-            |it| it.position.counts.rejected,
-        ),
-        (
-            "records_cut_total",
-            "Records that the destination has without their ends.",
-            |it| it.position.counts.cut,
-        ),
-        (
-            "lines_malformed_total",
-            "Lines of the log that are no records.",
-            |it| it.position.counts.malformed,
-        ),
-        ("gaps_total", "Gaps of serials in the log.", |it| {
-            it.position.counts.gaps
-        }),
-        (
-            "missing_serials_total",
-            "Serials that are missing in gaps.",
-            |it| it.position.counts.missing,
-        ),
-    ];
-    for (name, help, value) in counters {
-        let samples = of_each(&progress, |it| Some(number(value(it))));
-        text.put(name, "counter", help, &samples);
-    }
-    let mut lost = Samples::new();
-    for destination in &progress.destinations {
-        for (reason, count) in &destination.position.counts.lost {
-            let labels = labels(&[("destination", &destination.name), ("reason", reason)]);
-            lost.push((labels, number(*count)));
-        }
-    }
+    let destinations = progress.destinations.iter();
+    let destinations: Vec<Shown<'_>> = destinations
+        .map(|it| (it, it.behind(&progress.log).ok()))
+        .collect();
+    text.each("destination", &destinations, |it| &it.0.name, &metrics());
+    let lost = progress.destinations.iter();
+    let lost = lost.map(|it| (&*it.name, &it.position.counts.lost));
     let help = "Losses that the log tells.";
-    text.put("log_losses_total", "counter", help, &lost);
+    text.counters_of("log_losses_total", help, ["destination", "reason"], lost);
     Ok(text.into_text())
-}
-
-/// A sample of each destination that has a value.
-fn of_each(
-    progress: &Progress<DestinationProgress>,
-    value: impl Fn(&DestinationProgress) -> Option<f64>,
-) -> Samples {
-    let sample = |destination: &DestinationProgress| {
-        let labels = labels(&[("destination", &destination.name)]);
-        value(destination).map(|value| (labels, value))
-    };
-    progress.destinations.iter().filter_map(sample).collect()
 }
 
 #[cfg(test)]
