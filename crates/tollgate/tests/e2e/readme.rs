@@ -264,7 +264,8 @@ fn check(line: &str, dir: &TestDir) -> Result<(), String> {
         ["tollgate", "bench"] => run("tollgate bench --list", dir, "syscalls"),
         [
             "tollgate",
-            "run" | "explain" | "check" | "convert" | "detect" | "doctor" | "search" | "ship",
+            "run" | "explain" | "check" | "collect" | "convert" | "detect" | "doctor" | "search"
+            | "ship",
         ] => run(&format!("{line} --help"), dir, "Usage"),
         ["tollgate", "run", ..] => run(&format!("{line} 2>&1"), dir, "[exec]"),
         ["tollgate", "explain", ..] => run(line, dir, "execve"),

@@ -13,6 +13,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -30,6 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// Maximum number of clients; further ones are disconnected at once.
 const CLIENTS: usize = 64;
+
+/// Held while the file of a socket is created or removed: a reconfigured plugin creates its own while the thread of
+/// the former one removes its file.
+static FILES: Mutex<()> = Mutex::new(());
 
 /// A listening socket, removed when dropped.
 #[derive(Debug)]
@@ -75,6 +80,7 @@ impl Socket {
             Some(word) if word == "binary" => PluginFormat::Binary,
             Some(word) => bail!("unknown format `{word}`: use string or binary"),
         };
+        let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
         remove_stale(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on `{}`", path.display()))?;
@@ -190,6 +196,7 @@ pub(super) fn directory(plugin: &Plugin) -> Option<PathBuf> {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
         // A reconfigured plugin may have created its own socket there.
         if inode(&self.path).is_ok_and(|now| now == self.inode) {
             let _gone = fs::remove_file(&self.path);
@@ -202,7 +209,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     Ok((about.dev(), about.ino()))
 }
 
-/// Removes a socket on which nobody listens; leaves anything else.
+/// Removes the socket of a former plugin; leaves anything else.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(about) if about.file_type().is_socket() => fs::remove_file(path),
@@ -213,6 +220,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+    use std::sync::Barrier;
     use std::thread;
 
     use audit::conf::plugin::parse;
@@ -267,6 +275,26 @@ mod tests {
         assert_eq!(willing.join().unwrap(), 2 * chunk.len());
         assert!(slow.join().unwrap() < chunk.len());
         drop(idle);
+    }
+
+    #[test]
+    fn former_socket_that_is_dropped_leaves_the_new_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut former, path) = socket(directory.path());
+        let both = Barrier::new(2);
+        for _ in 0..2000 {
+            former = thread::scope(|scope| {
+                let dropped = scope.spawn(|| {
+                    both.wait();
+                    drop(former);
+                });
+                both.wait();
+                let (new, _) = socket(directory.path());
+                dropped.join().unwrap();
+                new
+            });
+            assert!(path.exists());
+        }
     }
 
     #[test]
