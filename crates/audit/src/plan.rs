@@ -76,6 +76,16 @@ impl SyscallId {
         matches!(self.name(), Some("fork" | "vfork" | "clone" | "clone3"))
     }
 
+    /// Index of the argument that has the flags of an open.
+    #[must_use]
+    pub fn open_flags_arg(self) -> Option<u8> {
+        match self.name() {
+            Some("open") => Some(1),
+            Some("openat") => Some(2),
+            _ => None,
+        }
+    }
+
     /// Whether the syscall ends the task.
     #[must_use]
     pub fn ends_task(self) -> bool {

@@ -158,8 +158,9 @@ pub(crate) fn attach(
     })
 }
 
-/// Attach cookie of a syscall in which a debugger can stop the task and replace its registers, else 0; the format
-/// is that of `fn_exit` in `bpf/hooks/stub.bpf.h`.
+/// Attach cookie of the function of a syscall. A debugger can stop the task inside some and replace its registers: these
+/// have their numbers in the low half, in the format of `fn_exit` in `bpf/hooks/stub.bpf.h`. Opens have 1 + the index of
+/// the argument with their flags in the high half.
 fn function_cookie(hook: Hook) -> u64 {
     let (Hook::FunctionExit(syscall)
     | Hook::FunctionEnter(syscall)
@@ -168,6 +169,9 @@ fn function_cookie(hook: Hook) -> u64 {
     else {
         return 0;
     };
+    if let Some(arg) = syscall.open_flags_arg() {
+        return (1 + u64::from(arg)) << 32;
+    }
     if !syscall.is_exec() && !syscall.forks() {
         return 0;
     }

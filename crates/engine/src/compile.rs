@@ -163,11 +163,10 @@ impl CompiledPlan {
         } else {
             tests
         };
-        let (open_arg, open_fact) = match name {
-            "open" => (1, abi::FACT_OPEN_FLAGS),
-            "openat" => (2, abi::FACT_OPEN_FLAGS),
-            "openat2" => (2, abi::FACT_OPEN_HOW),
-            _ => (0, 0),
+        let (open_arg, open_fact) = match syscall_id.open_flags_arg() {
+            Some(arg) => (arg, abi::FACT_OPEN_FLAGS),
+            None if name == "openat2" => (2, abi::FACT_OPEN_HOW),
+            None => (0, 0),
         };
         let mut facts = open_fact;
         for (ours, wire) in [

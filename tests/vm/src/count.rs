@@ -457,7 +457,7 @@ fn compare(
     now: &BTreeMap<MeasuredCall, Count>,
     calls: &[MeasuredCall],
     sign: &str,
-    holds: fn(&u64, &u64) -> bool,
+    holds: impl Fn(&u64, &u64) -> bool,
 ) -> anyhow::Result<()> {
     let before = before()?;
     for call in calls {

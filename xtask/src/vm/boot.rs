@@ -19,7 +19,7 @@ use crate::test_results::TestResults;
 /// The longest time without a line on the serial ports, on a slow and busy host.
 const MAX_SILENCE: Duration = Duration::from_secs(300);
 /// The longest run of one machine, on a slow and busy host.
-const MAX_RUN: Duration = Duration::from_secs(1500);
+const MAX_RUN: Duration = Duration::from_secs(2400);
 
 /// Prints the kernel's warnings on the second serial port (the first is that of the tests), and exits at a panic
 /// without a reboot. CPU mitigations and cleared memory (`init_on_alloc`) cost time and protect nothing in a test

@@ -22,6 +22,7 @@
 #include "lib/arch.bpf.h"
 #include "lib/enter_state.bpf.h"
 #include "hooks/exec.bpf.h"
+#include "hooks/open.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/function_call.bpf.h"
 #include "lib/kernel.bpf.h"
@@ -315,19 +316,40 @@ static __always_inline int open_is_excluded(const struct wire_syscall *syscall,
 }
 
 /*
- * Begins the syscall of the current task at the entry of its function; returns its state, or NULL. For
- * `numbers` see fn_exit().
+ * Whether no rule of the plan matches an open with these flags. Before anything is looked up: most opens
+ * only read. `arg` is 1 + the index of the argument with the flags, or 0 if the syscall has none.
  */
-static __always_inline struct syscall_state *call_begin(struct pt_regs *ctx, __u32 numbers)
+static __always_inline int open_is_gated(const struct pt_regs *regs, __u32 abi, __u32 arg)
+{
+	__u32 flags;
+
+	if (!arg || !tlg_open_gate)
+		return 0;
+	if (abi == WIRE_B64)
+		flags = arg == 2 ? REGS_ARG2(regs) : REGS_ARG3(regs);
+	else
+		flags = arg == 2 ? REGS_COMPAT_ARG2(regs) : REGS_COMPAT_ARG3(regs);
+	return !(flags & tlg_open_gate);
+}
+
+/*
+ * Begins the syscall of the current task at the entry of its function; returns its state, or NULL. The
+ * cookie has `numbers` of fn_exit() in its low half, and `arg` of open_is_gated() above.
+ */
+static __always_inline struct syscall_state *call_begin(struct pt_regs *ctx)
 {
 	struct task_struct *task = current();
 	const struct pt_regs *regs = task_regs(task);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 numbers = cookie;
 	__u32 abi = task_abi(task);
 	__u32 nr = REGS_NR(regs);
 	struct wire_syscall *syscall;
 	struct syscall_state *state;
 	__u32 key;
 
+	if (open_is_gated(regs, abi, cookie >> 32))
+		return NULL;
 	if (numbers)
 		nr = (abi == WIRE_B64 ? numbers & 0xffff : numbers >> 16) - 1;
 	if (nr >= WIRE_SYSCALLS || is_daemon(task))
@@ -357,7 +379,7 @@ static __always_inline struct syscall_state *call_begin(struct pt_regs *ctx, __u
 SEC("kprobe")
 int call_enter(struct pt_regs *ctx)
 {
-	call_begin(ctx, bpf_get_attach_cookie(ctx));
+	call_begin(ctx);
 	return 0;
 }
 
@@ -373,7 +395,7 @@ int call_session(struct pt_regs *ctx)
 	struct task_state *of;
 
 	if (!bpf_session_is_return___v7_0(ctx)) {
-		state = call_begin(ctx, bpf_get_attach_cookie(ctx));
+		state = call_begin(ctx);
 		*claim = state ? state->claim : 0;
 		return !state;
 	}
