@@ -17,6 +17,7 @@ mod kafka;
 mod otlp;
 mod parquet;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ use crate::config_file::{self, Mistakes, is_plain};
 use crate::transport::TlsSettings;
 pub(crate) use destination::{Address, Destination, Kind};
 pub(crate) use document::Start;
-use document::{Common, Document, Tls};
+use document::{Auditd, DestinationTable, Document, Json, Syslog, Tls};
 
 /// Most destinations: each has a thread.
 const MAX_DESTINATIONS: usize = 16;
@@ -118,74 +119,12 @@ impl Checker<'_> {
         );
         let host = self.host(document.host);
         let mut destinations = Vec::new();
-        let mut names = Vec::new();
-        for (name, json) in document.json {
-            self.name(&name, &mut names);
-            let kind = self.json(&json.to);
-            let common = Common {
-                filter: json.filter,
-                start: json.start,
-                resend: json.resend,
-            };
-            destinations.push(self.destination(name.into_inner(), common, kind));
-        }
-        for (name, syslog) in document.syslog {
-            self.name(&name, &mut names);
-            let address = self.address(&syslog.address);
-            let common = Common {
-                filter: syslog.filter,
-                start: syslog.start,
-                resend: syslog.resend,
-            };
-            let tls = syslog.tls.map(|tls| self.tls(tls, &address));
-            let kind = Kind::Syslog(address, tls);
-            destinations.push(self.destination(name.into_inner(), common, kind));
-        }
-        for (name, auditd) in document.auditd {
-            self.name(&name, &mut names);
-            let address = self.address(&auditd.address);
-            let kind = Kind::Auditd(address, self.timeout(auditd.timeout.as_ref()));
-            let common = Common {
-                filter: auditd.filter,
-                start: auditd.start,
-                // Answers confirm.
-                resend: None,
-            };
-            destinations.push(self.destination(name.into_inner(), common, kind));
-        }
-        for (name, mut otlp) in document.otlp {
-            self.name(&name, &mut names);
-            let common = Common {
-                filter: otlp.filter.take(),
-                start: otlp.start,
-                // Answers confirm.
-                resend: None,
-            };
-            let kind = self.otlp(otlp);
-            destinations.push(self.destination(name.into_inner(), common, kind));
-        }
-        for (name, mut kafka) in document.kafka {
-            self.name(&name, &mut names);
-            let common = Common {
-                filter: kafka.filter.take(),
-                start: kafka.start,
-                // Answers confirm.
-                resend: None,
-            };
-            let kind = self.kafka(kafka);
-            destinations.push(self.destination(name.into_inner(), common, kind));
-        }
-        for (name, parquet) in document.parquet {
-            self.name(&name, &mut names);
-            let kind = self.parquet(&parquet);
-            let common = Common {
-                filter: parquet.filter,
-                start: parquet.start,
-                // Complete files confirm.
-                resend: None,
-            };
-            destinations.push(self.destination(name.into_inner(), common, kind));
-        }
+        self.add(document.json, Self::json, &mut destinations);
+        self.add(document.syslog, Self::syslog, &mut destinations);
+        self.add(document.auditd, Self::auditd, &mut destinations);
+        self.add(document.otlp, Self::otlp, &mut destinations);
+        self.add(document.kafka, Self::kafka, &mut destinations);
+        self.add(document.parquet, Self::parquet, &mut destinations);
         if destinations.is_empty() && self.mistakes.0.is_empty() {
             self.mistake(
                 0..0,
@@ -214,23 +153,33 @@ impl Checker<'_> {
         }
     }
 
-    fn destination(&mut self, name: String, common: Common, kind: Kind) -> Destination {
-        Destination {
-            name,
-            filter: self.filter(common.filter),
-            start: common.start.unwrap_or(Start::End),
-            resend: self.mistakes.seconds(
-                common.resend.as_ref(),
-                "resend",
-                0..=MAX_SECS,
-                RESEND_SECS,
-            ),
-            kind,
+    /// Adds the destinations of some tables.
+    fn add<T: DestinationTable>(
+        &mut self,
+        tables: BTreeMap<Spanned<String>, T>,
+        kind: fn(&mut Self, T) -> Kind,
+        destinations: &mut Vec<Destination>,
+    ) {
+        for (name, mut table) in tables {
+            self.name(&name, destinations);
+            let common = table.take_common();
+            destinations.push(Destination {
+                name: name.into_inner(),
+                kind: kind(self, table),
+                filter: self.filter(common.filter),
+                start: common.start.unwrap_or(Start::End),
+                resend: self.mistakes.seconds(
+                    common.resend.as_ref(),
+                    "resend",
+                    0..=MAX_SECS,
+                    RESEND_SECS,
+                ),
+            });
         }
     }
 
     /// The name must not be that of another file in the state directory.
-    fn name(&mut self, name: &Spanned<String>, names: &mut Vec<String>) {
+    fn name(&mut self, name: &Spanned<String>, others: &[Destination]) {
         let text = name.get_ref();
         let is_plain = text
             .bytes()
@@ -242,11 +191,10 @@ impl Checker<'_> {
                 "use one to 11 lower-case letters, digits and `-`",
             );
         }
-        if names.contains(text) {
+        if others.iter().any(|other| other.name == *text) {
             let message = format!("two destinations are called `{text}`");
             self.mistake(name.span(), message, "rename one");
         }
-        names.push(text.clone());
     }
 
     fn host(&mut self, host: Option<Spanned<String>>) -> String {
@@ -339,7 +287,21 @@ impl Checker<'_> {
         }
     }
 
-    fn json(&mut self, to: &Spanned<String>) -> Kind {
+    fn syslog(&mut self, syslog: Syslog) -> Kind {
+        let address = self.address(&syslog.address);
+        let tls = syslog.tls.map(|tls| self.tls(tls, &address));
+        Kind::Syslog(address, tls)
+    }
+
+    fn auditd(&mut self, auditd: Auditd) -> Kind {
+        let Auditd {
+            address, timeout, ..
+        } = auditd;
+        Kind::Auditd(self.address(&address), self.timeout(timeout.as_ref()))
+    }
+
+    fn json(&mut self, json: Json) -> Kind {
+        let to = json.to;
         let text = to.get_ref().as_str();
         if text == "stdout" {
             return Kind::JsonOutput;

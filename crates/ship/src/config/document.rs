@@ -143,5 +143,36 @@ pub(super) struct Parquet {
 pub(super) struct Common {
     pub(super) filter: Option<Spanned<String>>,
     pub(super) start: Option<Start>,
+    /// None where the peer confirms what it has.
     pub(super) resend: Option<Spanned<i64>>,
+}
+
+/// A table of a destination.
+pub(super) trait DestinationTable {
+    /// Takes what every destination has.
+    fn take_common(&mut self) -> Common;
+}
+
+macro_rules! destination_tables {
+    ($($table:ty, $resend:expr;)+) => {$(
+        impl DestinationTable for $table {
+            fn take_common(&mut self) -> Common {
+                let resend: fn(&mut Self) -> Option<Spanned<i64>> = $resend;
+                Common {
+                    filter: self.filter.take(),
+                    start: self.start,
+                    resend: resend(self),
+                }
+            }
+        }
+    )+};
+}
+
+destination_tables! {
+    Json, |json| json.resend.take();
+    Syslog, |syslog| syslog.resend.take();
+    Auditd, |_| None;
+    Otlp, |_| None;
+    Kafka, |_| None;
+    Parquet, |_| None;
 }

@@ -12,13 +12,13 @@ const MAX_ROWS: u64 = 10_000_000;
 const PARQUET_SECS: u64 = 300;
 
 impl Checker<'_> {
-    pub(super) fn parquet(&mut self, parquet: &Parquet) -> Kind {
-        let directory = &parquet.directory;
+    pub(super) fn parquet(&mut self, parquet: Parquet) -> Kind {
+        let directory = parquet.directory;
         self.mistakes
             .absolute(directory.get_ref(), directory.span());
         let (rows, seconds) = (parquet.rows.as_ref(), parquet.seconds.as_ref());
         Kind::Parquet(ParquetSettings {
-            directory: directory.get_ref().clone(),
+            directory: directory.into_inner(),
             rows: self
                 .mistakes
                 .number(rows, "rows", "events", 1..=MAX_ROWS, ROWS),
