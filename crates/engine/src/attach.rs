@@ -26,6 +26,7 @@ use crate::hooks::hook::Hook;
 use crate::stats::{self, ProgramRuns};
 use crate::sys::descriptor::{fd_from_libbpf, fd_from_syscall};
 use crate::sys::kprobes::Kprobes;
+use kprobe::FunctionNames;
 
 /// The link of an attached program. Dropping it detaches the program, unless the link is pinned.
 pub(crate) struct AttachedLink {
@@ -111,23 +112,21 @@ pub(crate) fn recursion_misses(links: &Links) -> u64 {
 /// Attaches a program. `hook` is for messages and statistics.
 ///
 /// # Errors
-/// [`EngineError::PerfEvent`], [`EngineError::Attach`].
+/// [`EngineError::PerfEvent`], [`EngineError::Attach`], [`EngineError::NoSyscallFunctions`].
 pub(crate) fn attach(
     program: &ProgramMut<'_>,
     attach_point: AttachPoint,
     hook: Hook,
     kprobes: Kprobes,
+    names: &FunctionNames,
 ) -> Result<AttachedLink, EngineError> {
     let attached = match attach_point.target {
         AttachTarget::Kprobe(function) => {
-            let name = kprobe::function_name(function);
-            let name = name.ok_or(EngineError::NoSyscallFunctions)?;
+            let name = names.find(function)?;
             return kprobe::attach(program, kprobes, &name, function_cookie(hook));
         }
         AttachTarget::Session(function) => {
-            let name = kprobe::function_name(function);
-            let name = name.ok_or(EngineError::NoSyscallFunctions)?;
-            kprobe::attach_multi(program, &name, function_cookie(hook))
+            kprobe::attach_multi(program, &names.find(function)?, function_cookie(hook))
         }
         AttachTarget::InternalKprobe(function) => kprobe::attach_multi(program, function, 0),
         AttachTarget::Declared => attach_raw_tracepoint(program, None),

@@ -316,20 +316,20 @@ static __always_inline int open_is_excluded(const struct wire_syscall *syscall,
 }
 
 /*
- * Whether no rule of the plan matches an open with these flags. Before anything is looked up: most opens
- * only read. `arg` is 1 + the index of the argument with the flags, or 0 if the syscall has none.
+ * Whether the gate excludes an open. Tested before anything is looked up: most opens only read. `arg` is
+ * 1 + the index of the argument with the flags, or 0 if the syscall has none.
  */
 static __always_inline int open_is_gated(const struct pt_regs *regs, __u32 abi, __u32 arg)
 {
 	__u32 flags;
 
-	if (!arg || !tlg_open_gate)
+	if (!arg)
 		return 0;
 	if (abi == WIRE_B64)
 		flags = arg == 2 ? REGS_ARG2(regs) : REGS_ARG3(regs);
 	else
 		flags = arg == 2 ? REGS_COMPAT_ARG2(regs) : REGS_COMPAT_ARG3(regs);
-	return !(flags & tlg_open_gate);
+	return gate_excludes(flags);
 }
 
 /*

@@ -140,7 +140,7 @@ int call_open(__u64 *ctx)
 	struct task_struct *task;
 	__u32 key;
 
-	if (tlg_open_gate && !(file->f_flags & tlg_open_gate))
+	if (gate_excludes(file->f_flags))
 		return 0;
 	task = current();
 	if (file->f_mode & FMODE_NOACCOUNT)

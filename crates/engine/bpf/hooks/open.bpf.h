@@ -29,10 +29,18 @@
 /* An open matches no rule unless it has one of these flags; 0 for no condition. */
 volatile __u32 tlg_open_gate;
 
+/* Whether no rule matches an open with these flags. The gate is read once: it changes with the rules. */
+static __always_inline int gate_excludes(__u32 flags)
+{
+	__u32 gate = tlg_open_gate;
+
+	return gate && !(flags & gate);
+}
+
 /* Whether rules can match an open with these flags. */
 static __always_inline int open_can_match(const struct wire_syscall *syscall, __u32 flags)
 {
-	if (tlg_open_gate && !(flags & tlg_open_gate))
+	if (gate_excludes(flags))
 		return 0;
 	return !(syscall->facts & WIRE_FACT_WATCH_ONLY) || ACC_MODE(flags) & syscall->watch_perm;
 }
@@ -240,7 +248,7 @@ int open_filp(__u64 *ctx)
 	struct wire_syscall *syscall;
 	__u32 key;
 
-	if (tlg_open_gate && !(flags & tlg_open_gate))
+	if (gate_excludes(flags))
 		return 0;
 	task = current();
 	key = hooked_syscall(task, &syscall);

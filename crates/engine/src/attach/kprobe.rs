@@ -1,5 +1,6 @@
 //! Kprobes: programs at the entry of a function by its name, opened as perf events.
 
+use std::cell::OnceCell;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -87,9 +88,22 @@ fn open(kprobes: Kprobes, function: &str) -> io::Result<OwnedFd> {
     open_perf_event(attr)
 }
 
-/// Name of a function of the kernel.
-pub(crate) fn function_name(function: Function) -> Option<String> {
-    let kernel = Btf::from_vmlinux().ok()?;
-    let found = kernel.type_by_id::<Func<'_>>(TypeId::from(function.id))?;
-    Some(found.name()?.to_string_lossy().into_owned())
+/// Names of functions of the kernel. Its types, some megabytes, are read with the first one.
+#[derive(Debug, Default)]
+pub(crate) struct FunctionNames {
+    kernel: OnceCell<Option<Btf<'static>>>,
+}
+
+impl FunctionNames {
+    /// # Errors
+    /// [`EngineError::NoSyscallFunctions`] if the kernel does not tell it.
+    pub(super) fn find(&self, function: Function) -> Result<String, EngineError> {
+        let kernel = self.kernel.get_or_init(|| Btf::from_vmlinux().ok());
+        let found = kernel
+            .as_ref()
+            .and_then(|kernel| kernel.type_by_id::<Func<'_>>(TypeId::from(function.id)));
+        let name = found.as_ref().and_then(|found| found.name());
+        let name = name.ok_or(EngineError::NoSyscallFunctions)?;
+        Ok(name.to_string_lossy().into_owned())
+    }
 }

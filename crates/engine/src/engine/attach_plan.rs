@@ -3,6 +3,7 @@
 use std::io;
 
 use super::Engine;
+use crate::attach::kprobe::FunctionNames;
 use crate::attach::{self, Links};
 use crate::error::EngineError;
 use crate::handover::inherited_programs::InheritedProgram;
@@ -38,6 +39,7 @@ impl<'s> Engine<'s> {
         // Detaching and attaching wait for the same lock of the kernel.
         let _paused = self.detacher.pause();
         let mut new = Links::default();
+        let names = FunctionNames::default();
         for (&attach_point, &hook) in &attach_points.hooks {
             if self.links.contains_key(&attach_point) {
                 continue;
@@ -50,9 +52,9 @@ impl<'s> Engine<'s> {
                     self.checkpoint.set_detached_misses(self.detached_misses);
                     Ok(link)
                 }
-                None => self
-                    .program(attach_point.program)
-                    .and_then(|program| attach::attach(program, attach_point, hook, self.kprobes)),
+                None => self.program(attach_point.program).and_then(|program| {
+                    attach::attach(program, attach_point, hook, self.kprobes, &names)
+                }),
             };
             let link = link.and_then(|link| {
                 if let Some(pins) = &self.pins {
