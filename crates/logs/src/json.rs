@@ -30,24 +30,12 @@ pub fn object<'a>(event: &'a EventRecords, mut wrong: impl FnMut(DecodeError)) -
     let mut others = Vec::new();
     let records: Vec<Record<'a>> = event.records().collect();
     for record in &records {
-        if object.is_empty() {
-            let time = record.time;
-            object.put("time", format!("{}.{:03}", time.sec, time.milli));
-            object.put("serial", i64::from(record.serial.0));
-            if let Some(node) = record.node {
-                object.put("node", node.as_bytes());
-            }
-        }
         if record.kind == CONTEXT_KIND {
             continue;
         }
-        let mut fields = JsonObject::default();
-        for field in record.fields() {
-            match field.and_then(|field| Ok((field, value(record, &field)?))) {
-                Ok((field, value)) => fields.put(field.name.to_str_lossy(), value),
-                Err(error) => wrong(error),
-            }
-        }
+        let fields = record.fields().map(|field| member(field?, value, record));
+        let fields = fields.filter_map(|member| member.map_err(&mut wrong).ok());
+        let mut fields: JsonObject<'a> = fields.collect();
         match record.kind.as_bytes() {
             b"SYSCALL" | b"URINGOP" => syscall(fields, &mut object),
             b"CWD" | b"PROCTITLE" | b"SOCKADDR" => object.append(fields),
@@ -78,14 +66,22 @@ pub fn object<'a>(event: &'a EventRecords, mut wrong: impl FnMut(DecodeError)) -
             object.put(name, JsonValue::List(list));
         }
     }
+    // At last: a record of another host may have fields of these names.
+    let time = event.time();
+    object.put("time", format!("{}.{:03}", time.sec, time.milli));
+    object.put("serial", i64::from(event.serial().0));
+    if let Some(node) = event.node() {
+        object.put("node", node.as_bytes());
+    }
     object
 }
 
 /// Members of a SYSCALL or URINGOP record.
 fn syscall<'a>(fields: JsonObject<'a>, object: &mut JsonObject<'a>) {
-    let mut task = JsonObject::default();
+    let (mut task, mut call) = (JsonObject::default(), JsonObject::default());
     let arch = fields.get("arch").and_then(JsonValue::as_str);
     let arch = arch.and_then(|arch| u32::from_str_radix(arch, 16).ok());
+    let mut others = Vec::new();
     for (name, value) in fields.into_members() {
         match &*name {
             "items" => {}
@@ -94,18 +90,20 @@ fn syscall<'a>(fields: JsonObject<'a>, object: &mut JsonObject<'a>) {
                 if let Some((arch, number)) = arch.zip(number)
                     && let Some(name) = table::syscall_name(Arch(arch), Syscall(number))
                 {
-                    object.put("syscall", name.as_bytes());
+                    call.put("syscall", name.as_bytes());
                 }
                 let number = number.map(|number| JsonValue::Number(number.into()));
-                object.put("number", number.unwrap_or(value));
+                call.put("number", number.unwrap_or(value));
             }
-            "success" => object.put("success", JsonValue::Bool(value.is_text("yes"))),
+            "success" => call.put("success", JsonValue::Bool(value.is_text("yes"))),
             "tty" if value.is_text("(none)") => task.put("tty", &b""[..]),
             known if is_of_task(known.as_bytes()) => task.put(name, value),
-            _ => object.put(name, value),
+            _ => others.push((name, value)),
         }
     }
-    object.put("task", JsonValue::Object(task));
+    call.put("task", JsonValue::Object(task));
+    object.append(others.into_iter().collect());
+    object.append(call);
 }
 
 /// Arguments of a started program.
@@ -128,14 +126,25 @@ fn arguments<'a>(
 
 /// Names of numbers from the enriched format.
 fn names<'a>(record: &Record<'a>, object: &mut JsonObject<'a>) {
-    let mut names = JsonObject::default();
-    for field in record.enrichment().flatten() {
+    let names = record.enrichment().flatten().map(|field| {
         let name = field.name.to_str_lossy().to_ascii_lowercase();
-        names.put(name, unquoted(field.value));
-    }
+        (Cow::Owned(name), unquoted(field.value).into())
+    });
+    let names: JsonObject<'a> = names.collect();
     if !names.is_empty() {
         object.put("names", JsonValue::Object(names));
     }
+}
+
+/// A function that makes the value of a field.
+type Convert<'a> = fn(&Record<'a>, &Field<'a>) -> Result<JsonValue<'a>, DecodeError>;
+
+fn member<'a>(
+    field: Field<'a>,
+    convert: Convert<'a>,
+    record: &Record<'a>,
+) -> Result<(Cow<'a, str>, JsonValue<'a>), DecodeError> {
+    Ok((field.name.to_str_lossy(), convert(record, &field)?))
 }
 
 fn value<'a>(record: &Record<'a>, field: &Field<'a>) -> Result<JsonValue<'a>, DecodeError> {
@@ -143,11 +152,9 @@ fn value<'a>(record: &Record<'a>, field: &Field<'a>) -> Result<JsonValue<'a>, De
     if !bytes.starts_with(b"'") {
         return plain_value(record, field);
     }
-    let mut fields = JsonObject::default();
-    for field in record.nested_fields(field) {
-        let field = field?;
-        fields.put(field.name.to_str_lossy(), plain_value(record, &field)?);
-    }
+    let fields = record.nested_fields(field);
+    let fields = fields.map(|field| member(field?, plain_value, record));
+    let fields: JsonObject<'a> = fields.collect::<Result<_, _>>()?;
     Ok(if fields.is_empty() {
         bytes.trim_with(|byte| byte == '\'').into()
     } else {
@@ -306,6 +313,21 @@ mod tests {
         let event = assembler.next_ended().unwrap();
         let object = object(&event, |_error| ());
         assert!(!object.is_empty());
+    }
+
+    /// Whoever writes a record chooses neither the event that it is of, nor the call.
+    #[test]
+    fn fields_do_not_replace_what_the_event_has() {
+        let (object, errors) = converted(
+            "node=h type=SYSCALL msg=audit(1.042:7): number=5 arch=c000003e syscall=59 success=yes pid=1 pid=2\n\
+             node=h type=CWD msg=audit(1.042:7): time=2 serial=8 node=x cwd=\"/\" cwd=\"/b\"\n",
+        );
+        assert_eq!(errors, [""; 0]);
+        let expected = json!({
+            "time": "1.042", "serial": 7, "node": "h", "arch": "c000003e", "syscall": "execve", "number": 59,
+            "success": true, "cwd": "/b", "task": { "pid": 2 },
+        });
+        assert_eq!(object, expected);
     }
 
     #[test]

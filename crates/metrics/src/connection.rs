@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bstr::ByteSlice as _;
@@ -21,7 +22,8 @@ pub(super) struct Connection {
     /// Time of the connection.
     pub(super) since: Instant,
     input: Vec<u8>,
-    output: Vec<u8>,
+    /// Clients of the same metrics share them.
+    output: Arc<[u8]>,
     /// Number of output bytes already written.
     written: usize,
 }
@@ -33,22 +35,27 @@ impl Connection {
             stream,
             since: Instant::now(),
             input: Vec::new(),
-            output: Vec::new(),
+            output: Arc::default(),
             written: 0,
         }
     }
 
+    /// Whether the request has arrived, and the answer is not written yet.
+    pub(super) fn is_answered(&self) -> bool {
+        !self.output.is_empty()
+    }
+
     /// Poll events to wait for.
     pub(super) fn interest(&self) -> PollFlags {
-        if self.output.is_empty() {
-            PollFlags::POLLIN
-        } else {
+        if self.is_answered() {
             PollFlags::POLLOUT
+        } else {
+            PollFlags::POLLIN
         }
     }
 
     /// Reads and writes what is possible. Returns whether the connection continues. `answer` gets the first line.
-    pub(super) fn progress(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> bool {
+    pub(super) fn progress(&mut self, answer: impl FnOnce(&[u8]) -> Arc<[u8]>) -> bool {
         let gone = if self.output.is_empty() {
             self.read(answer)
         } else {
@@ -60,7 +67,7 @@ impl Connection {
         }
     }
 
-    fn read(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> io::Result<()> {
+    fn read(&mut self, answer: impl FnOnce(&[u8]) -> Arc<[u8]>) -> io::Result<()> {
         let mut buffer = [0; 1024];
         loop {
             if let Some((head, _)) = self.input.split_once_str("\r\n\r\n") {
@@ -122,7 +129,7 @@ mod tests {
             assert!(connection.progress(|_| panic!("not yet")));
         }
         client.write_all(b"\r\n").unwrap();
-        assert!(!connection.progress(<[u8]>::to_vec));
+        assert!(!connection.progress(|line| line.into()));
         drop(connection);
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
@@ -134,7 +141,7 @@ mod tests {
         const LONG: usize = 4 << 20;
         let (mut connection, mut client) = pair();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        assert!(connection.progress(|_| vec![b'x'; LONG]));
+        assert!(connection.progress(|_| vec![b'x'; LONG].into()));
         let mut taken = 0;
         let mut buffer = vec![0; 64 << 10];
         while taken < LONG {

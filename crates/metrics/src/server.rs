@@ -1,15 +1,16 @@
 //! The server: one thread, non-blocking sockets, and one request for each connection.
 //!
 //! No client can block it: a client that does not send its request or read the answer within [`CLIENT_TIMEOUT`] is
-//! disconnected, and earlier if others connect.
+//! disconnected, and one that sends no request earlier if others connect. Answers are made again after [`MAX_AGE`],
+//! however often clients ask.
 
-use std::fs::Permissions;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,15 +18,20 @@ use anyhow::{Context as _, bail};
 use crossbeam_channel::after;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+};
+use nix::sys::stat::{Mode, fchmod};
 
 use crate::address::MetricsAddress;
 use crate::connection::{Connection, Stream};
 
 /// Longest lifetime of a connection.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of connections; a new one replaces the oldest.
-const MAX_CONNECTIONS: usize = 16;
+/// How old an answer may be.
+const MAX_AGE: Duration = Duration::from_secs(1);
+/// Maximum number of connections; a new one replaces the oldest that has sent no request.
+const MAX_CONNECTIONS: usize = 64;
 /// Maximum number of connections accepted before existing ones are served.
 const MAX_ACCEPTS: usize = 64;
 /// Temporary shortages of descriptors or memory.
@@ -45,28 +51,43 @@ enum Listener {
 }
 
 impl Server {
-    /// Listens at `address`.
+    /// Listens at `address`. A port that another process has is no error, because any user can take one: `warn` is told
+    /// then, and nothing is served.
     ///
     /// # Errors
-    /// The address is in use or invalid.
-    pub fn listen(address: &MetricsAddress) -> anyhow::Result<Self> {
+    /// The address is invalid, or that of a socket at which another process listens.
+    pub fn listen(
+        address: &MetricsAddress,
+        warn: impl FnOnce(String),
+    ) -> anyhow::Result<Option<Self>> {
         let listener = match address {
             MetricsAddress::Unix(path) => unix(path)?,
-            MetricsAddress::Loopback(address) => TcpListener::bind(address)
-                .map(Listener::Loopback)
-                .with_context(|| format!("cannot serve metrics at {address}"))?,
+            MetricsAddress::Loopback(address) => match TcpListener::bind(address) {
+                Ok(listener) => Listener::Loopback(listener),
+                Err(error) if is(&error, Errno::EADDRINUSE) => {
+                    warn(format!(
+                        "metrics are not served: another process has {address}, see `ss --listening --tcp --processes`; \
+                         end it and restart, or choose another address"
+                    ));
+                    return Ok(None);
+                }
+                Err(error) => {
+                    let context = format!("cannot serve metrics at {address}");
+                    return Err(anyhow::Error::new(error).context(context));
+                }
+            },
         };
-        Ok(Self { listener })
+        Ok(Some(Self { listener }))
     }
 
-    /// Serves until the process ends, in the thread `tlg-metrics`. `text` makes the metrics for each request; its error is
-    /// the answer instead. `on_end` is called if the listener fails, with the reason.
+    /// Serves until the process ends, in the thread `tlg-metrics`. `text` makes the metrics; its error is the answer
+    /// instead. `on_end` is called if the listener fails, with the reason.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         self,
-        mut text: impl FnMut() -> anyhow::Result<String> + Send + 'static,
+        text: impl FnMut() -> anyhow::Result<String> + Send + 'static,
         on_end: impl FnOnce(io::Error) + Send + 'static,
     ) -> anyhow::Result<()> {
         self.listener
@@ -76,8 +97,9 @@ impl Server {
             .name("tlg-metrics".to_owned())
             .spawn(move || {
                 let mut connections = Vec::new();
+                let mut metrics = Metrics { text, last: None };
                 let error = loop {
-                    if let Err(error) = self.serve(&mut connections, &mut text) {
+                    if let Err(error) = self.serve(&mut connections, &mut metrics) {
                         break error;
                     }
                 };
@@ -94,22 +116,26 @@ impl Server {
     fn serve(
         &self,
         connections: &mut Vec<Connection>,
-        text: &mut impl FnMut() -> anyhow::Result<String>,
+        metrics: &mut Metrics<impl FnMut() -> anyhow::Result<String>>,
     ) -> io::Result<()> {
         self.wait(connections);
         let now = Instant::now();
         connections.retain_mut(|one| {
             now.saturating_duration_since(one.since) < CLIENT_TIMEOUT
-                && one.progress(|request| answer(request, &mut *text))
+                && one.progress(|request| answer(request, || metrics.answer()))
         });
         for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
                 Ok(stream) => {
                     // A request that has arrived is answered before another connection can evict it.
                     let mut one = Connection::new(stream);
-                    if one.progress(|request| answer(request, &mut *text)) {
-                        if connections.len() == MAX_CONNECTIONS {
-                            connections.remove(0);
+                    if one.progress(|request| answer(request, || metrics.answer())) {
+                        let idle = connections.iter().position(|one| !one.is_answered());
+                        match idle.filter(|_| connections.len() == MAX_CONNECTIONS) {
+                            Some(idle) => drop(connections.remove(idle)),
+                            // All are reading their answers.
+                            None if connections.len() == MAX_CONNECTIONS => continue,
+                            None => {}
                         }
                         connections.push(one);
                     }
@@ -142,6 +168,29 @@ impl Server {
         let mut all: Vec<PollFd<'_>> = others.chain([listener]).collect();
         // After EINTR all connections are checked.
         let _ready = poll(&mut all, timeout);
+    }
+}
+
+/// What all clients get.
+struct Metrics<F> {
+    text: F,
+    /// The last answer, and when it was made.
+    last: Option<(Instant, Arc<[u8]>)>,
+}
+
+impl<F: FnMut() -> anyhow::Result<String>> Metrics<F> {
+    fn answer(&mut self) -> Arc<[u8]> {
+        if let Some((since, answer)) = &self.last
+            && since.elapsed() < MAX_AGE
+        {
+            return Arc::clone(answer);
+        }
+        let answer = match (self.text)() {
+            Ok(text) => response("200 OK", &text),
+            Err(error) => response("503 Service Unavailable", &format!("{error:#}\n")),
+        };
+        self.last = Some((Instant::now(), Arc::clone(&answer)));
+        answer
     }
 }
 
@@ -197,11 +246,21 @@ fn unix(path: &Path) -> anyhow::Result<Listener> {
         }
         std::fs::remove_file(path).with_context(|| format!("cannot remove `{shown}`"))?;
     }
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("cannot serve metrics at `{shown}`"))?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot set mode 0600 of `{shown}`"))?;
+    let listener = private(path).with_context(|| format!("cannot serve metrics at `{shown}`"))?;
     Ok(Listener::Unix(listener))
+}
+
+/// Listens at a path. The socket has its mode before it has a path, which another process could replace in between.
+///
+/// # Source
+/// `unix_bind_bsd` in `net/unix/af_unix.c`, Linux 6.1.
+fn private(path: &Path) -> nix::Result<UnixListener> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let listener = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    fchmod(&listener, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    bind(listener.as_raw_fd(), &UnixAddr::new(path)?)?;
+    listen(&listener, Backlog::MAXCONN)?;
+    Ok(UnixListener::from(listener))
 }
 
 /// Whether a process listens at `path`.
@@ -217,45 +276,115 @@ fn is_listening(path: &Path) -> io::Result<bool> {
 }
 
 /// Answers a request by its first line.
-fn answer(request: &[u8], text: impl FnOnce() -> anyhow::Result<String>) -> Vec<u8> {
+fn answer(request: &[u8], metrics: impl FnOnce() -> Arc<[u8]>) -> Arc<[u8]> {
     let words: Vec<&[u8]> = request.split(|&byte| byte == b' ').collect();
-    let (head, body) = match words.as_slice() {
+    match words.as_slice() {
         [b"GET", path, version] if version.starts_with(b"HTTP/1.") => {
             match path.split(|&byte| byte == b'?').next() {
-                Some(b"/metrics") => match text() {
-                    Ok(text) => ("200 OK", text),
-                    Err(error) => ("503 Service Unavailable", format!("{error:#}\n")),
-                },
-                _ => (
-                    "404 Not Found",
-                    "not found: metrics are at /metrics\n".to_owned(),
-                ),
+                Some(b"/metrics") => metrics(),
+                _ => response("404 Not Found", "not found: metrics are at /metrics\n"),
             }
         }
         [_, _, version] if version.starts_with(b"HTTP/1.") => {
-            ("405 Method Not Allowed", "only GET\n".to_owned())
+            response("405 Method Not Allowed", "only GET\n")
         }
-        _ => ("400 Bad Request", "malformed HTTP/1 request\n".to_owned()),
-    };
-    format!(
-        "HTTP/1.1 {head}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
+        _ => response("400 Bad Request", "malformed HTTP/1 request\n"),
+    }
+}
+
+fn response(status: &str, body: &str) -> Arc<[u8]> {
+    let len = body.len();
+    let text = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len}\r\n\
+         Connection: close\r\n\r\n{body}"
+    );
+    text.into_bytes().into()
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use bstr::ByteSlice as _;
 
     use super::*;
 
+    fn listen(address: &MetricsAddress) -> anyhow::Result<Server> {
+        let server = Server::listen(address, |warning| panic!("{warning}"))?;
+        Ok(server.unwrap())
+    }
+
+    /// Listens on loopback and starts; returns the address.
+    fn start(text: impl FnMut() -> anyhow::Result<String> + Send + 'static) -> SocketAddr {
+        let address = MetricsAddress::Loopback("127.0.0.1:0".parse().unwrap());
+        let server = listen(&address).unwrap();
+        let Listener::Loopback(listener) = &server.listener else {
+            panic!("no listener on loopback");
+        };
+        let address = listener.local_addr().unwrap();
+        server.start(text, |_| ()).unwrap();
+        address
+    }
+
+    fn ask(address: SocketAddr) -> TcpStream {
+        let mut client = TcpStream::connect(address).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        client
+    }
+
+    fn read(mut client: TcpStream) -> String {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn port_that_another_process_has_is_no_error() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = MetricsAddress::Loopback(taken.local_addr().unwrap());
+        let mut told = String::new();
+        assert!(
+            Server::listen(&address, |warning| told = warning)
+                .unwrap()
+                .is_none()
+        );
+        assert!(told.starts_with("metrics are not served: "), "{told}");
+    }
+
+    #[test]
+    fn answers_are_made_once_in_a_while() {
+        let mut made = 0;
+        let address = start(move || {
+            made += 1;
+            bail!("answer {made}")
+        });
+        for _ in 0..3 {
+            let answer = read(ask(address));
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+            assert!(answer.ends_with("answer 1\n"), "{answer}");
+        }
+    }
+
+    #[test]
+    fn idle_clients_do_not_cut_an_answer() {
+        // More than the kernel keeps for a client that does not read yet.
+        let text = "x".repeat(16 << 20);
+        let address = start(move || Ok(text.clone()));
+        let client = ask(address);
+        let idle: Vec<TcpStream> = (0..2 * MAX_CONNECTIONS)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        assert!(read(client).len() > 16 << 20);
+        drop(idle);
+    }
+
     fn head(request: &[u8]) -> String {
-        let answer = answer(request, || Ok("x 1\n".to_owned()));
+        let answer = answer(request, || response("200 OK", "x 1\n"));
         let line = answer.lines().next().unwrap();
         String::from_utf8(line.to_vec()).unwrap()
     }
@@ -263,23 +392,17 @@ mod tests {
     #[test]
     fn idle_clients_do_not_block_requests() {
         let address = MetricsAddress::Loopback("127.0.0.1:0".parse().unwrap());
-        let server = Server::listen(&address).unwrap();
+        let server = listen(&address).unwrap();
         let Listener::Loopback(listener) = &server.listener else {
             panic!("no listener on loopback");
         };
-        let port = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         let idle: Vec<TcpStream> = (0..100)
-            .map(|_| TcpStream::connect(port).unwrap())
+            .map(|_| TcpStream::connect(address).unwrap())
             .collect();
         server.start(|| bail!("busy"), |_| ()).unwrap();
-        let mut client = TcpStream::connect(port).unwrap();
         // Each idle client would be disconnected after two seconds.
-        client
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
-        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
+        let answer = read(ask(address));
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         drop(idle);
     }
@@ -289,11 +412,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("metrics");
         let address = MetricsAddress::Unix(path.clone());
-        let first = Server::listen(&address).unwrap();
-        let error = Server::listen(&address).unwrap_err().to_string();
+        let first = listen(&address).unwrap();
+        let error = listen(&address).unwrap_err().to_string();
         assert!(error.contains("another process listens"), "{error}");
         drop(first);
-        let _second = Server::listen(&address).unwrap();
+        let _second = listen(&address).unwrap();
         let mode = path.symlink_metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -310,7 +433,5 @@ mod tests {
         for wrong in [&b""[..], b"GET", b"GET /metrics", b"\xff \xff \xff"] {
             assert_eq!(head(wrong), "HTTP/1.1 400 Bad Request");
         }
-        let busy = answer(b"GET /metrics HTTP/1.1", || bail!("busy"));
-        assert!(busy.starts_with(b"HTTP/1.1 503 "));
     }
 }

@@ -27,7 +27,9 @@ impl Encode for JsonLines {
         match frame.record {
             Record::Event(event) => {
                 // Invalid parts of a record are left out, as in the daemon's JSON log.
-                let members = logs::json::object(event, |_| ());
+                let mut members = logs::json::object(event, |_| ());
+                // No record of this host has them.
+                OWN.iter().for_each(|name| members.remove(name));
                 write(frame, "event", &members, to)
             }
             Record::Gap(gap) => write(frame, "gap", gap, to),
@@ -35,6 +37,9 @@ impl Encode for JsonLines {
         }
     }
 }
+
+/// Members that are not those of an event.
+const OWN: [&str; 3] = ["kind", "host", "boot"];
 
 /// An object and its newline.
 fn write<T: Serialize>(

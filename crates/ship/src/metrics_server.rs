@@ -1,16 +1,12 @@
 //! Metrics of a run for Prometheus: they are made of its file `status`, so that they tell nothing more.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use logs::state_directory;
 use metrics::{MetricsAddress, Server};
 
 use crate::output::info;
-
-/// How old an answer may be: clients cannot make the run read its status more often.
-const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// The status of a run.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +17,12 @@ pub(crate) struct StatusFile {
     pub(crate) metrics: fn(&str) -> anyhow::Result<String>,
 }
 
-/// Listens at the address, if there is one.
+/// Listens at the address, if there is one and no other process has it.
 ///
 /// # Errors
-/// The address is in use or invalid.
+/// As of [`Server::listen`].
 pub(crate) fn listen(address: Option<&MetricsAddress>) -> anyhow::Result<Option<Server>> {
-    address.map(Server::listen).transpose()
+    address.map_or(Ok(None), |address| Server::listen(address, info))
 }
 
 /// Serves the metrics of a state directory until the process ends, if there is a server.
@@ -42,17 +38,9 @@ pub(crate) fn start(
         return Ok(());
     };
     let directory = directory.to_owned();
-    let mut last: Option<(Instant, String)> = None;
     let text = move || {
-        if let Some((since, text)) = &last
-            && since.elapsed() < MAX_AGE
-        {
-            return Ok(text.clone());
-        }
         let status = state_directory::read(&directory, file.name, file.max_bytes)?;
-        let text = (file.metrics)(&status.context("there is no status yet: ask again")?)?;
-        last = Some((Instant::now(), text.clone()));
-        Ok(text)
+        (file.metrics)(&status.context("there is no status yet: ask again")?)
     };
     server.start(text, |error| {
         info(format_args!(

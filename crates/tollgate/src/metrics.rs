@@ -23,15 +23,16 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Listens at `address`; status requests go to `control`.
+    /// Listens at `address`, unless another process has it; status requests go to `control`.
     ///
     /// # Errors
-    /// The address is in use or invalid.
-    pub(crate) fn listen(address: &MetricsAddress, control: &Path) -> anyhow::Result<Self> {
-        Ok(Self {
-            server: Server::listen(address)?,
+    /// As of [`Server::listen`].
+    pub(crate) fn listen(address: &MetricsAddress, control: &Path) -> anyhow::Result<Option<Self>> {
+        let server = Server::listen(address, |warning| warn(&warning))?;
+        Ok(server.map(|server| Self {
+            server,
             control: control.to_owned(),
-        })
+        }))
     }
 
     /// Serves until the process ends.

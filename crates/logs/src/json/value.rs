@@ -1,6 +1,7 @@
 //! JSON values of an event: texts are borrowed from its records where they can be.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use bstr::ByteSlice as _;
@@ -91,9 +92,20 @@ impl<'a> JsonObject<'a> {
 
     /// Sets the members of another one.
     pub fn append(&mut self, other: Self) {
-        for (name, value) in other.into_members() {
-            self.put(name, value);
-        }
+        self.members.extend(other.members);
+        self.sort();
+    }
+
+    /// Sorts the members. Of those with one name the last stays.
+    fn sort(&mut self) {
+        self.members.sort_by(Member::compare);
+        self.members.dedup_by(|next, kept| {
+            let is_same = next.compare(kept).is_eq();
+            if is_same {
+                std::mem::swap(next, kept);
+            }
+            is_same
+        });
     }
 
     /// Its members.
@@ -109,6 +121,29 @@ impl<'a> JsonObject<'a> {
             let order = known.prefix.cmp(&prefix);
             order.then_with(|| (*known.name).cmp(name))
         })
+    }
+}
+
+impl Member<'_> {
+    fn compare(&self, other: &Self) -> Ordering {
+        let order = self.prefix.cmp(&other.prefix);
+        order.then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+/// An object of any number of members, in any order, which a sender may have chosen: [`JsonObject::put`] is for a few.
+impl<'a> FromIterator<(Cow<'a, str>, JsonValue<'a>)> for JsonObject<'a> {
+    fn from_iter<I: IntoIterator<Item = (Cow<'a, str>, JsonValue<'a>)>>(members: I) -> Self {
+        let members = members.into_iter().map(|(name, value)| Member {
+            prefix: prefix(&name),
+            name,
+            value,
+        });
+        let mut object = Self {
+            members: members.collect(),
+        };
+        object.sort();
+        object
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Serials of the kernel may come in another order: of them only what the shipper tells is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 use serde::{Deserialize, Serialize};
@@ -14,9 +14,11 @@ use super::shipped::RecordNumber;
 const TOLLGATES: u32 = 0x8000_0000;
 /// Boots of a host that are remembered.
 const MAX_BOOTS: usize = 8;
-/// Most reasons of losses, and their most characters: a shipper is not trusted.
+/// Most reasons of losses that a host may ever tell, and their most characters: a shipper is not trusted, and each reason is
+/// a series of the metrics. Losses of further ones are summed.
 const MAX_REASONS: usize = 32;
 const MAX_REASON_CHARS: usize = 128;
+const OTHER_REASONS: &str = "others";
 
 /// What is known of a host. It is kept over restarts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ pub(super) struct Completeness {
     new_gaps: Gaps,
     /// What the shipper has told last.
     pub(super) heartbeat: Option<Heartbeat>,
+    /// Reasons of losses that it has told.
+    #[serde(default)]
+    reasons: BTreeSet<String>,
 }
 
 /// How far a boot is.
@@ -141,10 +146,10 @@ impl Completeness {
             return;
         };
         heartbeat.received_ms = now_ms;
-        let lost = heartbeat.lost.into_iter().take(MAX_REASONS);
-        let lost =
-            lost.map(|(reason, count)| (reason.chars().take(MAX_REASON_CHARS).collect(), count));
-        heartbeat.lost = lost.collect();
+        for (reason, count) in mem::take(&mut heartbeat.lost) {
+            let lost = heartbeat.lost.entry(self.reason(&reason)).or_default();
+            *lost = lost.saturating_add(count);
+        }
         self.heartbeat = Some(heartbeat);
         let new = mem::take(&mut self.new_gaps);
         if !self.is_filtered() && new.count > 0 {
@@ -152,6 +157,22 @@ impl Completeness {
             self.gaps.missing += new.missing;
             self.gaps.last = new.last;
         }
+    }
+
+    /// The reason under which losses are shown: one of a few, of printable characters.
+    fn reason(&mut self, told: &str) -> String {
+        let is_shown = |letter: char| letter.is_ascii_graphic() || letter == ' ';
+        let letters = told.chars().take(MAX_REASON_CHARS);
+        let reason: String = letters
+            .map(|letter| if is_shown(letter) { letter } else { '_' })
+            .collect();
+        if !self.reasons.contains(&reason) {
+            if self.reasons.len() >= MAX_REASONS {
+                return OTHER_REASONS.to_owned();
+            }
+            self.reasons.insert(reason.clone());
+        }
+        reason
     }
 
     /// Whether the shipper has a filter: then its serials jump.
@@ -292,13 +313,23 @@ mod tests {
             take_events(&mut known, &boot.to_string(), 1..=1);
         }
         assert_eq!(known.boots.len(), MAX_BOOTS);
-        let lost: BTreeMap<String, u64> =
-            (0..100).map(|n| (n.to_string().repeat(200), n)).collect();
-        let json = serde_json::to_vec(&serde_json::json!({ "lost": lost })).unwrap();
-        known.heartbeat(&json, 0);
-        let lost = known.heartbeat.unwrap().lost;
-        assert!(
-            lost.len() <= MAX_REASONS && lost.keys().all(|reason| reason.len() <= MAX_REASON_CHARS)
-        );
+        let heartbeat = |known: &mut Completeness, first: u64| {
+            let name = |n: u64| format!("{n}\u{1}").repeat(200);
+            let lost: BTreeMap<String, u64> = (first..first + 20).map(|n| (name(n), n)).collect();
+            let json = serde_json::to_vec(&serde_json::json!({ "lost": lost })).unwrap();
+            known.heartbeat(&json, 0);
+            known.heartbeat.clone().unwrap().lost
+        };
+        let mut reasons = BTreeSet::new();
+        for first in [0, 20, 40, 60] {
+            let lost = heartbeat(&mut known, first);
+            assert_eq!(lost.values().sum::<u64>(), (first..first + 20).sum::<u64>());
+            reasons.extend(lost.into_keys());
+        }
+        assert_eq!(reasons.len(), MAX_REASONS + 1, "{reasons:?}");
+        assert!(reasons.contains(OTHER_REASONS));
+        for reason in reasons {
+            assert!(reason.len() <= MAX_REASON_CHARS && !reason.contains('\u{1}'));
+        }
     }
 }

@@ -383,7 +383,7 @@ fn metrics(
     let server = server.context(
         "metrics require the control socket: remove `metrics` from tollgate.toml, or omit --no-control",
     )?;
-    Metrics::listen(address, server.path()).map(Some)
+    Metrics::listen(address, server.path())
 }
 
 /// A descriptor for the daemon's signals. Every thread and program inherits the mask.

@@ -7,19 +7,22 @@
 //! # Source
 //! `builtin_af_unix` of audit-userspace 3.0.9, and `audisp-af_unix(8)` of 4.2.1.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use audit::conf::plugin::{Plugin, PluginFormat, PluginProgram};
 use bstr::{BString, ByteSlice as _};
+use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+use nix::unistd::geteuid;
 
 use super::chunk::Chunk;
 use super::plugin_queue::{Loss, QueueState};
@@ -84,12 +87,11 @@ impl Socket {
         remove_stale(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on `{}`", path.display()))?;
-        fs::set_permissions(path, Permissions::from_mode(mode))
+        let inode = set_mode(path, mode)
             .with_context(|| format!("cannot set the mode of `{}`", path.display()))?;
         listener
             .set_nonblocking(true)
             .context("cannot set the socket non-blocking")?;
-        let inode = inode(path).with_context(|| format!("cannot inspect `{}`", path.display()))?;
         Ok(Self {
             path: path.to_owned(),
             inode,
@@ -204,6 +206,21 @@ impl Drop for Socket {
     }
 }
 
+/// Sets the mode of a socket that this process has made, and returns its device and inode. Another user of the directory can
+/// put something else in its place, so links are not followed.
+fn set_mode(path: &Path, mode: u32) -> anyhow::Result<(u64, u64)> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty())?);
+    let about = file.metadata()?;
+    ensure!(
+        about.file_type().is_socket() && about.uid() == geteuid().as_raw(),
+        "another program has replaced it: choose a directory that only root can write"
+    );
+    let file = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::set_permissions(file, Permissions::from_mode(mode))?;
+    Ok((about.dev(), about.ino()))
+}
+
 fn inode(path: &Path) -> io::Result<(u64, u64)> {
     let about = fs::symlink_metadata(path)?;
     Ok((about.dev(), about.ino()))
@@ -275,6 +292,26 @@ mod tests {
         assert_eq!(willing.join().unwrap(), 2 * chunk.len());
         assert!(slow.join().unwrap() < chunk.len());
         drop(idle);
+    }
+
+    #[test]
+    fn mode_is_that_of_the_socket() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_socket, path) = socket(directory.path());
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
+        let (other, link) = (
+            directory.path().join("other"),
+            directory.path().join("link"),
+        );
+        fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let before = mode(&other);
+        for replaced in [&other, &link] {
+            let error = set_mode(replaced, 0o777).unwrap_err().to_string();
+            assert!(error.contains("has replaced it"), "{error}");
+        }
+        assert_eq!(mode(&other), before);
     }
 
     #[test]
