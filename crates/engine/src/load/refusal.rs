@@ -27,9 +27,15 @@ struct Permissions {
 /// `print_verification_stats` in `kernel/bpf/verifier.c`, Linux 6.12.
 const VERIFIED: &str = "processed ";
 
-/// Oldest release whose BPF has all that programs of any engine need (`bpf_loop`). Distributions take BPF over into
-/// older ones: only a refusal tells that a kernel lacks it.
-const OLDEST: (u32, u32) = (5, 17);
+/// Oldest release whose BPF has all that the programs of an engine need: `bpf_loop()`, and for `fentry` cookies of
+/// functions. Distributions take BPF over into older ones: only a refusal tells that a kernel lacks it.
+const fn oldest(kind: EngineKind) -> (u32, u32) {
+    match kind {
+        EngineKind::Tracepoint => (5, 17),
+        EngineKind::Fentry => (5, 19),
+        EngineKind::Lsm => (7, 0),
+    }
+}
 
 /// Describes why the kernel of a release refused programs of an engine. `is_denied`: the error is `EPERM` or `EACCES`.
 /// The verifier refuses an access to memory with `EACCES` too, and writes to its log then.
@@ -39,8 +45,8 @@ pub(super) fn reason(kind: EngineKind, release: &str, is_denied: bool, libbpf_lo
             .to_owned()
     } else if is_denied {
         Permissions::read().denial()
-    } else if parse_release(release) < OLDEST {
-        let (major, minor) = OLDEST;
+    } else if parse_release(release) < oldest(kind) {
+        let (major, minor) = oldest(kind);
         format!("they need Linux {major}.{minor}; `tollgate run` audits a command without them")
     } else {
         format!("the kernel lacks {}", requirement(kind))
@@ -168,9 +174,11 @@ mod tests {
 
     #[test]
     fn old_kernels_are_told_by_their_release() {
-        let on = |release| reason(EngineKind::Tracepoint, release, false, "");
-        assert!(on("5.10.0-32-cloud-amd64").starts_with("they need Linux 5.17"));
-        assert!(on("5.17.1").starts_with("the kernel lacks programs"));
+        let on = |kind, release| reason(kind, release, false, "");
+        let tracepoint = |release| on(EngineKind::Tracepoint, release);
+        assert!(tracepoint("5.10.0-32-cloud-amd64").starts_with("they need Linux 5.17"));
+        assert!(tracepoint("5.17.1").starts_with("the kernel lacks programs"));
+        assert!(on(EngineKind::Fentry, "5.17.1").starts_with("they need Linux 5.19"));
     }
 
     #[test]
