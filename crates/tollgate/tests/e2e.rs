@@ -178,6 +178,7 @@ mod e2e {
         startup_errors::unsafe_log_directory_is_refused,
         wrong_files::last_good_rules_are_used_at_a_start,
         wrong_files::last_good_configuration_is_used_at_a_start,
+        wrong_files::reload_applies_all_files_or_none,
         wrong_files::second_start_uses_the_last_good_rules,
         wrong_files::reload_reports_refused_rules,
         wrong_files::denied_key_without_a_rule_is_refused,

@@ -343,10 +343,14 @@ fn reread_rules(args: &Args, started_with: &TollgateToml) -> Result<RuleSource, 
 }
 
 /// Returns the default rule file. It may be missing if there is a control socket, because rules can be added
-/// through it.
+/// through it, unless there was one with rules before: to remove it by mistake must not end auditing.
 fn default_rules(args: &Args) -> Vec<PathBuf> {
     let path = PathBuf::from(config::AUDIT_RULES);
-    if args.no_control || path.exists() {
+    let had_rules = || {
+        let good = last_good_file(args).and_then(|file| file.read());
+        good.is_some_and(|good| good.rule_count() > 0)
+    };
+    if args.no_control || path.exists() || had_rules() {
         vec![path]
     } else {
         Vec::new()

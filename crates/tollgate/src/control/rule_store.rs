@@ -139,7 +139,7 @@ pub(crate) struct RuleStore {
     /// Number of rules added over the socket: each has a number instead of a line.
     last_number: u32,
     /// Maximum backlog wait time in ticks.
-    max_backlog_wait: u32,
+    tick_hz: u32,
     /// Lost events when the counter was last reset.
     lost_at_reset: u64,
     since: Instant,
@@ -166,7 +166,7 @@ impl RuleStore {
             lock,
             refused: None,
             last_number: 0,
-            max_backlog_wait: max_backlog_wait(tick_hz),
+            tick_hz,
             lost_at_reset: 0,
             since: Instant::now(),
         }
@@ -381,7 +381,7 @@ impl RuleStore {
         Change {
             state: self.state.clone(),
             author,
-            max_backlog_wait: self.max_backlog_wait,
+            max_backlog_wait: max_backlog_wait(self.tick_hz),
             last_number: self.last_number,
             outcomes: Vec::new(),
             records: Vec::new(),

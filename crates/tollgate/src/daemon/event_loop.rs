@@ -19,9 +19,11 @@ use crate::control::watch::{self, WatchRequest};
 use crate::daemon::last_good::LastGoodFile;
 use crate::daemon::log_controller::LogController;
 use crate::daemon::pipeline_handle::PipelineHandle;
-use crate::daemon::start::{ReloadRules, fallback, rules};
+use crate::daemon::start::rules::LoadedFiles;
+use crate::daemon::start::{ReloadRules, RuleSource, fallback, rules};
 use crate::daemon::systemd::ServiceManager;
-use crate::rule_files::Refused;
+use crate::messages::warn;
+use crate::rule_files::{self, Refused};
 use crate::sinks::audit_log::SignalSender;
 use crate::sinks::viewers::NewViewer;
 
@@ -68,7 +70,9 @@ impl EventLoop {
                 self.manager.next_poll(),
             ];
             self.wait(due.into_iter().flatten().min())?;
-            self.log_controller.poll();
+            if let Some(Refused(reason)) = self.log_controller.poll() {
+                self.store.set_refused_files(reason, None);
+            }
             self.pipeline.poll();
             self.manager.poll(|| self.pipeline.is_alive());
             let signal = self.signals.read_signal().context("cannot read signals")?;
@@ -146,16 +150,12 @@ impl EventLoop {
         }
     }
 
-    /// Reads auditd.conf, the plugins and the rules again, and tells the service manager.
+    /// Reads auditd.conf, the plugins, tollgate.toml and the rules again, and tells the service manager.
     fn reload(&mut self, author: Requester) -> Result<(), Refused> {
         self.manager.reloading();
-        let Requester { peer, .. } = author;
-        let sender = SignalSender::of(peer.pid.cast_unsigned(), peer.uid);
-        let log = self.log_controller.reload(sender);
         let source = (self.reload_rules)();
         let needs_restart = source.as_ref().is_ok_and(|source| source.needs_restart);
-        let rules = rules::reload(source, author, &mut self.store, &mut self.pipeline);
-        let outcome = rules.and_then(|files| log.map(|()| files));
+        let outcome = self.apply_files(source, author);
         match &outcome {
             Ok(files) => {
                 // After a start with the last good tollgate.toml its settings, other than rules, stay in force.
@@ -165,7 +165,7 @@ impl EventLoop {
                     self.store.clear_refused_files();
                 }
                 if let Some(file) = &self.last_good {
-                    file.save(files, &self.store);
+                    file.save(&files.texts, files.settings.clone(), &self.store);
                 }
             }
             // The files do not matter until the next boot.
@@ -175,6 +175,32 @@ impl EventLoop {
         self.manager
             .ready(&fallback::status_text(&self.status, &self.store));
         outcome.map(drop)
+    }
+
+    /// Applies all files, or none if one has errors. Rules that `-e 2` has locked do not keep auditd.conf from being
+    /// applied.
+    fn apply_files(
+        &mut self,
+        source: Result<RuleSource, Refused>,
+        author: Requester,
+    ) -> Result<LoadedFiles, Refused> {
+        let rules = source.and_then(|source| rules::read(&source, &self.store));
+        let is_refused = rules.as_ref().err().filter(|_| !self.store.is_locked());
+        let Requester { peer, .. } = author;
+        let sender = SignalSender::of(peer.pid.cast_unsigned(), peer.uid);
+        let log = self.log_controller.reload(sender, is_refused.cloned());
+        if let (Ok(_), Err(_)) = (&rules, &log) {
+            let unchanged = rule_files::RULES_UNCHANGED;
+            warn(&format!("{unchanged}, too: auditd.conf is refused"));
+        }
+        let loaded = rules.and_then(|rules| {
+            log?;
+            rules::put_in_force(rules, author, &mut self.store, &mut self.pipeline)
+        });
+        if loaded.is_err() {
+            self.store.record_failed_load(&author, &mut self.pipeline);
+        }
+        loaded
     }
 
     /// Tells the service manager that the daemon stops, and refuses requests from here on.

@@ -191,7 +191,8 @@ impl KernelAudit {
         }
         let settings = self.settings()?;
         let enabled = if on { ON } else { OFF };
-        if settings.enabled == enabled {
+        // Another program can have locked it since (`auditctl -e 2`): then it stays as it is until a reboot.
+        if settings.enabled == enabled || settings.enabled == LOCKED {
             return Ok(());
         }
         self.set(KernelAuditSettings {

@@ -158,8 +158,8 @@ impl LastGoodFile {
         Ok(())
     }
 
-    /// Replaces the last good rules by those in force, which were loaded from `files`.
-    pub(crate) fn save(&self, files: &[RuleText], store: &RuleStore) {
+    /// Replaces the last good rules by those in force, which were loaded from `files` with their `settings`.
+    pub(crate) fn save(&self, files: &[RuleText], settings: AuditSettings, store: &RuleStore) {
         if let Err(error) = self.save_texts(files) {
             let place = self.path.with_file_name(TEXTS_NAME);
             warn(&format!(
@@ -179,7 +179,7 @@ impl LastGoodFile {
                 .iter()
                 .map(|file| JsonBytes::new(file.path.as_os_str().as_bytes()))
                 .collect(),
-            settings: store.stored_settings(),
+            settings,
             deny: keys(store.planner().denies()),
             rules: store.listed().map(RuleJson::new).collect(),
             tollgate_toml: text(&self.tollgate_toml, toml),

@@ -145,15 +145,16 @@ impl LogController {
         &self.log
     }
 
-    /// Handles what is due.
-    pub(crate) fn poll(&mut self) {
-        let _outcome = self.await_configuration(Duration::ZERO);
+    /// Handles what is due. Returns why settings that a slow disk had delayed are not active.
+    pub(crate) fn poll(&mut self) -> Option<Refused> {
+        let configured = self.await_configuration(Duration::ZERO);
         if let Some(report_period) = self.report_period
             && self.due <= Instant::now()
         {
             self.due = Instant::now() + report_period;
             self.report();
         }
+        (configured == Configured::Refused).then(not_applied)
     }
 
     /// Handles a signal for the log. Returns whether the daemon continues.
@@ -190,11 +191,16 @@ impl LogController {
         }
     }
 
-    /// Reads `auditd.conf` and the plugins again. A failure has been reported.
+    /// Reads `auditd.conf` and the plugins again, and applies them unless another file is `refused`. A failure has been
+    /// reported.
     ///
     /// # Errors
     /// The old settings stay active: why.
-    pub(crate) fn reload(&mut self, sender: SignalSender) -> Result<(), Refused> {
+    pub(crate) fn reload(
+        &mut self,
+        sender: SignalSender,
+        refused: Option<Refused>,
+    ) -> Result<(), Refused> {
         const BUSY: &str =
             "auditd.conf is not applied, because the disk is slow: repeat the reload";
         let busy = || {
@@ -213,6 +219,7 @@ impl LogController {
             ));
             Err(Refused(format!("{error:#}")))
         });
+        let log_config = log_config.and_then(|log_config| refused.map_or(Ok(log_config), Err));
         let (commands, from) = bounded(1);
         let wanted = log_config.clone().ok().map(Box::new);
         let command = LogCommand::Configure(wanted, sender, commands);
@@ -222,10 +229,7 @@ impl LogController {
         self.pending = Some((log_config?, from));
         match self.await_configuration(LOG_THREAD_TIMEOUT) {
             Configured::Done => Ok(()),
-            Configured::Refused => Err(Refused(
-                "auditd.conf is not applied, the old settings stay in force: `journalctl -u tollgate` has the reason"
-                    .to_owned(),
-            )),
+            Configured::Refused => Err(not_applied()),
             Configured::Pending => {
                 warn("auditd.conf is applied later, because the disk is slow");
                 Ok(())
@@ -273,6 +277,12 @@ impl LogController {
             warn(&format!("{error:#}"));
         }
     }
+}
+
+/// The log thread has reported why.
+fn not_applied() -> Refused {
+    let text = "auditd.conf is not applied, the old settings stay in force: `journalctl -u tollgate` has the reason";
+    Refused(text.to_owned())
 }
 
 /// Directory of the state file. Created now: a confined daemon could not.

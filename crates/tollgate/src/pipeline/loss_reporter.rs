@@ -48,6 +48,9 @@ struct PreopenedFile {
     file: io::Result<File>,
 }
 
+/// Seconds by which an event can be older than one before it. An older one tells that the clock was set back.
+const LATE_SECONDS: u64 = 5;
+
 /// Number of records in the current second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RateLimiter {
@@ -160,7 +163,8 @@ impl RateLimiter {
         if limit == 0 {
             return true;
         }
-        if second > self.second {
+        let is_set_back = second + LATE_SECONDS < self.second;
+        if second > self.second || is_set_back {
             *self = Self { second, records: 0 };
         }
         if self.records >= limit {
@@ -439,6 +443,8 @@ mod tests {
         assert!((0..100).all(|_| admits(1)), "0 is no limit");
         limits.set(3, SILENT).unwrap();
         assert_eq!([2, 2, 2].map(&mut admits), [true, true, false]);
-        assert_eq!([3, 2, 3, 3].map(admits), [true, true, false, false]);
+        assert_eq!([3, 2, 3, 3].map(&mut admits), [true, true, false, false]);
+        // The clock is set, and set back.
+        assert_eq!([7203, 3, 3, 3].map(admits), [true, true, true, false]);
     }
 }

@@ -171,6 +171,50 @@ pub(crate) fn last_good_configuration_is_used_at_a_start() {
     assert_eq!(refused(&files).code, Some(6));
 }
 
+/// One wrong file keeps all others from being applied, and settings that commands have changed are not those of files.
+pub(crate) fn reload_applies_all_files_or_none() {
+    let test_dir = TestDir::new();
+    let old = rule(&test_dir, "old");
+    let files = MachineFiles::prepare(&test_dir, &old);
+    let conf = fs::read_to_string(&files.conf).unwrap();
+    let daemon = Daemon::start_from_files(&test_dir, "");
+    let log = || {
+        test_dir.workload().run(&[rmdir()]);
+        daemon.flush();
+        fs::read_to_string(&files.log).unwrap()
+    };
+    fs::write(&files.conf, format!("{conf}flush = often\n")).unwrap();
+    assert!(!daemon.replace(&rule(&test_dir, "new")));
+    assert!(daemon.has_printed("the old rules stay in force, too: auditd.conf is refused"));
+    assert!(daemon.status()["refused"]["reason"].as_str().is_some());
+    assert!(log().contains("key=\"old\"") && !log().contains("key=\"new\""));
+    fs::write(
+        &files.conf,
+        format!("{conf}name_format = user\nname = other\n"),
+    )
+    .unwrap();
+    assert!(!daemon.replace("-x\n"));
+    assert!(!log().contains("node=other"));
+    assert!(daemon.auditctl(&["-e", "0"]).code == Some(0));
+    assert!(daemon.replace(&rule(&test_dir, "new")));
+    assert!(daemon.status()["refused"].is_null());
+    assert_eq!(daemon.auditctl(&["-e", "1"]).code, Some(0));
+    let text = log();
+    assert!(
+        text.contains("node=other type=SYSCALL") && text.contains("key=\"new\""),
+        "{text}"
+    );
+    daemon.stop_with(Signal::SIGTERM);
+
+    // `-e 0` was no setting of the files.
+    fs::write(&files.rules, "-x\n").unwrap();
+    let daemon = Daemon::start_from_files(&test_dir, "");
+    assert!(daemon.has_printed("starting with the last good rules: 1 rule,"));
+    let text = daemon.auditctl(&["-s"]).stdout;
+    assert!(text.contains("enabled 1"), "{text}");
+    daemon.stop_with(Signal::SIGTERM);
+}
+
 /// Rules without errors that the engine cannot load: `[on_loss]` needs another engine.
 pub(crate) fn second_start_uses_the_last_good_rules() {
     let test_dir = TestDir::new();

@@ -10,9 +10,9 @@ impl RuleStore {
         pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         self.costs = None;
-        pipeline.apply_settings(&state.settings)?;
         let before = self.plan_size;
-        if let Err(error) = self.apply_plan(&state, pipeline) {
+        let applied = pipeline.apply_settings(&state.settings);
+        if let Err(error) = applied.and_then(|()| self.apply_plan(&state, pipeline)) {
             // These settings were active before, so applying them cannot fail.
             let _applied = pipeline.apply_settings(&self.state.settings);
             return Err(error);

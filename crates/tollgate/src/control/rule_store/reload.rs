@@ -46,7 +46,7 @@ impl RuleStore {
             // As at the start, a longer wait time is reduced to the maximum.
             let step = match step {
                 Step::BacklogWaitTime(ticks) => {
-                    Step::BacklogWaitTime(ticks.min(self.max_backlog_wait))
+                    Step::BacklogWaitTime(ticks.min(max_backlog_wait(self.tick_hz)))
                 }
                 step => step,
             };
@@ -75,6 +75,14 @@ impl RuleStore {
             lost: 0,
             backlog: 0,
             ..self.state.settings.clone()
+        }
+    }
+
+    /// The settings with which a daemon would start with these rule files, whatever commands have changed since.
+    pub(crate) fn settings_of_files(&self, commands: &[Command]) -> AuditSettings {
+        AuditSettings {
+            pid: 0,
+            ..initial_settings(commands, self.tick_hz)
         }
     }
 

@@ -73,7 +73,7 @@ impl StartFiles {
             if let Some(file) = file
                 && !self.rules.is_empty()
             {
-                file.save(&self.rules, store);
+                file.save(&self.rules, store.stored_settings(), store);
             }
             return;
         }

@@ -11,6 +11,7 @@ use nix::time::{ClockId, clock_getres};
 use super::{DaemonConfig, RuleSource, fallback};
 use crate::control::change_records::Requester;
 use crate::control::lock_file::{LockFile, LockedState};
+use crate::control::protocol::AuditSettings;
 use crate::control::rule_store::{self, RuleStore};
 use crate::control::server::Server;
 use crate::daemon::pipeline_handle::PipelineHandle;
@@ -146,39 +147,52 @@ fn compile_files(
     rule_files::compile(files, source.partial, planner, consequence)
 }
 
-/// Reloads the rule files and applies rules and settings. Reports the result, and records a failure as for the
-/// control socket.
-///
-/// # Errors
-/// The rules are not in force: why.
-pub(in crate::daemon) fn reload(
-    source: Result<RuleSource, Refused>,
-    author: Requester,
-    store: &mut RuleStore,
-    pipeline_handle: &mut PipelineHandle,
-) -> Result<Vec<RuleText>, Refused> {
-    let loaded = source.and_then(|source| load(&source, author, store, pipeline_handle));
-    if loaded.is_err() {
-        store.record_failed_load(&author, pipeline_handle);
-    }
-    loaded
+/// Rules and settings of rule files that have no error, to be put in force.
+pub(in crate::daemon) struct NewRules {
+    listing: CompiledRules,
+    planner: Planner,
 }
 
-/// As [`reload`]. Returns the files as they were read.
-fn load(
-    source: &RuleSource,
+/// Rule files that are in force.
+pub(in crate::daemon) struct LoadedFiles {
+    pub(in crate::daemon) texts: Vec<RuleText>,
+    /// The settings that they give.
+    pub(in crate::daemon) settings: AuditSettings,
+}
+
+/// Reads and compiles the rule files for a reload.
+///
+/// # Errors
+/// They have errors, which have been reported.
+pub(in crate::daemon) fn read(source: &RuleSource, store: &RuleStore) -> Result<NewRules, Refused> {
+    let planner = store.planner().denying(source.deny.clone());
+    let listing = compile_files(source, &planner, rule_files::RULES_UNCHANGED)?;
+    Ok(NewRules { listing, planner })
+}
+
+/// Puts new rules and settings in force, and reports the result.
+///
+/// # Errors
+/// They are not in force: why.
+pub(in crate::daemon) fn put_in_force(
+    new: NewRules,
     author: Requester,
     store: &mut RuleStore,
     pipeline_handle: &mut PipelineHandle,
-) -> Result<Vec<RuleText>, Refused> {
-    let planner = store.planner().denying(source.deny.clone());
-    let mut listing = compile_files(source, &planner, rule_files::RULES_UNCHANGED)?;
-    let texts = std::mem::take(&mut listing.texts);
+) -> Result<LoadedFiles, Refused> {
+    let NewRules {
+        mut listing,
+        planner,
+    } = new;
+    let files = LoadedFiles {
+        texts: std::mem::take(&mut listing.texts),
+        settings: store.settings_of_files(&listing.settings),
+    };
     apply(listing, planner, author, store, pipeline_handle).map_err(|error| {
         warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
         Refused(format!("{error:#}"))
     })?;
-    Ok(texts)
+    Ok(files)
 }
 
 /// Puts compiled rules in force, and reports them.

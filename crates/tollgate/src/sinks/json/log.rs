@@ -85,6 +85,13 @@ impl JsonLog {
 
     fn append(&mut self) -> io::Result<()> {
         let bytes = u64::try_from(self.text.len()).map_err(io::Error::other)?;
+        if self.log.is_deleted() {
+            warn(&format!(
+                "JSON log `{}` was deleted while it was open: its events are gone; a new one begins",
+                self.name.display()
+            ));
+            self.open_new()?;
+        }
         if self.most != 0 && self.size != 0 && self.size + bytes > self.most {
             self.begin_new(OldLogPolicy::AsConfigured)?;
         }
@@ -105,9 +112,13 @@ impl JsonLog {
         } else {
             rotate::rotate(&self.directory, &self.name, self.files)?;
         }
+        self.open_new()
+    }
+
+    fn open_new(&mut self) -> io::Result<()> {
         self.log =
             Log::open_in(&self.directory, &self.name, &self.access).map_err(io::Error::other)?;
-        self.size = 0;
+        self.size = self.log.size()?;
         Ok(())
     }
 }
@@ -185,6 +196,21 @@ mod tests {
         assert!(second.contains("is written by another daemon"), "{second}");
         drop(first);
         JsonLog::open(&settings, None).unwrap();
+    }
+
+    #[test]
+    fn deleted_log_is_made_again() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = settings(place.path(), 0, 1);
+        let mut log = JsonLog::open(&settings, None).unwrap();
+        log.write(EVENT).unwrap();
+        fs::remove_file(&settings.file).unwrap();
+        log.write(EVENT).unwrap();
+        log.write(EVENT).unwrap();
+        assert_eq!(
+            fs::read_to_string(&settings.file).unwrap().lines().count(),
+            2
+        );
     }
 
     #[test]
