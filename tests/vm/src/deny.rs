@@ -22,6 +22,7 @@ use crate::daemon::Daemon;
 use crate::differential::steps::{self, step};
 use crate::differential::uring::{Layout, Operation, Queue, op, xattr};
 use crate::differential::watched::{ACL, ACL_BYTES, acl};
+use crate::failed_opens::with_idle_threads;
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
@@ -40,6 +41,10 @@ pub(crate) const SESSION: Session = Session {
     ),
     tests: &[
         ("calls_succeed_while_the_ring_has_room", all_calls_succeed),
+        (
+            "threads_that_read_take_no_slot",
+            threads_that_read_take_no_slot,
+        ),
         ("unrecordable_calls_are_denied", all_calls_are_denied),
         (
             "successful_calls_are_recorded",
@@ -55,6 +60,18 @@ const DENIED: &str = "/tmp/work/denied";
 const OPEN: &str = "/tmp/work/open";
 
 const LONGEST: Duration = Duration::from_secs(120);
+
+/// The rules match no open for reading.
+fn threads_that_read_take_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
+    with_idle_threads("/dev/null", || {
+        for script in ["cat /dev/null", "echo x > /tmp/threads_that_read"] {
+            daemon
+                .run_user(Path::new("/bin/busybox"), &["sh", "-c", script])
+                .with_context(|| script.to_owned())?;
+        }
+        Ok(())
+    })
+}
 
 /// Size of the ring in bytes.
 const RING: usize = 64 << 20;

@@ -154,25 +154,22 @@ fn leased(daemon: &Daemon, file_system: &str) -> anyhow::Result<()> {
     agree(&recorded(daemon, &rules, "leased", &run)?)
 }
 
-/// Threads that sleep outside any recorded syscall, after a refused open that no rule matches, hold no memory.
-fn idle_threads_hold_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
+/// Runs something while many threads of the user sleep, outside any recorded syscall, after an open for reading.
+pub(crate) fn with_idle_threads<T>(
+    opened: &'static str,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     const THREADS: usize = 400;
-    const FILE: &str = "/tmp/failed_opens/ext4/dropbox/removed";
     let read = || args![0, Arg::Buffer, 1];
     let thread = || {
         Program::new(Entry::Syscall)
-            .call(
-                nr::OPENAT,
-                args![AT_FDCWD, "/tmp/failed_opens/ext4/tool", 0],
-            )
+            .call(nr::OPENAT, args![AT_FDCWD, opened, 0])
             .call(nr::READ, read())
     };
     let program = (0..THREADS).fold(Program::new(Entry::Syscall), |all, _| {
         all.start(Task::Thread, thread(), None)
     });
     let program = program.call(nr::READ, read()).install("idle")?;
-    let rules = "-w /tmp/failed_opens/ext4/tool -p wa -k idle\n-w /tmp/failed_opens/ext4/dropbox -p wa -k idle\n";
-    replace(daemon, &format!("{LAST}{rules}"))?;
     let mut idle = start_waiting(&program, USER)?;
     let tasks = format!("/proc/{}/task", idle.id());
     let waited = support::wait::wait_for("all threads to sleep", || {
@@ -180,13 +177,22 @@ fn idle_threads_hold_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
         let calls = tasks.filter_map(|task| fs::read_to_string(task.path().join("syscall")).ok());
         Ok((calls.filter(|call| call.starts_with("0 ")).count() > THREADS).then_some(()))
     });
-    let removed = waited.and_then(|()| {
-        shell(&format!("echo x > {FILE}"))?;
-        daemon.run_user(Path::new("/bin/busybox"), &["rm", "-f", FILE])
-    });
-    let found = removed.and_then(|pid| events_of(daemon, pid));
+    let worked = waited.and_then(|()| work());
     let _gone = idle.kill();
     let _status = idle.wait();
+    worked
+}
+
+/// After a refused open that no rule matches, they hold no memory.
+fn idle_threads_hold_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
+    const FILE: &str = "/tmp/failed_opens/ext4/dropbox/removed";
+    let rules = "-w /tmp/failed_opens/ext4/tool -p wa -k idle\n-w /tmp/failed_opens/ext4/dropbox -p wa -k idle\n";
+    replace(daemon, &format!("{LAST}{rules}"))?;
+    let found = with_idle_threads("/tmp/failed_opens/ext4/tool", || {
+        shell(&format!("echo x > {FILE}"))?;
+        let pid = daemon.run_user(Path::new("/bin/busybox"), &["rm", "-f", FILE])?;
+        events_of(daemon, pid)
+    });
     replace(daemon, LAST)?;
     let found = found?;
     ensure!(found.len() == 1, "{} events of a removal", found.len());

@@ -17,6 +17,7 @@
 #define TOLLGATE_HOOKS_DENY_BPF_H
 
 #include "wire.h"
+#include "hooks/open.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/event.bpf.h"
 #include "lib/filter.bpf.h"
@@ -177,12 +178,15 @@ static __always_inline int deny_opened(struct task_struct *task, const struct de
 	if (key == WIRE_NO_SYSCALL || syscall->facts & WIRE_FACT_EXEC ||
 	    (last && key >= WIRE_URING_FIRST))
 		return 0;
+	s = scratch();
+	if (!s)
+		return 0;
+	/* One that no rule matches would keep its slot: the hooks at its end leave it out. */
+	if (last ? !args_can_match(s, task, syscall, key) : !open_can_match(syscall, flags))
+		return 0;
 	if (!reserve_slot(task, key, syscall))
 		return -EPERM;
 	if (can_record())
-		return 0;
-	s = scratch();
-	if (!s)
 		return 0;
 	select_watches(s, syscall);
 	s->hits = 0;

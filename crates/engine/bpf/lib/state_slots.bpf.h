@@ -46,22 +46,23 @@ __u32 tlg_high_slots;
 /* Raised by the loader when it has emptied all three: slots taken before are not valid. */
 volatile __u32 tlg_slot_generation;
 
-/* The share of a user of the initial namespace. */
-static __always_inline __u32 share_of(__u32 uid)
+/* The share of a user of the initial namespace, or of the number of a namespace. */
+static __always_inline __u32 share_of(__u32 owner)
 {
-	if (uid < USERS_MAX / 2)
-		return 1 + uid;
-	return HIGH_SHARES + (fingerprint_of(uid) & (USERS_MAX / 2 - 1));
+	if (owner < USERS_MAX / 2)
+		return 1 + owner;
+	return HIGH_SHARES + (fingerprint_of(owner) & (USERS_MAX / 2 - 1));
 }
 
-/* The user whose share the slots of the current task are taken from; not 0. */
+/*
+ * The user whose share the slots of the current task are taken from; not 0. Root in a container is not
+ * root, whatever namespaces it has.
+ */
 static __always_inline __u32 slot_user(struct task_struct *task)
 {
-	const struct cred *cred = FOLLOW(task_struct, task, cred);
+	__u32 owner = task_owner(task);
 
-	if (FOLLOW(cred, cred, user_ns)->level)
-		return share_of(namespace_owner());
-	return cred->uid.val ? share_of(cred->uid.val) : USER_ROOT;
+	return owner ? share_of(owner) : USER_ROOT;
 }
 
 /* Takes the slot at a place that follows from `hash` if it is free: 1 + its index, or 0. */
