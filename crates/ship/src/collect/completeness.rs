@@ -31,6 +31,12 @@ pub(super) struct Completeness {
     new_gaps: Gaps,
     /// What the shipper has told last.
     pub(super) heartbeat: Option<Heartbeat>,
+    /// Whether a filter has left out events between the last two heartbeats.
+    #[serde(default)]
+    is_filtered: bool,
+    /// It has, and no new event has come since: the next one may be behind those.
+    #[serde(default)]
+    may_skip: bool,
     /// Reasons of losses that it has told.
     #[serde(default)]
     reasons: BTreeSet<String>,
@@ -108,12 +114,14 @@ impl Completeness {
         }
         let is_cut = serial > known.serial && known.n < known.of;
         let below = known.known.last_below(serial);
-        let missing = below.map_or(0, |below| serial - below - 1) + u32::from(is_cut);
+        let skipped = below.map_or(0, |below| serial - below - 1);
         let after = match is_cut {
             true => known.serial - 1,
-            false => below.unwrap_or(serial - 1),
+            false => serial - skipped - 1,
         };
         known.set(number);
+        let may_skip = mem::take(&mut self.may_skip);
+        let missing = if may_skip { 0 } else { skipped } + u32::from(is_cut);
         if missing > 0 {
             self.new_gaps.count += 1;
             self.new_gaps.missing += u64::from(missing);
@@ -162,9 +170,11 @@ impl Completeness {
             let lost = heartbeat.lost.entry(self.reason(&reason)).or_default();
             *lost = lost.saturating_add(count);
         }
+        self.is_filtered = heartbeat.is_filtered_since(self.heartbeat.as_ref());
+        self.may_skip |= self.is_filtered;
         self.heartbeat = Some(heartbeat);
         let new = mem::take(&mut self.new_gaps);
-        if !self.is_filtered() && new.count > 0 {
+        if !self.is_filtered && new.count > 0 {
             self.gaps.count += new.count;
             self.gaps.missing += new.missing;
             self.gaps.last = new.last;
@@ -187,11 +197,9 @@ impl Completeness {
         reason
     }
 
-    /// Whether the shipper has a filter: then its serials jump.
-    pub(super) fn is_filtered(&self) -> bool {
-        self.heartbeat
-            .as_ref()
-            .is_some_and(|told| told.sent < told.events)
+    /// Whether a filter of the shipper has left out events between its last two heartbeats: then its serials jump.
+    pub(super) const fn is_filtered(&self) -> bool {
+        self.is_filtered
     }
 
     /// The boot and serial of tollgate of the last record.
@@ -218,6 +226,15 @@ impl Completeness {
             of: number.of,
             known,
         });
+    }
+}
+
+impl Heartbeat {
+    /// Whether events were left out since the heartbeat before, or since the state of the shipper began, if it began anew.
+    fn is_filtered_since(&self, before: Option<&Self>) -> bool {
+        let before = before.filter(|it| it.events <= self.events && it.sent <= self.sent);
+        let (events, sent) = before.map_or((0, 0), |before| (before.events, before.sent));
+        self.sent - sent < self.events - events
     }
 }
 
@@ -363,6 +380,29 @@ mod tests {
         assert_eq!((known.gaps.count, known.gaps.missing), (2, 3));
         known.heartbeat(b"no JSON", 8);
         assert_eq!(known.heartbeat.unwrap().received_ms, 7);
+    }
+
+    #[test]
+    fn only_gaps_near_filtered_events_are_not_known() {
+        let mut known = Completeness::default();
+        let heartbeat = |known: &mut Completeness, events: u64, sent: u64| {
+            let text = format!("{{\"events\":{events},\"sent\":{sent}}}");
+            known.heartbeat(text.as_bytes(), 0);
+            (known.is_filtered(), known.gaps.missing)
+        };
+        take_events(&mut known, "a", 1..=4);
+        assert_eq!(heartbeat(&mut known, 4, 4), (false, 0));
+        take_events(&mut known, "a", 6..=6);
+        assert_eq!(heartbeat(&mut known, 7, 5), (true, 0));
+        // 7 was left out before the heartbeat, which came before 8; 9 is missing.
+        take_events(&mut known, "a", 8..=8);
+        take_events(&mut known, "a", 10..=10);
+        assert_eq!(heartbeat(&mut known, 10, 8), (false, 1));
+        // The state of the shipper was removed.
+        take_events(&mut known, "a", 12..=12);
+        assert_eq!(heartbeat(&mut known, 2, 2), (false, 2));
+        take_events(&mut known, "a", 14..=14);
+        assert_eq!(heartbeat(&mut known, 1, 0), (true, 2));
     }
 
     #[test]
