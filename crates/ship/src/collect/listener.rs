@@ -356,6 +356,7 @@ impl Listener {
             }
             End::Socket(_) => "socket",
             End::Write(_) => "write",
+            End::Host(_) => "host",
             End::Idle(_) => "idle",
         };
         self.messages.tell(

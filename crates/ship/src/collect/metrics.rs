@@ -61,7 +61,7 @@ fn add_networks(text: &mut MetricsText, networks: &[NetworkProgress]) {
         (
             "network_refused_lines_total",
             "counter",
-            "Lines that were refused before their peers have written a log.",
+            "Lines that were refused with their hosts, or before their peers have written a log.",
             |it| Some(number(it.refused)),
         ),
     ];

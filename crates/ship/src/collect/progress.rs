@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::completeness::Completeness;
+use super::hosts::Refusal;
 use super::peers::Network;
 
 /// Name of the file.
@@ -57,7 +58,7 @@ pub(super) struct NetworkProgress {
     /// Number of hosts that have logs, and its bound.
     pub(super) hosts: usize,
     pub(super) max_hosts: usize,
-    /// Lines that were refused before their peers have written a log.
+    /// Lines that were refused with their hosts, or before their peers have written a log.
     pub(super) refused: u64,
     /// Why, the last time.
     pub(super) refusal: Option<String>,
@@ -98,6 +99,14 @@ pub(super) struct HostProgress {
     pub(super) completeness: Option<Completeness>,
     /// Why its last record is not in the log.
     pub(super) error: Option<String>,
+}
+
+impl HostProgress {
+    /// Counts a refused line.
+    pub(super) fn count_refused(&mut self, refusal: &Refusal) {
+        self.refused += 1;
+        self.refusal = Some(refusal.to_string());
+    }
 }
 
 /// The last record of a host.
