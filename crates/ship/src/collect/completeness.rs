@@ -133,6 +133,14 @@ impl Completeness {
         }
     }
 
+    /// Forgets which serials came: more have since. The next one of each boot is behind no gap.
+    pub(super) fn forget_serials(&mut self) {
+        for boot in &mut self.boots {
+            boot.known = SerialRanges::default();
+            boot.n = boot.of;
+        }
+    }
+
     /// Takes a record that is in the log already: gaps before it were counted.
     pub(super) fn repeated(&mut self, boot: &str, number: RecordNumber) {
         if let Some(known) = self.boot(boot)
