@@ -148,6 +148,12 @@ impl Serial {
     /// tollgate's until it has recorded 2^31 events.
     pub const FIRST: Self = Self(0x8000_0001);
 
+    /// Whether the serial is in tollgate's half of the range.
+    #[must_use]
+    pub const fn is_tollgates(self) -> bool {
+        self.0 >= 0x8000_0000
+    }
+
     /// The next serial. It stays in tollgate's half of the range.
     #[must_use]
     pub const fn next(self) -> Self {

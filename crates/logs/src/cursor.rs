@@ -22,10 +22,11 @@ pub struct Cursor {
     pub serial: Serial,
 }
 
-/// Identity of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Identity of a file. Two with the same time of creation are equal also on different devices: some file systems have
+/// another device number after each mount.
+#[derive(Clone, Copy, Debug, Eq)]
 pub struct FileId {
-    /// Device of the file system.
+    /// Device of the file system. It counts only if the time of creation is not known.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
@@ -34,6 +35,13 @@ pub struct FileId {
     /// # Units
     /// Nanoseconds since the epoch.
     pub created_ns: u64,
+}
+
+impl PartialEq for FileId {
+    fn eq(&self, other: &Self) -> bool {
+        let is_device_same = self.created_ns != 0 || self.device == other.device;
+        (self.inode, self.created_ns) == (other.inode, other.created_ns) && is_device_same
+    }
 }
 
 impl FileId {
@@ -96,6 +104,21 @@ impl FromStr for Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn device_counts_only_without_a_time_of_creation() {
+        let file = |device, inode, created_ns| FileId {
+            device,
+            inode,
+            created_ns,
+        };
+        assert_eq!(file(1, 7, 5), file(2, 7, 5));
+        assert_ne!(file(1, 7, 5), file(1, 8, 5));
+        assert_ne!(file(1, 7, 5), file(1, 7, 6));
+        assert_eq!(file(1, 7, 0), file(1, 7, 0));
+        assert_ne!(file(1, 7, 0), file(2, 7, 0));
+        assert_ne!(file(1, 7, 0), file(1, 7, 5));
+    }
 
     #[test]
     fn text_of_a_cursor_parses_to_the_same() {

@@ -30,6 +30,7 @@ mod prefix;
 mod progress;
 mod refusal_messages;
 mod repeated;
+mod serial_ranges;
 mod shipped;
 mod status;
 mod stream;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser as _;
+use logs::state_directory::StateDirectory;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::metrics_server::{self, StatusFile};
@@ -116,14 +118,7 @@ fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let config = Config::read(&args.config)?;
     let state = startup::open_state(&args.state)?;
     let mut hosts = Hosts::open(&config.directory, config.logs, config.peers)?;
-    if let Some(text) = state.read(STATUS, MAX_STATUS_BYTES)? {
-        match Progress::parse(&text) {
-            Ok(progress) => hosts.restore(progress.hosts),
-            Err(error) => info(format_args!(
-                "the status of the last run is not used: {error:#}"
-            )),
-        }
-    }
+    restore(&mut hosts, &state)?;
     let with_tls = config.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
     let sockets = listener::bind(&config.listen, with_tls)?;
     let metrics = metrics_server::listen(config.metrics.as_ref())?;
@@ -154,10 +149,33 @@ fn collect(args: &RunArgs) -> anyhow::Result<ExitCode> {
         });
     }
     info(format_args!("listens at {}", listen.join(", ")));
-    let progress = Progress::new(now_ms(), listen, hosts.path().display().to_string());
+    let mut progress = Progress::new(now_ms(), listen, hosts.path().display().to_string());
+    progress.hosts = hosts.all_progress();
+    progress.networks = hosts.networks().to_vec();
+    // From the first record on, the run before is not the last one that has ended in order.
+    if let Err(error) = state.replace(STATUS, &progress.text()) {
+        info(format_args!("{:#}", anyhow::Error::from(error)));
+    }
     let syncer = Syncer::start(state)?;
     Listener::new(sockets, tls, hosts, config.limits, syncer, progress)?.run(&wake, &stop)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Goes on from what the last run knew of the hosts.
+///
+/// # Errors
+/// Its status cannot be read.
+fn restore(hosts: &mut Hosts, state: &StateDirectory) -> anyhow::Result<()> {
+    let Some(text) = state.read(STATUS, MAX_STATUS_BYTES)? else {
+        return Ok(());
+    };
+    match Progress::parse(&text) {
+        Ok(progress) => hosts.restore(progress.into_known_hosts()),
+        Err(error) => info(format_args!(
+            "the status of the last run is not used: {error:#}"
+        )),
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -14,8 +14,6 @@ use crate::frame::{Counts, Gap, Reason, Time};
 
 /// Version of the file: another one cannot be read.
 const VERSION: u32 = 1;
-/// Lowest serial of tollgate: [`Serial::next`] stays in the upper half of the range.
-const TOLLGATES: u32 = 0x8000_0000;
 /// Most reasons of losses that are told apart: the text of a log is not trusted.
 const MAX_REASONS: usize = 32;
 /// Most characters of a reason, which a log may have from others.
@@ -114,7 +112,7 @@ impl Position {
         self.counts.events += 1;
         self.count_losses(event);
         let serial = event.serial();
-        let is_tollgates = serial.0 >= TOLLGATES;
+        let is_tollgates = serial.is_tollgates();
         let sequence = match is_tollgates {
             true => &mut self.tollgate,
             false => &mut self.kernel,

@@ -171,7 +171,7 @@ impl EventAssembler {
             None => self.new_event(&header, position),
         };
         event.push(&header, line);
-        if ends_event(header.kind) {
+        if ends_event(header.kind, header.serial) {
             self.ended.push_back(event);
             return Ok(());
         }
@@ -339,15 +339,17 @@ impl EventAssembler {
     }
 }
 
-/// Whether this record is the last of its event.
+/// Whether this record is the last of its event. The kernel writes `CONFIG_CHANGE` also within a syscall; one of tollgate is
+/// an event by itself.
 ///
 /// # Source
 /// `audit_is_last_record` in `auparse/auparse.c`, audit-userspace 4.2: PROCTITLE and EOE end an event. Types
 /// outside `AUDIT_FIRST_EVENT` to `AUDIT_LAST_EVENT` and outside the security modules' range are single-record
 /// events, except LOGIN, which the kernel may write within a syscall.
-fn ends_event(kind: &[u8]) -> bool {
+fn ends_event(kind: &[u8], serial: Serial) -> bool {
     match kind {
         b"EOE" | b"PROCTITLE" => return true,
+        b"CONFIG_CHANGE" => return serial.is_tollgates(),
         // The most frequent ones, without a search in the table.
         b"SYSCALL" | b"PATH" | b"CWD" | b"EXECVE" | b"SOCKADDR" => return false,
         _ => {}
@@ -404,6 +406,20 @@ mod tests {
                 vec!["SYSCALL 1", "CWD 1", "EOE 1"],
             ]
         );
+    }
+
+    #[test]
+    fn change_of_rules_by_tollgate_is_an_event_by_itself() {
+        let mut assembler = EventAssembler::default();
+        let change = "type=CONFIG_CHANGE msg=audit(1.000:2147483650): op=add_rule res=1";
+        let ended = take(&mut assembler, change);
+        assert_eq!(names(&ended[0]), ["CONFIG_CHANGE 2147483650"]);
+        let ended = assemble(&[
+            "type=CONFIG_CHANGE msg=audit(1.000:7): op=add_rule res=1",
+            "type=SYSCALL msg=audit(1.000:7): a=1",
+            "type=PROCTITLE msg=audit(1.000:7): proctitle=\"x\"",
+        ]);
+        assert_eq!(ended, [["CONFIG_CHANGE 7", "SYSCALL 7", "PROCTITLE 7"]]);
     }
 
     #[test]

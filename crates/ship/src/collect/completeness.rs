@@ -1,17 +1,17 @@
-//! Whether what `tollgate-ship` sends is complete: serials of tollgate are dense and ascend in a boot. After a connection
-//! was lost some come again, and it goes on from there: a lower serial is no gap.
+//! Whether what `tollgate-ship` sends is complete: serials of tollgate are dense in a boot. After a connection was lost some
+//! come again: they are known. A serial that is not known, and not the one after a known one, is a gap.
 //!
 //! Serials of the kernel may come in another order: of them only what the shipper tells is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
+use audit::ids::Serial;
 use serde::{Deserialize, Serialize};
 
+use super::serial_ranges::SerialRanges;
 use super::shipped::RecordNumber;
 
-/// Lowest serial of tollgate.
-const TOLLGATES: u32 = 0x8000_0000;
 /// Boots of a host that are remembered.
 const MAX_BOOTS: usize = 8;
 /// Most reasons of losses that a host may ever tell, and their most characters: a shipper is not trusted, and each reason is
@@ -31,6 +31,12 @@ pub(super) struct Completeness {
     new_gaps: Gaps,
     /// What the shipper has told last.
     pub(super) heartbeat: Option<Heartbeat>,
+    /// Whether a filter has left out events between the last two heartbeats.
+    #[serde(default)]
+    is_filtered: bool,
+    /// It has, and no new event has come since: the next one may be behind those.
+    #[serde(default)]
+    may_skip: bool,
     /// Reasons of losses that it has told.
     #[serde(default)]
     reasons: BTreeSet<String>,
@@ -40,10 +46,12 @@ pub(super) struct Completeness {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Boot {
     id: String,
-    /// Last serial of tollgate, with the number of its last record, and of all its records.
+    /// Serial of tollgate of the last new event, with the number of its last record, and of all its records.
     serial: u32,
     n: u32,
     of: u32,
+    #[serde(default)]
+    known: SerialRanges,
 }
 
 /// Jumps of serials.
@@ -91,32 +99,53 @@ impl Completeness {
     /// Takes a new record of a boot.
     pub(super) fn record(&mut self, boot: &str, number: RecordNumber) {
         let serial = number.serial;
-        if serial < TOLLGATES {
+        if !Serial(serial).is_tollgates() {
             return;
         }
-        let Some(known) = self.boots.iter_mut().find(|known| known.id == boot) else {
+        let Some(known) = self.boot(boot) else {
             return self.add_boot(boot, number);
         };
-        let next = known.serial.saturating_add(1);
+        // A daemon whose state was removed begins anew.
+        if serial == Serial::FIRST.0 && known.serial != serial {
+            known.known = SerialRanges::default();
+        }
+        if !known.is_new(number) {
+            return;
+        }
         let is_cut = serial > known.serial && known.n < known.of;
-        let missing = serial.saturating_sub(next) + u32::from(is_cut);
+        let below = known.known.last_below(serial);
+        let skipped = below.map_or(0, |below| serial - below - 1);
+        let after = match is_cut {
+            true => known.serial - 1,
+            false => serial - skipped - 1,
+        };
+        known.set(number);
+        let may_skip = mem::take(&mut self.may_skip);
+        let missing = if may_skip { 0 } else { skipped } + u32::from(is_cut);
         if missing > 0 {
             self.new_gaps.count += 1;
             self.new_gaps.missing += u64::from(missing);
             self.new_gaps.last = Some(LastGap {
                 boot: boot.to_owned(),
-                after: known.serial - u32::from(is_cut),
+                after,
                 before: serial,
             });
         }
-        known.set(number);
+    }
+
+    /// Forgets which serials came: more have since. The next one of each boot is behind no gap.
+    pub(super) fn forget_serials(&mut self) {
+        for boot in &mut self.boots {
+            boot.known = SerialRanges::default();
+            boot.n = boot.of;
+        }
     }
 
     /// Takes a record that is in the log already: gaps before it were counted.
     pub(super) fn repeated(&mut self, boot: &str, number: RecordNumber) {
-        let known = self.boots.iter_mut().find(|known| known.id == boot);
-        if let Some(known) = known
-            && number.serial >= TOLLGATES
+        if let Some(known) = self.boot(boot)
+            && Serial(number.serial).is_tollgates()
+            && known.is_new(number)
         {
             known.set(number);
         }
@@ -127,11 +156,10 @@ impl Completeness {
         let Ok(gap) = serde_json::from_slice::<ToldGap>(json) else {
             return;
         };
-        let known = self.boots.iter_mut().find(|known| known.id == boot);
+        let known = self.boot(boot);
         let known = known.filter(|known| known.serial < gap.before && known.n == known.of);
-        if let Some(known) = known
-            && gap.before > TOLLGATES
-        {
+        if let Some(known) = known {
+            // Those before it are not known: a gap that somebody else has told hides no later one.
             known.set(RecordNumber {
                 serial: gap.before - 1,
                 n: 1,
@@ -150,9 +178,11 @@ impl Completeness {
             let lost = heartbeat.lost.entry(self.reason(&reason)).or_default();
             *lost = lost.saturating_add(count);
         }
+        self.is_filtered = heartbeat.is_filtered_since(self.heartbeat.as_ref());
+        self.may_skip |= self.is_filtered;
         self.heartbeat = Some(heartbeat);
         let new = mem::take(&mut self.new_gaps);
-        if !self.is_filtered() && new.count > 0 {
+        if !self.is_filtered && new.count > 0 {
             self.gaps.count += new.count;
             self.gaps.missing += new.missing;
             self.gaps.last = new.last;
@@ -175,11 +205,9 @@ impl Completeness {
         reason
     }
 
-    /// Whether the shipper has a filter: then its serials jump.
-    pub(super) fn is_filtered(&self) -> bool {
-        self.heartbeat
-            .as_ref()
-            .is_some_and(|told| told.sent < told.events)
+    /// Whether a filter of the shipper has left out events between its last two heartbeats: then its serials jump.
+    pub(super) const fn is_filtered(&self) -> bool {
+        self.is_filtered
     }
 
     /// The boot and serial of tollgate of the last record.
@@ -189,22 +217,47 @@ impl Completeness {
             .map(|boot| (boot.id.as_str(), boot.serial))
     }
 
+    fn boot(&mut self, id: &str) -> Option<&mut Boot> {
+        self.boots.iter_mut().find(|known| known.id == id)
+    }
+
     fn add_boot(&mut self, boot: &str, number: RecordNumber) {
         if self.boots.len() >= MAX_BOOTS {
             self.boots.remove(0);
         }
+        let mut known = SerialRanges::default();
+        known.add(number.serial);
         self.boots.push(Boot {
             id: boot.to_owned(),
             serial: number.serial,
             n: number.n,
             of: number.of,
+            known,
         });
     }
 }
 
+impl Heartbeat {
+    /// Whether events were left out since the heartbeat before, or since the state of the shipper began, if it began anew.
+    fn is_filtered_since(&self, before: Option<&Self>) -> bool {
+        let before = before.filter(|it| it.events <= self.events && it.sent <= self.sent);
+        let (events, sent) = before.map_or((0, 0), |before| (before.events, before.sent));
+        self.sent - sent < self.events - events
+    }
+}
+
 impl Boot {
-    const fn set(&mut self, number: RecordNumber) {
+    /// Whether a record is of an event that is not known; else it only counts as one of the last event.
+    fn is_new(&mut self, number: RecordNumber) -> bool {
+        if number.serial == self.serial {
+            (self.n, self.of) = (number.n, number.of);
+        }
+        !self.known.contains(number.serial)
+    }
+
+    fn set(&mut self, number: RecordNumber) {
         (self.serial, self.n, self.of) = (number.serial, number.n, number.of);
+        self.known.add(number.serial);
     }
 }
 
@@ -214,6 +267,8 @@ mod tests {
 
     use super::*;
 
+    /// Lowest serial of tollgate.
+    const TOLLGATES: u32 = 0x8000_0000;
     /// Of a shipper without a filter.
     const WHOLE: &[u8] = b"{\"events\":9,\"sent\":9}";
 
@@ -272,6 +327,35 @@ mod tests {
         assert_eq!(serde_json::from_str::<Completeness>(&text).unwrap(), known);
     }
 
+    /// Events of older versions of the shipper come in the order in which they end.
+    #[test]
+    fn what_comes_late_makes_no_gap_of_what_is_known() {
+        let mut known = Completeness::default();
+        take_events(&mut known, "a", 5..=7);
+        take_events(&mut known, "a", 9..=11);
+        take_events(&mut known, "a", 8..=8);
+        take_events(&mut known, "a", 12..=14);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (1, 1));
+        // All of them again, on another connection, with a gap that was counted.
+        take_events(&mut known, "a", 20..=21);
+        take_events(&mut known, "a", 6..=14);
+        take_events(&mut known, "a", 20..=22);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (2, 6));
+        // The state of the daemon was removed.
+        take_events(&mut known, "a", 1..=2);
+        take_events(&mut known, "a", 4..=4);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (3, 7));
+        let told = format!("{{\"before\":{}}}", TOLLGATES + 1000);
+        known.gap("a", told.as_bytes());
+        take_events(&mut known, "a", 5..=5);
+        take_events(&mut known, "a", 7..=7);
+        known.heartbeat(WHOLE, 0);
+        assert_eq!((known.gaps.count, known.gaps.missing), (4, 8));
+    }
+
     #[test]
     fn jumps_are_gaps_unless_they_are_told_or_filtered() {
         let mut known = Completeness::default();
@@ -304,6 +388,29 @@ mod tests {
         assert_eq!((known.gaps.count, known.gaps.missing), (2, 3));
         known.heartbeat(b"no JSON", 8);
         assert_eq!(known.heartbeat.unwrap().received_ms, 7);
+    }
+
+    #[test]
+    fn only_gaps_near_filtered_events_are_not_known() {
+        let mut known = Completeness::default();
+        let heartbeat = |known: &mut Completeness, events: u64, sent: u64| {
+            let text = format!("{{\"events\":{events},\"sent\":{sent}}}");
+            known.heartbeat(text.as_bytes(), 0);
+            (known.is_filtered(), known.gaps.missing)
+        };
+        take_events(&mut known, "a", 1..=4);
+        assert_eq!(heartbeat(&mut known, 4, 4), (false, 0));
+        take_events(&mut known, "a", 6..=6);
+        assert_eq!(heartbeat(&mut known, 7, 5), (true, 0));
+        // 7 was left out before the heartbeat, which came before 8; 9 is missing.
+        take_events(&mut known, "a", 8..=8);
+        take_events(&mut known, "a", 10..=10);
+        assert_eq!(heartbeat(&mut known, 10, 8), (false, 1));
+        // The state of the shipper was removed.
+        take_events(&mut known, "a", 12..=12);
+        assert_eq!(heartbeat(&mut known, 2, 2), (false, 2));
+        take_events(&mut known, "a", 14..=14);
+        assert_eq!(heartbeat(&mut known, 1, 0), (true, 2));
     }
 
     #[test]

@@ -223,24 +223,18 @@ impl Connection {
                     }
                 };
             self.message_at = Instant::now();
-            let taken = match message {
+            let taken: Result<(), End> = match message {
                 Message::Heartbeat { sequence } => {
                     batch.answers.push((sequence, None));
                     Ok(())
                 }
-                Message::Line { sequence, line } => {
-                    self.line(&mut batch, at, sequence, line, hosts)
-                }
-                Message::Syslog(message) => match syslog::parse(message) {
-                    Some(message) => self.shipped(&mut batch, at, &message, hosts).map(drop),
-                    None => {
-                        self.refused(&Refusal::NoSyslog, hosts);
-                        Ok(())
-                    }
-                },
+                Message::Line { sequence, line } => self
+                    .line(&mut batch, at, sequence, line, hosts)
+                    .map_err(End::from),
+                Message::Syslog(message) => self.syslog(&mut batch, at, message, hosts),
             };
-            if let Err(error) = taken {
-                break Err(error.into());
+            if let Err(end) = taken {
+                break Err(end);
             }
             at += length;
         };
@@ -306,6 +300,30 @@ impl Connection {
         batch.lines.push(line, checked.last);
         batch.first = batch.first.or(sequence);
         Ok(())
+    }
+
+    /// Adds a message of syslog in the same way. The peer takes it for stored if the connection goes on.
+    ///
+    /// # Errors
+    /// The connection ends: what came before cannot be written, or was and the host of the message is refused.
+    fn syslog(
+        &mut self,
+        batch: &mut Batch,
+        at: usize,
+        message: &[u8],
+        hosts: &mut Hosts,
+    ) -> Result<(), End> {
+        let Some(message) = syslog::parse(message) else {
+            self.refused(&Refusal::NoSyslog, hosts);
+            return Ok(());
+        };
+        match self.shipped(batch, at, &message, hosts)? {
+            Some(refusal) if refusal.is_of_host() => {
+                self.write(batch, at, hosts)?;
+                Err(End::Host(refusal))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Adds a message in the same way. Returns why it is refused, if it is.
@@ -430,19 +448,22 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts a refused line for the host that the peer wrote last, or is.
+    /// Counts a refused line for the host that the peer wrote last, or is; for its network if the host is refused.
     fn refused(&self, refusal: &Refusal, hosts: &mut Hosts) {
-        let host = match (&self.host, self.writes.as_deref()) {
-            (Some(host), _) | (None, Some(Writes::Host(host) | Writes::Member(_, host))) => {
-                host.clone()
-            }
-            (None, Some(Writes::Node(network))) => return hosts.refused_in(*network, refusal),
+        let (network, member) = match self.writes.as_deref() {
+            Some(Writes::Host(host)) => (None, Some(host)),
+            Some(Writes::Member(network, host)) => (Some(*network), Some(host)),
+            Some(Writes::Node(network)) => (Some(*network), None),
             // Nothing is taken of it.
-            (None, None) => return,
+            None => return,
         };
-        if let Some(progress) = hosts.progress(&host) {
-            progress.refused += 1;
-            progress.refusal = Some(refusal.to_string());
+        let host = self.host.as_ref().or(member);
+        let progress = host.and_then(|host| hosts.progress(host));
+        match (progress, network) {
+            (Some(progress), None) => progress.count_refused(refusal),
+            (Some(progress), Some(_)) if !refusal.is_of_host() => progress.count_refused(refusal),
+            (_, Some(network)) => hosts.refused_in(network, refusal),
+            (None, None) => {}
         }
     }
 

@@ -21,6 +21,8 @@ use super::frame::MAX_SYSLOG_BYTES;
 use super::repeated::LogPart;
 
 const LOG: &str = "audit.log";
+/// The next file, before the current one is rotated.
+const NEW: &str = "audit.log.new";
 /// Rotated files that wait to be synced; with more, rotation waits for the disk.
 const MAX_UNSYNCED: usize = 4;
 
@@ -49,7 +51,7 @@ impl HostLog {
         }
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let directory = openat(&logs, host, flags, Mode::empty())?;
-        let file = create(&directory)?;
+        let file = create(&directory, LOG)?;
         let mut log = Self {
             directory,
             bytes: size_of(&file)?,
@@ -87,12 +89,7 @@ impl HostLog {
     pub(super) fn recent(&self) -> io::Result<Vec<LogPart>> {
         let mut parts = Vec::new();
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        match openat(
-            &self.directory,
-            format!("{LOG}.1").as_str(),
-            flags,
-            Mode::empty(),
-        ) {
+        match openat(&self.directory, old(1).as_str(), flags, Mode::empty()) {
             Ok(file) => {
                 let file = File::from(file);
                 let end = size_of(&file)?;
@@ -139,36 +136,43 @@ impl HostLog {
                 file.sync_data()?;
             }
         }
-        let old = |number: u32| format!("{LOG}.{number}");
-        let last = self.settings.files.saturating_sub(1).max(1);
-        ignore_missing(unlinkat(
-            &self.directory,
-            old(last).as_str(),
-            UnlinkatFlags::NoRemoveDir,
-        ))?;
-        for number in (1..last).rev() {
-            let (from, to) = (old(number), old(number + 1));
-            ignore_missing(renameat(
-                &self.directory,
-                from.as_str(),
-                &self.directory,
-                to.as_str(),
-            ))?;
+        // If this fails, no old file is removed for it.
+        let file = create(&self.directory, NEW)?;
+        // Else a rotation that failed has moved it.
+        if !self.is_missing(LOG) {
+            self.make_room()?;
+            self.rename(LOG, &old(1))?;
         }
-        // After a rotation that failed the name may be missing.
-        ignore_missing(renameat(
-            &self.directory,
-            LOG,
-            &self.directory,
-            old(1).as_str(),
-        ))?;
-        let file = create(&self.directory)?;
+        self.rename(NEW, LOG)?;
         self.bytes = size_of(&file)?;
         let rotated = mem::replace(&mut self.file, file);
         if mem::take(&mut self.is_dirty) {
             self.unsynced.push(rotated);
         }
         Ok(())
+    }
+
+    /// Makes the name of the first old file free. Where a number is free already, files behind it stay.
+    fn make_room(&self) -> io::Result<()> {
+        let last = self.settings.files.saturating_sub(1).max(1);
+        let free = (1..=last).find(|number| self.is_missing(&old(*number)));
+        if free.is_none() {
+            let name = old(last);
+            unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
+        }
+        for number in (1..free.unwrap_or(last)).rev() {
+            self.rename(&old(number), &old(number + 1))?;
+        }
+        Ok(())
+    }
+
+    fn is_missing(&self, name: &str) -> bool {
+        let about = fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        matches!(about, Err(Errno::ENOENT))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat(&self.directory, from, &self.directory, to)?)
     }
 
     /// Cuts off what a write that was killed has left of a line, which was not acknowledged.
@@ -200,8 +204,13 @@ impl HostLog {
     }
 }
 
-/// Opens the current file of a directory.
-fn create(directory: &OwnedFd) -> io::Result<File> {
+/// Name of an old file.
+fn old(number: u32) -> String {
+    format!("{LOG}.{number}")
+}
+
+/// Opens a file to which lines are appended; it is made if it is missing.
+fn create(directory: &OwnedFd, name: &str) -> io::Result<File> {
     let flags = OFlag::O_RDWR
         | OFlag::O_APPEND
         | OFlag::O_CREAT
@@ -209,12 +218,12 @@ fn create(directory: &OwnedFd) -> io::Result<File> {
         | OFlag::O_NONBLOCK
         | OFlag::O_CLOEXEC;
     let mode = Mode::S_IRUSR | Mode::S_IWUSR | Mode::S_IRGRP;
-    let file = File::from(openat(directory, LOG, flags, mode)?);
+    let file = File::from(openat(directory, name, flags, mode)?);
     match is_kind(fstat(&file)?.st_mode, SFlag::S_IFREG) {
         true => Ok(file),
-        false => Err(io::Error::other(
-            "`audit.log` is no regular file: remove it",
-        )),
+        false => Err(io::Error::other(format!(
+            "`{name}` is no regular file: remove it"
+        ))),
     }
 }
 
@@ -224,13 +233,6 @@ fn is_kind(mode: u32, kind: SFlag) -> bool {
 
 fn size_of(file: &File) -> io::Result<u64> {
     Ok(file.metadata()?.len())
-}
-
-fn ignore_missing(result: nix::Result<()>) -> io::Result<()> {
-    match result {
-        Ok(()) | Err(Errno::ENOENT) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
 }
 
 /// Whether a directory has a directory of a name.
@@ -285,6 +287,39 @@ pub(super) mod tests {
         let mut log = open(place.path(), 8).unwrap();
         log.write(b"6\n").unwrap();
         assert_eq!(text("audit.log"), "five\n6\n");
+    }
+
+    #[test]
+    fn rotation_that_fails_removes_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let mut log = open(place.path(), 1).unwrap();
+        for line in ["1\n", "2\n", "3\n"] {
+            log.write(line.as_bytes()).unwrap();
+        }
+        let path = |name: &str| place.path().join("h").join(name);
+        let texts = || {
+            ["audit.log", "audit.log.1", "audit.log.2"]
+                .map(|name| fs::read_to_string(path(name)).ok())
+        };
+        let three = || ["3\n", "2\n", "1\n"].map(|text| Some(text.to_owned()));
+        fs::create_dir(path(NEW)).unwrap();
+        for _ in 0..3 {
+            log.write(b"4\n").unwrap_err();
+            assert_eq!(texts(), three());
+        }
+        fs::remove_dir(path(NEW)).unwrap();
+        // A rotation ended before the new file got its name.
+        fs::rename(path("audit.log"), path("moved")).unwrap();
+        log.write(b"4\n").unwrap();
+        let [_, two, one] = three();
+        assert_eq!(texts(), [Some("4\n".to_owned()), two, one]);
+        // One ended before all old files were moved.
+        fs::rename(path("audit.log.1"), path("audit.log.2")).unwrap();
+        log.write(b"5\n").unwrap();
+        assert_eq!(
+            texts(),
+            ["5\n", "4\n", "2\n"].map(|text| Some(text.to_owned()))
+        );
     }
 
     #[test]

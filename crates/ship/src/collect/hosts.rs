@@ -377,7 +377,7 @@ impl Hosts {
         &self.networks
     }
 
-    /// Counts a refused line of a network, of which the host is not known.
+    /// Counts a refused line of a network whose host is refused or not known.
     pub(super) fn refused_in(&mut self, network: usize, refusal: &Refusal) {
         if let Some(network) = self.networks.get_mut(network) {
             network.refused += 1;

@@ -356,6 +356,7 @@ impl Listener {
             }
             End::Socket(_) => "socket",
             End::Write(_) => "write",
+            End::Host(_) => "host",
             End::Idle(_) => "idle",
         };
         self.messages.tell(
@@ -405,7 +406,7 @@ impl Listener {
         self.progress.tls_error = tls.and_then(TlsAcceptor::error).map(str::to_owned);
         self.progress.hosts = self.hosts.all_progress();
         self.progress.networks = self.hosts.networks().to_vec();
-        let text = serde_json::to_string(&self.progress).unwrap_or_default() + "\n";
+        let text = self.progress.text();
         let status = (text != self.last_status).then(|| text.clone());
         self.last_status = text;
         Work { files, status }
@@ -417,6 +418,7 @@ impl Listener {
         for token in tokens {
             self.close(token, &End::Listener);
         }
+        self.progress.is_ended = true;
         let last = self.work();
         self.syncer.end(last);
     }

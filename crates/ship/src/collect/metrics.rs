@@ -61,7 +61,7 @@ fn add_networks(text: &mut MetricsText, networks: &[NetworkProgress]) {
         (
             "network_refused_lines_total",
             "counter",
-            "Lines that were refused before their peers have written a log.",
+            "Lines that were refused with their hosts, or before their peers have written a log.",
             |it| Some(number(it.refused)),
         ),
     ];
@@ -121,8 +121,8 @@ fn add_hosts(text: &mut MetricsText, hosts: &[HostProgress]) {
         (
             "host_gaps_total",
             "counter",
-            "Jumps of serials that the shipper of a host has not told. None is known of a host without tollgate, or whose \
-             shipper has a filter.",
+            "Jumps of serials that the shipper of a host has not told. None is known of a host without tollgate, or while a \
+             filter of its shipper leaves out events.",
             |it| complete(it).map(|known| number(known.gaps.count)),
         ),
         (
@@ -176,6 +176,7 @@ mod tests {
             "gaps": {"count": 2, "missing": 5, "last": null},
             "new_gaps": {"count": 0, "missing": 0, "last": null},
             "heartbeat": {"received_ms": 1, "events": 8, "sent": sent, "gaps": 1, "missing": 4, "lost": {"events: full": 3}},
+            "is_filtered": sent < 8,
         })
     }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::completeness::Completeness;
+use super::hosts::Refusal;
 use super::peers::Network;
 
 /// Name of the file.
@@ -16,6 +17,9 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Progress {
     version: u32,
+    /// Whether the run has ended in order: then this is all that it knew.
+    #[serde(default)]
+    pub(super) is_ended: bool,
     /// In milliseconds since the epoch.
     pub(super) started_ms: u64,
     /// Addresses at which it listens.
@@ -57,7 +61,7 @@ pub(super) struct NetworkProgress {
     /// Number of hosts that have logs, and its bound.
     pub(super) hosts: usize,
     pub(super) max_hosts: usize,
-    /// Lines that were refused before their peers have written a log.
+    /// Lines that were refused with their hosts, or before their peers have written a log.
     pub(super) refused: u64,
     /// Why, the last time.
     pub(super) refusal: Option<String>,
@@ -100,6 +104,14 @@ pub(super) struct HostProgress {
     pub(super) error: Option<String>,
 }
 
+impl HostProgress {
+    /// Counts a refused line.
+    pub(super) fn count_refused(&mut self, refusal: &Refusal) {
+        self.refused += 1;
+        self.refusal = Some(refusal.to_string());
+    }
+}
+
 /// The last record of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LastRecord {
@@ -113,6 +125,7 @@ impl Progress {
     pub(super) fn new(started_ms: u64, listen: Vec<String>, directory: String) -> Self {
         Self {
             version: VERSION,
+            is_ended: false,
             started_ms,
             listen,
             directory,
@@ -138,5 +151,56 @@ impl Progress {
             progress.version
         );
         Ok(progress)
+    }
+
+    /// Text of the file.
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default() + "\n"
+    }
+
+    /// What the run knew of the hosts. A run that was killed has taken more since it wrote this.
+    pub(super) fn into_known_hosts(mut self) -> Vec<HostProgress> {
+        if !self.is_ended {
+            let hosts = self.hosts.iter_mut();
+            hosts
+                .filter_map(|host| host.completeness.as_mut())
+                .for_each(Completeness::forget_serials);
+        }
+        self.hosts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shipped::RecordNumber;
+    use super::*;
+
+    /// A run that was killed has acknowledged more than its status has.
+    #[test]
+    fn gaps_are_counted_from_the_status_of_a_run_that_has_ended() {
+        let record = |known: &mut Completeness, serial: u32, n: u32| {
+            let serial = 0x8000_0000 + serial;
+            known.record("b", RecordNumber { serial, n, of: 2 });
+        };
+        let mut known = Completeness::default();
+        record(&mut known, 1, 1);
+        let mut progress = Progress::new(0, Vec::new(), String::new());
+        progress.hosts.push(HostProgress {
+            completeness: Some(known),
+            ..HostProgress::default()
+        });
+        let killed = progress.text();
+        let older = killed.replace("\"is_ended\":false,", "");
+        assert_ne!(older, killed);
+        progress.is_ended = true;
+        for (text, missing) in [(killed, 1), (older, 1), (progress.text(), 6)] {
+            let mut hosts = Progress::parse(&text).unwrap().into_known_hosts();
+            let known = hosts[0].completeness.as_mut().unwrap();
+            for (serial, n) in [(6, 1), (6, 2), (8, 1)] {
+                record(known, serial, n);
+            }
+            known.heartbeat(b"{\"events\":9,\"sent\":9}", 0);
+            assert_eq!(known.gaps.missing, missing, "{text}");
+        }
     }
 }

@@ -157,7 +157,7 @@ fn describe_completeness(known: &Completeness) -> Vec<(&'static str, String)> {
         lines.push(("serial", format!("{serial} of boot {boot}")));
     }
     let gaps = match (&known.gaps.last, known.is_filtered()) {
-        (_, true) => "not known: the shipper has a filter".to_owned(),
+        (_, true) => "not known now: a filter of the shipper has left out events".to_owned(),
         (Some(gap), false) => format!(
             "{}, {} serials missing, the last ones after {} and before {} of boot {}",
             known.gaps.count, known.gaps.missing, gap.after, gap.before, gap.boot

@@ -128,6 +128,7 @@ fn serials_that_do_not_come_are_shown_over_restarts() {
     let gaps = |collector: &Collector| collector.host("web1")["completeness"]["gaps"].clone();
     send(&collector, &[1, 2, 5]);
     wait_until("the gap", || gaps(&collector)["missing"] == 2);
+    assert_eq!(collector.status()["is_ended"], false);
     let text = String::from_utf8(collector.status_text().stdout).unwrap();
     let expected = format!(
         "gaps        1, 2 serials missing, the last ones after {} and before {} of boot b-1\n",
@@ -140,7 +141,9 @@ fn serials_that_do_not_come_are_shown_over_restarts() {
         "{text}"
     );
     collector.end();
+    assert_eq!(collector.status()["is_ended"], true);
     collector.run_again();
+    assert_eq!(collector.status()["is_ended"], false);
     send(&collector, &[2, 5, 6, 9]);
     wait_until("the other gap", || gaps(&collector)["missing"] == 4);
     assert_eq!(gaps(&collector)["count"], 2);

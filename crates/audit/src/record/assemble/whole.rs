@@ -47,6 +47,7 @@ struct Common<'a> {
     prefix: &'a [u8],
     /// The stamp, with the colon behind it.
     stamp: &'a [u8],
+    serial: Serial,
 }
 
 impl WholeEventFinder {
@@ -62,9 +63,10 @@ impl WholeEventFinder {
         let common = Common {
             prefix: first_line.get(..first.kind_start())?,
             stamp,
+            serial: first.serial,
         };
         let mut line = Line::of(&first, 0..first_line.len());
-        let mut is_last = ends_event(first.kind);
+        let mut is_last = ends_event(first.kind, first.serial);
         while !is_last {
             let start = line.range.end + 1;
             self.lines.push(line);
@@ -108,7 +110,7 @@ impl Common<'_> {
             stamp: body_start - self.stamp.len(),
             body: body_start,
         };
-        Some((line, ends_event(after.get(..kind_len)?)))
+        Some((line, ends_event(after.get(..kind_len)?, self.serial)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::super::frame::FrameError;
-use super::super::hosts::{WriteError, describe};
+use super::super::hosts::{Refusal, WriteError, describe};
 use super::super::peers::NameError;
 use super::super::stream::StreamError;
 use super::super::tls;
@@ -37,6 +37,9 @@ pub(in crate::collect) enum End {
     Places(usize),
     #[error("{}", describe(.0))]
     Write(#[from] WriteError),
+    /// The host of a message that is not answered is refused.
+    #[error(transparent)]
+    Host(Refusal),
     #[error("no message for {} seconds", .0.as_secs())]
     Idle(Duration),
     #[error("the listener ends")]

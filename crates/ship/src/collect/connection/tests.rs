@@ -176,3 +176,48 @@ fn shipped_records_come_again_without_room() {
     let known = progress.completeness.clone().unwrap();
     assert_eq!(known.last(), Some(("b", 0x8000_0003)));
 }
+
+/// The peer takes for stored what it has sent on a connection that stays.
+#[test]
+fn syslog_of_a_refused_host_ends_the_connection() {
+    let line = |serial: u32| LINE.replace(":7)", &format!(":{serial})"));
+    let message = |(host, serial): &(&str, u32)| {
+        let text = format!("<86>1 - {host} - - - - {}", line(*serial).trim_end());
+        format!("{} {text}", text.len())
+    };
+    let member = |name: &str| Writes::Member(0, name.to_owned());
+    for (naming, first, second) in [
+        ("node", Writes::Node(0), Writes::Node(0)),
+        ("address", member("web1"), member("web2")),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[networks.lab]\nprefixes = [\"10.0.0.0/8\"]\nhost = \"{naming}\"\nmax_hosts = 1\n"
+        );
+        let peers = Config::parse(&text).unwrap().peers;
+        let mut hosts = Hosts::open(place.path(), settings(1 << 20), peers).unwrap();
+        let mut serve = |writes: &Writes, messages: &[(&str, u32)]| {
+            let (mut connection, mut peer) = pair();
+            connection.writes = Some(Arc::new(writes.clone()));
+            let text: String = messages.iter().map(message).collect();
+            peer.write_all(text.as_bytes()).unwrap();
+            connection.serve(&mut vec![0; READ_BYTES], &mut hosts)
+        };
+        serve(&first, &[("web1", 1)]).unwrap();
+        let end = serve(&second, &[("web2", 2)]);
+        assert!(
+            matches!(end, Err(End::Host(Refusal::TooManyHosts(_)))),
+            "{end:?}"
+        );
+        let mut written = vec![1];
+        if naming == "node" {
+            // What came before is written.
+            serve(&second, &[("web1", 3), ("web2", 4), ("web1", 5)]).unwrap_err();
+            written.push(3);
+        }
+        let log = std::fs::read_to_string(place.path().join("web1/audit.log")).unwrap();
+        let refused = u64::try_from(written.len()).unwrap();
+        assert_eq!(log, written.into_iter().map(line).collect::<String>());
+        assert_eq!(hosts.networks()[0].refused, refused);
+    }
+}
