@@ -22,7 +22,7 @@ use crate::daemon::Daemon;
 use crate::differential::steps::{self, step};
 use crate::differential::uring::{Layout, Operation, Queue, op, xattr};
 use crate::differential::watched::{ACL, ACL_BYTES, acl};
-use crate::failed_opens::with_idle_threads;
+use crate::idle_threads::with_idle_threads;
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};

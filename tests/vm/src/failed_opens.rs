@@ -12,7 +12,8 @@ use crate::daemon::{Daemon, replace};
 use crate::differential::kernel::KernelAudit;
 use crate::filesystems::{LOAD_MODULES, shell};
 use crate::half_seen::{LAST, events_of};
-use crate::machine::{USER, start_waiting};
+use crate::idle_threads::with_idle_threads;
+use crate::machine::USER;
 use crate::program::{Arg, Entry, Program, Task, args};
 use crate::suite::{Rules, Session};
 use crate::uring_ops::URING_OPS;
@@ -154,36 +155,7 @@ fn leased(daemon: &Daemon, file_system: &str) -> anyhow::Result<()> {
     agree(&recorded(daemon, &rules, "leased", &run)?)
 }
 
-/// Runs something while many threads of the user sleep, outside any recorded syscall, after an open for reading.
-pub(crate) fn with_idle_threads<T>(
-    opened: &'static str,
-    work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    const THREADS: usize = 400;
-    let read = || args![0, Arg::Buffer, 1];
-    let thread = || {
-        Program::new(Entry::Syscall)
-            .call(nr::OPENAT, args![AT_FDCWD, opened, 0])
-            .call(nr::READ, read())
-    };
-    let program = (0..THREADS).fold(Program::new(Entry::Syscall), |all, _| {
-        all.start(Task::Thread, thread(), None)
-    });
-    let program = program.call(nr::READ, read()).install("idle")?;
-    let mut idle = start_waiting(&program, USER)?;
-    let tasks = format!("/proc/{}/task", idle.id());
-    let waited = support::wait::wait_for("all threads to sleep", || {
-        let tasks = fs::read_dir(&tasks)?.flatten();
-        let calls = tasks.filter_map(|task| fs::read_to_string(task.path().join("syscall")).ok());
-        Ok((calls.filter(|call| call.starts_with("0 ")).count() > THREADS).then_some(()))
-    });
-    let worked = waited.and_then(|()| work());
-    let _gone = idle.kill();
-    let _status = idle.wait();
-    worked
-}
-
-/// After a refused open that no rule matches, they hold no memory.
+/// Threads that sleep after a refused open that no rule matches hold no memory.
 fn idle_threads_hold_no_slot(daemon: &Daemon) -> anyhow::Result<()> {
     const FILE: &str = "/tmp/failed_opens/ext4/dropbox/removed";
     let rules = "-w /tmp/failed_opens/ext4/tool -p wa -k idle\n-w /tmp/failed_opens/ext4/dropbox -p wa -k idle\n";

@@ -29,6 +29,7 @@ mod full_disk;
 mod half_seen;
 mod handover;
 mod hunt;
+mod idle_threads;
 mod json;
 mod late;
 mod lists;
