@@ -13,8 +13,7 @@ use crate::differential::kernel::KernelAudit;
 use crate::filesystems::{LOAD_MODULES, shell};
 use crate::half_seen::{LAST, events_of};
 use crate::idle_threads::with_idle_threads;
-use crate::machine::USER;
-use crate::program::{Arg, Entry, Program, Task, args};
+use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 use crate::uring_ops::URING_OPS;
 
@@ -78,7 +77,6 @@ done
 
 /// Syscall numbers of the 64-bit table.
 mod nr {
-    pub(super) const READ: u32 = 0;
     pub(super) const OPENAT: u32 = 257;
 }
 
