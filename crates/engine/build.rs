@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
@@ -20,6 +20,25 @@ const ARGS: [&str; 9] = [
     "-Ibpf",
     "-fdebug-compilation-dir=.",
 ];
+
+/// Lets a skeleton find its object without the name of the directory: debug information has a checksum of the skeleton, on
+/// which the build ids of programs depend.
+fn name_object_relatively(family: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let (object, skeleton) = (
+        family.with_extension("bpf.o"),
+        family.with_extension("skel.rs"),
+    );
+    let name = object.file_name().ok_or("an object has a name")?;
+    let text = fs::read_to_string(&skeleton)?;
+    let relative = text.replace(
+        &format!("{object:?}"),
+        &format!("concat!(env!(\"OUT_DIR\"), \"/{}\")", name.display()),
+    );
+    if relative == text {
+        return Err(format!("{} does not name its object", skeleton.display()).into());
+    }
+    Ok(fs::write(&skeleton, relative)?)
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=bpf");
@@ -49,6 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .map_err(|error| {
                 format!("cannot build bpf/{family}.bpf.c with {}: {error:#}; `make setup` installs clang 19", clang.display())
             })?;
+        name_object_relatively(&out.join(family))?;
     }
     // A daemon adopts pinned programs and maps only when they are of the same object.
     let mut hasher = DefaultHasher::new();
