@@ -238,10 +238,10 @@ __noinline int call_try(const struct wire_syscall *syscall, __u32 key, __u32 pla
 
 	if (!syscall)
 		return 0;
-	state = state_claim_at(task, key, syscall, place);
-	of = task_state(task);
+	of = task_state_for_slot(task);
 	if (!of)
-		return 0; /* counted */
+		return 0;
+	state = state_claim_at(of, task, key, syscall, place);
 	if (!state) {
 		count_lost(WIRE_LOST_NO_SLOT);
 		return 0;
@@ -301,63 +301,48 @@ static __always_inline void call_finish_last(struct task_struct *task)
 	}
 }
 
-/* Whether the flags of an open exclude that a rule matches it. */
-static __always_inline int open_is_excluded(const struct wire_syscall *syscall,
-					    const struct pt_regs *regs, __u32 abi)
+/* The flags of an open. `arg` is 1 + the index of its argument that has them: 2 or 3. */
+static __always_inline __u32 open_flags(const struct pt_regs *regs, __u32 abi, __u32 arg)
 {
-	__u64 args[4];
-	__u32 flags;
-
-	if (!(syscall->facts & WIRE_FACT_WATCH_ONLY) || !(syscall->facts & WIRE_FACT_OPEN_FLAGS))
-		return 0;
-	fill_args(args, regs, abi);
-	flags = syscall->open_arg == 1 ? args[1] : args[2];
-	return !(ACC_MODE(flags) & syscall->watch_perm);
-}
-
-/*
- * Whether the gate excludes an open. Tested before anything is looked up: most opens only read. `arg` is
- * 1 + the index of the argument with the flags, or 0 if the syscall has none.
- */
-static __always_inline int open_is_gated(const struct pt_regs *regs, __u32 abi, __u32 arg)
-{
-	__u32 flags;
-
-	if (!arg)
-		return 0;
 	if (abi == WIRE_B64)
-		flags = arg == 2 ? REGS_ARG2(regs) : REGS_ARG3(regs);
-	else
-		flags = arg == 2 ? REGS_COMPAT_ARG2(regs) : REGS_COMPAT_ARG3(regs);
-	return gate_excludes(flags);
+		return arg == 2 ? REGS_ARG2(regs) : REGS_ARG3(regs);
+	return arg == 2 ? REGS_COMPAT_ARG2(regs) : REGS_COMPAT_ARG3(regs);
 }
 
 /*
  * Begins the syscall of the current task at the entry of its function; returns its state, or NULL. The
- * cookie has `numbers` of fn_exit() in its low half, and `arg` of open_is_gated() above.
+ * cookie has `numbers` of fn_exit() in its low half, and `arg` of open_flags() in its high half, or 0 if
+ * the syscall is no open with flags.
  */
 static __always_inline struct syscall_state *call_begin(struct pt_regs *ctx)
 {
 	struct task_struct *task = current();
 	const struct pt_regs *regs = task_regs(task);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
-	__u32 numbers = cookie;
+	__u32 numbers = cookie, arg = cookie >> 32;
 	__u32 abi = task_abi(task);
 	__u32 nr = REGS_NR(regs);
 	struct wire_syscall *syscall;
 	struct syscall_state *state;
-	__u32 key;
+	__u32 key, flags = 0;
 
-	if (open_is_gated(regs, abi, cookie >> 32))
-		return NULL;
+	if (arg) {
+		flags = open_flags(regs, abi, arg);
+		/* Before anything is looked up: most opens only read. */
+		if (gate_excludes(flags))
+			return NULL;
+	}
 	if (numbers)
 		nr = (abi == WIRE_B64 ? numbers & 0xffff : numbers >> 16) - 1;
 	if (nr >= WIRE_SYSCALLS || is_daemon(task))
 		return NULL;
 	key = abi * WIRE_SYSCALLS + nr;
 	syscall = plan_syscall(key);
-	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || open_is_excluded(syscall, regs, abi))
+	if (!syscall || syscall->tests == WIRE_NO_SYSCALL)
 		return NULL;
+	if (arg && syscall->facts & WIRE_FACT_WATCH_ONLY &&
+	    !(ACC_MODE(flags) & syscall->watch_perm))
+		return NULL; /* its flags exclude that a rule matches it */
 	call_finish_last(task); /* needs what its own call has saved */
 	if (syscall->facts & WIRE_FACT_ENTER_STATE)
 		save_enter_state(task);

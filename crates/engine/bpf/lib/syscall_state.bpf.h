@@ -256,22 +256,29 @@ static __always_inline struct syscall_state *state_find(struct task_struct *task
 	return of ? state_find_in(of, task, key, syscall, SEEN_INSIDE) : NULL;
 }
 
+/* State of a task, for a slot of its syscall; NULL if there is no memory: then the syscall is lost. */
+static __always_inline struct task_state *task_state_for_slot(struct task_struct *task)
+{
+	struct task_state *of = task_state_create(task);
+
+	if (!of)
+		count_lost(WIRE_LOST_NO_SLOT);
+	return of;
+}
+
 /*
  * Empty state for a syscall of the current task, or NULL: then it is lost at its end. `place`
  * decides which slot is tried first.
  */
-static __always_inline struct syscall_state *
-state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *syscall, __u32 place)
+static __always_inline struct syscall_state *state_claim_at(struct task_state *of,
+							    struct task_struct *task, __u32 key,
+							    const struct wire_syscall *syscall,
+							    __u32 place)
 {
-	struct task_state *of = task_state_create(task);
 	const struct pt_regs *regs = task_regs(task);
 	struct syscall_state *state;
 	__u32 index;
 
-	if (!of) {
-		count_lost(WIRE_LOST_NO_SLOT);
-		return NULL;
-	}
 	index = slot_of(of, slot_kind(key), key, place, slot_user(task)) - 1;
 	if (key >= WIRE_URING_FIRST)
 		of->operation_in = call_fingerprint(regs);
@@ -299,7 +306,9 @@ state_claim_at(struct task_struct *task, __u32 key, const struct wire_syscall *s
 static __always_inline struct syscall_state *state_claim(struct task_struct *task, __u32 key,
 							 const struct wire_syscall *syscall)
 {
-	return state_claim_at(task, key, syscall, task->pid);
+	struct task_state *of = task_state_for_slot(task);
+
+	return of ? state_claim_at(of, task, key, syscall, task->pid) : NULL;
 }
 
 /* The state of the syscall, or a new one. */
