@@ -72,8 +72,8 @@ impl Server {
                     return Ok(None);
                 }
                 Err(error) => {
-                    let context = format!("cannot serve metrics at {address}");
-                    return Err(anyhow::Error::new(error).context(context));
+                    return Err(error)
+                        .with_context(|| format!("cannot serve metrics at {address}"));
                 }
             },
         };
@@ -130,12 +130,11 @@ impl Server {
                     // A request that has arrived is answered before another connection can evict it.
                     let mut one = Connection::new(stream);
                     if one.progress(|request| answer(request, || metrics.answer())) {
-                        let idle = connections.iter().position(|one| !one.is_answered());
-                        match idle.filter(|_| connections.len() == MAX_CONNECTIONS) {
-                            Some(idle) => drop(connections.remove(idle)),
-                            // All are reading their answers.
-                            None if connections.len() == MAX_CONNECTIONS => continue,
-                            None => {}
+                        if connections.len() == MAX_CONNECTIONS {
+                            let idle = connections.iter().position(|one| !one.is_answered());
+                            // Without one, all are reading their answers.
+                            let Some(idle) = idle else { continue };
+                            drop(connections.remove(idle));
                         }
                         connections.push(one);
                     }
@@ -316,14 +315,20 @@ mod tests {
         Ok(server.unwrap())
     }
 
-    /// Listens on loopback and starts; returns the address.
-    fn start(text: impl FnMut() -> anyhow::Result<String> + Send + 'static) -> SocketAddr {
+    /// Listens on loopback; returns the address, too.
+    fn listen_on_loopback() -> (Server, SocketAddr) {
         let address = MetricsAddress::Loopback("127.0.0.1:0".parse().unwrap());
         let server = listen(&address).unwrap();
         let Listener::Loopback(listener) = &server.listener else {
             panic!("no listener on loopback");
         };
         let address = listener.local_addr().unwrap();
+        (server, address)
+    }
+
+    /// Listens on loopback and starts; returns the address.
+    fn start(text: impl FnMut() -> anyhow::Result<String> + Send + 'static) -> SocketAddr {
+        let (server, address) = listen_on_loopback();
         server.start(text, |_| ()).unwrap();
         address
     }
@@ -391,12 +396,7 @@ mod tests {
 
     #[test]
     fn idle_clients_do_not_block_requests() {
-        let address = MetricsAddress::Loopback("127.0.0.1:0".parse().unwrap());
-        let server = listen(&address).unwrap();
-        let Listener::Loopback(listener) = &server.listener else {
-            panic!("no listener on loopback");
-        };
-        let address = listener.local_addr().unwrap();
+        let (server, address) = listen_on_loopback();
         let idle: Vec<TcpStream> = (0..100)
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();

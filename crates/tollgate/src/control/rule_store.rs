@@ -138,7 +138,7 @@ pub(crate) struct RuleStore {
     refused: Option<RefusedAt>,
     /// Number of rules added over the socket: each has a number instead of a line.
     last_number: u32,
-    /// Maximum backlog wait time in ticks.
+    /// Ticks per second of the backlog wait time.
     tick_hz: u32,
     /// Lost events when the counter was last reset.
     lost_at_reset: u64,
