@@ -79,7 +79,7 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         hooks: selection.task_list_hook(plan).into_iter().collect(),
         uring: false,
         read_only_opens: ReadOnlyOpens::default(),
-        open_gate: O_ACCMODE,
+        open_gate: O_ACCMODE | O_PATH,
         denies: plan.denying() != 0,
     };
     for (syscall_id, rules) in &plan.syscalls {
@@ -276,6 +276,9 @@ fn is_object_field(field: Field) -> bool {
 
 /// Access mode bits of open flags; 0 is `O_RDONLY`.
 const O_ACCMODE: u32 = 3;
+
+/// The kernel drops the access mode of an open with it; rules are compared with the mode that was asked for.
+const O_PATH: u32 = 0o10_000_000;
 
 /// Whether rules can match the syscall only when it opens for writing.
 fn opens_only_for_write(syscall: &WireSyscall) -> bool {

@@ -25,6 +25,7 @@
 
 #define CAP_DAC_OVERRIDE 1 /* include/uapi/linux/capability.h */
 #define O_TMPFILE_BIT	 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
+#define O_PATH		 010000000
 
 /* An open matches no rule unless it has one of these flags; 0 for no condition. */
 volatile __u32 tlg_open_gate;
@@ -237,6 +238,29 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 }
 
 /*
+ * Whether rules can match an open by its arguments. The program at the end of an open that none can
+ * match may be left out, so nothing may be saved for it.
+ */
+static __always_inline int args_can_match(struct scratch *s, struct task_struct *task,
+					  const struct wire_syscall *syscall, __u32 key)
+{
+	if (key >= WIRE_URING_FIRST || !(syscall->facts & WIRE_FACT_OPEN_FLAGS))
+		return 1;
+	load_args(s, task, key);
+	return open_can_match(syscall, syscall_arg(&s->event, syscall->open_arg));
+}
+
+/* args_can_match() of an open with O_PATH, which an operation of io_uring has no arguments for. */
+static __always_inline int path_open_can_match(struct task_struct *task,
+					       const struct wire_syscall *syscall, __u32 key)
+{
+	struct scratch *s = scratch();
+
+	return s && key < WIRE_URING_FIRST && syscall->facts & WIRE_FACT_OPEN_FLAGS &&
+	       args_can_match(s, task, syscall, key);
+}
+
+/*
  * fexit on do_filp_open(dfd, pathname, op), v5.5; do_file_open() since v7.0: every open by name. Runs in the calling task;
  * `pathname` is the kernel's copy. Misses names that the kernel cannot copy, as its audit does.
  */
@@ -254,8 +278,11 @@ int open_filp(__u64 *ctx)
 	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL || !(syscall->hooks & WIRE_HOOKS_OPEN))
 		return 0;
-	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !(ACC_MODE(flags) & syscall->watch_perm))
-		return 0;
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !(ACC_MODE(flags) & syscall->watch_perm)) {
+		/* build_open_flags() drops the access mode of O_PATH, which rules are compared with. */
+		if (!(flags & O_PATH) || !path_open_can_match(task, syscall, key))
+			return 0;
+	}
 	if (is_of_operation(task, syscall, key, (struct filename *)ctx[1]))
 		return 0;
 	open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], flags,
@@ -303,19 +330,6 @@ static __always_inline __u32 opening_syscall(struct task_struct *task,
 	    !((*syscall)->hooks & WIRE_HOOKS_OPEN || (*syscall)->facts & WIRE_FACT_EXEC))
 		return WIRE_NO_SYSCALL;
 	return key;
-}
-
-/*
- * Whether rules can match an open by its arguments. The program at the end of an open that none can
- * match may be left out, so nothing may be saved for it.
- */
-static __always_inline int args_can_match(struct scratch *s, struct task_struct *task,
-					  const struct wire_syscall *syscall, __u32 key)
-{
-	if (key >= WIRE_URING_FIRST || !(syscall->facts & WIRE_FACT_OPEN_FLAGS))
-		return 1;
-	load_args(s, task, key);
-	return open_can_match(syscall, syscall_arg(&s->event, syscall->open_arg));
 }
 
 /*
