@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
+use nix::fcntl::{OFlag, open};
 use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
 use nix::unistd::mkdir;
@@ -46,6 +47,10 @@ pub(crate) const SESSION: Session = Session {
             threads_that_read_take_no_slot,
         ),
         ("unrecordable_calls_are_denied", all_calls_are_denied),
+        (
+            "calls_that_pass_no_program_take_no_reserve",
+            calls_that_pass_no_program_take_no_reserve,
+        ),
         (
             "successful_calls_are_recorded",
             successful_calls_are_recorded,
@@ -282,11 +287,55 @@ fn all_calls_are_denied(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A signal to a process that does not exist, and an open that opens nothing, in the denied directory. Neither comes by a
+/// program that denies.
+fn calls_that_pass_none() -> anyhow::Result<()> {
+    ensure!(
+        kill(nix::unistd::Pid::from_raw(i32::MAX), None) == Err(nix::errno::Errno::ESRCH),
+        "kill found a process"
+    );
+    let file = Path::new(DENIED).join("file");
+    let flags = OFlag::O_PATH | OFlag::O_WRONLY;
+    open(&file, flags, Mode::empty()).context("open")?;
+    Ok(())
+}
+
+fn calls_that_pass_no_program_take_no_reserve(daemon: &Daemon) -> anyhow::Result<()> {
+    // Each makes an event of more than 400 bytes: together, more than the reserve.
+    const TRIES: usize = RING / 8 / 400;
+    let mark = |name: &str| -> anyhow::Result<[usize; 2]> {
+        let file = Path::new(DENIED).join(name);
+        wait_within(LONGEST, "room", || {
+            Ok((make(DENIED).is_ok() && File::create(&file).is_ok()).then_some(()))
+        })?;
+        wait_within(LONGEST, "the events before", || {
+            let log = fs::read(daemon.log()).context("cannot read the log")?;
+            let count = |part: &str| log.lines().filter(|line| line.contains_str(part)).count();
+            Ok(log.contains_str(name).then(|| {
+                [
+                    count(" syscall=62 success=no exit=-3 "),
+                    count(" a2=200001 "),
+                ]
+            }))
+        })
+    };
+    let none = mark("before_one")?;
+    calls_that_pass_none()?;
+    let one = mark("before_many")?;
+    ensure!(one == none.map(|count| count + 1), "{none:?}, then {one:?}");
+    while_full(daemon, || {
+        (0..TRIES).try_for_each(|_| calls_that_pass_none())
+    })?;
+    let many = mark("after_many")?;
+    ensure!(many == one, "{one:?}, then {many:?}");
+    Ok(())
+}
+
 /// Each permitted call is in the log, even if the ring is full.
 fn successful_calls_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
     const TRIES: usize = 2_000;
     let file = Path::new(DENIED).join("file");
-    let open = || -> usize {
+    let open_all = || -> usize {
         let opened = |_: &usize| OpenOptions::new().append(true).open(&file).is_ok();
         (0..TRIES).filter(opened).count()
     };
@@ -300,18 +349,18 @@ fn successful_calls_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
         let all = log.contains_str(last.as_os_str().as_bytes());
         Ok(all.then_some(opened(daemon)?))
     })?;
-    let mut done = open();
+    let mut done = open_all();
     for _ in 0..2 {
         let both = while_full(daemon, || {
             thread::scope(|scope| {
-                let other = scope.spawn(open);
-                let own = open();
+                let other = scope.spawn(open_all);
+                let own = open_all();
                 Ok(own + other.join().unwrap_or_default())
             })
         })?;
         ensure!(both == 0, "{both} were opened while there was no room");
         room()?;
-        done += open();
+        done += open_all();
     }
     ensure!(done > 0, "none was let pass");
     let recorded = wait_within(LONGEST, "the events", || {

@@ -75,6 +75,15 @@ static __always_inline __u32 deniable_syscall(struct task_struct *task,
 	return key != WIRE_NO_SYSCALL && (*syscall)->facts & WIRE_FACT_DENY ? key : WIRE_NO_SYSCALL;
 }
 
+/* Lets the event of a syscall or operation use the reserve of the ring. */
+static __always_inline void let_through(struct task_struct *task, __u32 key)
+{
+	struct task_state *of = task_state_create(task);
+
+	if (of)
+		of->let_through[slot_kind(key)] = 1;
+}
+
 /* Denies by the objects that earlier hooks have recorded. */
 static __always_inline int deny_recorded(struct task_struct *task)
 {
@@ -91,8 +100,10 @@ static __always_inline int deny_recorded(struct task_struct *task)
 	/* On the engine lsm the kernel has skipped the kprobe at its entry: it cannot be recorded. */
 	if (tlg_kprobes && !state && needs_state(syscall))
 		return -EPERM;
-	if ((state || !tlg_kprobes) && can_record())
+	if ((state || !tlg_kprobes) && can_record()) {
+		let_through(task, key);
 		return 0;
+	}
 	s = scratch();
 	if (!s)
 		return 0;
@@ -186,8 +197,10 @@ static __always_inline int deny_opened(struct task_struct *task, const struct de
 		return 0;
 	if (!reserve_slot(task, key, syscall))
 		return -EPERM;
-	if (can_record())
+	if (can_record()) {
+		let_through(task, key);
 		return 0;
+	}
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (uses_watches(syscall))

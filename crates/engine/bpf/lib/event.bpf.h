@@ -340,6 +340,7 @@ static __always_inline int emit_event(struct task_struct *task, const struct wir
 	struct syscall_state *state = ended.state;
 	struct syscall_state *objects = syscall->facts & WIRE_FACT_HOOKED ? state : NULL;
 	struct scratch *s = scratch();
+	enum slot_kind kind = flags & WIRE_EVENT_URING ? SLOT_URING_OP : SLOT_SYSCALL;
 	struct record_stamp *stamp = NULL;
 	struct wire_event *event;
 	__u32 verdict;
@@ -428,7 +429,8 @@ static __always_inline int emit_event(struct task_struct *task, const struct wir
 	if (event->flags & WIRE_EVENT_STAMPED)
 		submit_stamped(event, finish_event(s, task));
 	else
-		submit(event, finish_event(s, task), verdict);
+		submit(event, finish_event(s, task), verdict,
+		       verdict & WIRE_DENY && is_let_through(task, kind));
 	return 1;
 }
 

@@ -109,22 +109,24 @@ static __always_inline int can_record(void)
 }
 
 /*
- * Submits an event. An event of a denied syscall, or one that failed with EPERM, takes no room
- * from the reserve.
+ * Submits an event. The reserve is for syscalls that a program of `[on_loss] deny` has let through:
+ * one that fails before the program runs, or does not come by it, could be repeated until the
+ * reserve is full.
  */
-static __always_inline void submit(struct wire_event *event, __u32 len, __u32 verdict)
+static __always_inline void submit(struct wire_event *event, __u32 len, __u32 verdict,
+				   int let_through)
 {
 	struct wire_counts *here = counts();
-	__u32 passed = verdict & WIRE_DENY && event->exit != (__u64)-EPERM;
+	int denied = verdict & WIRE_DENY && event->exit == (__u64)-EPERM;
 
 	if (!here)
 		return;
 	here->matched++;
-	if ((has_room(here, len) || passed) &&
+	if ((has_room(here, len) || (let_through && !denied)) &&
 	    !bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP)) {
 		here->delivered++;
 	} else {
-		if (verdict & WIRE_DENY && !passed) {
+		if (denied) {
 			here->lost[WIRE_LOST_DENIED]++;
 		} else {
 			here->lost[WIRE_LOST_RING_FULL]++;

@@ -196,6 +196,7 @@ static __always_inline void slot_end(struct task_state *of, enum slot_kind kind)
 		slot_release(held - 1);
 	of->slot[kind] = 0;
 	of->missing[kind] = 0;
+	of->let_through[kind] = 0;
 }
 
 #endif /* TOLLGATE_LIB_STATE_SLOTS_BPF_H */

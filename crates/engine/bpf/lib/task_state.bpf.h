@@ -35,6 +35,8 @@ struct task_state {
 	__u32 generation; /* tlg_slot_generation when a slot was last taken */
 	__u32 slot[SLOT_KINDS]; /* 1 + index of the slot, or 0 */
 	__u32 missing[SLOT_KINDS]; /* 1 + index in the syscall table of what got no slot, or 0 */
+	__u32 let_through
+		[SLOT_KINDS]; /* a program of `[on_loss] deny` did not deny it: see submit() */
 	__u64 operation_in; /* call_fingerprint() of the syscall in which the io_uring operation runs */
 	struct record_stamp stamp;
 };
@@ -56,6 +58,14 @@ static __always_inline struct task_state *task_state(struct task_struct *task)
 static __always_inline struct task_state *task_state_create(struct task_struct *task)
 {
 	return bpf_task_storage_get(&tlg_task_state, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* Whether a program of `[on_loss] deny` saw the task's syscall or operation, and did not deny it. */
+static __always_inline int is_let_through(struct task_struct *task, enum slot_kind kind)
+{
+	const struct task_state *of = task_state(task);
+
+	return of && of->let_through[kind];
 }
 
 #endif /* TOLLGATE_LIB_TASK_STATE_BPF_H */
