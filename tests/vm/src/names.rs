@@ -1,6 +1,8 @@
 //! Names that lead to another object than before, or in another mount namespace: bind mounts of an ordinary user
 //! hide and forge nothing, and a watch follows a file that is replaced, but not its inode number.
 
+mod open_how;
+
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -40,6 +42,7 @@ pub(crate) const SESSION: Session = Session {
          -w /tmp/names/fs/later -p w -k later\n\
          -w /tmp/names/private/file -p rwa -k private\n\
          -w /tmp/names/closed -p rwa -k closed\n\
+         -w /tmp/names/emptied -p w -k emptied\n\
          -w /tmp/names/sealed -p r -k sealed\n\
          -w /tmp/names/program -p x -k program\n\
          -w /tmp/names/fs/outer/inner/file -p rwa -k inner\n\
@@ -90,6 +93,10 @@ pub(crate) const SESSION: Session = Session {
         ("renamed_file_hides_nothing", renamed_file_hides_nothing),
         ("mounts_hide_nothing_later", mounts_hide_nothing_later),
         ("refused_open_is_recorded", refused_open_is_recorded),
+        (
+            "flags_that_the_open_removes",
+            open_how::flags_that_the_open_removes,
+        ),
         ("refused_exec_is_recorded", refused_exec_is_recorded),
         (
             "name_below_a_renamed_directory",
@@ -115,6 +122,7 @@ mkdir -p /tmp/names/fs /tmp/names/covered /tmp/names/source /tmp/names/trusted /
 cp /bin/busybox /tmp/names/trusted/busybox
 echo text > /tmp/names/quiet/file
 echo text > /tmp/names/closed
+touch /tmp/names/emptied
 echo text > /tmp/names/covered/file
 chmod 666 /tmp/names/covered/file
 echo text > /tmp/names/sealed

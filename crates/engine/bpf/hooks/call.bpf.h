@@ -105,7 +105,8 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 
 	if (flags && syscall->facts & WIRE_FACT_FORKS && !result)
 		return;
-	if (flags && syscall->facts & WIRE_FACT_EXEC && !result) {
+	if (flags && syscall->facts & WIRE_FACT_EXEC && !result &&
+	    !only_asks(task, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS)) {
 		flags |= WIRE_EVENT_STARTED;
 		if (state->script)
 			flags |= WIRE_EVENT_SCRIPT;

@@ -33,9 +33,28 @@
 #include "lib/watch.bpf.h"
 
 #define NR_IO_URING_ENTER 426 /* of both ABIs */
+#define AT_EXECVE_CHECK	  0x10000 /* include/uapi/linux/fcntl.h */
+#define O_RDWR		  2
 
 /* Whether a verdict of run_rules() records the event. */
 #define verdict_records(verdict) ((verdict) != WIRE_NO_VERDICT && (verdict) & WIRE_RECORD)
+
+/*
+ * Flags of an openat2 whose `how` no hook has seen: those of the open file, or of a failed one those in user
+ * memory, which may have changed. Without either, all access is assumed.
+ */
+static __always_inline __u64 open_how_flags(const struct wire_event *event, __u64 how)
+{
+	__u64 file = event->success ? task_file(current(), event->exit) : 0;
+	__u64 flags;
+
+	if (file)
+		return LOAD(file, file, f_flags);
+	if (!bpf_probe_read_user(&flags, sizeof(flags), (void *)how))
+		return flags;
+	count_truncated(WIRE_TRUNC_NAME);
+	return O_RDWR;
+}
 
 /* Access mode of an open: audit_match_perm(). */
 static __always_inline __u32 open_perm(const struct wire_event *event,
@@ -49,13 +68,22 @@ static __always_inline __u32 open_perm(const struct wire_event *event,
 	} else if (state && syscall->facts & WIRE_FACT_OPEN_HOW) {
 		flags = state->open_flags;
 	} else if (syscall->facts & WIRE_FACT_OPEN_HOW) {
-		__u64 how = 0;
-
-		if (bpf_probe_read_user(&how, sizeof(how), (void *)flags))
-			count_truncated(WIRE_TRUNC_NAME);
-		flags = how;
+		flags = open_how_flags(event, flags);
 	}
 	return ACC_MODE(flags);
+}
+
+/*
+ * Whether an execveat that has succeeded has only asked whether the program can be executed (v6.14). A
+ * program that has started has registers of its own.
+ */
+static __always_inline int only_asks(struct task_struct *task, __u32 abi, __u32 nr)
+{
+	const struct pt_regs *regs = task_regs(task);
+
+	if (abi == WIRE_B64)
+		return nr == NR_EXECVEAT_64 && REGS_ARG5(regs) & AT_EXECVE_CHECK;
+	return nr == NR_EXECVEAT_32 && REGS_COMPAT_ARG5(regs) & AT_EXECVE_CHECK;
 }
 
 /*
@@ -461,7 +489,8 @@ static __always_inline void syscall_end_at(struct task_struct *task, __u32 abi, 
 	}
 	if (syscall->facts & WIRE_FACT_FORKS && !ret)
 		return;
-	if (syscall->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
+	if (syscall->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED) &&
+	    !only_asks(task, abi, nr))
 		return;
 	if (is_daemon(task))
 		return;

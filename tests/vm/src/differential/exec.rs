@@ -5,6 +5,9 @@ use nix::libc::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_PA
 use super::steps::{CWD, ProgramStep, Run, RunAs, numbers, step};
 use crate::program::{Arg, Entry};
 
+/// `include/uapi/linux/fcntl.h`.
+const AT_EXECVE_CHECK: i32 = 0x1_0000;
+
 pub(super) fn runs(entry: Entry) -> Vec<Run> {
     let run = |user, steps| Run { user, entry, steps };
     let mut runs = vec![run(RunAs::Root, failing()), run(RunAs::Root, capable())];
@@ -116,6 +119,9 @@ fn failing() -> Vec<ProgramStep> {
         execve("file/below", true_()),
         step!("execve", 1, true_(), 0),
         step!("execve", "/bin/busybox", 1, 0),
+        // Only a question (v6.14): what follows has nothing of it.
+        step!("execveat", CWD, "busybox", true_(), 0, AT_EXECVE_CHECK),
+        step!("execveat", CWD, "script", true_(), 0, AT_EXECVE_CHECK),
         step!("execveat", CWD, "missing", true_(), 0, 0),
         step!("execveat", 77, "busybox", true_(), 0, 0),
         step!("execveat", CWD, "linked", true_(), 0, AT_SYMLINK_NOFOLLOW),
