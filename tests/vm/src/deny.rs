@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -139,6 +140,7 @@ fn try_all(directory: &str) -> Vec<(&'static str, io::Result<()>)> {
             set_xattr(&at("file"), "trusted.a", "x".into(), 1),
         ),
         ("setfacl", set_xattr(&at("file"), ACL, acl(), ACL_BYTES)),
+        ("bind", UnixListener::bind(at("socket")).map(drop)),
         ("unlink", fs::remove_file(at("gone"))),
         ("rmdir", fs::remove_dir(at("empty"))),
     ]
@@ -205,7 +207,7 @@ fn sets_xattr(file: &Path, operation: Operation, by_worker: bool) -> anyhow::Res
 /// Creates the files that `try_all` needs and removes those that it creates.
 fn make(directory: &str) -> anyhow::Result<()> {
     let at = |name: &str| Path::new(directory).join(name);
-    for left in ["made", "link", "second", "new", "file"] {
+    for left in ["made", "link", "second", "new", "socket", "file"] {
         let _absent = fs::remove_file(at(left));
     }
     let _absent = fs::remove_dir(at("directory"));
@@ -275,6 +277,8 @@ fn all_calls_are_denied(daemon: &Daemon) -> anyhow::Result<()> {
             let set = set_xattr_by_operations(DENIED)?;
             ensure!(set == 0, "{set} operations were done");
         }
+        let outside = fs::hard_link(Path::new(DENIED).join("file"), "/tmp/work/linked");
+        ensure!(outside.is_err(), "a watched file was linked elsewhere");
         // Reads and calls without a denying rule succeed.
         File::open(Path::new(DENIED).join("file")).context("cannot read")?;
         expect_done(OPEN)?;

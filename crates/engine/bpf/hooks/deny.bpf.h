@@ -17,6 +17,7 @@
 #define TOLLGATE_HOOKS_DENY_BPF_H
 
 #include "wire.h"
+#include "hooks/names.bpf.h"
 #include "hooks/open.bpf.h"
 #include "lib/errno.bpf.h"
 #include "lib/event.bpf.h"
@@ -84,6 +85,21 @@ static __always_inline void let_through(struct task_struct *task, __u32 key)
 		of->let_through[slot_kind(key)] = 1;
 }
 
+/*
+ * Denies a syscall that has no room in the ring, or lets it through: at its end rules can match what is not
+ * known yet, as the credentials that an exec gets.
+ */
+static __always_inline int deny_or_let_through(struct scratch *s,
+					       const struct wire_syscall *syscall,
+					       struct task_struct *task, __u32 key)
+{
+	int result = deny_verdict(s, syscall, key);
+
+	if (!result)
+		let_through(task, key);
+	return result;
+}
+
 /* Denies by the objects that earlier hooks have recorded. */
 static __always_inline int deny_recorded(struct task_struct *task)
 {
@@ -111,7 +127,7 @@ static __always_inline int deny_recorded(struct task_struct *task)
 	s->hits = 0;
 	if (state)
 		state_load_hits(s, state);
-	return deny_verdict(s, syscall, key);
+	return deny_or_let_through(s, syscall, task, key);
 }
 
 /* LSM programs can be preempted, programs on functions cannot where they are used. */
@@ -209,11 +225,14 @@ static __always_inline int deny_opened(struct task_struct *task, const struct de
 		fill_args(s->event.args, task_regs(task), task_abi(task));
 		s->event.abi = task_abi(task);
 		s->event.flags = 0;
-		s->event.open_perm = open_perm(&s->event, syscall, NULL);
+		/* What openat2 has in user memory may have changed. */
+		s->event.open_perm = syscall->facts & WIRE_FACT_OPEN_HOW
+					     ? ACC_MODE(O_RDWR)
+					     : open_perm(&s->event, syscall, NULL);
 	} else {
 		s->event.open_perm = ACC_MODE(flags);
 	}
-	return deny_verdict(s, syscall, key);
+	return deny_or_let_through(s, syscall, task, key);
 }
 
 static __always_inline int deny_open_at(const struct dentry *dentry, const struct vfsmount *mnt,
@@ -310,10 +329,24 @@ int deny_symlink(__u64 *ctx)
 	return deny_by_state(ctx[3]);
 }
 
-/* fmod_ret on security_inode_link(old_dentry, dir, new_dentry), v5.5. */
+/*
+ * fmod_ret on security_inode_link(old_dentry, dir, new_dentry), v5.5. Other hooks add the object of the old
+ * name only when the link is made.
+ */
 SEC("fmod_ret/security_inode_link")
 int deny_link(__u64 *ctx)
 {
+	const struct dentry *linked = POINTER(ctx[0], dentry);
+	struct wire_syscall *syscall;
+	struct syscall_state *state;
+
+	if (!(int)ctx[3] && is_in_deniable(current())) {
+		disable_preemption();
+		state = state_current(&syscall);
+		if (state && state->links != LINK_FOUND)
+			add_linked(state, syscall, linked);
+		enable_preemption();
+	}
 	return deny_by_state(ctx[3]);
 }
 

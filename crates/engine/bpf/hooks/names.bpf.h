@@ -436,6 +436,26 @@ int created_symlink(__u64 *ctx)
 	return add_created_in(ctx);
 }
 
+/* Adds the object of the old name of a hard link, if it has none. */
+static __always_inline void add_linked(struct syscall_state *state,
+				       const struct wire_syscall *syscall,
+				       const struct dentry *dentry)
+{
+	struct wire_object *item = &state->item[OLD_NAME];
+	struct scratch *s = scratch();
+
+	if (!s || item->effect != WIRE_NAMETYPE_UNKNOWN)
+		return;
+	item->effect = WIRE_NAMETYPE_NORMAL;
+	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
+	state_save_item_path(state, OLD_NAME, dentry, state->mnt);
+	if (!uses_watches(syscall) || item->flags & WIRE_OBJECT_FS_EXCLUDED)
+		return;
+	select_watches(s, syscall);
+	watch_prefilter(s, dentry, state->mnt, LOAD(vfsmount, state->mnt, mnt_root), 0, 1);
+	state_save_hits(state, s);
+}
+
 /* fexit on vfs_link(old_dentry, idmap, dir, new_dentry, delegated), v5.12 form. */
 SEC("fexit/vfs_link")
 int created_link(__u64 *ctx)
@@ -468,17 +488,7 @@ int created_link(__u64 *ctx)
 	state_save_last_path(state, link, state->mnt);
 	if (!(__u32)call.result)
 		match_created(syscall, state, link);
-	item = &state->item[OLD_NAME];
-	if (item->effect != WIRE_NAMETYPE_UNKNOWN)
-		return 0;
-	item->effect = WIRE_NAMETYPE_NORMAL;
-	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
-	state_save_item_path(state, OLD_NAME, dentry, state->mnt);
-	if (!uses_watches(syscall) || item->flags & WIRE_OBJECT_FS_EXCLUDED)
-		return 0;
-	select_watches(s, syscall);
-	watch_prefilter(s, dentry, state->mnt, LOAD(vfsmount, state->mnt, mnt_root), 0, 1);
-	state_save_hits(state, s);
+	add_linked(state, syscall, dentry);
 	return 0;
 }
 

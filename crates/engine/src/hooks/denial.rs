@@ -38,7 +38,7 @@ pub(crate) fn denial_hooks(syscall: SyscallId) -> &'static [InternalHook] {
         | "utime" | "utimes" | "futimesat" | "utimensat" | "utimensat_time64" => &[DenySetattr],
         "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[DenySetxattr],
         "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[DenyRmxattr],
-        "bind" => &[DenyBind],
+        "bind" => &[DenyBind, DenyMknod],
         "connect" => &[DenyConnect],
         "mount" => &[DenyMount],
         "umount" | "umount2" => &[DenyUmount],
