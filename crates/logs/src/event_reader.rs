@@ -169,29 +169,6 @@ impl EventReader {
         self.files.get_mut(number).map(|open| &mut open.file)
     }
 
-    /// Continues after the end of the log: waits for more text, and follows the log when it is rotated.
-    ///
-    /// # Errors
-    /// The log is not a single one, or it cannot be watched.
-    pub fn follow(mut self, log: &Path) -> Result<Self, LogError> {
-        let read = self.files.iter().filter_map(|open| open.file.id());
-        self.follow = Some(Follow::start(log, read.collect())?);
-        Ok(self)
-    }
-
-    /// Skips what the log has now; a reader that follows returns only newer events.
-    ///
-    /// # Errors
-    /// [`LogError::Read`].
-    pub fn skip_to_end(&mut self) -> Result<(), LogError> {
-        self.at = self.files.len().saturating_sub(1);
-        if let Some(last) = self.files.get(self.at) {
-            self.buffer.restart(last.file.size()?.unwrap_or(0));
-            self.last.clear();
-        }
-        Ok(())
-    }
-
     /// Returns the next event, or what else there is to report; `None` at the end of the log. A reader that follows
     /// does not end.
     ///
@@ -442,15 +419,11 @@ impl EventReader {
             if newer.is_empty() {
                 return Ok(Step::Wait);
             }
-            // Text that was written between the read and the rotation.
-            let count = self.buffer.fill(|room| open.file.read_at(room, offset))?;
-            if count > 0 {
-                self.last
-                    .add(&mut open.file, self.buffer.last_read(count))?;
-                return Ok(Step::More);
-            }
+            // They are returned once.
             let opened = newer.into_iter().map(|file| OpenFile { file, base: 0 });
             self.files.extend(opened);
+            // What was written between the read and the rotation comes before the last line is taken for whole.
+            return Ok(Step::More);
         }
         if is_last && self.leaves_unfinished {
             return Ok(Step::End);

@@ -22,6 +22,9 @@ pub(crate) struct Follow {
     inotify: Inotify,
     /// Files that were returned or read.
     read: Vec<FileId>,
+    /// What a daemon does between a read and the next look at the name of the log.
+    #[cfg(test)]
+    pub(crate) before_look: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Follow {
@@ -53,6 +56,8 @@ impl Follow {
                 .into_iter()
                 .filter(|file| file.created_ns != 0)
                 .collect(),
+            #[cfg(test)]
+            before_look: None,
         })
     }
 
@@ -64,6 +69,10 @@ impl Follow {
         &mut self,
         current: Option<FileId>,
     ) -> Result<Vec<LogFile>, LogError> {
+        #[cfg(test)]
+        if let Some(act) = self.before_look.take() {
+            act();
+        }
         let named = std::fs::metadata(&self.log).map(|about| FileId::of(&about));
         match named {
             Ok(named) if Some(named) == current => return Ok(Vec::new()),

@@ -1,13 +1,38 @@
 //! A reader that follows its log: what it waits for, and what it closes.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use audit::record::assemble::END_OF_EVENT_TIMEOUT_SECS;
 
 use super::EventReader;
+use crate::follow::Follow;
 use crate::log_file::LogError;
 
 impl EventReader {
+    /// Continues after the end of the log: waits for more text, and follows the log when it is rotated.
+    ///
+    /// # Errors
+    /// The log is not a single one, or it cannot be watched.
+    pub fn follow(mut self, log: &Path) -> Result<Self, LogError> {
+        let read = self.files.iter().filter_map(|open| open.file.id());
+        self.follow = Some(Follow::start(log, read.collect())?);
+        Ok(self)
+    }
+
+    /// Skips what the log has now; a reader that follows returns only newer events.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub fn skip_to_end(&mut self) -> Result<(), LogError> {
+        self.at = self.files.len().saturating_sub(1);
+        if let Some(last) = self.files.get(self.at) {
+            self.buffer.restart(last.file.size()?.unwrap_or(0));
+            self.last.clear();
+        }
+        Ok(())
+    }
+
     /// Closes files before the one in which the first open event began: an open file that was removed keeps its space.
     pub(super) fn close_read_files(&mut self) {
         let first = self.file_of(self.assembler.first_open().unwrap_or(u64::MAX));

@@ -1,5 +1,7 @@
 //! Tests of reading, rotation, cursors and following.
 
+mod rotated;
+
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;

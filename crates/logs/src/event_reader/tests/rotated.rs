@@ -1,0 +1,19 @@
+//! Tests of a reader that follows a log that is rotated: no file is skipped, and no other one kept.
+
+use super::*;
+
+/// The daemon writes, renames the log and creates another one between a read and the look at the name.
+#[test]
+fn reader_that_follows_reads_a_log_that_was_rotated_behind_its_last_read() {
+    let logs = Logs::new();
+    append(&logs.log, &event(1));
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    let (log, old) = (logs.log.clone(), logs.old(1));
+    reader.follow.as_mut().unwrap().before_look = Some(Box::new(move || {
+        append(&log, &event(2));
+        fs::rename(&log, old).unwrap();
+        append(&log, &event(3));
+    }));
+    let found: Vec<u32> = followed(&mut reader).iter().map(|found| found.0).collect();
+    assert_eq!(found, [1, 2, 3]);
+}
