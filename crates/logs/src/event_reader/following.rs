@@ -10,13 +10,15 @@ use crate::follow::Follow;
 use crate::log_file::LogError;
 
 impl EventReader {
-    /// Continues after the end of the log: waits for more text, and follows the log when it is rotated.
+    /// Continues after the end of the log: waits for more text, and follows the log when it is rotated. Files before the
+    /// one that is read are closed.
     ///
     /// # Errors
     /// The log is not a single one, or it cannot be watched.
     pub fn follow(mut self, log: &Path) -> Result<Self, LogError> {
         let read = self.files.iter().filter_map(|open| open.file.id());
         self.follow = Some(Follow::start(log, read.collect())?);
+        self.close_read_files();
         Ok(self)
     }
 
@@ -29,6 +31,9 @@ impl EventReader {
         if let Some(last) = self.files.get(self.at) {
             self.buffer.restart(last.file.size()?.unwrap_or(0));
             self.last.clear();
+        }
+        if self.follow.is_some() {
+            self.close_read_files();
         }
         Ok(())
     }

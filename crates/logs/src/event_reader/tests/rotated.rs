@@ -17,3 +17,29 @@ fn reader_that_follows_reads_a_log_that_was_rotated_behind_its_last_read() {
     let found: Vec<u32> = followed(&mut reader).iter().map(|found| found.0).collect();
     assert_eq!(found, [1, 2, 3]);
 }
+
+/// A daemon that needs room cannot remove a log that a reader has open.
+#[test]
+fn reader_that_follows_opens_only_what_it_still_has_to_read() {
+    let logs = Logs::new();
+    for serial in 1..4 {
+        append(&logs.log, &event(serial));
+        logs.rotate();
+    }
+    append(&logs.log, &event(4));
+    let mut reader = EventReader::new(logs.set());
+    assert_eq!(serials(&mut reader), [2, 3, 4]);
+    let cursor = reader.cursor().unwrap();
+    let reader = EventReader::at_cursor(logs.set(), &cursor).unwrap();
+    let mut reader = reader.follow(&logs.log).unwrap();
+    assert_eq!((reader.files.len(), reader.at), (1, 0));
+    assert_eq!(followed(&mut reader), []);
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    assert_eq!(reader.files.len(), 3);
+    reader.skip_to_end().unwrap();
+    assert_eq!((reader.files.len(), reader.at), (1, 0));
+    // What was closed is known.
+    logs.rotate();
+    append(&logs.log, &event(5));
+    assert_eq!(followed(&mut reader), [(5, 2)]);
+}
