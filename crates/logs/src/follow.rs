@@ -64,7 +64,7 @@ impl Follow {
     /// Returns the files that are newer than `current`, oldest first; empty while `current` is the log.
     ///
     /// # Errors
-    /// A file cannot be opened.
+    /// The log, or a file that may be newer than `current`, cannot be opened.
     pub(crate) fn newer_files(
         &mut self,
         current: Option<FileId>,
@@ -83,17 +83,21 @@ impl Follow {
         if let Some(current) = current {
             self.add_read(current);
         }
-        let mut failed = Ok(());
-        let logs = LogEntries::rotated(&self.log)?.readable(|error| {
-            // What an archive has was followed as text.
-            if !error.path().is_some_and(is_archive_name) {
-                failed = Err(error);
+        let mut files = Vec::new();
+        let mut failed = None;
+        for entry in LogEntries::rotated(&self.log)?.into_entries() {
+            match entry {
+                Ok(file) if current.is_some() && file.id() == current => {
+                    files.clear();
+                    failed = None;
+                }
+                Ok(file) => files.push(file),
+                Err(error) if self.may_hide_events(&error) => failed = Some(error),
+                Err(_) => {}
             }
-        });
-        failed?;
-        let mut files = logs.into_files();
-        if let Some(at) = files.iter().position(|file| file.id() == current) {
-            files.drain(..=at);
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         files.retain(|file| file.id().is_some_and(|id| !self.read.contains(&id)));
         for file in &files {
@@ -125,6 +129,15 @@ impl Follow {
             Ok(_) | Err(Errno::EAGAIN) => Ok(true),
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Whether a file that cannot be opened may have events: no directory has some, and what an archive has was followed
+    /// as text.
+    fn may_hide_events(&self, error: &LogError) -> bool {
+        let Some(path) = error.path() else {
+            return true;
+        };
+        path == self.log || !is_archive_name(path) && matches!(error, LogError::Open { .. })
     }
 
     fn add_read(&mut self, file: FileId) {

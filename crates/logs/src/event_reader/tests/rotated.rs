@@ -43,3 +43,19 @@ fn reader_that_follows_opens_only_what_it_still_has_to_read() {
     append(&logs.log, &event(5));
     assert_eq!(followed(&mut reader), [(5, 2)]);
 }
+
+#[test]
+fn reader_that_follows_needs_no_old_log_that_cannot_be_opened() {
+    let logs = Logs::new();
+    append(&logs.log, &event(1));
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    fs::create_dir(logs.old(4)).unwrap();
+    logs.rotate();
+    append(&logs.log, &event(2));
+    assert_eq!(followed(&mut reader), [(1, 2), (2, 2)]);
+    // Without the log itself, nothing can follow.
+    logs.rotate();
+    fs::create_dir(&logs.log).unwrap();
+    let error = reader.next_event().unwrap_err();
+    assert_eq!(error.path(), Some(&*logs.log));
+}
