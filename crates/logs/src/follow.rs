@@ -16,6 +16,15 @@ use crate::log_set::LogEntries;
 /// Most files that are remembered as read.
 const MAX_READ: usize = 4096;
 
+/// Files that are newer than one that was read.
+#[derive(Debug, Default)]
+pub(crate) struct NewerFiles {
+    /// Oldest first.
+    pub(crate) files: Vec<LogFile>,
+    /// The file that was read was removed, and others between it and these may have been.
+    pub(crate) is_after_loss: bool,
+}
+
 /// A watch on the directory of a log.
 pub(crate) struct Follow {
     log: PathBuf,
@@ -65,19 +74,18 @@ impl Follow {
     ///
     /// # Errors
     /// The log, or a file that may be newer than `current`, cannot be opened.
-    pub(crate) fn newer_files(
-        &mut self,
-        current: Option<FileId>,
-    ) -> Result<Vec<LogFile>, LogError> {
+    pub(crate) fn newer_files(&mut self, current: Option<FileId>) -> Result<NewerFiles, LogError> {
         #[cfg(test)]
         if let Some(act) = self.before_look.take() {
             act();
         }
         let named = std::fs::metadata(&self.log).map(|about| FileId::of(&about));
         match named {
-            Ok(named) if Some(named) == current => return Ok(Vec::new()),
+            Ok(named) if Some(named) == current => return Ok(NewerFiles::default()),
             // Between the steps of a rotation.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(NewerFiles::default());
+            }
             _ => {}
         }
         if let Some(current) = current {
@@ -85,11 +93,12 @@ impl Follow {
         }
         let mut files = Vec::new();
         let mut failed = None;
+        let mut is_after_loss = current.is_some();
         for entry in LogEntries::rotated(&self.log)?.into_entries() {
             match entry {
                 Ok(file) if current.is_some() && file.id() == current => {
                     files.clear();
-                    failed = None;
+                    (failed, is_after_loss) = (None, false);
                 }
                 Ok(file) => files.push(file),
                 Err(error) if self.may_hide_events(&error) => failed = Some(error),
@@ -103,7 +112,10 @@ impl Follow {
         for file in &files {
             file.id().into_iter().for_each(|id| self.add_read(id));
         }
-        Ok(files)
+        Ok(NewerFiles {
+            files,
+            is_after_loss,
+        })
     }
 
     /// Waits until something happens in the directory; returns false after `timeout`.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use audit::record::assemble::END_OF_EVENT_TIMEOUT_SECS;
 
-use super::EventReader;
+use super::{EventReader, OpenFile};
 use crate::follow::Follow;
 use crate::log_file::LogError;
 
@@ -43,6 +43,23 @@ impl EventReader {
         let first = self.file_of(self.assembler.first_open().unwrap_or(u64::MAX));
         self.files.drain(..first);
         self.at -= first;
+    }
+
+    /// Adds the files that are newer than the last one, which was read; returns false while it is the log.
+    pub(super) fn add_newer_files(&mut self) -> Result<bool, LogError> {
+        let Some(follow) = &mut self.follow else {
+            return Ok(false);
+        };
+        let read = self.files.last().and_then(|open| open.file.id());
+        let newer = follow.newer_files(read)?;
+        let mut opened = newer.files.into_iter().map(OpenFile::new);
+        let Some(mut first) = opened.next() else {
+            return Ok(false);
+        };
+        first.is_after_loss = newer.is_after_loss;
+        self.files.push(first);
+        self.files.extend(opened);
+        Ok(true)
     }
 
     /// Waits for more text; returns false if none was written for the time in which events end.

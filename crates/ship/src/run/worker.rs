@@ -271,6 +271,10 @@ impl Worker {
                 }
             }
             Some(Item::Idle) => {}
+            Some(Item::Lost) => {
+                session.position.lose();
+                self.tell("the log was rotated faster than it was sent: events may be missing");
+            }
             None => return Ok(Next::End),
         }
         // What follows may take a while to come.

@@ -59,3 +59,25 @@ fn reader_that_follows_needs_no_old_log_that_cannot_be_opened() {
     let error = reader.next_event().unwrap_err();
     assert_eq!(error.path(), Some(&*logs.log));
 }
+
+/// A daemon that keeps one old log, and a reader that does not look for a while.
+#[test]
+fn reader_that_follows_tells_that_files_may_be_missing() {
+    let logs = Logs::new();
+    append(&logs.log, &event(1));
+    let mut reader = EventReader::new(logs.set()).follow(&logs.log).unwrap();
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+    append(&logs.log, &(event(2) + &record(3, "a=1")));
+    for serial in [4, 5] {
+        fs::rename(&logs.log, logs.old(1)).unwrap();
+        append(&logs.log, &event(serial));
+    }
+    let lost = (u32::MAX, 0);
+    assert_eq!(
+        followed(&mut reader),
+        [(2, 2), (3, 1), lost, (4, 2), (5, 2)]
+    );
+    fs::rename(&logs.log, logs.old(1)).unwrap();
+    append(&logs.log, &event(6));
+    assert_eq!(followed(&mut reader), [(6, 2)]);
+}
