@@ -317,6 +317,40 @@ mod tests {
         );
     }
 
+    /// As on a full disk.
+    #[test]
+    fn state_that_cannot_be_written_is_told_once_and_stops_nothing() {
+        let place = Place::new(STDOUT);
+        let names = ["boots", "status", "out.position"];
+        let blocked = names.map(|name| place.path(&format!("state/{name}.new")));
+        blocked
+            .iter()
+            .for_each(|path| fs::create_dir(path).unwrap());
+        let run = place.start();
+        for part in 0..4 {
+            place.append_events(part * 10, 10);
+            let count = usize::try_from(part + 1).unwrap() * 10;
+            wait_until("events", || {
+                received(&place.text("stdout")).0.len() == count
+            });
+            thread::park_timeout(Duration::from_millis(600));
+        }
+        let errors = place.text("stderr");
+        for name in ["boots", "out.position"] {
+            let error = format!("cannot write `state/{name}`");
+            assert_eq!(errors.matches(&error).count(), 1, "{name}: {errors}");
+        }
+        blocked
+            .iter()
+            .for_each(|path| fs::remove_dir(path).unwrap());
+        wait_until("the state", || {
+            names
+                .iter()
+                .all(|name| place.path("state").join(name).exists())
+        });
+        assert!(run.end());
+    }
+
     /// What a peer that is killed again and again has read.
     fn read_some(stream: &UnixStream, most: u32, to: &Mutex<String>) {
         let mut reader = BufReader::new(stream);
