@@ -227,6 +227,7 @@ impl Connection {
             self.message_at = Instant::now();
             let taken: Result<(), End> = match message {
                 Message::Heartbeat { sequence } => {
+                    hosts.heard(self.writes(), self.host.as_deref());
                     batch.answers.push((sequence, None));
                     Ok(())
                 }
