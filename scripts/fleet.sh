@@ -8,7 +8,8 @@
 # tollgate-collect while that is killed, compares lines, and measures; tests/fleet/auditd.py does so by tollgate-ship to
 # Debian's auditd while both sides are killed. Both need root. tests/fleet/otlp.py sends logs to an OpenTelemetry Collector
 # while both sides are killed, compares serials, and measures; tests/fleet/kafka.py does so with three brokers of Kafka, which
-# EVENTS=1000000 in the environment sends more events than 100,000. tests/fleet/compare.py runs deploy/queries in DuckDB,
+# EVENTS=1000000 in the environment sends more events than 100,000; tests/fleet/s3.py puts Parquet files into a bucket of moto,
+# which checks signatures, while the shipper is killed. tests/fleet/compare.py runs deploy/queries in DuckDB,
 # ClickHouse (chdb) and Spark on Parquet files of simulated hosts, and compares the answers. The collector, the brokers and the
 # engines are kept in target/fleet.
 # Needs Go 1.26, Python 3.10, Java, Maven and, once, the network; the first run takes some five minutes more.
@@ -60,6 +61,7 @@ python3 -B tests/fleet/collect.py "$release" "$place/collect"
 python3 -B tests/fleet/auditd.py "$release/tollgate-ship" "$place/auditd"
 python3 -B tests/fleet/otlp.py "$release/tollgate-ship" "$place/collector" "$place/otlp"
 python3 -B tests/fleet/kafka.py "$release/tollgate-ship" "$place/broker" "$place/kafka" "${EVENTS:-100000}"
+"$place/venv/bin/python" -B tests/fleet/s3.py "$release/tollgate-ship" "$place/s3" "${EVENTS:-100000}"
 rm -rf "$place/work"
 mkdir "$place/work"
 TZ=UTC exec "$place/venv/bin/python" -B tests/fleet/compare.py "$release" "$place/work"

@@ -198,6 +198,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 is_idle = true;
                 log_failures.end();
             }
+            Ok(Some(Item::Lost)) => {
+                info("the log was rotated faster than it was read: events may be missing");
+            }
             Ok(None) => break,
             Err(error) => {
                 log_failures.note(Err(error.into()));

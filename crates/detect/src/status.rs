@@ -113,7 +113,7 @@ fn lag(progress: &Progress, log: &Path) -> anyhow::Result<Lag> {
                 }
             }
             Some(Item::Malformed { .. }) => {}
-            None | Some(Item::Idle) => break,
+            None | Some(Item::Idle | Item::Lost) => break,
         }
     }
     Ok(lag)

@@ -241,7 +241,7 @@ fn matches(rules: &mut RuleFiles, logs: LogSet) -> Result<Vec<u64>, String> {
     let (mut found, mut correlated) = (Vec::new(), Vec::new());
     loop {
         match reader.next_item() {
-            Ok(None | Some(Item::Idle)) => return Ok(counts),
+            Ok(None | Some(Item::Idle | Item::Lost)) => return Ok(counts),
             Ok(Some(Item::Event(event))) => {
                 mapping.find(&*rules.engine, event, &mut found);
                 let event = EventId::of(event);

@@ -43,6 +43,8 @@ pub struct EventReader {
     last: LastText,
     /// All input was read, and the open events were ended.
     ended: bool,
+    /// Files between the last line and the next one may have been removed, and that was not returned.
+    is_lost: bool,
     /// When the log that is followed had no more lines.
     waits_since: Option<Instant>,
     /// Only events that begin here are returned.
@@ -70,6 +72,18 @@ struct OpenFile {
     file: LogFile,
     /// Position of its first byte among the bytes of all files.
     base: u64,
+    /// Files before it may have been removed before they were read.
+    is_after_loss: bool,
+}
+
+impl OpenFile {
+    const fn new(file: LogFile) -> Self {
+        Self {
+            file,
+            base: 0,
+            is_after_loss: false,
+        }
+    }
 }
 
 /// What [`EventReader::next_item`] returns.
@@ -88,6 +102,9 @@ pub enum Item<'a> {
     },
     /// Nothing was written for a while to the log that is followed.
     Idle,
+    /// The log that is followed was rotated so often that files may have been removed before they were read: what comes
+    /// next is after them.
+    Lost,
 }
 
 /// Error in a line.
@@ -133,7 +150,7 @@ impl EventReader {
     pub fn with_timeout(logs: LogSet, timeout_secs: u64) -> Self {
         let files = logs.into_files().into_iter();
         Self {
-            files: files.map(|file| OpenFile { file, base: 0 }).collect(),
+            files: files.map(OpenFile::new).collect(),
             at: 0,
             buffer: LineBuffer::default(),
             assembler: EventAssembler::with_timeout(timeout_secs),
@@ -144,6 +161,7 @@ impl EventReader {
             follow: None,
             last: LastText::default(),
             ended: false,
+            is_lost: false,
             waits_since: None,
             window: None,
             leaves_unfinished: false,
@@ -167,29 +185,6 @@ impl EventReader {
     /// File of a number.
     pub(crate) fn file_mut(&mut self, number: usize) -> Option<&mut LogFile> {
         self.files.get_mut(number).map(|open| &mut open.file)
-    }
-
-    /// Continues after the end of the log: waits for more text, and follows the log when it is rotated.
-    ///
-    /// # Errors
-    /// The log is not a single one, or it cannot be watched.
-    pub fn follow(mut self, log: &Path) -> Result<Self, LogError> {
-        let read = self.files.iter().filter_map(|open| open.file.id());
-        self.follow = Some(Follow::start(log, read.collect())?);
-        Ok(self)
-    }
-
-    /// Skips what the log has now; a reader that follows returns only newer events.
-    ///
-    /// # Errors
-    /// [`LogError::Read`].
-    pub fn skip_to_end(&mut self) -> Result<(), LogError> {
-        self.at = self.files.len().saturating_sub(1);
-        if let Some(last) = self.files.get(self.at) {
-            self.buffer.restart(last.file.size()?.unwrap_or(0));
-            self.last.clear();
-        }
-        Ok(())
     }
 
     /// Returns the next event, or what else there is to report; `None` at the end of the log. A reader that follows
@@ -217,6 +212,9 @@ impl EventReader {
                     self.assembler.recycle(previous);
                 }
                 return Ok(self.current.as_ref().map(Item::Event));
+            }
+            if std::mem::take(&mut self.is_lost) {
+                return Ok(Some(Item::Lost));
             }
             if self.ended {
                 return Ok(None);
@@ -332,7 +330,7 @@ impl EventReader {
             match self.next_item_where(&accepts)? {
                 None => return Ok(false),
                 Some(Item::Event(_)) => return Ok(true),
-                Some(Item::Malformed { .. } | Item::Idle) => {}
+                Some(Item::Malformed { .. } | Item::Idle | Item::Lost) => {}
             }
         }
     }
@@ -436,21 +434,13 @@ impl EventReader {
                 return Err(error);
             }
         }
-        if is_last && let Some(follow) = &mut self.follow {
-            // The last line may be written in two parts, unless another file has taken the log's name.
-            let newer = follow.newer_files(open.file.id())?;
-            if newer.is_empty() {
-                return Ok(Step::Wait);
-            }
-            // Text that was written between the read and the rotation.
-            let count = self.buffer.fill(|room| open.file.read_at(room, offset))?;
-            if count > 0 {
-                self.last
-                    .add(&mut open.file, self.buffer.last_read(count))?;
-                return Ok(Step::More);
-            }
-            let opened = newer.into_iter().map(|file| OpenFile { file, base: 0 });
-            self.files.extend(opened);
+        if is_last && self.follow.is_some() {
+            // The last line may be written in two parts, unless another file has taken the log's name. What was written
+            // between the read and the rotation comes before the line is taken for whole.
+            return Ok(match self.add_newer_files()? {
+                true => Step::More,
+                false => Step::Wait,
+            });
         }
         if is_last && self.leaves_unfinished {
             return Ok(Step::End);
@@ -485,6 +475,11 @@ impl EventReader {
             return Step::End;
         };
         next.base = base;
+        if next.is_after_loss {
+            // What goes on after it is not the rest of an event.
+            self.assembler.end_all();
+            self.is_lost = true;
+        }
         self.at += 1;
         self.buffer.restart(0);
         self.last.clear();

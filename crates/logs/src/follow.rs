@@ -16,12 +16,24 @@ use crate::log_set::LogEntries;
 /// Most files that are remembered as read.
 const MAX_READ: usize = 4096;
 
+/// Files that are newer than one that was read.
+#[derive(Debug, Default)]
+pub(crate) struct NewerFiles {
+    /// Oldest first.
+    pub(crate) files: Vec<LogFile>,
+    /// The file that was read was removed, and others between it and these may have been.
+    pub(crate) is_after_loss: bool,
+}
+
 /// A watch on the directory of a log.
 pub(crate) struct Follow {
     log: PathBuf,
     inotify: Inotify,
     /// Files that were returned or read.
     read: Vec<FileId>,
+    /// What a daemon does between a read and the next look at the name of the log.
+    #[cfg(test)]
+    pub(crate) before_look: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Follow {
@@ -53,44 +65,57 @@ impl Follow {
                 .into_iter()
                 .filter(|file| file.created_ns != 0)
                 .collect(),
+            #[cfg(test)]
+            before_look: None,
         })
     }
 
     /// Returns the files that are newer than `current`, oldest first; empty while `current` is the log.
     ///
     /// # Errors
-    /// A file cannot be opened.
-    pub(crate) fn newer_files(
-        &mut self,
-        current: Option<FileId>,
-    ) -> Result<Vec<LogFile>, LogError> {
+    /// The log, or a file that may be newer than `current`, cannot be opened.
+    pub(crate) fn newer_files(&mut self, current: Option<FileId>) -> Result<NewerFiles, LogError> {
+        #[cfg(test)]
+        if let Some(act) = self.before_look.take() {
+            act();
+        }
         let named = std::fs::metadata(&self.log).map(|about| FileId::of(&about));
         match named {
-            Ok(named) if Some(named) == current => return Ok(Vec::new()),
+            Ok(named) if Some(named) == current => return Ok(NewerFiles::default()),
             // Between the steps of a rotation.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(NewerFiles::default());
+            }
             _ => {}
         }
         if let Some(current) = current {
             self.add_read(current);
         }
-        let mut failed = Ok(());
-        let logs = LogEntries::rotated(&self.log)?.readable(|error| {
-            // What an archive has was followed as text.
-            if !error.path().is_some_and(is_archive_name) {
-                failed = Err(error);
+        let mut files = Vec::new();
+        let mut failed = None;
+        let mut is_after_loss = current.is_some();
+        for entry in LogEntries::rotated(&self.log)?.into_entries() {
+            match entry {
+                Ok(file) if current.is_some() && file.id() == current => {
+                    files.clear();
+                    (failed, is_after_loss) = (None, false);
+                }
+                Ok(file) => files.push(file),
+                Err(error) if self.may_hide_events(&error) => failed = Some(error),
+                Err(_) => {}
             }
-        });
-        failed?;
-        let mut files = logs.into_files();
-        if let Some(at) = files.iter().position(|file| file.id() == current) {
-            files.drain(..=at);
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         files.retain(|file| file.id().is_some_and(|id| !self.read.contains(&id)));
         for file in &files {
             file.id().into_iter().for_each(|id| self.add_read(id));
         }
-        Ok(files)
+        Ok(NewerFiles {
+            files,
+            is_after_loss,
+        })
     }
 
     /// Waits until something happens in the directory; returns false after `timeout`.
@@ -116,6 +141,15 @@ impl Follow {
             Ok(_) | Err(Errno::EAGAIN) => Ok(true),
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Whether a file that cannot be opened may have events: no directory has some, and what an archive has was followed
+    /// as text.
+    fn may_hide_events(&self, error: &LogError) -> bool {
+        let Some(path) = error.path() else {
+            return true;
+        };
+        path == self.log || !is_archive_name(path) && matches!(error, LogError::Open { .. })
     }
 
     fn add_read(&mut self, file: FileId) {

@@ -269,7 +269,7 @@ fn follow(args: &Args, query: &Query, logs: &Logs, output: &mut Output) -> anyho
                 output.event(event)?;
                 output.end()?;
             }
-            Item::Event(_) | Item::Malformed { .. } | Item::Idle => {}
+            Item::Event(_) | Item::Malformed { .. } | Item::Idle | Item::Lost => {}
         }
     }
     Ok(())

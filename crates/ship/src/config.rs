@@ -16,6 +16,7 @@ mod document;
 mod kafka;
 mod otlp;
 mod parquet;
+mod url;
 
 use std::collections::BTreeMap;
 use std::fs;

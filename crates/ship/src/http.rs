@@ -10,7 +10,9 @@ mod answer;
 mod headers;
 mod request;
 
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use crate::transport::{DeadlineStream, TlsSettings};
@@ -43,6 +45,28 @@ pub(crate) struct HttpClient {
     open: Option<Open>,
 }
 
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    /// Path, with the query.
+    pub(crate) target: &'a str,
+    /// Lines of headers about it.
+    pub(crate) about: &'a str,
+    pub(crate) body: Body<'a>,
+}
+
+/// What a request has behind its head. It can be sent twice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body<'a> {
+    Bytes(&'a [u8]),
+    /// So many bytes from the start of a file.
+    File(&'a File, u64),
+}
+
+/// Bytes of a file that are read at once.
+const FILE_BYTES: usize = 64 << 10;
+
 /// A connection.
 struct Open {
     stream: DeadlineStream,
@@ -64,6 +88,33 @@ impl Endpoint {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let path = self.target.split('?').next().unwrap_or_default();
         format!("{scheme}://{}{path}", self.authority)
+    }
+}
+
+impl Body<'_> {
+    fn len(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Self::File(_, len) => len,
+        }
+    }
+
+    fn write(self, to: &mut impl io::Write) -> io::Result<()> {
+        let (file, len) = match self {
+            Self::Bytes(bytes) => return to.write_all(bytes),
+            Self::File(file, len) => (file, len),
+        };
+        let mut buffer = vec![0; FILE_BYTES];
+        let mut sent = 0;
+        while sent < len {
+            let wanted =
+                usize::try_from(len - sent).map_or(FILE_BYTES, |left| left.min(FILE_BYTES));
+            let part = buffer.get_mut(..wanted).unwrap_or_default();
+            file.read_exact_at(part, sent)?;
+            to.write_all(part)?;
+            sent += u64::try_from(part.len()).unwrap_or(len);
+        }
+        Ok(())
     }
 }
 
@@ -100,33 +151,47 @@ impl HttpClient {
         Ok(())
     }
 
-    /// Sends a body, with lines of headers about it, and returns the answer. A peer that has closed a connection which
-    /// it had kept is connected again, once.
+    /// Sends a body to the target of the endpoint, with lines of headers about it, and returns the answer.
     ///
     /// # Errors
-    /// The peer cannot be reached, takes too long, or its answer is none.
+    /// As of [`HttpClient::send`].
     pub(crate) fn post(&mut self, about: &str, body: &[u8]) -> anyhow::Result<Answer> {
+        let target = self.endpoint.target.clone();
+        self.send(Request {
+            method: "POST",
+            target: &target,
+            about,
+            body: Body::Bytes(body),
+        })
+    }
+
+    /// Sends a request, and returns the answer. A peer that has closed a connection which it had kept is connected again,
+    /// once.
+    ///
+    /// # Errors
+    /// The peer cannot be reached, takes too long, or its answer is none; or a file that is sent cannot be read.
+    pub(crate) fn send(&mut self, request: Request<'_>) -> anyhow::Result<Answer> {
         let is_stale = |open: &mut Open| open.is_used && open.stream.is_stale();
         if self.open.as_mut().is_none_or(is_stale) {
             self.connect()?;
         }
         let is_used = self.open.as_ref().is_some_and(|open| open.is_used);
-        match self.exchange(about, body) {
+        match self.exchange(request) {
             Err(failure) if failure.is_closed && is_used => {
                 self.connect()?;
-                self.exchange(about, body).map_err(|failure| failure.error)
+                self.exchange(request).map_err(|failure| failure.error)
             }
             answer => answer.map_err(|failure| failure.error),
         }
     }
 
-    fn exchange(&mut self, about: &str, body: &[u8]) -> Result<Answer, Failure> {
+    fn exchange(&mut self, request: Request<'_>) -> Result<Answer, Failure> {
         let Some(mut open) = self.open.take() else {
             return Err(self.no_answer(io::ErrorKind::NotConnected.into()));
         };
         open.stream
             .set_deadline(Instant::now() + self.endpoint.timeout);
-        let written = self.write(&mut open, about, body);
+        let written = self.write(&mut open, request);
         // A peer may refuse a request before it has read all of it.
         let answer = match answer::read(&mut open.stream) {
             Ok(answer) => answer,
@@ -142,21 +207,25 @@ impl HttpClient {
         Ok(answer)
     }
 
-    fn write(&self, open: &mut Open, about: &str, body: &[u8]) -> io::Result<()> {
+    fn write(&self, open: &mut Open, request: Request<'_>) -> io::Result<()> {
         let mut head = Vec::with_capacity(512 + open.headers.len());
-        let Endpoint {
-            target, authority, ..
-        } = &self.endpoint;
+        let Request {
+            method,
+            target,
+            about,
+            body,
+        } = request;
+        let authority = &self.endpoint.authority;
         write!(
             head,
-            "POST {target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: tollgate-ship/{}\r\n{about}Content-Length: {}\r\n",
+            "{method} {target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: tollgate-ship/{}\r\n{about}Content-Length: {}\r\n",
             env!("CARGO_PKG_VERSION"),
             body.len()
         )?;
         head.extend_from_slice(&open.headers);
         head.extend_from_slice(b"\r\n");
         open.stream.write_all(&head)?;
-        open.stream.write_all(body)?;
+        body.write(&mut open.stream)?;
         open.stream.flush()
     }
 

@@ -32,6 +32,7 @@ mod parquet_files;
 mod position;
 mod record_buffer;
 mod run;
+mod s3;
 mod secret_file;
 mod sink;
 mod socket_address;

@@ -19,6 +19,19 @@ pub(crate) fn info(line: impl Display) {
     let _closed = io::stderr().write_all(format!("{program}: {line}\n").as_bytes());
 }
 
+/// The last text that was told: the same one is not told again.
+#[derive(Debug, Default)]
+pub(crate) struct LastTold(String);
+
+impl LastTold {
+    /// Whether a text differs from the last one, which it replaces.
+    pub(crate) fn is_new(&mut self, text: &str) -> bool {
+        let is_new = self.0 != text;
+        text.clone_into(&mut self.0);
+        is_new
+    }
+}
+
 /// Prints on standard output. A closed pipe is no error.
 ///
 /// # Errors

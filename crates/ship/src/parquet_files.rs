@@ -1,8 +1,8 @@
 //! Parquet files: a destination for archives and queries.
 //!
 //! Rows of a date are in a [`table`] until they are some megabytes, and then become a row group of a file, which readers
-//! see when it is complete. All open files are completed together: what was put until then is confirmed. docs/parquet.md
-//! describes the files.
+//! see when it is complete: it gets its name in the directory, or is put into a bucket. All open files are completed
+//! together: what was put until then is confirmed. docs/parquet.md describes the files.
 
 mod partition;
 mod row;
@@ -22,8 +22,9 @@ use parquet::schema::types::SchemaDescriptor;
 
 use crate::frame::{Frame, Record, Time};
 use crate::output::info;
+use crate::s3::{Bucket, S3Settings};
 use crate::sink::Sink;
-use partition::{Directory, TemporaryFile};
+use partition::{Directory, TemporaryFile, UPLOADS};
 use table::Table;
 
 /// Bytes of values that are held before they become row groups.
@@ -37,12 +38,14 @@ const DAY_MS: u64 = 86_400_000;
 /// Settings of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParquetSettings {
-    /// Where the files are.
+    /// Where the files are; with a bucket, only until they are complete.
     pub(crate) directory: PathBuf,
     /// Events after which files are completed.
     pub(crate) rows: u64,
     /// Time after which files are completed.
     pub(crate) interval: Duration,
+    /// Where complete files are put instead.
+    pub(crate) s3: Option<S3Settings>,
 }
 
 /// The destination.
@@ -55,6 +58,7 @@ pub(crate) struct ParquetSink {
     schema: SchemaDescriptor,
     properties: WriterPropertiesPtr,
     directory: Option<Directory>,
+    bucket: Option<Bucket>,
     /// Files that are not complete, by the number of their day.
     open: BTreeMap<u64, OpenFile>,
     /// When the first row of them was put.
@@ -95,6 +99,7 @@ impl ParquetSink {
     /// None is known.
     pub(crate) fn new(name: &str, host: &str, settings: ParquetSettings) -> anyhow::Result<Self> {
         Ok(Self {
+            bucket: settings.s3.clone().map(Bucket::new),
             settings,
             name: name.to_owned(),
             host: partition::host_directory(host),
@@ -119,7 +124,10 @@ impl ParquetSink {
             let writer = match &mut file.writer {
                 Some(writer) => writer,
                 None => {
-                    let partition = directory.partition(&date(*day), &self.host)?;
+                    let partition = match &self.bucket {
+                        None => directory.partition(&date(*day), &self.host)?,
+                        Some(_) => directory.partition(UPLOADS, &self.host)?,
+                    };
                     let temporary = partition.create(&self.name)?;
                     let schema = self.schema.root_schema_ptr();
                     let writer =
@@ -137,7 +145,7 @@ impl ParquetSink {
     /// Completes all files.
     fn complete(&mut self) -> anyhow::Result<()> {
         self.write_groups()?;
-        while let Some((_, mut file)) = self.open.pop_first() {
+        while let Some((day, mut file)) = self.open.pop_first() {
             let Some(writer) = file.writer.take() else {
                 continue;
             };
@@ -145,7 +153,14 @@ impl ParquetSink {
             let written = writer.into_inner().map_err(plain);
             let temporary =
                 written.with_context(|| format!("cannot write `{}`", path.display()))?;
-            temporary.publish(&file.name(&self.name))?;
+            let name = file.name(&self.name);
+            match &mut self.bucket {
+                None => temporary.publish(&name)?,
+                Some(bucket) => {
+                    let name = format!("{}/{}/{name}", date(day), self.host);
+                    bucket.put(&name, temporary.file())?;
+                }
+            }
         }
         self.since = None;
         self.is_completed = self.confirmed != self.frames;
@@ -171,7 +186,7 @@ impl Sink for ParquetSink {
             ));
         }
         self.directory = Some(directory);
-        Ok(())
+        self.bucket.as_mut().map_or(Ok(()), Bucket::connect)
     }
 
     fn put(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
@@ -234,6 +249,9 @@ impl Sink for ParquetSink {
     fn disconnect(&mut self) {
         self.open.clear();
         self.directory = None;
+        if let Some(bucket) = &mut self.bucket {
+            bucket.disconnect();
+        }
         self.since = None;
         (self.frames, self.confirmed, self.is_completed) = (0, 0, false);
     }

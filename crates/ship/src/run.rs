@@ -18,7 +18,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use logs::state_directory::StateDirectory;
 
 use crate::auditd::AuditdSink;
 use crate::boots::Boots;
@@ -27,7 +26,7 @@ use crate::json_lines::JsonLines;
 use crate::kafka::KafkaSink;
 use crate::metrics_server::{self, StatusFile};
 use crate::otlp::OtlpSink;
-use crate::output::info;
+use crate::output::{LastTold, info};
 use crate::parquet_files::ParquetSink;
 use crate::sink::{Sink, StreamSink};
 use crate::startup;
@@ -68,7 +67,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::read(&args.config)?;
     let state = startup::open_state(&args.state)?;
-    let boots = boots(&state)?;
+    let known_boots = state.read(BOOTS, MAX_BOOTS_BYTES)?.unwrap_or_default();
+    let boots = Boots::read(&known_boots, Path::new(PROC))?;
     let log = match config.log.is_dir() {
         true => config.log.join("audit.log"),
         false => config.log.clone(),
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .spawn(move || worker.run());
         threads.push(thread.context("cannot start a thread")?);
     }
-    wait(&shared, &progress, &threads);
+    wait(&shared, &progress, known_boots, &threads);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -143,21 +143,32 @@ fn sink(destination: &Destination, host: &str) -> anyhow::Result<Box<dyn Sink>> 
     })
 }
 
-/// Writes the status until the threads have ended, or a signal came and they take too long.
-fn wait(shared: &Shared, progress: &Progress, threads: &[JoinHandle<()>]) {
-    let mut last = String::new();
+/// Writes the boots and the status until the threads have ended, or a signal came and they take too long. What cannot be
+/// written, on a full disk, is tried again: events are sent all the same.
+fn wait(shared: &Shared, progress: &Progress, known_boots: String, threads: &[JoinHandle<()>]) {
+    let (mut last_boots, mut last) = (known_boots, String::new());
+    let mut told = LastTold::default();
     let mut stopped = None;
     loop {
         let is_over = threads.iter().all(JoinHandle::is_finished);
-        let result = progress.text().and_then(|text| {
-            if text != last {
-                shared.state.replace(STATUS, &text)?;
-                last = text;
+        let write = |name: &str, text: String, last: &mut String| {
+            if text != *last {
+                shared.state.replace(name, &text)?;
+                *last = text;
             }
-            Ok(())
-        });
-        if let Err(error) = result {
-            info(format_args!("{error:#}"));
+            anyhow::Ok(())
+        };
+        let boots = write(BOOTS, shared.boots.text(), &mut last_boots);
+        let status = progress.text();
+        let status = status.and_then(|text| write(STATUS, text, &mut last));
+        match boots.and(status) {
+            Ok(()) => told = LastTold::default(),
+            Err(error) => {
+                let text = format!("{error:#}");
+                if told.is_new(&text) {
+                    info(text);
+                }
+            }
         }
         if is_over {
             return;
@@ -175,17 +186,4 @@ fn wait(shared: &Shared, progress: &Progress, threads: &[JoinHandle<()>]) {
         };
         thread::park_timeout(interval);
     }
-}
-
-/// The boots of this machine that are known, with the current one.
-///
-/// # Errors
-/// The file of boots cannot be read or written.
-fn boots(state: &StateDirectory) -> anyhow::Result<Boots> {
-    let known = state.read(BOOTS, MAX_BOOTS_BYTES)?.unwrap_or_default();
-    let boots = Boots::read(&known, Path::new(PROC))?;
-    if boots.text() != known {
-        state.replace(BOOTS, &boots.text())?;
-    }
-    Ok(boots)
 }

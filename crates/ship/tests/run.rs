@@ -274,6 +274,83 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_rotates_away_from_a_slow_destination_is_told_by_serials_of_the_kernel() {
+        let place = Place::new(UNIX);
+        let append = |serials: std::ops::Range<u32>| {
+            place.append(&serials.map(event).collect::<String>());
+        };
+        // More than what is on its way.
+        append(0..3000);
+        let listener = UnixListener::bind(place.path("socket")).unwrap();
+        let _run = place.start();
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = vec![0; 5000];
+        stream.read_exact(&mut bytes).unwrap();
+        for from in [3000, 3010, 3020] {
+            place.rotate(1);
+            append(from..from + 10);
+        }
+        wait_until("the last event", || {
+            let mut buffer = vec![0; 1 << 16];
+            let count = stream.read(&mut buffer).unwrap();
+            bytes.extend_from_slice(&buffer[..count]);
+            let last = bytes.len().saturating_sub(20_000);
+            String::from_utf8_lossy(&bytes[last..]).contains("\"serial\":3029,")
+        });
+        let text = String::from_utf8(bytes).unwrap();
+        let gaps: Vec<Value> = text
+            .lines()
+            .filter(|line| line.contains("\"kind\":\"gap\""))
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let [gap] = &gaps[..] else { panic!("{gaps:?}") };
+        assert_eq!(
+            (&gap["reason"], &gap["after"], &gap["before"]),
+            (&json!("rotated"), &json!(2999), &json!(3010))
+        );
+        assert!(!text.contains("\"serial\":3005,"));
+        assert!(
+            place
+                .text("stderr")
+                .contains("unix: the log was rotated faster than it was sent")
+        );
+    }
+
+    /// As on a full disk.
+    #[test]
+    fn state_that_cannot_be_written_is_told_once_and_stops_nothing() {
+        let place = Place::new(STDOUT);
+        let names = ["boots", "status", "out.position"];
+        let blocked = names.map(|name| place.path(&format!("state/{name}.new")));
+        blocked
+            .iter()
+            .for_each(|path| fs::create_dir(path).unwrap());
+        let run = place.start();
+        for part in 0..4 {
+            place.append_events(part * 10, 10);
+            let count = usize::try_from(part + 1).unwrap() * 10;
+            wait_until("events", || {
+                received(&place.text("stdout")).0.len() == count
+            });
+            thread::park_timeout(Duration::from_millis(600));
+        }
+        let errors = place.text("stderr");
+        for name in ["boots", "out.position"] {
+            let error = format!("cannot write `state/{name}`");
+            assert_eq!(errors.matches(&error).count(), 1, "{name}: {errors}");
+        }
+        blocked
+            .iter()
+            .for_each(|path| fs::remove_dir(path).unwrap());
+        wait_until("the state", || {
+            names
+                .iter()
+                .all(|name| place.path("state").join(name).exists())
+        });
+        assert!(run.end());
+    }
+
     /// What a peer that is killed again and again has read.
     fn read_some(stream: &UnixStream, most: u32, to: &Mutex<String>) {
         let mut reader = BufReader::new(stream);

@@ -1,5 +1,7 @@
 //! Tests of reading, rotation, cursors and following.
 
+mod rotated;
+
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -86,7 +88,7 @@ fn events_span_files_and_lines_without_records_are_reported() {
         found.push(match item {
             Item::Event(event) => format!("{} {}", event.serial().0, event.records().count()),
             Item::Malformed { line, error, .. } => format!("line {line}: {error}"),
-            Item::Idle => "idle".to_owned(),
+            Item::Idle | Item::Lost => "none".to_owned(),
         });
     }
     assert_eq!(
@@ -434,6 +436,7 @@ fn followed(reader: &mut EventReader) -> Vec<(u32, usize)> {
         match item {
             Item::Event(event) => found.push((event.serial().0, event.records().count())),
             Item::Malformed { .. } => found.push((0, 0)),
+            Item::Lost => found.push((u32::MAX, 0)),
             Item::Idle => break,
         }
     }

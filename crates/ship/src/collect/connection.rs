@@ -176,16 +176,12 @@ impl Connection {
                 false => Ok(()),
             };
         }
-        if self
-            .stuck_since
-            .is_some_and(|since| is_longer(since, FRAME_TIME))
-        {
+        let stuck = self.stuck_since;
+        if stuck.is_some_and(|since| is_longer(since, FRAME_TIME)) {
             return Err(End::Idle(FRAME_TIME));
         }
-        if self
-            .last_answer_at
-            .is_some_and(|since| is_longer(since, LINGER))
-        {
+        let last = self.last_answer_at;
+        if last.is_some_and(|since| is_longer(since, LINGER)) {
             return Err(End::Peer);
         }
         match is_longer(self.message_at, idle) {
@@ -199,9 +195,15 @@ impl Connection {
         if matches!(end, End::Listener) && self.format == Some(Format::Managed) {
             Answer::Ending.encode(0, "", &mut self.answers);
         }
-        // A peer that does not read gets no more.
-        let _is_sent = self.stream.end(&mut self.answers);
         self.enter(None, hosts);
+        // Answers say what is stored, and not the end of the connection.
+        let has_answers = matches!(self.format, Some(Format::Managed | Format::Http));
+        if end.is_told() || has_answers {
+            // A peer that does not read gets no more.
+            let _is_sent = self.stream.end(&mut self.answers);
+        } else {
+            self.stream.reset();
+        }
     }
 
     /// Takes the complete messages that were read.
@@ -225,6 +227,7 @@ impl Connection {
             self.message_at = Instant::now();
             let taken: Result<(), End> = match message {
                 Message::Heartbeat { sequence } => {
+                    hosts.heard(self.writes(), self.host.as_deref());
                     batch.answers.push((sequence, None));
                     Ok(())
                 }

@@ -61,6 +61,7 @@ impl HostLog {
             unsynced: Vec::new(),
         };
         log.cut_unfinished_line()?;
+        log.remove_excess();
         Ok(log)
     }
 
@@ -144,6 +145,7 @@ impl HostLog {
             self.rename(LOG, &old(1))?;
         }
         self.rename(NEW, LOG)?;
+        self.remove_excess();
         self.bytes = size_of(&file)?;
         let rotated = mem::replace(&mut self.file, file);
         if mem::take(&mut self.is_dirty) {
@@ -154,7 +156,7 @@ impl HostLog {
 
     /// Makes the name of the first old file free. Where a number is free already, files behind it stay.
     fn make_room(&self) -> io::Result<()> {
-        let last = self.settings.files.saturating_sub(1).max(1);
+        let last = self.last_old();
         let free = (1..=last).find(|number| self.is_missing(&old(*number)));
         if free.is_none() {
             let name = old(last);
@@ -164,6 +166,22 @@ impl HostLog {
             self.rename(&old(number), &old(number + 1))?;
         }
         Ok(())
+    }
+
+    /// Removes old files that are no longer kept, up to the first missing one. What cannot be removed is no reason to take
+    /// no records.
+    fn remove_excess(&self) {
+        for number in self.last_old() + 1.. {
+            let name = old(number);
+            if unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Number of the oldest file that is kept.
+    fn last_old(&self) -> u32 {
+        self.settings.files.saturating_sub(1).max(1)
     }
 
     fn is_missing(&self, name: &str) -> bool {
@@ -287,6 +305,32 @@ pub(super) mod tests {
         let mut log = open(place.path(), 8).unwrap();
         log.write(b"6\n").unwrap();
         assert_eq!(text("audit.log"), "five\n6\n");
+    }
+
+    /// `num_logs` was lowered to 3.
+    #[test]
+    fn files_that_are_no_longer_kept_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        drop(open(place.path(), 8).unwrap());
+        let path = |number: u32| place.path().join("h").join(old(number));
+        let write = |numbers: std::ops::RangeInclusive<u32>| {
+            numbers.for_each(|number| fs::write(path(number), "old\n").unwrap());
+        };
+        let kept = || {
+            (1..9)
+                .filter(|number| path(*number).exists())
+                .collect::<Vec<_>>()
+        };
+        write(1..=6);
+        let mut log = open(place.path(), 1).unwrap();
+        assert_eq!(kept(), [1, 2]);
+        write(3..=4);
+        // Not of this log.
+        write(8..=8);
+        for _ in 0..2 {
+            log.write(b"new\n").unwrap();
+        }
+        assert_eq!(kept(), [1, 2, 8]);
     }
 
     #[test]

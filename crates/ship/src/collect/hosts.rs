@@ -200,6 +200,7 @@ impl Hosts {
     pub(super) fn restore(&mut self, known: Vec<HostProgress>) {
         for known in known {
             if let Some(progress) = self.progress(&known.name) {
+                progress.heard_ms = known.heard_ms.max(known.received_ms);
                 progress.completeness = known.completeness;
             }
         }
@@ -314,6 +315,7 @@ impl Hosts {
         let progress = &mut host.progress;
         match &result {
             Ok(()) => {
+                progress.heard_ms = now_ms();
                 progress.repeated += lines.repeated;
                 if let Some(known) = &lines.completeness {
                     progress.completeness = Some(known.clone());
@@ -321,7 +323,7 @@ impl Hosts {
                 if lines.records > 0 {
                     progress.records += lines.records;
                     progress.bytes += u64::try_from(lines.text.len()).unwrap_or(0);
-                    progress.received_ms = now_ms();
+                    progress.received_ms = progress.heard_ms;
                     progress.last = Some(lines.last);
                     progress.error = None;
                 }
@@ -329,6 +331,17 @@ impl Hosts {
             Err(error) => progress.error = Some(describe(error)),
         }
         result
+    }
+
+    /// Notes a heartbeat that names no host: `host` is the one that the peer wrote last, if it did.
+    pub(super) fn heard(&mut self, writes: Option<&Writes>, host: Option<&str>) {
+        let own = match writes {
+            Some(Writes::Host(name) | Writes::Member(_, name)) => Some(name.as_str()),
+            Some(Writes::Node(_)) | None => host,
+        };
+        if let Some(progress) = own.and_then(|name| self.progress(name)) {
+            progress.heard_ms = now_ms();
+        }
     }
 
     /// The progress of a host that is known, for changes.

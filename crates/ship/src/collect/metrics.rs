@@ -69,7 +69,7 @@ fn add_networks(text: &mut MetricsText, networks: &[NetworkProgress]) {
 }
 
 fn add_hosts(text: &mut MetricsText, hosts: &[HostProgress]) {
-    let metrics: [MetricOf<HostProgress>; 11] = [
+    let metrics: [MetricOf<HostProgress>; 12] = [
         (
             "host_connections",
             "gauge",
@@ -87,6 +87,12 @@ fn add_hosts(text: &mut MetricsText, hosts: &[HostProgress]) {
             "gauge",
             "When the last record of a host came, since the epoch.",
             |it| (it.received_ms > 0).then(|| seconds(it.received_ms)),
+        ),
+        (
+            "host_heard_seconds",
+            "gauge",
+            "When a record, gap or heartbeat of a host came last, since the epoch; kept over restarts of the listener.",
+            |it| (it.heard_ms > 0).then(|| seconds(it.heard_ms)),
         ),
         (
             "host_record_seconds",
@@ -165,7 +171,7 @@ mod tests {
     fn host(name: &str, completeness: &Value) -> Value {
         json!({
             "name": name, "address": null, "connections": 1, "records": 10, "bytes": 900, "repeated": 2,
-            "refused": 0, "refusal": null, "received_ms": 1_700_000_000_000_u64,
+            "refused": 0, "refusal": null, "received_ms": 1_700_000_000_000_u64, "heard_ms": 1_700_000_060_000_u64,
             "last": {"time_ms": 1_700_000_000_000_u64, "serial": 9}, "completeness": completeness, "error": null,
         })
     }
@@ -196,6 +202,7 @@ mod tests {
             "tollgate_collect_sync_failing 1",
             "tollgate_collect_network_max_hosts{network=\"lab\"} 9",
             "tollgate_collect_host_received_seconds{host=\"stock\"} 1700000000",
+            "tollgate_collect_host_heard_seconds{host=\"stock\"} 1700000060",
             "tollgate_collect_host_gaps_total{host=\"whole\"} 2",
             "tollgate_collect_host_missing_serials_total{host=\"whole\"} 5",
             "tollgate_collect_host_log_missing_serials_total{host=\"filtered\"} 4",

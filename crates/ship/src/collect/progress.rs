@@ -97,6 +97,9 @@ pub(super) struct HostProgress {
     pub(super) refusal: Option<String>,
     /// When the last record came, in milliseconds since the epoch; 0 if none did.
     pub(super) received_ms: u64,
+    /// When a record, gap or heartbeat came last, in milliseconds since the epoch, in this run or before; 0 if none did.
+    #[serde(default)]
+    pub(super) heard_ms: u64,
     pub(super) last: Option<LastRecord>,
     /// Whether what `tollgate-ship` sends is complete.
     pub(super) completeness: Option<Completeness>,

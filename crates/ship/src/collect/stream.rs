@@ -6,7 +6,9 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_linger;
 use rustls::pki_types::CertificateDer;
 use rustls::{ServerConfig, ServerConnection};
 
@@ -143,6 +145,12 @@ impl PeerStream {
             self.write(&mut Vec::new())?;
         }
         Ok(self.tcp.shutdown(Shutdown::Write)?)
+    }
+
+    /// Ends it so that the peer sees an error: it must not take what it has sent for stored.
+    pub(super) fn reset(self) {
+        // Without it the peer sees the end of a stream that was not closed in order.
+        let _is_set = set_socket_linger(&self.tcp, Some(Duration::ZERO));
     }
 }
 

@@ -46,8 +46,8 @@ pub(super) struct TlsAcceptor {
     error: Option<String>,
 }
 
-/// What changes when a file is replaced or written.
-type FileVersion = (u64, u64, u64, i64, i64);
+/// What changes when a file is replaced or written, or may be read: its file system, number and length, and times.
+type FileVersion = (u64, u64, u64, [i64; 4]);
 
 impl TlsSettings {
     /// The files.
@@ -59,8 +59,13 @@ impl TlsSettings {
     fn versions(&self) -> Vec<Option<FileVersion>> {
         let version = |path: &Path| {
             let about = fs::metadata(path).ok()?;
-            let (second, nanosecond) = (about.mtime(), about.mtime_nsec());
-            Some((about.dev(), about.ino(), about.len(), second, nanosecond))
+            let times = [
+                about.mtime(),
+                about.mtime_nsec(),
+                about.ctime(),
+                about.ctime_nsec(),
+            ];
+            Some((about.dev(), about.ino(), about.len(), times))
         };
         self.files().map(version).collect()
     }
@@ -178,4 +183,37 @@ pub(super) fn describe(error: &Error) -> String {
         _ => return error.to_string(),
     };
     format!("{error}: {advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A renewed key is given to its group after it was written.
+    #[test]
+    fn files_whose_mode_has_changed_are_read_again() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = TlsSettings {
+            listen: Vec::new(),
+            certificate: place.path().join("own.pem"),
+            key: place.path().join("own.key"),
+            ca: None,
+        };
+        settings
+            .files()
+            .for_each(|file| fs::write(file, "").unwrap());
+        let before = settings.versions();
+        assert_eq!(settings.versions(), before);
+        let begun = Instant::now();
+        // The clock of a file system has ticks.
+        while settings.versions()[1] == before[1] {
+            assert!(begun.elapsed() < Duration::from_secs(5));
+            let mode = fs::Permissions::from_mode(0o640);
+            fs::set_permissions(&settings.key, mode).unwrap();
+        }
+        assert_eq!(settings.versions()[0], before[0]);
+    }
 }

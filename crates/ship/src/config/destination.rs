@@ -78,7 +78,11 @@ impl Kind {
             Self::Syslog(address, _) | Self::Auditd(address, _) => vec![&address.text],
             Self::Otlp(endpoint, _) => vec![&endpoint.address],
             Self::Kafka(settings) => settings.brokers.iter().map(String::as_str).collect(),
-            Self::JsonOutput | Self::JsonUnix(_) | Self::Parquet(_) => Vec::new(),
+            Self::Parquet(settings) => match &settings.s3 {
+                Some(s3) => vec![&s3.endpoint.address],
+                None => Vec::new(),
+            },
+            Self::JsonOutput | Self::JsonUnix(_) => Vec::new(),
         }
     }
 
@@ -101,9 +105,11 @@ impl Kind {
             Self::Syslog(_, tls) => (tls.as_ref(), &[][..]),
             Self::Otlp(endpoint, _) => (endpoint.tls.as_ref(), &endpoint.headers[..]),
             Self::Kafka(settings) => (settings.tls.as_ref(), &[][..]),
-            Self::JsonOutput | Self::JsonUnix(_) | Self::Auditd(..) | Self::Parquet(_) => {
-                (None, &[][..])
+            Self::Parquet(settings) => {
+                let s3 = settings.s3.as_ref();
+                (s3.and_then(|s3| s3.endpoint.tls.as_ref()), &[][..])
             }
+            Self::JsonOutput | Self::JsonUnix(_) | Self::Auditd(..) => (None, &[][..]),
         };
         let mut files = Vec::new();
         if let Some(tls) = tls {
@@ -115,13 +121,21 @@ impl Kind {
             HeaderValue::File(HeaderFile { file }) => Some(file.as_path()),
             HeaderValue::Text(_) => None,
         }));
-        if let Self::Kafka(KafkaSettings {
-            sasl: Some(sasl), ..
-        }) = self
-        {
-            files.push(&sasl.password_file);
-        }
+        files.extend(self.secret());
         files
+    }
+
+    /// The file of its password or key.
+    fn secret(&self) -> Option<&Path> {
+        match self {
+            Self::Kafka(settings) => Some(&settings.sasl.as_ref()?.password_file),
+            Self::Parquet(settings) => Some(&settings.s3.as_ref()?.secret_file),
+            Self::JsonOutput
+            | Self::JsonUnix(_)
+            | Self::Syslog(..)
+            | Self::Auditd(..)
+            | Self::Otlp(..) => None,
+        }
     }
 
     /// What it is, for people.
@@ -140,7 +154,10 @@ impl Kind {
                     settings.brokers.join(", ")
                 )
             }
-            Self::Parquet(settings) => format!("Parquet files in {}", settings.directory.display()),
+            Self::Parquet(settings) => match &settings.s3 {
+                Some(s3) => format!("Parquet files at {}", s3.endpoint.shown()),
+                None => format!("Parquet files in {}", settings.directory.display()),
+            },
         }
     }
 }

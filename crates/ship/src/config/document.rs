@@ -117,7 +117,7 @@ pub(super) struct Sasl {
     pub(super) password_file: Spanned<PathBuf>,
 }
 
-/// A table `[syslog.NAME.tls]`, `[otlp.NAME.tls]` or `[kafka.NAME.tls]`.
+/// A table `[syslog.NAME.tls]`, `[otlp.NAME.tls]`, `[kafka.NAME.tls]` or `[parquet.NAME.s3.tls]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tls {
@@ -134,8 +134,21 @@ pub(super) struct Parquet {
     pub(super) directory: Spanned<PathBuf>,
     pub(super) rows: Option<Spanned<i64>>,
     pub(super) seconds: Option<Spanned<i64>>,
+    pub(super) s3: Option<S3>,
     pub(super) filter: Option<Spanned<String>>,
     pub(super) start: Option<Start>,
+}
+
+/// A table `[parquet.NAME.s3]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct S3 {
+    pub(super) url: Spanned<String>,
+    pub(super) region: Option<Spanned<String>>,
+    pub(super) access_key: Spanned<String>,
+    pub(super) secret_file: Spanned<PathBuf>,
+    pub(super) timeout: Option<Spanned<i64>>,
+    pub(super) tls: Option<Tls>,
 }
 
 /// What every destination has.

@@ -1,8 +1,9 @@
-//! Tables `[parquet.NAME]`: a directory of Parquet files.
+//! Tables `[parquet.NAME]`: a directory of Parquet files, or a bucket.
 
-use super::document::Parquet;
-use super::{Checker, Kind, MAX_SECS};
+use super::document::{Parquet, S3};
+use super::{Checker, Kind, MAX_SECS, MAX_TIMEOUT_SECS};
 use crate::parquet_files::ParquetSettings;
+use crate::s3::{S3Settings, is_plain};
 
 /// Some 100 MB of usual events.
 const ROWS: u64 = 1_000_000;
@@ -10,6 +11,10 @@ const ROWS: u64 = 1_000_000;
 const MAX_ROWS: u64 = 10_000_000;
 /// A file needs some kilobytes beside its events, and those are sent again after a kill.
 const PARQUET_SECS: u64 = 300;
+/// What stores other than Amazon's take.
+const REGION: &str = "us-east-1";
+/// Longest region and access key.
+const MAX_WORD: usize = 128;
 
 impl Checker<'_> {
     pub(super) fn parquet(&mut self, parquet: Parquet) -> Kind {
@@ -25,6 +30,48 @@ impl Checker<'_> {
             interval: self
                 .mistakes
                 .seconds(seconds, "seconds", 1..=MAX_SECS, PARQUET_SECS),
+            s3: parquet.s3.map(|s3| self.s3(s3)),
         })
+    }
+
+    fn s3(&mut self, s3: S3) -> S3Settings {
+        let advice = "write `https://HOST/BUCKET`, or `https://BUCKET.HOST/`; names of objects can begin with what follows";
+        // A file has some 100 MB.
+        let timeout = self.mistakes.seconds(
+            s3.timeout.as_ref(),
+            "timeout",
+            1..=MAX_TIMEOUT_SECS,
+            MAX_TIMEOUT_SECS,
+        );
+        let endpoint = self.endpoint(&s3.url, s3.tls, Vec::new(), timeout, advice);
+        let is_path_plain = |byte: u8| is_plain(byte) || byte == b'/';
+        if !endpoint.target.bytes().all(is_path_plain) {
+            self.mistake(
+                s3.url.span(),
+                "the path in `url` has letters that need an escape, or a query",
+                "use letters, digits, `-`, `.`, `_`, `~` and `/`",
+            );
+        }
+        let words = [Some(&s3.access_key), s3.region.as_ref()];
+        for word in words.into_iter().flatten() {
+            let text = word.get_ref();
+            if text.is_empty() || text.len() > MAX_WORD || !text.bytes().all(is_plain) {
+                self.mistake(
+                    word.span(),
+                    format!("`{}` is no access key or region", text.escape_debug()),
+                    "use at most 128 letters, digits, `-`, `.`, `_` and `~`",
+                );
+            }
+        }
+        let file = &s3.secret_file;
+        self.mistakes.absolute(file.get_ref(), file.span());
+        S3Settings {
+            endpoint,
+            region: s3
+                .region
+                .map_or_else(|| REGION.to_owned(), toml::Spanned::into_inner),
+            access_key: s3.access_key.into_inner(),
+            secret_file: s3.secret_file.into_inner(),
+        }
     }
 }

@@ -269,6 +269,70 @@ fn mistakes_in_tables_of_topics_are_told() {
 }
 
 #[test]
+fn mistakes_of_buckets_have_line_column_and_advice() {
+    let s3 = |settings: &str| {
+        format!(
+            "[parquet.p]\ndirectory = \"/d\"\n[parquet.p.s3]\naccess_key = \"A\"\nsecret_file = \"/s\"\n{settings}"
+        )
+    };
+    for (settings, expected) in [
+        ("", "3:1: missing field `url`"),
+        (
+            "url = \"https://a\"\n",
+            "6:7: `url` has no path; write `https://HOST/BUCKET`",
+        ),
+        (
+            "url = \"https://a/b\"\n",
+            "6:7: `https` needs a table `tls`; ",
+        ),
+        (
+            "url = \"http://a/b?c\"\n",
+            "6:7: the path in `url` has letters that need an escape, or a query; ",
+        ),
+        (
+            "url = \"http://a/b%20c\"\n",
+            "6:7: the path in `url` has letters that need an escape, or a query; ",
+        ),
+        (
+            "url = \"http://a/b\"\nregion = \"eu/1\"\n",
+            "7:10: `eu/1` is no access key or region; ",
+        ),
+        (
+            "url = \"http://a/b\"\ntimeout = 301\n",
+            "7:11: `timeout` is out of range; ",
+        ),
+    ] {
+        check_mistakes(&[(&s3(settings), expected)]);
+    }
+    let wrong = s3("url = \"http://a/b\"\n").replace("\"/s\"", "\"s\"");
+    check_mistakes(&[(&wrong, "5:15: `s` is no absolute path; ")]);
+}
+
+#[test]
+fn bucket_has_ports_and_files_that_the_program_may_use() {
+    let text = "[parquet.p]\ndirectory = \"/d\"\n[parquet.p.s3]\nurl = \"https://s3.example/b/c\"\n\
+        access_key = \"A\"\nsecret_file = \"/etc/secret\"\n[parquet.p.s3.tls]\nca = \"/etc/ca.pem\"\n";
+    let config = parse(text).unwrap();
+    let kind = &config.destinations[0].kind;
+    assert_eq!(kind.ports(), [443]);
+    assert!(kind.has_host_name());
+    assert_eq!(
+        kind.files(),
+        [Path::new("/etc/ca.pem"), Path::new("/etc/secret")]
+    );
+    assert_eq!(
+        kind.description(),
+        "Parquet files at https://s3.example/b/c"
+    );
+    let Kind::Parquet(settings) = kind else {
+        panic!("{kind:?}");
+    };
+    let s3 = settings.s3.as_ref().unwrap();
+    assert_eq!(s3.region, "us-east-1");
+    assert_eq!(s3.endpoint.timeout, Duration::from_secs(300));
+}
+
+#[test]
 fn topic_has_ports_and_files_that_the_program_may_use() {
     let text = "[kafka.k]\nbrokers = [\"192.0.2.1:9092\", \"[::1]:9094\"]\ntopic = \"audit\"\n\
         [kafka.k.tls]\nca = \"/etc/ca.pem\"\n\
@@ -307,7 +371,7 @@ fn known(table: &str) -> Vec<String> {
 }
 
 /// Tables: their names as settings, in the file, and in the manual.
-const TABLES: [(&str, &str, &str); 8] = [
+const TABLES: [(&str, &str, &str); 9] = [
     ("json", "json.x", "[json. Ns Ar NAME Ns ]"),
     ("syslog", "syslog.x", "[syslog. Ns Ar NAME Ns ]"),
     ("auditd", "auditd.x", "[auditd. Ns Ar NAME Ns ]"),
@@ -315,11 +379,12 @@ const TABLES: [(&str, &str, &str); 8] = [
     (
         "tls",
         "syslog.x.tls",
-        "[syslog. Ns Ar NAME Ns .tls], [otlp. Ns Ar NAME Ns .tls], [kafka. Ns Ar NAME Ns .tls]",
+        "[syslog. Ns Ar NAME Ns .tls], [otlp. Ns Ar NAME Ns .tls], [kafka. Ns Ar NAME Ns .tls], [parquet. Ns Ar NAME Ns .s3.tls]",
     ),
     ("kafka", "kafka.x", "[kafka. Ns Ar NAME Ns ]"),
     ("sasl", "kafka.x.sasl", "[kafka. Ns Ar NAME Ns .sasl]"),
     ("parquet", "parquet.x", "[parquet. Ns Ar NAME Ns ]"),
+    ("s3", "parquet.x.s3", "[parquet. Ns Ar NAME Ns .s3]"),
 ];
 
 #[test]
@@ -369,6 +434,10 @@ fn fuzz_ship_configuration() {
         "url =",
         "\"https://a:1/\"",
         "[parquet.d]",
+        "[parquet.d.s3]",
+        "access_key =",
+        "secret_file =",
+        "region =",
         "directory =",
         "\"/x\"",
         "rows =",

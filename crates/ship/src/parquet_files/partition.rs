@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIRECTORY/date=2026-10-02/host=web1/.tollgate.NAME.1.tmp -> NAME-BOOT-....parquet
+//! DIRECTORY/upload/host=web1/.tollgate.NAME.1.tmp -> a bucket
 //! ```
 //!
 //! Others may write in the directory: below it no link is followed, a new file is never one that exists, and a file that
@@ -19,6 +20,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, open, openat, rename
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
 
+/// In place of the directory of a date, where files are until they are in a bucket.
+pub(super) const UPLOADS: &str = "upload";
 /// Most names that are tried for a temporary file.
 const MOST_NAMES: u32 = 1000;
 
@@ -91,7 +94,7 @@ impl Directory {
     pub(super) fn remove_left_over(&self, host: &str, destination: &str) -> anyhow::Result<u32> {
         let mut count = 0;
         let found = each_name(&self.file, |date| {
-            if !date.starts_with(b"date=") {
+            if !date.starts_with(b"date=") && date != UPLOADS.as_bytes() {
                 return;
             }
             let opened = openat(&self.file, date, directory_flags(), Mode::empty())
@@ -116,7 +119,7 @@ impl Partition {
     /// It cannot be created.
     pub(super) fn create(self, destination: &str) -> anyhow::Result<TemporaryFile> {
         let flags =
-            OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR | Mode::S_IRGRP;
         let mut number = 1;
         let (name, file) = loop {
@@ -147,6 +150,11 @@ impl TemporaryFile {
     /// Path of the file.
     pub(super) fn path(&self) -> PathBuf {
         self.partition.path.join(&self.name)
+    }
+
+    /// The file, to be read from its start.
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Gives the file its name, for readers, when it and its name are on the disk. It replaces a file of this name.

@@ -132,6 +132,7 @@ mod tests {
             fs::create_dir(path(name)).unwrap();
         }
         let kind = Kind::Parquet(ParquetSettings {
+            s3: None,
             directory: path("out"),
             rows: 1,
             interval: Duration::from_secs(1),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use logs::cursor::Cursor;
-use logs::log_set::LogSet;
+use logs::log_set::LogEntries;
 use serde::{Deserialize, Serialize};
 
 use crate::output::now_ms;
@@ -87,7 +87,9 @@ impl DestinationProgress {
         // The run has written the name, and root must not wait for a pipe.
         let is_file = fs::metadata(log).is_ok_and(|about| about.is_file());
         ensure!(is_file, "the log is not there");
-        let logs = LogSet::rotated(Path::new(log))?;
+        let log = Path::new(log);
+        // What cannot be opened the run cannot send either.
+        let logs = LogEntries::rotated(log)?.readable_with(log, |_| ())?;
         let mut files = logs
             .as_files()
             .iter()
@@ -159,4 +161,34 @@ fn absolute(log: &Path) -> String {
         .unwrap_or(log)
         .to_string_lossy()
         .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use logs::event_reader::EventReader;
+    use logs::log_set::LogSet;
+
+    use super::*;
+
+    #[test]
+    fn old_logs_that_cannot_be_opened_do_not_hide_how_far_a_destination_is() {
+        let place = tempfile::tempdir().unwrap();
+        let log = place.path().join("audit.log");
+        fs::write(&log, "type=CWD msg=audit(1.000:1): cwd=\"/\"\n").unwrap();
+        let mut position = Position::new();
+        let reader = EventReader::new(LogSet::rotated(&log).unwrap());
+        position.set_cursor(reader.cursor().unwrap());
+        fs::create_dir(place.path().join("audit.log.4")).unwrap();
+        let progress = DestinationProgress {
+            name: "a".to_owned(),
+            description: String::new(),
+            state: ConnectionState::Connected,
+            error: None,
+            failures: 0,
+            position,
+            unconfirmed: 0,
+        };
+        let length = fs::metadata(&log).unwrap().len();
+        assert_eq!(progress.behind(log.to_str().unwrap()).unwrap(), length);
+    }
 }

@@ -23,7 +23,7 @@ use super::refusals::Refusals;
 use crate::boots::Boots;
 use crate::config::{Destination, Kind, Start};
 use crate::frame::{Frame, Heartbeat, Record, Time};
-use crate::output::{info, now_ms, one_line};
+use crate::output::{LastTold, info, now_ms, one_line};
 use crate::position::Position;
 use crate::sink::{Later, Sink};
 use crate::unconfirmed::Unconfirmed;
@@ -68,6 +68,8 @@ pub(super) struct Worker {
     confirmed: Position,
     /// The confirmed position that is not saved yet.
     is_unsaved: bool,
+    /// Why it cannot be saved.
+    save_error: LastTold,
     backoff: Backoff,
     refusals: Refusals,
     progress: SharedProgress,
@@ -140,6 +142,7 @@ impl Worker {
             sink,
             confirmed,
             is_unsaved: false,
+            save_error: LastTold::default(),
             backoff: Backoff::default(),
             refusals: Refusals::default(),
             progress: Arc::new(Mutex::new(progress)),
@@ -156,7 +159,7 @@ impl Worker {
 
     /// Sends until a signal, or the end.
     pub(super) fn run(mut self) {
-        let mut told = String::new();
+        let mut told = LastTold::default();
         let mut reason = None;
         while !self.is_stopped() {
             let begun = Instant::now();
@@ -177,9 +180,8 @@ impl Worker {
             }
             let wait = self.backoff.fail(asked_wait(&error));
             let text = one_line(&format!("{error:#}"));
-            if text != told {
+            if told.is_new(&text) {
                 self.tell(&text);
-                told.clone_from(&text);
             }
             self.note(ConnectionState::Waiting, Some(text), 0);
             let begun = Instant::now();
@@ -271,6 +273,10 @@ impl Worker {
                 }
             }
             Some(Item::Idle) => {}
+            Some(Item::Lost) => {
+                session.position.lose();
+                self.tell("the log was rotated faster than it was sent: events may be missing");
+            }
             None => return Ok(Next::End),
         }
         // What follows may take a while to come.
@@ -435,13 +441,15 @@ impl Worker {
             return;
         }
         let file = file_name(&self.destination.name);
-        let saved = self.confirmed.text().and_then(|text| {
-            self.shared.state.replace(&file, &text)?;
-            Ok(())
-        });
-        match saved {
-            Ok(()) => self.is_unsaved = false,
-            Err(error) => self.tell(&format!("{error:#}")),
+        let saved = self.confirmed.text();
+        let saved = saved.and_then(|text| Ok(self.shared.state.replace(&file, &text)?));
+        let Err(error) = saved else {
+            (self.is_unsaved, self.save_error) = (false, LastTold::default());
+            return;
+        };
+        let text = format!("{error:#}");
+        if self.save_error.is_new(&text) {
+            self.tell(&text);
         }
     }
 

@@ -188,3 +188,23 @@ fn the_shipper_waits_while_the_listener_has_no_room() {
     wait_until("all events", || collector.log("web1") == all);
     assert!(run.end());
 }
+
+/// Without answers, an end in order would confirm what was sent.
+#[test]
+fn the_shipper_by_syslog_confirms_nothing_that_the_listener_cannot_write() {
+    let collector = Collector::start("space_left = 1048576", "");
+    let place = syslog(&collector);
+    place.append_events(0, 10);
+    let errors = fs::File::create(place.path("stderr")).unwrap();
+    let run = place.command(&["--once"]).stderr(errors).spawn();
+    let run = Run(run.unwrap());
+    wait_until("an error", || place.error("c").is_some());
+    run.kill();
+    let status = String::from_utf8(place.status(&[]).stdout).unwrap();
+    assert!(status.contains(" 0 sent"), "{status}");
+    let mut peer = Peer::connect(&collector);
+    peer.0.write_all(record(FIRST).as_bytes()).unwrap();
+    let error = peer.0.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(collector.log("web1"), "");
+}

@@ -1,5 +1,6 @@
 //! `tollgate-ship run` with Parquet files, which the reader of the crate `parquet` reads back.
 
+mod bucket;
 mod damage;
 
 use std::collections::{BTreeMap, BTreeSet};

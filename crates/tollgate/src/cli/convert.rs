@@ -130,7 +130,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
                     self.report_error(&format!("{}:{line}: {error}", path.display()));
                     Ok(())
                 }
-                Item::Idle => Ok(()),
+                Item::Idle | Item::Lost => Ok(()),
             };
             if check_output(written)? == Output::Closed {
                 return Ok(Output::Closed);

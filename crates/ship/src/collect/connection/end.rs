@@ -46,6 +46,13 @@ pub(in crate::collect) enum End {
     Listener,
 }
 
+impl End {
+    /// Whether the peer knows that it ends, and why: it has closed the connection, or TLS has told it.
+    pub(super) const fn is_told(&self) -> bool {
+        matches!(self, Self::Peer | Self::Tls(_))
+    }
+}
+
 impl From<StreamError> for End {
     fn from(error: StreamError) -> Self {
         match error {

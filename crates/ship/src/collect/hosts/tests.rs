@@ -163,3 +163,32 @@ fn nothing_is_written_without_room() {
     hosts.write(&lines).unwrap();
     assert_eq!(hosts.progress("web1").unwrap().error, None);
 }
+
+/// An idle host has heartbeats, and a silent one is known after a restart of the listener.
+#[test]
+fn when_a_host_was_heard_is_known_over_restarts() {
+    let place = tempfile::tempdir().unwrap();
+    let mut hosts = open_hosts(place.path());
+    let heard = |hosts: &mut Hosts| hosts.progress("web1").unwrap().heard_ms;
+    let begun = now_ms();
+    assert_eq!(heard(&mut hosts), 0);
+    let own = hosts.peers.find("10.0.0.1".parse().unwrap()).unwrap();
+    hosts.heard(Some(&own), None);
+    assert!(heard(&mut hosts) >= begun);
+    // A heartbeat of a shipper, without a record.
+    hosts.progress("web1").unwrap().heard_ms = 5;
+    let lines = Lines {
+        host: "web1".to_owned(),
+        completeness: Some(Completeness::default()),
+        ..Lines::default()
+    };
+    hosts.write(&lines).unwrap();
+    assert!(heard(&mut hosts) >= begun);
+    let progress = hosts.progress("web1").unwrap();
+    assert_eq!(progress.received_ms, 0);
+    progress.heard_ms = 7;
+    let known = hosts.all_progress();
+    let mut hosts = open_hosts(place.path());
+    hosts.restore(known);
+    assert_eq!(heard(&mut hosts), 7);
+}
