@@ -143,7 +143,8 @@ fn serials_that_do_not_come_are_shown_over_restarts() {
     collector.end();
     assert_eq!(collector.status()["is_ended"], true);
     collector.run_again();
-    assert_eq!(collector.status()["is_ended"], false);
+    // It listens before it writes its status.
+    wait_until("the status", || collector.status()["is_ended"] == false);
     send(&collector, &[2, 5, 6, 9]);
     wait_until("the other gap", || gaps(&collector)["missing"] == 4);
     assert_eq!(gaps(&collector)["count"], 2);
