@@ -33,6 +33,16 @@ end() {
 trap end EXIT
 trap 'exit 1' HUP INT TERM
 
+# tell_differences: names the files of the archives that differ in the second build.
+tell_differences() {
+	mkdir "$work/first" "$work/second"
+	for archive in "$dist"/*.tar.gz; do
+		tar -xzf "$archive" -C "$work/first"
+		tar -xzf "$work/dist/${archive##*/}" -C "$work/second"
+	done
+	diff -rq "$work/first" "$work/second" || true
+}
+
 # build_again: builds the same architectures in other directories.
 build_again() {
 	say 'building everything again, in another directory'
@@ -47,7 +57,10 @@ build_again() {
 		die 'the second build failed'
 	}
 	(cd "$dist" && sha256sum --quiet --check SHA256SUMS) || die "$dist has not the files of its build"
-	diff "$dist/SHA256SUMS" "$work/dist/SHA256SUMS" || die 'two builds of one commit differ'
+	diff "$dist/SHA256SUMS" "$work/dist/SHA256SUMS" || {
+		tell_differences
+		die 'two builds of one commit differ'
+	}
 	rm -rf "$work/target" "$work/elsewhere" "$work/dist"
 }
 
