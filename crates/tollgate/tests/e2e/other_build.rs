@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use super::daemon::{Account, Daemon};
 use super::event;
 use super::handover::{Bpf, Load, each_once, opens};
+use super::harness::wait_for;
 use super::raw_syscalls;
 use super::test_dir::TestDir;
 
@@ -116,6 +117,9 @@ pub(crate) fn interrupted_takeover_is_reported() {
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     assert!(daemon.has_printed("was killed while it replaced programs"));
     assert!(!note.exists());
+    wait_for("the record of the gap", || {
+        (!gaps(&daemon.log).is_empty()).then_some(())
+    });
     daemon.kill();
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
     assert!(!daemon.has_printed("was killed while it replaced programs"));

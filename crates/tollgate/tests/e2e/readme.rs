@@ -238,7 +238,7 @@ fn check(line: &str, dir: &TestDir) -> Result<(), String> {
             let name = package.trim_end_matches("_*.deb");
             contains("scripts/deb.sh", &format!("Package: {name}\n"))
         }
-        ["systemctl", "enable", "--now", "auditd"] => Ok(()),
+        ["systemctl", "enable", "--now", "auditd"] | ["systemctl", "disable", "auditd"] => Ok(()),
         ["systemctl", "enable", "--now", unit] => {
             contains(&format!("packaging/{unit}.service"), "ExecStart=")
         }
