@@ -126,7 +126,8 @@ for package in $packages; do
 	set -- "$@" --package "$package"
 done
 for architecture in $architectures; do
-	CARGO_TARGET_DIR=$build CFLAGS=$c_maps RUSTFLAGS="-C target-feature=+crt-static $rust_maps" \
+	# Names of symbols, which differ between builds, have no part in the build id then.
+	CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_TARGET_DIR=$build CFLAGS=$c_maps RUSTFLAGS="-C target-feature=+crt-static $rust_maps" \
 		CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=x86_64-linux-gnu-gcc \
 		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 		cargo build --locked --release --target "$architecture-unknown-linux-gnu" "$@"
