@@ -10,6 +10,7 @@ usage: s3.py SHIP DIRECTORY [EVENTS]
 Exit status: 0 if every serial is in the bucket and nothing else, 1 if not.
 """
 
+import json
 import os
 import pathlib
 import signal
@@ -43,8 +44,8 @@ class Store:
         nobody = ("nobody", "nothing")
         place = {"LocationConstraint": REGION}
         self.client("s3", nobody).create_bucket(Bucket="lake", CreateBucketConfiguration=place)
-        self.shipper = self.user("ship", "s3:PutObject", nobody)
-        self.reader = self.user("read", '["s3:GetObject", "s3:ListBucket"]', nobody)
+        self.shipper = self.user("ship", ["s3:PutObject"], nobody)
+        self.reader = self.user("read", ["s3:GetObject", "s3:ListBucket"], nobody)
 
     def client(self, service, key):
         return boto3.client(
@@ -57,11 +58,10 @@ class Store:
 
     def user(self, name, actions, nobody):
         """A user who may do so; the key."""
-        actions = actions if actions.startswith("[") else f'"{actions}"'
-        statement = f'{{"Effect": "Allow", "Action": {actions}, "Resource": "*"}}'
+        statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statement})
         iam = self.client("iam", nobody)
         iam.create_user(UserName=name)
-        policy = f'{{"Version": "2012-10-17", "Statement": {statement}}}'
         iam.put_user_policy(UserName=name, PolicyName="may", PolicyDocument=policy)
         key = iam.create_access_key(UserName=name)["AccessKey"]
         return key["AccessKeyId"], key["SecretAccessKey"]
@@ -90,12 +90,11 @@ def main():
     store = Store(directory)
     (directory / "secret").write_text(store.shipper[1] + "\n")
     (directory / "spool").mkdir()
-    table = (
-        f'[parquet.lake]\ndirectory = "{directory}/spool"\nrows = 5000\nseconds = 2\nstart = "begin"\n'
-        f'[parquet.lake.s3]\nurl = "{store.url}/lake/audit"\nregion = "{REGION}"\n'
-        f'access_key = "{store.shipper[0]}"\nsecret_file = "{directory}/secret"\ntimeout = 10\n'
+    bucket = (
+        f'url = "{store.url}/lake/audit", region = "{REGION}", access_key = "{store.shipper[0]}", '
+        f'secret_file = "{directory}/secret", timeout = 10'
     )
-    (directory / "ship.toml").write_text(f'log = "{place.log}"\nhost = "h"\n{table}')
+    place.configure(f'[parquet.lake]\ndirectory = "{directory}/spool"\nrows = 5000\nseconds = 2\ns3 = {{ {bucket} }}\n')
     part = count // KILLS
     for number in range(KILLS):
         place.append(range(number * part, (number + 1) * part))

@@ -113,6 +113,13 @@ impl Time {
             ms: ms.saturating_add(time.milli.into()),
         }
     }
+
+    /// The second that it is in, for its date; the last one of the calendar if it is later.
+    pub(crate) fn timestamp(self) -> jiff::Timestamp {
+        let second = i64::try_from(self.ms / 1000).ok();
+        let found = second.and_then(|second| jiff::Timestamp::from_second(second).ok());
+        found.unwrap_or(jiff::Timestamp::MAX)
+    }
 }
 
 /// `SECONDS.MILLISECONDS`, as in the JSON log.

@@ -19,6 +19,9 @@ pub(crate) fn info(line: impl Display) {
     let _closed = io::stderr().write_all(format!("{program}: {line}\n").as_bytes());
 }
 
+/// Most characters of a text that a peer answers.
+const MAX_PEER_TEXT: usize = 200;
+
 /// The last text that was told: the same one is not told again.
 #[derive(Debug, Default)]
 pub(crate) struct LastTold(String);
@@ -51,6 +54,12 @@ pub(crate) fn one_line(text: &str) -> String {
             false => letter,
         })
         .collect()
+}
+
+/// The start of a text that a peer answers, on one line.
+pub(crate) fn peer_text(text: &str) -> String {
+    let start: String = text.trim().chars().take(MAX_PEER_TEXT).collect();
+    one_line(&start)
 }
 
 /// Milliseconds since the epoch.

@@ -278,10 +278,9 @@ impl OpenFile {
 
 /// Name of the directory of a day.
 fn date(day: u64) -> String {
-    let at = i64::try_from(day.saturating_mul(DAY_MS / 1000)).ok();
-    let at = at.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
-    let at = at.unwrap_or(jiff::Timestamp::MAX);
-    at.strftime("date=%Y-%m-%d").to_string()
+    let ms = day.saturating_mul(DAY_MS);
+    let start = Time { ms }.timestamp();
+    start.strftime("date=%Y-%m-%d").to_string()
 }
 
 /// An error of the crate with the one of the system in it, if there is one.

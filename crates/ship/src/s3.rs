@@ -15,15 +15,14 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use ring::digest::{self, SHA256};
 
+use crate::frame::Time;
 use crate::http::{Answer, Body, Endpoint, HttpClient, Request};
-use crate::output::{now_ms, one_line};
+use crate::output::{now_ms, peer_text};
 use crate::secret_file;
 use crate::sink::Later;
 pub(crate) use signature::is_plain;
 use signature::{Key, SignedRequest, amz_date, hex};
 
-/// Most characters of a text that a store answers.
-const MAX_TEXT: usize = 200;
 /// Bytes of a file that are read at once.
 const FILE_BYTES: usize = 64 << 10;
 
@@ -74,7 +73,7 @@ impl Bucket {
         let (len, payload) = checksum(file).context("cannot read the file that is uploaded")?;
         let prefix = self.settings.endpoint.target.trim_end_matches('/');
         let target = format!("{prefix}/{}", signature::encoded_path(name));
-        let date = amz_date(now_ms());
+        let date = amz_date(Time { ms: now_ms() });
         let key = Key {
             id: &self.settings.access_key,
             secret: &self.secret,
@@ -161,7 +160,7 @@ fn reason(body: &str) -> String {
     };
     let parts = [element("Code"), element("Message")];
     let text: Vec<&str> = parts.into_iter().flatten().collect();
-    one_line(&text.join(": ")).chars().take(MAX_TEXT).collect()
+    peer_text(&text.join(": "))
 }
 
 #[cfg(test)]

@@ -19,11 +19,9 @@ use super::protobuf::{Value, fields, last};
 use super::receiver::{MESSAGE, PARTIAL_SUCCESS};
 use crate::halves::{Rejected, Verdict};
 use crate::http::Answer;
-use crate::output::one_line;
+use crate::output::peer_text;
 use crate::sink::Later;
 
-/// Most characters of a text that a collector answers.
-const MAX_TEXT: usize = 200;
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 /// Without a time in the answer, the backoff tells.
@@ -54,7 +52,7 @@ pub(super) fn of(answer: &Answer, url: &str) -> anyhow::Result<Verdict> {
             return Err(Later { after, text: told }.into());
         }
         300..400 => {
-            let location = cut(&answer.location);
+            let location = peer_text(&answer.location);
             return Err(anyhow!(
                 "{told}: it redirects to `{location}`, which is not followed: write the right `url`"
             ));
@@ -79,7 +77,7 @@ fn rejected(answer: &Answer) -> anyhow::Result<Rejected> {
     match answer.content_type.as_str() {
         PROTOBUF => protobuf_rejected(&answer.body).context("its answer is not as OTLP has it"),
         JSON => json_rejected(&answer.body).context("its answer is not as OTLP has it"),
-        other => Err(anyhow!("its answer has the type `{}`", cut(other))),
+        other => Err(anyhow!("its answer has the type `{}`", peer_text(other))),
     }
 }
 
@@ -93,7 +91,9 @@ fn protobuf_rejected(body: &[u8]) -> anyhow::Result<Rejected> {
             (1, Value::Number(records)) => {
                 found.records = i64::try_from(records).map_or(0, i64::cast_unsigned);
             }
-            (2, Value::Bytes(message)) => found.message = cut(&String::from_utf8_lossy(message)),
+            (2, Value::Bytes(message)) => {
+                found.message = peer_text(&String::from_utf8_lossy(message));
+            }
             _ => {}
         }
     }
@@ -109,7 +109,7 @@ fn json_rejected(body: &[u8]) -> anyhow::Result<Rejected> {
     let text = records.as_str().and_then(|records| records.parse().ok());
     Ok(Rejected {
         records: records.as_u64().or(text).unwrap_or(0),
-        message: cut(partial["errorMessage"].as_str().unwrap_or_default()),
+        message: peer_text(partial["errorMessage"].as_str().unwrap_or_default()),
     })
 }
 
@@ -119,24 +119,18 @@ fn text(answer: &Answer) -> String {
     match answer.content_type.as_str() {
         PROTOBUF => {
             let message = last(body, MESSAGE).ok().flatten().unwrap_or_default();
-            cut(&String::from_utf8_lossy(message))
+            peer_text(&String::from_utf8_lossy(message))
         }
         JSON => {
             let status: Option<Json> = serde_json::from_slice(body).ok();
             let message = status
                 .as_ref()
                 .and_then(|status| status["message"].as_str());
-            message.map_or_else(|| cut(&String::from_utf8_lossy(body)), cut)
+            message.map_or_else(|| peer_text(&String::from_utf8_lossy(body)), peer_text)
         }
-        "text/plain" => cut(&String::from_utf8_lossy(body)),
+        "text/plain" => peer_text(&String::from_utf8_lossy(body)),
         _ => String::new(),
     }
-}
-
-/// The start of a text of a peer, on one line.
-fn cut(text: &str) -> String {
-    let start: String = text.trim().chars().take(MAX_TEXT).collect();
-    one_line(&start)
 }
 
 #[cfg(test)]
