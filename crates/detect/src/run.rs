@@ -180,7 +180,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut state_failures = Failures::default();
     alerts.tell_about_silences();
     let mut saver = Saver::start(state)?;
-    saver.save(snapshot(&saver, &reader, &mut alerts));
+    saver.save(snapshot(&saver, &mut reader, &mut alerts));
     let (mut saved, mut looked) = (Instant::now(), Instant::now());
     let mut save_time = Duration::ZERO;
     while !signals.stop.load(Ordering::Relaxed) {
@@ -235,7 +235,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             alerts.summarise()?;
             // Alerts are worth more than a position: what is evaluated again has the same ids.
             let begun = Instant::now();
-            saver.save(snapshot(&saver, &reader, &mut alerts));
+            saver.save(snapshot(&saver, &mut reader, &mut alerts));
             saved = Instant::now();
             save_time = begun.elapsed();
         }
@@ -248,7 +248,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         info("the log ends within an event or line: the next run continues before it");
     }
     state_failures.note(saver.wait());
-    saver.save(snapshot(&saver, &reader, &mut alerts));
+    saver.save(snapshot(&saver, &mut reader, &mut alerts));
     saver.wait()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -308,7 +308,7 @@ fn reader(args: &Args, log: &Path, position: Position) -> anyhow::Result<EventRe
 }
 
 /// The position, with what correlation rules remember if it is new, and what led to it.
-fn snapshot(saver: &Saver, reader: &EventReader, alerts: &mut Alerts) -> Snapshot {
+fn snapshot(saver: &Saver, reader: &mut EventReader, alerts: &mut Alerts) -> Snapshot {
     let cursor = reader.cursor();
     let correlations = &alerts.rules.correlations;
     let has_windows = !correlations.rules().is_empty() && !saver.has(cursor);

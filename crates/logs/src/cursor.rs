@@ -20,6 +20,9 @@ pub struct Cursor {
     pub offset: u64,
     /// Serial of the last event before the position; 0 before the first.
     pub serial: Serial,
+    /// Checksum of the text before the offset, by which a file that was emptied and has grown again is told from the one
+    /// that was read. `None` at the start of a file, in a cursor of an older version, or if the text could not be read.
+    pub before: Option<u64>,
 }
 
 /// Identity of a file. Two with the same time of creation are equal also on different devices: some file systems have
@@ -61,10 +64,10 @@ impl FileId {
 
 /// Text that is no cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a cursor: expected DEVICE:INODE:CREATED:OFFSET:SERIAL")]
+#[error("`{0}` is not a cursor: expected DEVICE:INODE:CREATED:OFFSET:SERIAL[:CHECKSUM]")]
 pub struct CursorError(String);
 
-/// `DEVICE:INODE:CREATED:OFFSET:SERIAL` in decimal.
+/// `DEVICE:INODE:CREATED:OFFSET:SERIAL[:CHECKSUM]` in decimal.
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FileId {
@@ -73,7 +76,11 @@ impl fmt::Display for Cursor {
             created_ns,
         } = self.file;
         let (offset, serial) = (self.offset, self.serial.0);
-        write!(f, "{device}:{inode}:{created_ns}:{offset}:{serial}")
+        write!(f, "{device}:{inode}:{created_ns}:{offset}:{serial}")?;
+        match self.before {
+            Some(before) => write!(f, ":{before}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -90,10 +97,12 @@ impl FromStr for Cursor {
                 created_ns: number()?,
             };
             let (offset, serial) = (number()?, number()?);
+            let before = parts.next().map(str::parse).transpose().ok()?;
             let cursor = Self {
                 file,
                 offset,
                 serial: Serial(u32::try_from(serial).ok()?),
+                before,
             };
             parts.next().is_none().then_some(cursor)
         };
@@ -122,20 +131,24 @@ mod tests {
 
     #[test]
     fn text_of_a_cursor_parses_to_the_same() {
-        let cursor = Cursor {
-            file: FileId {
-                device: 2049,
-                inode: u64::MAX,
-                created_ns: 1_700_000_000_000_000_000,
-            },
-            offset: 1 << 40,
-            serial: Serial(u32::MAX),
-        };
-        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        for before in [None, Some(u64::MAX)] {
+            let cursor = Cursor {
+                file: FileId {
+                    device: 2049,
+                    inode: u64::MAX,
+                    created_ns: 1_700_000_000_000_000_000,
+                },
+                offset: 1 << 40,
+                serial: Serial(u32::MAX),
+                before,
+            };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
         for text in [
             "",
             "1:2:3:4",
-            "1:2:3:4:5:6",
+            "1:2:3:4:5:",
+            "1:2:3:4:5:6:7",
             "1:2:3:4:4294967296",
             "1:2:3:x:4",
         ] {

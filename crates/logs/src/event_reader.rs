@@ -12,7 +12,6 @@ use audit::record::assemble::whole::WholeEventFinder;
 use audit::record::assemble::{END_OF_EVENT_TIMEOUT_SECS, EventAssembler, EventRecords};
 use audit::record::decode::DecodeError;
 
-use crate::cursor::Cursor;
 use crate::follow::Follow;
 use crate::line_buffer::{Line, LineBuffer, len};
 use crate::log_file::{LogError, LogFile};
@@ -338,22 +337,6 @@ impl EventReader {
     /// The last event that was returned.
     pub(crate) const fn event(&self) -> Option<&EventRecords> {
         self.current.as_ref()
-    }
-
-    /// Position to continue from, after the events that were returned; `None` in a stream.
-    #[must_use]
-    pub fn cursor(&self) -> Option<Cursor> {
-        let here = self.files.get(self.at)?;
-        let position = self
-            .assembler
-            .first_kept()
-            .unwrap_or_else(|| here.base + self.buffer.offset());
-        let open = self.files.get(self.file_of(position))?;
-        Some(Cursor {
-            file: open.file.id()?,
-            offset: position.saturating_sub(open.base),
-            serial: self.last_serial,
-        })
     }
 
     /// Whether text that was read has not been returned: the next call waits for nothing, unless that is a part of a line

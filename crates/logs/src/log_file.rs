@@ -13,6 +13,7 @@ use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 use crate::archive::Archive;
 use crate::compressed::{self, TextStream};
 use crate::cursor::FileId;
+use crate::line_buffer::len;
 use crate::log_error;
 pub use crate::log_error::LogError;
 
@@ -192,6 +193,26 @@ impl LogFile {
         }
     }
 
+    /// Fills all of the room; returns false if the text ends before.
+    ///
+    /// # Errors
+    /// [`LogError::Read`].
+    pub(crate) fn read_whole_at(
+        &mut self,
+        mut room: &mut [u8],
+        mut offset: u64,
+    ) -> Result<bool, LogError> {
+        while !room.is_empty() {
+            let count = self.read_at(room, offset)?;
+            if count == 0 {
+                return Ok(false);
+            }
+            room = room.get_mut(count..).unwrap_or_default();
+            offset += len(count);
+        }
+        Ok(true)
+    }
+
     /// Has the kernel read a part of a file from the disk, in the background: it is read soon.
     pub fn will_need(&self, range: Range<u64>) {
         let Content::Text(file, _) = &self.content else {
@@ -293,7 +314,7 @@ impl LogFile {
     pub fn fill_at(&mut self, room: &mut [u8], offset: u64) -> Result<usize, LogError> {
         let mut count = 0;
         while let Some(rest) = room.get_mut(count..).filter(|rest| !rest.is_empty()) {
-            match self.read_at(rest, offset + crate::line_buffer::len(count))? {
+            match self.read_at(rest, offset + len(count))? {
                 0 => break,
                 read => count += read,
             }

@@ -100,17 +100,7 @@ fn has_text(
     room: &mut Vec<u8>,
 ) -> Result<bool, LogError> {
     room.resize(text.len(), 0);
-    let mut left = room.as_mut_slice();
-    let mut at = offset;
-    while !left.is_empty() {
-        let count = file.read_at(left, at)?;
-        if count == 0 {
-            return Ok(false);
-        }
-        left = left.get_mut(count..).unwrap_or_default();
-        at += u64::try_from(count).unwrap_or_default();
-    }
-    Ok(room == text)
+    Ok(file.read_whole_at(room, offset)? && room == text)
 }
 
 /// The start of the line that contains an offset of a file, if it is not far before it.
