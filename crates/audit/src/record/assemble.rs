@@ -5,6 +5,9 @@
 //! Otherwise it ends when a record is two seconds newer, or after [`MAX_OPEN_EVENTS`] other events. A later record
 //! starts a new event.
 //!
+//! An event of tollgate also ends when the one with the next serial begins: the daemon writes events one after another. Rules
+//! of the list `exclude` can leave out its PROCTITLE record, and it writes no EOE record to the log.
+//!
 //! Buffers are reused: after the first events, nothing is allocated per event or record.
 //!
 //! # Source
@@ -105,6 +108,11 @@ impl EventRecords {
             && self.node() == header.node.filter(|node| !node.is_empty())
     }
 
+    /// Whether it is the event of tollgate before that of a serial.
+    fn is_before(&self, serial: Serial) -> bool {
+        self.serial.is_tollgates() && self.serial.next() == serial
+    }
+
     fn push(&mut self, header: &Header<'_>, line: &[u8]) {
         let start = self.text.len();
         self.lines.push(Line::of(header, start..start + line.len()));
@@ -168,7 +176,10 @@ impl EventAssembler {
                     rest
                 }
             }
-            None => self.new_event(&header, position),
+            None => {
+                self.end_before(&header);
+                self.new_event(&header, position)
+            }
         };
         event.push(&header, line);
         if ends_event(header.kind, header.serial) {
@@ -197,10 +208,12 @@ impl EventAssembler {
 
     /// Passes an event whose lines are adjacent, and need not be kept: other events are as if
     /// [`EventAssembler::take`] got each line, whose lengths add up to `len`. Returns false, and changes nothing, if it
-    /// may be a part of an open event, or would end one because too many are open.
+    /// may be a part of an open event, or would end one because too many are open, or it is the next one of tollgate.
     pub fn pass(&mut self, time: Timestamp, serial: Serial, len: usize) -> bool {
         let has_room = self.open.len() < MAX_OPEN_EVENTS && self.open_bytes + len <= MAX_OPEN_BYTES;
-        let is_open = |open: &EventRecords| open.serial == serial && open.time == time;
+        let is_open = |open: &EventRecords| {
+            open.serial == serial && open.time == time || open.is_before(serial)
+        };
         if !has_room || self.open.iter().any(is_open) {
             return false;
         }
@@ -328,6 +341,18 @@ impl EventAssembler {
             } else {
                 at += 1;
             }
+        }
+    }
+
+    /// Ends the event of tollgate before the one that begins.
+    fn end_before(&mut self, next: &Header<'_>) {
+        if !next.serial.is_tollgates() {
+            return;
+        }
+        let node = next.node.filter(|node| !node.is_empty());
+        let is_before = |open: &EventRecords| open.is_before(next.serial) && open.node() == node;
+        if let Some(at) = self.open.iter().position(is_before) {
+            self.end_at(at);
         }
     }
 

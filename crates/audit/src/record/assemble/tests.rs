@@ -61,6 +61,49 @@ fn change_of_rules_by_tollgate_is_an_event_by_itself() {
 }
 
 #[test]
+fn event_of_tollgate_ends_when_the_next_one_begins() {
+    let line = |kind: &str, serial: u32| {
+        format!("type={kind} msg=audit(1.000:{}): a=1", 0x8000_0000 + serial)
+    };
+    let lines = [
+        line("SYSCALL", 1),
+        "type=SYSCALL msg=audit(1.000:1): a=1".to_owned(),
+        line("CWD", 1),
+        line("SYSCALL", 2),
+        "type=SYSCALL msg=audit(1.000:2): a=1".to_owned(),
+        line("CONFIG_CHANGE", 3),
+        line("SYSCALL", 4),
+        // Of another daemon, or behind events that are missing.
+        format!("node=a {}", line("USER", 5)),
+        line("USER", 6),
+    ];
+    let names = assemble(&lines.each_ref().map(String::as_str));
+    let [one, two, three, four, five, six] =
+        [1_u32, 2, 3, 4, 5, 6].map(|serial| 0x8000_0000 + serial);
+    assert_eq!(
+        names,
+        [
+            vec![format!("SYSCALL {one}"), format!("CWD {one}")],
+            vec![format!("SYSCALL {two}")],
+            vec![format!("CONFIG_CHANGE {three}")],
+            vec![format!("USER {five}")],
+            vec![format!("USER {six}")],
+            vec!["SYSCALL 1".to_owned()],
+            vec!["SYSCALL 2".to_owned()],
+            vec![format!("SYSCALL {four}")],
+        ]
+    );
+    // The next one is whole.
+    let mut assembler = EventAssembler::default();
+    assembler.take(lines[0].as_bytes(), 0).unwrap();
+    let next = format!("{}\n", line("CONFIG_CHANGE", 2));
+    let mut finder = whole::WholeEventFinder::default();
+    assembler.take_whole(&finder.at_start(next.as_bytes()).unwrap(), 9);
+    let serials = std::iter::from_fn(|| assembler.next_ended()).map(|event| event.serial().0);
+    assert_eq!(serials.collect::<Vec<_>>(), [one, two]);
+}
+
+#[test]
 fn open_events_end_by_timeout_limit_and_end_of_log() {
     let old = "type=SYSCALL msg=audit(1.000:1): a=1";
     let new = "type=CWD msg=audit(3.000:9): cwd=\"/\"";
