@@ -40,6 +40,8 @@ pub(super) enum Refusal {
     NoRecord(#[from] decode::DecodeError),
     #[error("a byte that ends a line is in the record")]
     ManyLines,
+    #[error("the connection has ended before the end of the line")]
+    Unfinished,
     #[error("a record of more than {MAX_SYSLOG_BYTES} bytes")]
     TooLong,
     #[error("the body of a log record is no text")]
@@ -68,6 +70,7 @@ impl Refusal {
             Self::NoSyslog
             | Self::NoRecord(_)
             | Self::ManyLines
+            | Self::Unfinished
             | Self::TooLong
             | Self::NoText
             | Self::Request(_) => false,
