@@ -151,7 +151,7 @@ fn taken(answer: &Answer, url: &str) -> anyhow::Result<()> {
     Err(anyhow!("{told}: {advice}"))
 }
 
-/// `Code: Message` of an error in XML, or what there is of it.
+/// `Code: Message` of an error in XML, or what there is of it, without the full stop of a sentence.
 fn reason(body: &str) -> String {
     let element = |name: &str| {
         let (_, rest) = body.split_once(&format!("<{name}>"))?;
@@ -160,7 +160,8 @@ fn reason(body: &str) -> String {
     };
     let parts = [element("Code"), element("Message")];
     let text: Vec<&str> = parts.into_iter().flatten().collect();
-    peer_text(&text.join(": "))
+    let text = peer_text(&text.join(": "));
+    text.trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
