@@ -30,6 +30,7 @@ mod prefix;
 mod progress;
 mod refusal_messages;
 mod repeated;
+mod search_budget;
 mod serial_ranges;
 mod shipped;
 mod status;

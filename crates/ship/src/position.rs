@@ -269,6 +269,34 @@ mod tests {
         assert_eq!(position.serials(), (Some(FIRST + 1), Some(115)));
     }
 
+    /// Rules of the list `exclude` leave out PROCTITLE records, of all events or of some.
+    #[test]
+    fn events_without_proctitle_are_no_gaps() {
+        let boots = Boots::default();
+        let mut position = Position::new();
+        let mut assembler = EventAssembler::default();
+        let mut serials = Vec::new();
+        for (number, kinds) in (0..).zip([
+            &["SYSCALL", "CWD"][..],
+            &["CONFIG_CHANGE"],
+            &["SYSCALL"],
+            &["SYSCALL", "PROCTITLE"],
+            &["SYSCALL", "PATH"],
+            &["SYSCALL"],
+            &["DAEMON_ERR"],
+        ]) {
+            for kind in kinds {
+                let line = format!("type={kind} msg=audit(5.000:{}): a=1", FIRST + number);
+                assembler.take(line.as_bytes(), 0).unwrap();
+                assembler.drain_ended(|event| {
+                    assert_eq!(position.take(event, &boots), None);
+                    serials.push(event.serial().0 - FIRST);
+                });
+            }
+        }
+        assert_eq!(serials, [0, 1, 2, 3, 4, 5, 6]);
+    }
+
     #[test]
     fn serials_of_another_boot_are_no_gap_unless_the_position_was_lost() {
         let place = tempfile::tempdir().unwrap();

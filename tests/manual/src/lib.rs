@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod references;
 mod synopsis;
 
 use std::io;
@@ -154,7 +156,7 @@ pub fn example_lines(command: &Command) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Renders COMMANDS: each command with its purpose and its page.
+/// Renders COMMANDS: each command with its purpose, and its page if it has one.
 fn commands(command: &Command, name: &str) -> String {
     let mut text = String::new();
     for command in command.get_subcommands() {
@@ -165,13 +167,27 @@ fn commands(command: &Command, name: &str) -> String {
             text += ".SH COMMANDS\n";
         }
         let about = command.get_about().map(ToString::to_string);
+        let page = format!("{name}-{}", command.get_name());
+        let shown = if has_page(&page) {
+            format!(".BR {} (8)", escape(&page))
+        } else {
+            format!(".B {}", escape(command.get_name()))
+        };
         text.extend([format!(
-            ".TP\n.BR {name}\\-{} (8)\n{}\n",
-            command.get_name(),
+            ".TP\n{shown}\n{}\n",
             escape(&about.unwrap_or_default())
         )]);
     }
     text
+}
+
+/// Whether a page of section 8 is installed: it is hand-written, or rendered with sections of its own.
+fn has_page(name: &str) -> bool {
+    let sections = format!("sections/{name}.man");
+    let page = format!("{name}.8");
+    [sections, page]
+        .iter()
+        .any(|file| directory().join(file).exists())
 }
 
 /// Renders EXAMPLES from the examples of `--help`: a line of text, then command lines.

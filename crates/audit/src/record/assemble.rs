@@ -5,6 +5,9 @@
 //! Otherwise it ends when a record is two seconds newer, or after [`MAX_OPEN_EVENTS`] other events. A later record
 //! starts a new event.
 //!
+//! An event of tollgate also ends when the one with the next serial begins: the daemon writes events one after another. Rules
+//! of the list `exclude` can leave out its PROCTITLE record, and it writes no EOE record to the log.
+//!
 //! Buffers are reused: after the first events, nothing is allocated per event or record.
 //!
 //! # Source
@@ -105,6 +108,11 @@ impl EventRecords {
             && self.node() == header.node.filter(|node| !node.is_empty())
     }
 
+    /// Whether it is the event of tollgate before that of a serial.
+    fn is_before(&self, serial: Serial) -> bool {
+        self.serial.is_tollgates() && self.serial.next() == serial
+    }
+
     fn push(&mut self, header: &Header<'_>, line: &[u8]) {
         let start = self.text.len();
         self.lines.push(Line::of(header, start..start + line.len()));
@@ -168,7 +176,10 @@ impl EventAssembler {
                     rest
                 }
             }
-            None => self.new_event(&header, position),
+            None => {
+                self.end_before(&header);
+                self.new_event(&header, position)
+            }
         };
         event.push(&header, line);
         if ends_event(header.kind, header.serial) {
@@ -197,10 +208,12 @@ impl EventAssembler {
 
     /// Passes an event whose lines are adjacent, and need not be kept: other events are as if
     /// [`EventAssembler::take`] got each line, whose lengths add up to `len`. Returns false, and changes nothing, if it
-    /// may be a part of an open event, or would end one because too many are open.
+    /// may be a part of an open event, or would end one because too many are open, or it is the next one of tollgate.
     pub fn pass(&mut self, time: Timestamp, serial: Serial, len: usize) -> bool {
         let has_room = self.open.len() < MAX_OPEN_EVENTS && self.open_bytes + len <= MAX_OPEN_BYTES;
-        let is_open = |open: &EventRecords| open.serial == serial && open.time == time;
+        let is_open = |open: &EventRecords| {
+            open.serial == serial && open.time == time || open.is_before(serial)
+        };
         if !has_room || self.open.iter().any(is_open) {
             return false;
         }
@@ -331,6 +344,18 @@ impl EventAssembler {
         }
     }
 
+    /// Ends the event of tollgate before the one that begins.
+    fn end_before(&mut self, next: &Header<'_>) {
+        if !next.serial.is_tollgates() {
+            return;
+        }
+        let node = next.node.filter(|node| !node.is_empty());
+        let is_before = |open: &EventRecords| open.is_before(next.serial) && open.node() == node;
+        if let Some(at) = self.open.iter().position(is_before) {
+            self.end_at(at);
+        }
+    }
+
     fn end_at(&mut self, at: usize) {
         if let Some(event) = self.open.remove(at) {
             self.open_bytes -= event.text.len();
@@ -359,142 +384,4 @@ fn ends_event(kind: &[u8], serial: Serial) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn take(assembler: &mut EventAssembler, line: &str) -> Vec<EventRecords> {
-        assembler.take(line.as_bytes(), 0).unwrap();
-        std::iter::from_fn(|| assembler.next_ended()).collect()
-    }
-
-    fn assemble(lines: &[&str]) -> Vec<Vec<String>> {
-        let mut assembler = EventAssembler::default();
-        let mut events = Vec::new();
-        for line in lines {
-            for event in take(&mut assembler, line) {
-                events.push(names(&event));
-                assembler.recycle(event);
-            }
-        }
-        assembler.end_all();
-        events.extend(std::iter::from_fn(|| assembler.next_ended()).map(|event| names(&event)));
-        events
-    }
-
-    fn names(event: &EventRecords) -> Vec<String> {
-        event
-            .records()
-            .map(|record| format!("{} {}", record.kind, record.serial.0))
-            .collect()
-    }
-
-    #[test]
-    fn interleaved_events_are_separated() {
-        let events = assemble(&[
-            "type=SYSCALL msg=audit(1.000:1): a=1",
-            "type=SYSCALL msg=audit(1.000:2): a=1\n",
-            "type=CWD msg=audit(1.000:1): cwd=\"/\"",
-            "type=USER_AUTH msg=audit(1.000:3): pid=1",
-            "type=PROCTITLE msg=audit(1.000:2): proctitle=\"x\"",
-            "type=EOE msg=audit(1.000:1): ",
-        ]);
-        assert_eq!(
-            events,
-            [
-                vec!["USER_AUTH 3"],
-                vec!["SYSCALL 2", "PROCTITLE 2"],
-                vec!["SYSCALL 1", "CWD 1", "EOE 1"],
-            ]
-        );
-    }
-
-    #[test]
-    fn change_of_rules_by_tollgate_is_an_event_by_itself() {
-        let mut assembler = EventAssembler::default();
-        let change = "type=CONFIG_CHANGE msg=audit(1.000:2147483650): op=add_rule res=1";
-        assert_eq!(take(&mut assembler, change).len(), 1);
-        let ended = assemble(&[
-            "type=CONFIG_CHANGE msg=audit(1.000:7): op=add_rule res=1",
-            "type=SYSCALL msg=audit(1.000:7): a=1",
-        ]);
-        assert_eq!(ended, [["CONFIG_CHANGE 7", "SYSCALL 7"]]);
-    }
-
-    #[test]
-    fn open_events_end_by_timeout_limit_and_end_of_log() {
-        let old = "type=SYSCALL msg=audit(1.000:1): a=1";
-        let new = "type=CWD msg=audit(3.000:9): cwd=\"/\"";
-        assert_eq!(assemble(&[old, new]), [["SYSCALL 1"], ["CWD 9"]]);
-
-        let many: Vec<String> = (0..=MAX_OPEN_EVENTS)
-            .map(|serial| format!("type=CWD msg=audit(1.000:{serial}): cwd=\"/\""))
-            .collect();
-        let mut assembler = EventAssembler::default();
-        let ended: usize = many
-            .iter()
-            .map(|line| take(&mut assembler, line).len())
-            .sum();
-        assert_eq!(ended, 1);
-        assembler.end_all();
-        let rest = std::iter::from_fn(|| assembler.next_ended()).count();
-        assert_eq!(ended + rest, many.len());
-    }
-
-    #[test]
-    fn event_behind_a_newer_one_ends_by_timeout() {
-        let lines = [
-            "type=SYSCALL msg=audit(9.000:1): a=1",
-            "type=SYSCALL msg=audit(7.000:2): a=1",
-            "type=CWD msg=audit(9.000:3): cwd=\"/\"",
-            "type=PROCTITLE msg=audit(9.000:1): proctitle=\"x\"",
-        ];
-        assert_eq!(
-            assemble(&lines),
-            [
-                vec!["SYSCALL 2"],
-                vec!["SYSCALL 1", "PROCTITLE 1"],
-                vec!["CWD 3"]
-            ]
-        );
-    }
-
-    #[test]
-    fn first_open_is_the_position_of_the_oldest_open_event() {
-        let mut assembler = EventAssembler::default();
-        assert_eq!(assembler.first_open(), None);
-        for (position, serial) in [(10, 1), (20, 2), (30, 1)] {
-            let line = format!("type=SYSCALL msg=audit(1.000:{serial}): a=1");
-            assembler.take(line.as_bytes(), position).unwrap();
-        }
-        assert_eq!(assembler.first_open(), Some(10));
-        take(&mut assembler, "type=EOE msg=audit(1.000:1): ");
-        assert_eq!(assembler.first_open(), Some(20));
-    }
-
-    #[test]
-    fn nodes_and_milliseconds_are_separate_events() {
-        let events = assemble(&[
-            "node=a type=CWD msg=audit(1.000:1): cwd=\"/\"",
-            "node=b type=CWD msg=audit(1.000:1): cwd=\"/\"",
-            "type=CWD msg=audit(1.000:1): cwd=\"/\"",
-            "type=CWD msg=audit(1.001:1): cwd=\"/\"",
-        ]);
-        assert_eq!(events.len(), 4);
-    }
-
-    #[test]
-    fn malformed_lines_are_refused() {
-        let mut assembler = EventAssembler::default();
-        let error = assembler.take(b"garbage", 0).unwrap_err();
-        assert_eq!(error.to_string(), "column 1: expected `type=`");
-        assert!(assembler.open.is_empty());
-    }
-
-    #[test]
-    fn oversized_events_are_split() {
-        let line = format!("type=CWD msg=audit(1.000:1): cwd=\"{}\"", "x".repeat(8000));
-        let mut assembler = EventAssembler::default();
-        let ended: usize = (0..1000).map(|_| take(&mut assembler, &line).len()).sum();
-        assert_eq!(ended, 7);
-    }
-}
+mod tests;

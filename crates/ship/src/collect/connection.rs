@@ -12,7 +12,7 @@ mod requests;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bstr::BStr;
 
@@ -27,15 +27,9 @@ use super::stream::PeerStream;
 use super::{syslog, tls};
 use crate::output::now_ms;
 pub(super) use end::End;
-use end::HANDSHAKE_TIME;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 64 << 10;
-/// Longest time until a frame that has begun is complete, and until a peer has read its answers.
-const FRAME_TIME: Duration = Duration::from_secs(60);
-/// Longest time until a peer has closed a connection whose last answer it has got.
-const LINGER: Duration = Duration::from_secs(5);
-
 /// What the event loop waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
@@ -132,7 +126,13 @@ impl Connection {
             return self.send();
         }
         let before = self.rest.len();
-        let is_open = self.stream.read(buffer, &mut self.rest)?;
+        let is_open = match self.stream.read(buffer, &mut self.rest) {
+            // Peers that get no answers send nothing again.
+            Err(error) if self.rest.len() > before && self.last_answer_at.is_none() => {
+                return self.take(hosts).and(Err(error.into()));
+            }
+            read => read?,
+        };
         if self.writes.is_none() && !self.stream.is_handshaking() {
             let names = tls::names(self.stream.certificates());
             let writes = hosts.peers.find_certificate(self.address, &names)?;
@@ -161,39 +161,13 @@ impl Connection {
         self.take(hosts)
     }
 
-    /// Whether the peer takes too long.
-    ///
-    /// # Errors
-    /// The connection ends.
-    pub(super) fn check_time(&self, now: Instant, idle: Duration) -> Result<(), End> {
-        let is_longer = |since: Instant, most| now.saturating_duration_since(since) > most;
-        if self.is_waiting_for_disk {
-            return Ok(());
-        }
-        if self.stream.is_handshaking() {
-            return match is_longer(self.message_at, HANDSHAKE_TIME) {
-                true => Err(End::NoTls),
-                false => Ok(()),
-            };
-        }
-        let stuck = self.stuck_since;
-        if stuck.is_some_and(|since| is_longer(since, FRAME_TIME)) {
-            return Err(End::Idle(FRAME_TIME));
-        }
-        let last = self.last_answer_at;
-        if last.is_some_and(|since| is_longer(since, LINGER)) {
-            return Err(End::Peer);
-        }
-        match is_longer(self.message_at, idle) {
-            true => Err(End::Idle(idle)),
-            false => Ok(()),
-        }
-    }
-
     /// Closes it; a peer of the managed format is told if the listener ends, and goes on later.
     pub(super) fn close(mut self, end: &End, hosts: &mut Hosts) {
         if matches!(end, End::Listener) && self.format == Some(Format::Managed) {
             Answer::Ending.encode(0, "", &mut self.answers);
+        }
+        if self.has_unfinished_line(end) {
+            self.refused(&Refusal::Unfinished, hosts);
         }
         self.enter(None, hosts);
         // Answers say what is stored, and not the end of the connection.

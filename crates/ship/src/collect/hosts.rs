@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use audit::record::decode;
@@ -21,15 +21,15 @@ use super::frame::MAX_SYSLOG_BYTES;
 use super::host_log::{HostLog, has_directory};
 use super::peers::{Peers, Writes};
 use super::progress::{HostProgress, LastRecord, NetworkProgress};
-use super::repeated::LogPart;
+use super::repeated::LogEnd;
+use super::search_budget::{SEARCH_INTERVAL, SearchBudget, WINDOW_BYTES};
 use crate::config_file::is_host_name;
 use crate::output::now_ms;
 
-/// Most searches in the log of a host in an interval: peers can connect as often as they want.
+/// Most searches in the log of a host in [`SEARCH_INTERVAL`]: peers can connect as often as they want.
 const MAX_SEARCHES: u32 = 10;
 /// Most bytes of the name of a host, as of [`is_host_name`].
 const MAX_NODE: usize = 255;
-const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Why a line is refused. The same line is refused again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +40,8 @@ pub(super) enum Refusal {
     NoRecord(#[from] decode::DecodeError),
     #[error("a byte that ends a line is in the record")]
     ManyLines,
+    #[error("the connection has ended before the end of the line")]
+    Unfinished,
     #[error("a record of more than {MAX_SYSLOG_BYTES} bytes")]
     TooLong,
     #[error("the body of a log record is no text")]
@@ -68,6 +70,7 @@ impl Refusal {
             Self::NoSyslog
             | Self::NoRecord(_)
             | Self::ManyLines
+            | Self::Unfinished
             | Self::TooLong
             | Self::NoText
             | Self::Request(_) => false,
@@ -143,6 +146,7 @@ pub(super) struct Hosts {
     pub(super) peers: Peers,
     hosts: BTreeMap<String, Host>,
     networks: Vec<NetworkProgress>,
+    searched: SearchBudget,
     has_room: bool,
 }
 
@@ -171,6 +175,7 @@ impl Hosts {
             hosts: BTreeMap::new(),
             networks: peers.networks().iter().map(NetworkProgress::new).collect(),
             peers,
+            searched: SearchBudget::default(),
             has_room: true,
         };
         let listed: Vec<String> = hosts.peers.hosts().map(str::to_owned).collect();
@@ -278,22 +283,30 @@ impl Hosts {
         known.unwrap_or_default()
     }
 
-    /// The last files of a log, in which a peer's first line is searched; none if they cannot be read, or peers
-    /// made them be searched too often.
-    pub(super) fn recent(&mut self, host: &str) -> Vec<LogPart> {
+    /// The end of a log, in which a peer's first line is searched. It is empty if it cannot be read; it is empty or
+    /// short, which is counted, if peers made logs be searched too often.
+    pub(super) fn recent(&mut self, host: &str) -> LogEnd {
         let Some(host) = self.hosts.get_mut(host) else {
-            return Vec::new();
+            return LogEnd::default();
         };
-        let (since, count) = host.searches.get_or_insert_with(|| (Instant::now(), 0));
-        if since.elapsed() > SEARCH_INTERVAL {
-            (*since, *count) = (Instant::now(), 0);
+        let now = Instant::now();
+        let (since, count) = host.searches.get_or_insert((now, 0));
+        if now.saturating_duration_since(*since) > SEARCH_INTERVAL {
+            (*since, *count) = (now, 0);
         }
         *count += 1;
         if *count > MAX_SEARCHES {
-            return Vec::new();
+            host.progress.limited_searches += 1;
+            return LogEnd::default();
         }
         let log = open_log(host, &self.directory, self.settings);
-        log.and_then(|log| log.recent()).unwrap_or_default()
+        let parts = log.and_then(|log| log.recent()).unwrap_or_default();
+        let window = self.searched.window(&parts, now);
+        let is_longer = parts.iter().any(|part| part.end > window);
+        if window < WINDOW_BYTES && is_longer {
+            host.progress.limited_searches += 1;
+        }
+        LogEnd { parts, window }
     }
 
     /// Writes lines that were checked.

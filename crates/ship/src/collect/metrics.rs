@@ -69,7 +69,7 @@ fn add_networks(text: &mut MetricsText, networks: &[NetworkProgress]) {
 }
 
 fn add_hosts(text: &mut MetricsText, hosts: &[HostProgress]) {
-    let metrics: [MetricOf<HostProgress>; 12] = [
+    let metrics: [MetricOf<HostProgress>; 13] = [
         (
             "host_connections",
             "gauge",
@@ -117,6 +117,12 @@ fn add_hosts(text: &mut MetricsText, hosts: &[HostProgress]) {
             "counter",
             "Records that came again, and are in the log once.",
             |it| Some(number(it.repeated)),
+        ),
+        (
+            "host_limited_searches_total",
+            "counter",
+            "Searches for records that came again that were cut short, so that some may be in the log twice.",
+            |it| Some(number(it.limited_searches)),
         ),
         (
             "host_refused_lines_total",
@@ -170,7 +176,7 @@ mod tests {
 
     fn host(name: &str, completeness: &Value) -> Value {
         json!({
-            "name": name, "address": null, "connections": 1, "records": 10, "bytes": 900, "repeated": 2,
+            "name": name, "address": null, "connections": 1, "records": 10, "bytes": 900, "repeated": 2, "limited_searches": 6,
             "refused": 0, "refusal": null, "received_ms": 1_700_000_000_000_u64, "heard_ms": 1_700_000_060_000_u64,
             "last": {"time_ms": 1_700_000_000_000_u64, "serial": 9}, "completeness": completeness, "error": null,
         })
@@ -203,6 +209,7 @@ mod tests {
             "tollgate_collect_network_max_hosts{network=\"lab\"} 9",
             "tollgate_collect_host_received_seconds{host=\"stock\"} 1700000000",
             "tollgate_collect_host_heard_seconds{host=\"stock\"} 1700000060",
+            "tollgate_collect_host_limited_searches_total{host=\"stock\"} 6",
             "tollgate_collect_host_gaps_total{host=\"whole\"} 2",
             "tollgate_collect_host_missing_serials_total{host=\"whole\"} 5",
             "tollgate_collect_host_log_missing_serials_total{host=\"filtered\"} 4",

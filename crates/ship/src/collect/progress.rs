@@ -91,6 +91,9 @@ pub(super) struct HostProgress {
     pub(super) bytes: u64,
     /// Records that came again at the beginning of a connection, and are in the log once.
     pub(super) repeated: u64,
+    /// Searches for such records that were left out or short, so that some may be in the log twice.
+    #[serde(default)]
+    pub(super) limited_searches: u64,
     /// Lines that were refused.
     pub(super) refused: u64,
     /// Why, the last time.

@@ -12,9 +12,6 @@ use std::os::unix::fs::FileExt as _;
 
 use bstr::ByteSlice as _;
 
-/// How much of the end of each file is searched.
-const WINDOW_BYTES: u64 = 8 << 20;
-
 /// What is known of the records of a connection.
 #[derive(Debug)]
 pub(super) enum Repeated {
@@ -30,6 +27,15 @@ pub(super) enum Repeated {
 #[derive(Debug)]
 pub(super) struct LogLines(VecDeque<LogPart>);
 
+/// Where the first line of a connection is searched.
+#[derive(Debug, Default)]
+pub(super) struct LogEnd {
+    /// The last files of the log, the oldest first.
+    pub(super) parts: Vec<LogPart>,
+    /// How much of the end of each is searched.
+    pub(super) window: u64,
+}
+
 /// A part of a file.
 #[derive(Debug)]
 pub(super) struct LogPart {
@@ -39,8 +45,8 @@ pub(super) struct LogPart {
 }
 
 impl Repeated {
-    /// Whether a line was in the log before; `find` gives the files of the log, the oldest first.
-    pub(super) fn is_in_log(&mut self, line: &[u8], find: impl FnOnce() -> Vec<LogPart>) -> bool {
+    /// Whether a line was in the log before; `find` gives the end of the log.
+    pub(super) fn is_in_log(&mut self, line: &[u8], find: impl FnOnce() -> LogEnd) -> bool {
         let lines = match mem::replace(self, Self::Over) {
             Self::Over => return false,
             Self::Unknown => LogLines::behind(find(), line),
@@ -57,11 +63,11 @@ impl Repeated {
 
 impl LogLines {
     /// The lines behind the last one that is `line`; `None` if there is none.
-    fn behind(parts: Vec<LogPart>, line: &[u8]) -> io::Result<Option<Self>> {
+    fn behind(log: LogEnd, line: &[u8]) -> io::Result<Option<Self>> {
         let whole = [b"\n", line, b"\n"].concat();
         let mut found = VecDeque::new();
-        for mut part in parts.into_iter().rev() {
-            part.start = part.start.max(part.end.saturating_sub(WINDOW_BYTES));
+        for mut part in log.parts.into_iter().rev() {
+            part.start = part.start.max(part.end.saturating_sub(log.window));
             // A file begins with a line; the window may not.
             let mut bytes = vec![if part.start == 0 { b'\n' } else { 0 }];
             bytes.resize(usize::try_from(part.end - part.start).unwrap_or(0) + 1, 0);
@@ -105,6 +111,7 @@ impl LogLines {
 mod tests {
     use std::io::Write as _;
 
+    use super::super::search_budget::WINDOW_BYTES;
     use super::*;
 
     fn parts(texts: &[&str]) -> Vec<LogPart> {
@@ -123,10 +130,18 @@ mod tests {
 
     /// Which of these lines, in order, were in the log.
     fn repeated(log: &[&str], lines: &[&str]) -> Vec<bool> {
+        repeated_within(log, WINDOW_BYTES, lines)
+    }
+
+    fn repeated_within(log: &[&str], window: u64, lines: &[&str]) -> Vec<bool> {
         let mut repeated = Repeated::Unknown;
         let lines = lines.iter();
+        let find = || LogEnd {
+            parts: parts(log),
+            window,
+        };
         lines
-            .map(|line| repeated.is_in_log(line.as_bytes(), || parts(log)))
+            .map(|line| repeated.is_in_log(line.as_bytes(), find))
             .collect()
     }
 
@@ -172,5 +187,17 @@ mod tests {
         let large = "first\n".to_owned() + &"x\n".repeat(5 << 20) + "last\n";
         assert_eq!(repeated(&[&large], &["first"]), [false]);
         assert_eq!(repeated(&[&large, "y\n"], &["last", "y"]), [true, true]);
+        let log = ["a\nbb\n", "c\nd\n"];
+        for (window, first, is_found) in [
+            (0, "d", false),
+            (3, "d", true),
+            (3, "c", false),
+            // Lines behind the first one are outside of it, too.
+            (4, "bb", true),
+        ] {
+            let found = repeated_within(&log, window, &[first, "c"]);
+            assert_eq!(found[0], is_found, "{window} {first}");
+            assert_eq!(found[1], first == "bb", "{window} {first}");
+        }
     }
 }

@@ -145,6 +145,13 @@ fn describe_host(host: &HostProgress, is_alive: bool) -> Vec<(&'static str, Stri
     if let Some(known) = &host.completeness {
         lines.extend(describe_completeness(known));
     }
+    if host.limited_searches > 0 {
+        let text = format!(
+            "{} for records that came again were cut short: some may be in the log twice",
+            host.limited_searches
+        );
+        lines.push(("searches", text));
+    }
     if let Some(refusal) = &host.refusal {
         lines.push(("refused", format!("{} records: {refusal}", host.refused)));
     }

@@ -57,10 +57,12 @@ impl PeerStream {
             .unwrap_or_default()
     }
 
-    /// Appends what has come; some `buffer.len()` bytes at most are read. Returns whether more can come.
+    /// Appends what has come; some `buffer.len()` bytes at most are read. Returns whether more can come: not after the end
+    /// of the stream, which TLS need not have told (`close_notify`), so what is not complete then is cut off.
     ///
     /// # Errors
-    /// The connection has failed, or the peer is refused; it is told if that can be sent at once.
+    /// The connection has failed, or the peer is refused; it is told if that can be sent at once. What came before is
+    /// appended.
     pub(super) fn read(
         &mut self,
         buffer: &mut [u8],
@@ -88,6 +90,10 @@ impl PeerStream {
             let state = match tls.process_new_packets() {
                 Ok(state) => state,
                 Err(error) => {
+                    // What came before it is whole.
+                    while let Ok(read @ 1..) = tls.reader().read(buffer) {
+                        to.extend_from_slice(buffer.get(..read).unwrap_or_default());
+                    }
                     // What it is told is the error.
                     let _is_told = tls.write_tls(&mut self.tcp);
                     return Err(error.into());

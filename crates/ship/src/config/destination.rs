@@ -11,6 +11,7 @@ use crate::http::{Endpoint, HeaderFile, HeaderValue};
 use crate::kafka::KafkaSettings;
 use crate::otlp::Compression;
 use crate::parquet_files::ParquetSettings;
+use crate::s3::S3Settings;
 use crate::transport::TlsSettings;
 
 /// A destination.
@@ -121,20 +122,26 @@ impl Kind {
             HeaderValue::File(HeaderFile { file }) => Some(file.as_path()),
             HeaderValue::Text(_) => None,
         }));
-        files.extend(self.secret());
+        files.extend(self.secrets());
         files
     }
 
-    /// The file of its password or key.
-    fn secret(&self) -> Option<&Path> {
+    /// The files of its password or key.
+    fn secrets(&self) -> Vec<&Path> {
         match self {
-            Self::Kafka(settings) => Some(&settings.sasl.as_ref()?.password_file),
-            Self::Parquet(settings) => Some(&settings.s3.as_ref()?.secret_file),
+            Self::Kafka(settings) => {
+                let sasl = settings.sasl.iter();
+                sasl.map(|sasl| &*sasl.password_file).collect()
+            }
+            Self::Parquet(settings) => {
+                let s3 = settings.s3.iter();
+                s3.flat_map(S3Settings::files).collect()
+            }
             Self::JsonOutput
             | Self::JsonUnix(_)
             | Self::Syslog(..)
             | Self::Auditd(..)
-            | Self::Otlp(..) => None,
+            | Self::Otlp(..) => Vec::new(),
         }
     }
 

@@ -10,6 +10,7 @@ use toml::Spanned;
 use crate::http::HeaderValue;
 use crate::kafka::{Codec, Mechanism};
 use crate::otlp::Compression;
+use crate::s3::AccessKey;
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -145,8 +146,9 @@ pub(super) struct Parquet {
 pub(super) struct S3 {
     pub(super) url: Spanned<String>,
     pub(super) region: Option<Spanned<String>>,
-    pub(super) access_key: Spanned<String>,
+    pub(super) access_key: Spanned<AccessKey>,
     pub(super) secret_file: Spanned<PathBuf>,
+    pub(super) session_token_file: Option<Spanned<PathBuf>>,
     pub(super) timeout: Option<Spanned<i64>>,
     pub(super) tls: Option<Tls>,
 }

@@ -1,9 +1,11 @@
 //! Tables `[parquet.NAME]`: a directory of Parquet files, or a bucket.
 
+use std::ops::Range;
+
 use super::document::{Parquet, S3};
 use super::{Checker, Kind, MAX_SECS, MAX_TIMEOUT_SECS};
 use crate::parquet_files::ParquetSettings;
-use crate::s3::{S3Settings, is_plain};
+use crate::s3::{AccessKey, MAX_WORD, S3Settings, is_plain, is_word};
 
 /// Some 100 MB of usual events.
 const ROWS: u64 = 1_000_000;
@@ -13,8 +15,6 @@ const MAX_ROWS: u64 = 10_000_000;
 const PARQUET_SECS: u64 = 300;
 /// What stores other than Amazon's take.
 const REGION: &str = "us-east-1";
-/// Longest region and access key.
-const MAX_WORD: usize = 128;
 
 impl Checker<'_> {
     pub(super) fn parquet(&mut self, parquet: Parquet) -> Kind {
@@ -52,19 +52,17 @@ impl Checker<'_> {
                 "use letters, digits, `-`, `.`, `_`, `~` and `/`",
             );
         }
-        let words = [Some(&s3.access_key), s3.region.as_ref()];
-        for word in words.into_iter().flatten() {
-            let text = word.get_ref();
-            if text.is_empty() || text.len() > MAX_WORD || !text.bytes().all(is_plain) {
-                self.mistake(
-                    word.span(),
-                    format!("`{}` is no access key or region", text.escape_debug()),
-                    "use at most 128 letters, digits, `-`, `.`, `_` and `~`",
-                );
-            }
+        match s3.access_key.get_ref() {
+            AccessKey::Id(id) => self.word(id, s3.access_key.span()),
+            AccessKey::File { file } => self.mistakes.absolute(file, s3.access_key.span()),
         }
-        let file = &s3.secret_file;
-        self.mistakes.absolute(file.get_ref(), file.span());
+        if let Some(region) = &s3.region {
+            self.word(region.get_ref(), region.span());
+        }
+        let files = [Some(&s3.secret_file), s3.session_token_file.as_ref()];
+        for file in files.into_iter().flatten() {
+            self.mistakes.absolute(file.get_ref(), file.span());
+        }
         S3Settings {
             endpoint,
             region: s3
@@ -72,6 +70,17 @@ impl Checker<'_> {
                 .map_or_else(|| REGION.to_owned(), toml::Spanned::into_inner),
             access_key: s3.access_key.into_inner(),
             secret_file: s3.secret_file.into_inner(),
+            session_token_file: s3.session_token_file.map(toml::Spanned::into_inner),
+        }
+    }
+
+    fn word(&mut self, text: &str, span: Range<usize>) {
+        if !is_word(text) {
+            self.mistake(
+                span,
+                format!("`{}` is no access key or region", text.escape_debug()),
+                &format!("use at most {MAX_WORD} letters, digits, `-`, `.`, `_` and `~`"),
+            );
         }
     }
 }

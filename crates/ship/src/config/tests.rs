@@ -306,20 +306,21 @@ fn mistakes_of_buckets_have_line_column_and_advice() {
     }
     let wrong = s3("url = \"http://a/b\"\n").replace("\"/s\"", "\"s\"");
     check_mistakes(&[(&wrong, "5:15: `s` is no absolute path; ")]);
+    let wrong = s3("url = \"http://a/b\"\n").replace("\"A\"", "{ file = \"A\" }");
+    check_mistakes(&[(&wrong, "4:14: `A` is no absolute path; ")]);
 }
 
 #[test]
 fn bucket_has_ports_and_files_that_the_program_may_use() {
     let text = "[parquet.p]\ndirectory = \"/d\"\n[parquet.p.s3]\nurl = \"https://s3.example/b/c\"\n\
-        access_key = \"A\"\nsecret_file = \"/etc/secret\"\n[parquet.p.s3.tls]\nca = \"/etc/ca.pem\"\n";
+        access_key = { file = \"/etc/id\" }\nsecret_file = \"/etc/secret\"\nsession_token_file = \"/etc/token\"\n\
+        [parquet.p.s3.tls]\nca = \"/etc/ca.pem\"\n";
     let config = parse(text).unwrap();
     let kind = &config.destinations[0].kind;
     assert_eq!(kind.ports(), [443]);
     assert!(kind.has_host_name());
-    assert_eq!(
-        kind.files(),
-        [Path::new("/etc/ca.pem"), Path::new("/etc/secret")]
-    );
+    let files = ["/etc/ca.pem", "/etc/secret", "/etc/token", "/etc/id"];
+    assert_eq!(kind.files(), files.map(Path::new));
     assert_eq!(
         kind.description(),
         "Parquet files at https://s3.example/b/c"

@@ -38,8 +38,9 @@ pub(super) fn of(answer: &Answer, url: &str) -> anyhow::Result<Verdict> {
             .with_context(|| format!("`{url}` answers {status}, but is no OTLP collector"))?;
         return Ok(Verdict::Taken(rejected));
     }
-    let told = match text(answer) {
-        text if text.is_empty() => format!("`{url}` answers {status}"),
+    // Advice follows the sentence of the peer.
+    let told = match text(answer).trim_end_matches('.') {
+        "" => format!("`{url}` answers {status}"),
         text => format!("`{url}` answers {status}: {text}"),
     };
     let advice = match status {
@@ -228,6 +229,10 @@ mod tests {
             let error = of(&answer, "u").unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+        let sentence = answer(401, "text/plain", b"No token.");
+        let error = of(&sentence, "u").unwrap_err().to_string();
+        let expected = "`u` answers 401: No token: look at";
+        assert!(error.starts_with(expected), "{error}");
         for code in [429, 502, 503, 504] {
             let mut answer = answer(code, "", b"");
             answer.retry_after = Some(Duration::from_secs(7));

@@ -30,6 +30,11 @@ fn refusals_tell_what_to_look_at() {
             "<Code>PermanentRedirect</Code>",
             "`https://a/b` answers 301: PermanentRedirect: look at `region`",
         ),
+        (
+            403,
+            "<Code>InvalidAccessKeyId</Code><Message>It is not in our records.</Message>",
+            "`https://a/b` answers 403: InvalidAccessKeyId: It is not in our records: look at `access_key`",
+        ),
         (418, "", "`https://a/b` answers 418: nothing is dropped"),
     ] {
         let error = answered(status, body).unwrap_err().to_string();

@@ -2,6 +2,12 @@
 
 use std::os::unix::fs::symlink;
 
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
 use super::super::certificates::{self, EXPIRED, VALID};
 use super::super::place::{FIRST, Place};
 use super::*;
@@ -221,4 +227,80 @@ fn renewed_certificates_need_no_restart() {
     link(&place, "server");
     assert!(place.once().status.success());
     wait_until("the status", || collector.status()["tls_error"].is_null());
+}
+
+/// A connection of the host `h` that has sent bytes and nothing else, not the end of TLS either.
+fn send_with_tls(place: &Place, port: u16, bytes: &[u8], behind: &[u8]) -> TcpStream {
+    let file = |name: &str| place.path("certificates").join(name);
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(file("ca.pem")).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(
+            vec![CertificateDer::from_pem_file(file("h.pem")).unwrap()],
+            PrivateKeyDer::from_pem_file(file("h.key")).unwrap(),
+        )
+        .unwrap();
+    let name = "localhost".try_into().unwrap();
+    let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut tcp = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    while tls.is_handshaking() {
+        tls.complete_io(&mut tcp).unwrap();
+    }
+    tls.writer().write_all(bytes).unwrap();
+    let mut records = Vec::new();
+    while tls.wants_write() {
+        tls.write_tls(&mut records).unwrap();
+    }
+    records.extend_from_slice(behind);
+    tcp.write_all(&records).unwrap();
+    tcp
+}
+
+/// rsyslog, for example, does not end TLS in order (`close_notify`).
+#[test]
+fn end_without_that_of_tls_cuts_off_what_is_not_complete() {
+    let place = certificates::place();
+    let (collector, port) = start(&place, Some("ca.pem"));
+    let whole = format!("<86>1 - h - - - - {}", line(2).trim_end());
+    let whole = format!("{} {whole}", whole.len());
+    let half = &whole[..whole.len() - 1];
+    // A record of TLS that is none: what came before it is not dropped.
+    let garbage = [&[0x17, 3, 3, 0, 32][..], &[0; 32]].concat();
+    let mut expected = String::new();
+    let mut refused = 0;
+    for (bytes, behind, written, is_refused) in [
+        (line(1) + line(2).trim_end(), &[][..], 1, true),
+        (whole.clone() + half, &[], 2, false),
+        (line(3) + &line(4), &garbage, 3, false),
+        (
+            line(5) + "type=CWD msg=audit(1700000000.123:6",
+            &garbage,
+            5,
+            true,
+        ),
+    ] {
+        drop(send_with_tls(&place, port, bytes.as_bytes(), behind));
+        expected += &line(written);
+        if written == 3 {
+            expected += &line(4);
+        }
+        refused += u64::from(is_refused);
+        wait_until("the log", || collector.log("h").len() >= expected.len());
+        wait_until("the end of the connection", || {
+            let host = collector.host("h");
+            host["connections"] == 0 && host["refused"] == refused
+        });
+        assert_eq!(collector.log("h"), expected);
+    }
+    let refusal = &collector.host("h")["refusal"];
+    assert_eq!(
+        refusal,
+        "the connection has ended before the end of the line"
+    );
 }

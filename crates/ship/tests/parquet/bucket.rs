@@ -15,6 +15,8 @@ use super::super::place::{Place, wait_until};
 use super::{files_below, place, received};
 
 const SECRET: &str = "s3cr/et+key";
+/// Of the key `ASIA`, which expires.
+const TOKEN: &str = "FwoGZXIvYXdzE+/token==";
 
 /// Decides about the next request: `None` takes it.
 type Plan = Box<dyn FnMut() -> Option<&'static str> + Send>;
@@ -110,7 +112,9 @@ fn check_signature(first: &str, headers: &BTreeMap<String, String>, body: &[u8])
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
     let payload = hex(digest(&SHA256, body).as_ref());
     assert_eq!(headers["x-amz-content-sha256"], payload);
-    let names = ["host", "x-amz-content-sha256", "x-amz-date"];
+    let mut names = vec!["host", "x-amz-content-sha256", "x-amz-date"];
+    let token = "x-amz-security-token";
+    names.extend(headers.contains_key(token).then_some(token));
     let signed: String = names
         .iter()
         .map(|name| format!("{name}:{}\n", headers[*name]))
@@ -136,10 +140,14 @@ fn check_signature(first: &str, headers: &BTreeMap<String, String>, body: &[u8])
     assert_eq!(
         headers["authorization"],
         format!(
-            "AWS4-HMAC-SHA256 Credential=AKID/{scope},SignedHeaders={names},Signature={}",
+            "AWS4-HMAC-SHA256 Credential={}/{scope},SignedHeaders={names},Signature={}",
+            headers.get(token).map_or("AKID", |_| "ASIA"),
             hex(&sign(&key, &text))
         )
     );
+    if let Some(found) = headers.get(token) {
+        assert_eq!(found, TOKEN);
+    }
 }
 
 /// Files that are not in the bucket yet.
@@ -208,6 +216,29 @@ fn refusal_is_told_and_nothing_is_confirmed() {
     wait_until("all events", || received(&place).0.len() == 700);
     assert!(run.end());
     assert_eq!(place.confirmed(), 700);
+}
+
+/// The store checks the signature. The token comes later than the run begins, as with a key that is renewed.
+#[test]
+fn key_that_expires_is_read_from_files_with_its_session_token() {
+    let place = place("");
+    let store = Store::new(place.path("out"), || None);
+    store.place(&place);
+    let settings = place.text("ship.toml");
+    let at = settings.find("[parquet.lake]").unwrap();
+    let files = "access_key = { file = \"DIR/id\" }\nsession_token_file = \"DIR/token\"";
+    place.configure(&settings[at..].replace("access_key = \"AKID\"", files));
+    fs::write(place.path("id"), "ASIA\n").unwrap();
+    place.append_events(0, 1);
+    let run = place.start();
+    wait_until("the error", || {
+        let error = place.error("lake").unwrap_or_default();
+        error.contains("the session token of the access key cannot be read")
+    });
+    fs::write(place.path("token"), TOKEN).unwrap();
+    wait_until("all events", || received(&place).0.len() == 1);
+    assert!(run.end());
+    assert!(!place.text("stderr").contains(TOKEN));
 }
 
 #[test]

@@ -1,16 +1,21 @@
 //! Why connections end.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::super::frame::FrameError;
+use super::super::frame::{Format, FrameError};
 use super::super::hosts::{Refusal, WriteError, describe};
 use super::super::peers::NameError;
 use super::super::stream::StreamError;
 use super::super::tls;
+use super::Connection;
 
 /// Longest time of a handshake.
-pub(super) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// Longest time until a frame that has begun is complete, and until a peer has read its answers.
+pub(super) const FRAME_TIME: Duration = Duration::from_secs(60);
+/// Longest time until a peer has closed a connection whose last answer it has got.
+pub(super) const LINGER: Duration = Duration::from_secs(5);
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
@@ -59,5 +64,42 @@ impl From<StreamError> for End {
             StreamError::Socket(error) => Self::Socket(error),
             StreamError::Tls(error) => Self::Tls(error),
         }
+    }
+}
+
+impl Connection {
+    /// Whether the peer takes too long.
+    ///
+    /// # Errors
+    /// The connection ends.
+    pub(in crate::collect) fn check_time(&self, now: Instant, idle: Duration) -> Result<(), End> {
+        let is_longer = |since: Instant, most| now.saturating_duration_since(since) > most;
+        if self.is_waiting_for_disk {
+            return Ok(());
+        }
+        if self.stream.is_handshaking() {
+            return match is_longer(self.message_at, HANDSHAKE_TIME) {
+                true => Err(End::NoTls),
+                false => Ok(()),
+            };
+        }
+        let stuck = self.stuck_since;
+        if stuck.is_some_and(|since| is_longer(since, FRAME_TIME)) {
+            return Err(End::Idle(FRAME_TIME));
+        }
+        let last = self.last_answer_at;
+        if last.is_some_and(|since| is_longer(since, LINGER)) {
+            return Err(End::Peer);
+        }
+        match is_longer(self.message_at, idle) {
+            true => Err(End::Idle(idle)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a part of a line is left, of a peer that gets no answers and sends nothing again.
+    pub(super) fn has_unfinished_line(&self, end: &End) -> bool {
+        let is_part = self.rest.last().is_some_and(|last| *last != b'\n');
+        self.format == Some(Format::Ascii) && is_part && !matches!(end, End::Protocol(_))
     }
 }

@@ -4,6 +4,7 @@ mod requests;
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::server::ResolvesServerCertUsingSni;
@@ -133,6 +134,35 @@ fn ascii_lines_wait_for_room() {
     );
     let text = std::fs::read_to_string(place.path().join("web1/audit.log")).unwrap();
     assert_eq!(text, LINE.repeat(3));
+}
+
+/// A peer of the ascii format sends nothing again. Others do, so what is left of a frame is no loss.
+#[test]
+fn line_that_is_not_finished_is_refused_and_not_written() {
+    let message = format!("<86>1 - web1 - - - - {}", LINE.trim_end());
+    let message = format!("{} {message}", message.len());
+    for (bytes, is_refused) in [
+        ([LINE, LINE.trim_end()].concat(), true),
+        ([LINE, "t"].concat(), true),
+        (LINE.to_owned(), false),
+        ([&message, &message[..message.len() - 1]].concat(), false),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let mut hosts = hosts(place.path());
+        let (mut connection, mut peer) = pair();
+        send(&mut peer, bytes.as_bytes(), &mut connection, &mut hosts);
+        drop(peer);
+        let end = connection
+            .serve(&mut vec![0; READ_BYTES], &mut hosts)
+            .unwrap_err();
+        assert!(matches!(end, End::Peer), "{end:?}");
+        connection.close(&end, &mut hosts);
+        let text = std::fs::read_to_string(place.path().join("web1/audit.log")).unwrap();
+        assert_eq!(text, LINE);
+        let progress = hosts.progress("web1").unwrap();
+        assert_eq!(progress.refused, u64::from(is_refused), "{bytes}");
+        assert_eq!(progress.refusal.is_some(), is_refused, "{bytes}");
+    }
 }
 
 /// The peer confirms what a kernel has taken for some seconds, so the connection must not stay. What was looked at and not

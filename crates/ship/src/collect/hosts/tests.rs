@@ -192,3 +192,30 @@ fn when_a_host_was_heard_is_known_over_restarts() {
     hosts.restore(known);
     assert_eq!(heard(&mut hosts), 7);
 }
+
+#[test]
+fn searches_are_bounded_for_a_host_and_for_all() {
+    let place = tempfile::tempdir().unwrap();
+    let mut hosts = open_hosts(place.path());
+    taken(&mut hosts, "10.0.0.1", LINE).unwrap();
+    taken(&mut hosts, "10.1.0.1", LINE).unwrap();
+    let limited = |hosts: &mut Hosts, host: &str| hosts.progress(host).unwrap().limited_searches;
+    for _ in 0..MAX_SEARCHES {
+        let end = hosts.recent("web1");
+        assert_eq!((end.parts.len(), end.window), (1, WINDOW_BYTES));
+    }
+    assert_eq!(limited(&mut hosts, "web1"), 0);
+    assert!(hosts.recent("web1").parts.is_empty());
+    assert_eq!(limited(&mut hosts, "web1"), 1);
+    // Another host still has some, until all of them have searched too much.
+    assert_eq!(hosts.recent("10.1.0.1").window, WINDOW_BYTES);
+    hosts.searched.exhaust();
+    assert_eq!(hosts.recent("10.1.0.1").window, 0);
+    assert_eq!(limited(&mut hosts, "10.1.0.1"), 1);
+    // An empty log hides nothing.
+    let log = place.path().join("10.1.0.1/audit.log");
+    fs::remove_dir_all(log.parent().unwrap()).unwrap();
+    hosts.take_unsynced();
+    hosts.recent("10.1.0.1");
+    assert_eq!(limited(&mut hosts, "10.1.0.1"), 1);
+}

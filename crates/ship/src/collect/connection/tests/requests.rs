@@ -6,6 +6,7 @@ use std::net::Shutdown;
 use bstr::ByteSlice as _;
 
 use super::super::super::host_log::tests::settings;
+use super::super::end::{FRAME_TIME, LINGER};
 use super::*;
 use crate::http::read_answer;
 use crate::otlp::tests::request_of;
