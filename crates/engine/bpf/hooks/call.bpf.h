@@ -119,6 +119,8 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 	}
 	if (!state->reserved || seen == END_LATE)
 		ended.state = state;
+	else if (state->items)
+		ended.name_slot = 1 + state->index;
 	if (emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, result, flags, 0,
 		       ended) &&
 	    !flags)

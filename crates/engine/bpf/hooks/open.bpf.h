@@ -261,17 +261,42 @@ static __always_inline int path_open_can_match(struct task_struct *task,
 }
 
 /*
+ * Keeps the name of an open whose file no LSM program has seen, in its slot: the engine lsm has this hook where a
+ * rule may match an open that finds no file.
+ */
+static __always_inline int keep_name(__u64 *ctx)
+{
+	const struct filename *filename;
+	struct wire_syscall *syscall;
+	struct syscall_state *state;
+	struct function_call call;
+
+	if (!at_return(&call, ctx, 3, INSIDE_OTHER))
+		return call.skips_return;
+	state = state_current(&syscall);
+	filename = ARG(call, 1, filename);
+	if (!state || !state->reserved || state->syscall >= WIRE_URING_FIRST ||
+	    !(syscall->hooks & WIRE_HOOKS_OPEN) || IS_ERR(filename))
+		return 0;
+	state->items = state->text_used = 0;
+	state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
+	return 0;
+}
+
+/*
  * fexit on do_filp_open(dfd, pathname, op), v5.5; do_file_open() since v7.0: every open by name. Runs in the calling task;
  * `pathname` is the kernel's copy. Misses names that the kernel cannot copy, as its audit does.
  */
 SEC("fexit/do_filp_open")
 int open_filp(__u64 *ctx)
 {
-	__u32 flags = ((struct open_flags *)ctx[2])->open_flag;
 	struct task_struct *task;
 	struct wire_syscall *syscall;
-	__u32 key;
+	__u32 flags, key;
 
+	if (tlg_kprobes)
+		return keep_name(ctx);
+	flags = ((struct open_flags *)ctx[2])->open_flag;
 	if (gate_excludes(flags))
 		return 0;
 	task = current();

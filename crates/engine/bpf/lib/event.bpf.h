@@ -378,6 +378,7 @@ static __always_inline int emit_event(struct task_struct *task, const struct wir
 		return 0;
 	}
 	s->no_state = ended.missing;
+	s->name_slot = ended.name_slot;
 	event = &s->event;
 	select_watches(s, syscall);
 	s->used = s->hits = s->exe_hits = s->cwd_changed = 0;

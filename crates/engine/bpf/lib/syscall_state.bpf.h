@@ -516,6 +516,7 @@ static __always_inline __u32 state_is_missing(struct task_struct *task, __u32 ke
 struct ended_state {
 	struct syscall_state *state;
 	__u32 missing; /* there should be one */
+	__u32 name_slot; /* 1 + the slot with only the name of an open, or 0 */
 };
 
 /*

@@ -53,8 +53,8 @@ pub(crate) struct HookSelection {
     /// Syscalls whose exits are seen at the raw tracepoint although others have hooks of their own: too many for
     /// that were added while programs ran.
     raw_exits: SyscallSet<8>,
-    /// Files that an open finds and is refused are seen: some rule may match them without a watch.
-    pub(crate) refused_opens: bool,
+    /// Some rule may match an open without a watch.
+    unwatched_opens: bool,
     engine: EngineKind,
     kernel: KernelFeatures,
     /// Architecture of the plan.
@@ -100,7 +100,7 @@ impl HookSelection {
                 || nameless.any(SyscallId::returns)
                 || returning.count() > max_exits(engine),
             raw_exits: SyscallSet::default(),
-            refused_opens: false,
+            unwatched_opens: false,
             engine,
             kernel,
             native: plan.native,
@@ -110,14 +110,20 @@ impl HookSelection {
         };
         let mut syscalls = plan.syscalls.iter();
         let mut operations = plan.operations(selection.uring_coverage());
-        // A kprobe there costs every open too much.
-        selection.refused_opens = engine == EngineKind::Fentry
-            && kernel.internal_hooks.contains(InternalHook::OpenMayOpen)
-            && (syscalls.any(|(&syscall, planned)| any_open(syscall, planned))
-                || operations.any(|(operation, planned)| {
-                    any_open(operation.syscall_id(plan.native), &planned)
-                }));
+        selection.unwatched_opens = syscalls.any(|(&syscall, planned)| any_open(syscall, planned))
+            || operations
+                .any(|(operation, planned)| any_open(operation.syscall_id(plan.native), &planned));
         selection
+    }
+
+    /// Whether files that an open finds and is refused are seen. A kprobe there costs every open too much.
+    pub(crate) fn sees_refused_opens(self) -> bool {
+        self.engine == EngineKind::Fentry
+            && self.unwatched_opens
+            && self
+                .kernel
+                .internal_hooks
+                .contains(InternalHook::OpenMayOpen)
     }
 
     /// Selection for a plan that replaces the current one while syscalls are in progress: no syscall moves
@@ -374,7 +380,11 @@ impl HookSelection {
     /// Hooks on the engine `lsm` that show the objects of a syscall.
     fn inner_hooks(self, syscall: SyscallId) -> BTreeSet<Hook> {
         if opens(syscall) {
-            return [Hook::CallOpen].into();
+            let by_name = InternalHook::OpenFilp;
+            // Every open pays for it.
+            let keeps_names = self.unwatched_opens && self.kernel.internal_hooks.contains(by_name);
+            let keeps_name = keeps_names.then_some(Hook::InternalKprobe(by_name));
+            return [Hook::CallOpen].into_iter().chain(keeps_name).collect();
         }
         if !self.sees_objects(syscall) {
             return BTreeSet::new();
@@ -389,7 +399,7 @@ impl HookSelection {
         let hooks = object_hooks(syscall);
         let opens = hooks.contains(&InternalHook::OpenFilp);
         let executes = hooks.contains(&InternalHook::OpenExecat);
-        let refused = if self.refused_opens {
+        let refused = if self.sees_refused_opens() {
             opens.then_some(InternalHook::OpenMayOpen)
         } else {
             (opens || executes).then_some(InternalHook::OpenDenied)

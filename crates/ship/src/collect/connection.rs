@@ -30,6 +30,7 @@ pub(super) use end::End;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 64 << 10;
+
 /// What the event loop waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
@@ -126,20 +127,15 @@ impl Connection {
             return self.send();
         }
         let before = self.rest.len();
-        let is_open = match self.stream.read(buffer, &mut self.rest) {
-            // Peers that get no answers send nothing again.
-            Err(error) if self.rest.len() > before && self.last_answer_at.is_none() => {
-                return self.take(hosts).and(Err(error.into()));
-            }
-            read => read?,
-        };
-        if self.writes.is_none() && !self.stream.is_handshaking() {
+        let read = self.stream.read(buffer, &mut self.rest);
+        let has_come = self.rest.len() > before;
+        if self.writes.is_none() && (read.is_ok() || has_come) && !self.stream.is_handshaking() {
             let names = tls::names(self.stream.certificates());
             let writes = hosts.peers.find_certificate(self.address, &names)?;
             self.writes = Some(Arc::new(writes));
         }
-        if self.rest.len() == before {
-            return match is_open {
+        if !has_come {
+            return match read? {
                 true => self.send(),
                 false if self.stream.has_begun() => Err(End::TlsRefused),
                 false => Err(End::Peer),
@@ -149,7 +145,10 @@ impl Connection {
             self.rest.clear();
             return Ok(());
         }
-        self.take(hosts)
+        // What came before an error is whole.
+        self.take(hosts)?;
+        read?;
+        Ok(())
     }
 
     /// Tries again to write lines for which the disk had no room.

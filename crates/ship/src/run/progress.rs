@@ -176,7 +176,7 @@ mod tests {
         let log = place.path().join("audit.log");
         fs::write(&log, "type=CWD msg=audit(1.000:1): cwd=\"/\"\n").unwrap();
         let mut position = Position::new();
-        let reader = EventReader::new(LogSet::rotated(&log).unwrap());
+        let mut reader = EventReader::new(LogSet::rotated(&log).unwrap());
         position.set_cursor(reader.cursor().unwrap());
         fs::create_dir(place.path().join("audit.log.4")).unwrap();
         let progress = DestinationProgress {

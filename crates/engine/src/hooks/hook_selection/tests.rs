@@ -59,6 +59,35 @@ fn the_engine_lsm_has_kprobes_and_lsm_programs_only() {
 }
 
 #[test]
+fn the_engine_lsm_keeps_names_of_opens_that_may_match_without_a_watch() {
+    use audit::plan::{Operand, Slot, Test};
+    use audit::rule::Op;
+
+    let syscall = table::syscall_number(B64, b"openat").unwrap();
+    let opens_by = |operand| {
+        let test = Test {
+            operand,
+            op: Op::Eq,
+            value: 0,
+        };
+        let slot = Slot {
+            tests: vec![test],
+            ..Slot::default()
+        };
+        let planned = SyscallPlan { slots: vec![slot] };
+        let id = SyscallId { arch: B64, syscall };
+        let plan = Plan {
+            syscalls: [(id, planned)].into(),
+            ..Plan::default()
+        };
+        plan_hooks(&plan, EngineKind::Lsm, KernelFeatures::ALL)
+    };
+    let keeps_names = Hook::InternalKprobe(InternalHook::OpenFilp);
+    assert!(opens_by(Operand::Uid).contains(&keeps_names));
+    assert!(!opens_by(Operand::Path).contains(&keeps_names));
+}
+
+#[test]
 fn ordinary_calls_need_their_exit() {
     assert_eq!(
         hooks_of(KernelFeatures::V5_15, &[(B64, "openat"), (B64, "stat")]),
