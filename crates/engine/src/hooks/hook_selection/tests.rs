@@ -60,8 +60,8 @@ fn the_engine_lsm_has_kprobes_and_lsm_programs_only() {
 
 #[test]
 fn the_engine_lsm_keeps_names_of_opens_that_may_match_without_a_watch() {
-    use audit::plan::{Operand, Slot, Test};
-    use audit::rule::Op;
+    use audit::plan::{Operand, RuleId, Slot, Test};
+    use audit::rule::{Action, Field, Op};
 
     let syscall = table::syscall_number(B64, b"openat").unwrap();
     let opens_by = |operand| {
@@ -71,10 +71,14 @@ fn the_engine_lsm_keeps_names_of_opens_that_may_match_without_a_watch() {
             value: 0,
         };
         let slot = Slot {
+            rule: RuleId(0),
+            action: Action::Always,
             tests: vec![test],
-            ..Slot::default()
         };
-        let planned = SyscallPlan { slots: vec![slot] };
+        let planned = SyscallPlan {
+            slots: vec![slot],
+            ..SyscallPlan::default()
+        };
         let id = SyscallId { arch: B64, syscall };
         let plan = Plan {
             syscalls: [(id, planned)].into(),
@@ -83,7 +87,7 @@ fn the_engine_lsm_keeps_names_of_opens_that_may_match_without_a_watch() {
         plan_hooks(&plan, EngineKind::Lsm, KernelFeatures::ALL)
     };
     let keeps_names = Hook::InternalKprobe(InternalHook::OpenFilp);
-    assert!(opens_by(Operand::Uid).contains(&keeps_names));
+    assert!(opens_by(Operand::Field(Field::Uid)).contains(&keeps_names));
     assert!(!opens_by(Operand::Path).contains(&keeps_names));
 }
 
