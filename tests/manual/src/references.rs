@@ -27,9 +27,9 @@ fn references(text: &str) -> BTreeSet<String> {
                 section.len() == 1 && section.starts_with(|it: char| it.is_ascii_digit());
             let is_named = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
             let name = pair[0].trim_end();
-            let start = name.trim_end_matches(is_named).len();
+            let (_, name) = name.split_at(name.trim_end_matches(is_named).len());
             if is_section {
-                found.insert(format!("{}.{section}", &name[start..]));
+                found.insert(format!("{name}.{section}"));
             }
         }
     }

@@ -125,37 +125,6 @@ fn cursor_continues_after_the_returned_events_over_rotation() {
 }
 
 #[test]
-fn cursor_in_a_log_that_was_emptied_is_lost() {
-    let logs = Logs::new();
-    // In the second log, an event ends where the first one did.
-    for then in [event(1000) + &event(1001), event(2) + &event(3)] {
-        fs::write(&logs.log, event(1)).unwrap();
-        let mut reader = EventReader::new(logs.set());
-        assert_eq!(serials(&mut reader), [1]);
-        let cursor = reader.cursor().unwrap();
-        fs::File::create(&logs.log).unwrap();
-        append(&logs.log, &then);
-        let lost = EventReader::at_cursor(logs.set(), &cursor).unwrap_err();
-        assert!(matches!(lost, LogError::CursorLost), "{then}");
-    }
-}
-
-#[test]
-fn cursor_of_an_older_version_continues_at_a_line() {
-    let logs = Logs::new();
-    append(&logs.log, &(event(1) + &event(2)));
-    let mut reader = EventReader::new(logs.set());
-    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
-    let mut cursor = reader.cursor().unwrap();
-    cursor.before = None;
-    let mut rest = EventReader::at_cursor(logs.set(), &cursor).unwrap();
-    assert_eq!(serials(&mut rest), [2]);
-    cursor.offset -= 1;
-    let lost = EventReader::at_cursor(logs.set(), &cursor).unwrap_err();
-    assert!(matches!(lost, LogError::CursorLost));
-}
-
-#[test]
 fn what_is_unfinished_is_left_for_the_next_reader() {
     let logs = Logs::new();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

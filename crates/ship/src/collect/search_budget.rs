@@ -33,8 +33,8 @@ impl SearchBudget {
             (self.since, self.bytes) = (Some(now), 0);
         }
         let window = match self.bytes {
-            ..WHOLE_BYTES => WINDOW_BYTES,
-            ..MAX_BYTES => SHORT_WINDOW_BYTES,
+            0..WHOLE_BYTES => WINDOW_BYTES,
+            WHOLE_BYTES..MAX_BYTES => SHORT_WINDOW_BYTES,
             _ => 0,
         };
         let read = parts.iter().map(|part| part.end.min(window));

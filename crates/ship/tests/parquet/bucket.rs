@@ -227,7 +227,8 @@ fn key_that_expires_is_read_from_files_with_its_session_token() {
     let settings = place.text("ship.toml");
     let at = settings.find("[parquet.lake]").unwrap();
     let files = "access_key = { file = \"DIR/id\" }\nsession_token_file = \"DIR/token\"";
-    place.configure(&settings[at..].replace("access_key = \"AKID\"", files));
+    let (_, settings) = settings.split_at(at);
+    place.configure(&settings.replace("access_key = \"AKID\"", files));
     fs::write(place.path("id"), "ASIA\n").unwrap();
     place.append_events(0, 1);
     let run = place.start();

@@ -67,7 +67,7 @@ fn the_engine_lsm_keeps_names_of_opens_that_may_match_without_a_watch() {
     let opens_by = |operand| {
         let test = Test {
             operand,
-            op: Op::Eq,
+            op: Op::Equal,
             value: 0,
         };
         let slot = Slot {

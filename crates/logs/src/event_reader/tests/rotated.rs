@@ -1,4 +1,4 @@
-//! Tests of a reader that follows a log that is rotated: no file is skipped, and no other one kept.
+//! Tests of a log that is rotated, emptied or replaced: no file is skipped, and no other one kept.
 
 use super::*;
 
@@ -80,4 +80,35 @@ fn reader_that_follows_tells_that_files_may_be_missing() {
     fs::rename(&logs.log, logs.old(1)).unwrap();
     append(&logs.log, &event(6));
     assert_eq!(followed(&mut reader), [(6, 2)]);
+}
+
+#[test]
+fn cursor_in_a_log_that_was_emptied_is_lost() {
+    let logs = Logs::new();
+    // In the second log, an event ends where the first one did.
+    for then in [event(1000) + &event(1001), event(2) + &event(3)] {
+        fs::write(&logs.log, event(1)).unwrap();
+        let mut reader = EventReader::new(logs.set());
+        assert_eq!(serials(&mut reader), [1]);
+        let cursor = reader.cursor().unwrap();
+        fs::File::create(&logs.log).unwrap();
+        append(&logs.log, &then);
+        let lost = EventReader::at_cursor(logs.set(), &cursor).unwrap_err();
+        assert!(matches!(lost, LogError::CursorLost), "{then}");
+    }
+}
+
+#[test]
+fn cursor_of_an_older_version_continues_at_a_line() {
+    let logs = Logs::new();
+    append(&logs.log, &(event(1) + &event(2)));
+    let mut reader = EventReader::new(logs.set());
+    assert_eq!(reader.next_event().unwrap().unwrap().serial().0, 1);
+    let mut cursor = reader.cursor().unwrap();
+    cursor.before = None;
+    let mut rest = EventReader::at_cursor(logs.set(), &cursor).unwrap();
+    assert_eq!(serials(&mut rest), [2]);
+    cursor.offset -= 1;
+    let lost = EventReader::at_cursor(logs.set(), &cursor).unwrap_err();
+    assert!(matches!(lost, LogError::CursorLost));
 }
