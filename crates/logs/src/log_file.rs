@@ -193,26 +193,6 @@ impl LogFile {
         }
     }
 
-    /// Fills all of the room; returns false if the text ends before.
-    ///
-    /// # Errors
-    /// [`LogError::Read`].
-    pub(crate) fn read_whole_at(
-        &mut self,
-        mut room: &mut [u8],
-        mut offset: u64,
-    ) -> Result<bool, LogError> {
-        while !room.is_empty() {
-            let count = self.read_at(room, offset)?;
-            if count == 0 {
-                return Ok(false);
-            }
-            room = room.get_mut(count..).unwrap_or_default();
-            offset += len(count);
-        }
-        Ok(true)
-    }
-
     /// Has the kernel read a part of a file from the disk, in the background: it is read soon.
     pub fn will_need(&self, range: Range<u64>) {
         let Content::Text(file, _) = &self.content else {

@@ -103,9 +103,11 @@ impl EventRecords {
     }
 
     fn contains(&self, header: &Header<'_>) -> bool {
-        self.serial == header.serial
-            && self.time == header.time
-            && self.node() == header.node.filter(|node| !node.is_empty())
+        self.serial == header.serial && self.time == header.time && self.is_of_node(header)
+    }
+
+    fn is_of_node(&self, header: &Header<'_>) -> bool {
+        self.node() == header.node.filter(|node| !node.is_empty())
     }
 
     /// Whether it is the event of tollgate before that of a serial.
@@ -349,8 +351,7 @@ impl EventAssembler {
         if !next.serial.is_tollgates() {
             return;
         }
-        let node = next.node.filter(|node| !node.is_empty());
-        let is_before = |open: &EventRecords| open.is_before(next.serial) && open.node() == node;
+        let is_before = |open: &EventRecords| open.is_before(next.serial) && open.is_of_node(next);
         if let Some(at) = self.open.iter().position(is_before) {
             self.end_at(at);
         }

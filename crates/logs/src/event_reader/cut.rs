@@ -100,7 +100,7 @@ fn has_text(
     room: &mut Vec<u8>,
 ) -> Result<bool, LogError> {
     room.resize(text.len(), 0);
-    Ok(file.read_whole_at(room, offset)? && room == text)
+    Ok(file.fill_at(room, offset)? == text.len() && room == text)
 }
 
 /// The start of the line that contains an offset of a file, if it is not far before it.

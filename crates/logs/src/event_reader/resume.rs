@@ -99,6 +99,6 @@ fn has_text_before(file: &mut LogFile, cursor: &Cursor) -> Result<bool, LogError
 fn text_before(file: &mut LogFile, offset: u64) -> Result<Option<Vec<u8>>, LogError> {
     let count = usize::try_from(offset).map_or(BYTES_BEFORE, |offset| offset.min(BYTES_BEFORE));
     let mut text = vec![0; count];
-    let is_whole = file.read_whole_at(&mut text, offset - len(count))?;
-    Ok(is_whole.then_some(text))
+    let read = file.fill_at(&mut text, offset - len(count))?;
+    Ok((read == count).then_some(text))
 }
