@@ -16,7 +16,7 @@ use anyhow::{Context as _, ensure};
 use support::event::Event;
 use support::wait::{wait_for, wait_within};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, replace};
 use crate::machine::{USER, WORK, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
@@ -26,9 +26,7 @@ pub(crate) const SESSION: Session = Session {
     name: "attack",
     engine: "fentry",
     prepare,
-    rules: Rules::Text(
-        "-a always,exit -F arch=b64 -S openat,chmod,connect,execve -F uid=1001 -k attacked\n",
-    ),
+    rules: Rules::Text(RULES),
     tests: &[
         (
             "open_record_has_the_opened_name",
@@ -37,6 +35,16 @@ pub(crate) const SESSION: Session = Session {
         (
             "failed_open_record_has_the_missing_name",
             failed_open_record_has_the_missing_name,
+        ),
+        ("open_refused_by_its_mode_evades_no_watch", |daemon| {
+            refused_open_evades_no_watch(daemon, CLOSED)
+        }),
+        ("open_of_a_named_directory_evades_no_watch", |daemon| {
+            refused_open_evades_no_watch(daemon, DIRECTORY)
+        }),
+        (
+            "refused_open_has_the_used_flags",
+            refused_open_has_the_used_flags,
         ),
         (
             "chmod_record_has_the_changed_object",
@@ -56,6 +64,9 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
+const RULES: &str =
+    "-a always,exit -F arch=b64 -S openat,chmod,connect,execve -F uid=1001 -k attacked\n";
+
 /// Syscalls of each test.
 const ROUNDS: u32 = 10_000;
 
@@ -73,6 +84,9 @@ const WORD: u64 = AT + 8;
 const FIRST: &str = "aaaaaaa";
 const SECOND: &str = "bbbbbbb";
 const MISSING: &str = "missing";
+const CLOSED: &str = "closed1";
+const DIRECTORY: &str = "adirect";
+const READABLE: &str = "readable";
 
 /// Syscall numbers of the 64-bit table.
 mod nr {
@@ -86,12 +100,18 @@ mod nr {
     pub(super) const CHMOD: u32 = 90;
     pub(super) const SCHED_SETAFFINITY: u32 = 203;
     pub(super) const OPENAT: u32 = 257;
+    pub(super) const OPENAT2: u32 = 437;
 }
 
 fn prepare() -> anyhow::Result<()> {
     for name in [FIRST, SECOND] {
         make_file(&Path::new(WORK).join(name), USER)?;
     }
+    let closed = Path::new(WORK).join(CLOSED);
+    make_file(&closed, 0)?;
+    make_file(&Path::new(WORK).join(READABLE), 0)?;
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o600))?;
+    fs::create_dir_all(Path::new(WORK).join(DIRECTORY)).context("cannot make a directory")?;
     let mut page = vec![0; 4096];
     for (byte, value) in page.iter_mut().skip(6).zip(b"\x01\0aaaaaaa") {
         *byte = *value;
@@ -289,6 +309,63 @@ fn failed_open_record_has_the_missing_name(daemon: &Daemon) -> anyhow::Result<()
     judge(&events, [FIRST, MISSING], name_of, |event| {
         let found = event.field("SYSCALL", "success") == "yes";
         Ok(if found { FIRST } else { MISSING }.to_owned())
+    })
+}
+
+/// Opens to write two watched objects, of which one is refused. No other rule is about opens.
+fn refused_open_evades_no_watch(daemon: &Daemon, refused: &'static str) -> anyhow::Result<()> {
+    let write_only = 1;
+    let program = with_memory(0)
+        .then_rounds(ROUNDS)
+        .call(nr::OPENAT, args![-100, at(WORD), write_only, 0])
+        .watch(WORD)
+        .call(nr::CLOSE, vec![Arg::Result]);
+    let rules = [FIRST, refused].map(|name| format!("-w {WORK}/{name} -p w -k attacked\n"));
+    replace(daemon, &rules.concat())?;
+    let words = [FIRST, refused].map(|name| format!("{name}\0"));
+    let events = attack(
+        daemon,
+        refused,
+        words.each_ref().map(String::as_str),
+        &program,
+        "openat",
+    );
+    replace(daemon, RULES)?;
+    judge(&events?, [FIRST, refused], name_of, |event| {
+        let opened = event.field("SYSCALL", "success") == "yes";
+        Ok(if opened { FIRST } else { refused }.to_owned())
+    })
+}
+
+/// The flags of an `openat2` that may read a file and is refused to write it. A rule about each names its key.
+fn refused_open_has_the_used_flags(daemon: &Daemon) -> anyhow::Result<()> {
+    let path = format!("{WORK}/{READABLE}\0");
+    let open_how_bytes = 24;
+    let program = with_memory(0)
+        .then_rounds(ROUNDS)
+        .call(
+            nr::OPENAT2,
+            args![
+                -100,
+                Arg::Bytes(path.into_bytes()),
+                at(WORD),
+                open_how_bytes
+            ],
+        )
+        .watch(WORD)
+        .call(nr::CLOSE, vec![Arg::Result]);
+    let keys = ["reads", "writes"];
+    let rules = ["r -k reads", "w -k writes"];
+    let rules = rules.map(|rule| format!("-w {WORK}/{READABLE} -p {rule}\n"));
+    replace(daemon, &rules.concat())?;
+    let read_or_write = ["\0\0\0\0\0\0\0\0", "\x01\0\0\0\0\0\0\0"];
+    let events = attack(daemon, "flags", read_or_write, &program, "openat2");
+    replace(daemon, RULES)?;
+    let key = |event: &Event| event.field("SYSCALL", "key");
+    judge(&events?, keys, key, |event| {
+        let [reads, writes] = keys;
+        let opened = event.field("SYSCALL", "success") == "yes";
+        Ok(if opened { reads } else { writes }.to_owned())
     })
 }
 

@@ -146,12 +146,12 @@ impl Daemon {
         })
     }
 
-    /// Whether the engine sees operations of `io_uring`, and the objects of syscalls that fail, other than opens.
+    /// Whether the engine sees operations of `io_uring`, and the objects of syscalls that fail.
     pub(crate) fn sees_inside(&self) -> bool {
         self.engine != "tracepoint"
     }
 
-    /// Whether it sees the object of an open that fails as well, and any number of syscalls by few hooks.
+    /// Whether it sees a program that nobody may execute, and any number of syscalls by few hooks.
     pub(crate) fn sees_all(&self) -> bool {
         self.engine == "fentry"
     }

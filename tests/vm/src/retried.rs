@@ -29,6 +29,7 @@ pub(crate) const SESSION: Session = Session {
     rules: Rules::Text(
         "-a always,exit -F arch=b64 -S chmod,truncate,chown,linkat,getxattr,openat -F uid=1002 -k other\n\
          -w /tmp/retried/watched/secret -p wa -k watched\n\
+         -w /tmp/retried/watched/closed -p wa -k watched\n\
          -w /tmp/retried/watched/read -p r -k read\n",
     ),
     tests: &[
@@ -39,6 +40,9 @@ pub(crate) const SESSION: Session = Session {
         ("chown_hits_the_watch", |daemon| watched(daemon, &CHOWN)),
         ("linkat_hits_the_watch", |daemon| watched(daemon, &LINKAT)),
         ("openat_hits_the_watch", |daemon| watched(daemon, &OPENAT)),
+        ("refused_openat_hits_the_watch", |daemon| {
+            watched(daemon, &REFUSED)
+        }),
         ("chmod_record_names_no_other_object", |daemon| {
             truthful(daemon, &CHMOD)
         }),
@@ -54,6 +58,9 @@ pub(crate) const SESSION: Session = Session {
         ("openat_record_names_no_other_object", |daemon| {
             truthful(daemon, &OPENAT)
         }),
+        ("refused_openat_record_names_no_other_object", |daemon| {
+            truthful(daemon, &REFUSED)
+        }),
         (
             "getxattr_through_an_overlay_hits_the_watch",
             getxattr_through_an_overlay_hits_the_watch,
@@ -68,7 +75,7 @@ pub(crate) const SESSION: Session = Session {
 pub(crate) const SESSION_NEVER: Session = Session {
     name: "retried_never",
     rules: Rules::Text(
-        "-a never,exit -F arch=b64 -S unlink,unlinkat,rename,renameat,renameat2,chmod -F dir=/tmp/retried/quiet\n\
+        "-a never,exit -F arch=b64 -S unlink,unlinkat,rename,renameat,renameat2,chmod,openat -F dir=/tmp/retried/quiet\n\
          -w /tmp/retried/watched -p wa -k watched\n",
     ),
     tests: &[
@@ -81,11 +88,16 @@ pub(crate) const SESSION_NEVER: Session = Session {
         ("chmod_is_not_suppressed", |daemon| {
             watched(daemon, &CHMOD_QUIET)
         }),
+        ("refused_openat_is_not_suppressed", |daemon| {
+            watched(daemon, &REFUSED_QUIET)
+        }),
     ],
     ..SESSION
 };
 
 const SECRET: &str = "/tmp/retried/watched/secret";
+/// A file of root in the watched directory, whose mode refuses the users.
+const CLOSED: &str = "/tmp/retried/watched/closed";
 /// A file in the watched directory.
 const NAME: &str = "/tmp/retried/watched/name";
 const READ: &str = "/tmp/retried/watched/read";
@@ -184,6 +196,25 @@ const OPENAT: Case = Case {
     ..CHMOD
 };
 
+/// The file that the name leads to in the end refuses the user.
+const REFUSED: Case = Case {
+    call: "openat",
+    program: |_uid| one(nr::OPENAT, args![CWD, "/tmp/retried/own/mount/opened", 1]),
+    targets: Targets {
+        file: CLOSED,
+        ..CHMOD.targets
+    },
+    object: CLOSED,
+    is_done: || Ok(fs::read(CLOSED)? == b"x\n"),
+    ..CHMOD
+};
+
+const REFUSED_QUIET: Case = Case {
+    program: |_uid| one(nr::OPENAT, args![CWD, "/tmp/retried/quiet/mount/opened", 1]),
+    mount: QUIET,
+    ..REFUSED
+};
+
 const UNLINK: Case = Case {
     call: "unlink",
     program: |_uid| one(nr::UNLINK, args!["/tmp/retried/quiet/mount/from/name"]),
@@ -224,6 +255,8 @@ fn prepare() -> anyhow::Result<()> {
     // Both users act here.
     fs::set_permissions(OWN, fs::Permissions::from_mode(0o777))?;
     make_file(Path::new(READ), USER)?;
+    make_file(Path::new(CLOSED), 0)?;
+    fs::set_permissions(CLOSED, fs::Permissions::from_mode(0o600))?;
     reset(USER)
 }
 

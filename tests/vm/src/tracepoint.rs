@@ -185,7 +185,10 @@ fn failed_opens_are_recorded(daemon: &Daemon) -> anyhow::Result<()> {
         "refused",
         &[
             "open=-2 UNKNOWN:missing",
-            &format!("openat=-13 {}:/tmp/own/secret", refused(daemon.sees_all())),
+            &format!(
+                "openat=-13 {}:/tmp/own/secret",
+                refused(daemon.sees_inside())
+            ),
             "openat=-9 UNKNOWN:file",
         ],
     )?;

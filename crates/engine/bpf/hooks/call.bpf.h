@@ -117,10 +117,9 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 		count_lost(WIRE_LOST_NO_SLOT);
 		return;
 	}
-	if (!state->reserved || seen == END_LATE)
+	/* Of an open that is tried again and succeeds without a program, as with O_PATH, nothing was kept. */
+	if (seen == END_LATE || (!state->reserved && !(state->gave_back && result >= 0)))
 		ended.state = state;
-	else if (state->items)
-		ended.name_slot = 1 + state->index;
 	if (emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, result, flags, 0,
 		       ended) &&
 	    !flags)

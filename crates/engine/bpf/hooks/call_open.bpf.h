@@ -98,9 +98,9 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	if (!s)
 		return;
 	if (state && !state->reserved) {
-		if (!is_tried_again(state, nd, file))
+		if (!state->gave_back && !is_tried_again(state, nd, file))
 			return;
-		state_forget(task, state);
+		state_restart(state);
 	}
 	if (state)
 		judge(state, nd);
@@ -117,9 +117,9 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	if (!state)
 		return;
 	judge(state, nd);
-	state->reserved = 0;
 	/* An operation has the name that it would have if it found no file. */
-	state->items = state->text_used = state->hits = 0;
+	state_restart(state);
+	state->reserved = 0;
 	state->open_flags = file->f_flags;
 	if (state->epoch == epoch)
 		state_save_hits(state, s);
@@ -129,8 +129,9 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 /*
  * LSM file_open(file), v5.8: a file is found and about to be opened. Runs in the calling task, which
  * still has the state of the look-up, with the kernel's copy of the name. Misses opens that fail
- * before, or that another security module refuses, and O_PATH: the end of the syscall finds their
- * objects. An overlay opens a file of a lower file system inside: that is not the object.
+ * before, or that another security module refuses: see open_fails(). Misses O_PATH: the end of the
+ * syscall finds its object. An overlay opens a file of a lower file system inside: that is not the
+ * object.
  */
 SEC("lsm/file_open")
 int call_open(__u64 *ctx)
@@ -154,6 +155,58 @@ int call_open(__u64 *ctx)
 	bpf_preempt_disable();
 	call_opened(task, key, syscall, file);
 	bpf_preempt_enable();
+	return 0;
+}
+
+/* Records the name of an open whose object no program has seen, and the watches that it matches as text. */
+static __always_inline void open_missed(struct task_struct *task, struct wire_syscall *syscall,
+					struct syscall_state *state, const struct nameidata *nd)
+{
+	const struct filename *filename = FOLLOW(nameidata, nd, name);
+	struct scratch *s = scratch();
+	__u32 flags = state->open_flags;
+
+	if (!s)
+		return;
+	state_restart(state);
+	state->gave_back = 1;
+	state->open_flags = flags;
+	select_watches(s, syscall);
+	s->hits = 0;
+	if (uses_watches(syscall))
+		watch_missing_name(s, task, FOLLOW(nameidata, nd, dfd), (__u64)filename);
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
+		return;
+	state_save_hits(state, s);
+	state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
+}
+
+/*
+ * fentry on fput_close(file), v6.15: inside an open, path_openat() gives back the file that it could not
+ * open. The kernel may try again: what a program sees then replaces what is recorded. Files that are
+ * closed pass here too.
+ */
+SEC("fentry/fput_close")
+int open_fails(__u64 *ctx)
+{
+	struct task_struct *task = current();
+	const struct nameidata *nd = FOLLOW(task_struct, task, nameidata);
+	struct wire_syscall *syscall;
+	struct syscall_state *state;
+	struct function_call call;
+
+	if (!tlg_kprobes || !nd || !state_of_call(task) || FOLLOW(nameidata, nd, saved))
+		return 0;
+	state = state_current(&syscall);
+	if (!state || !(syscall->hooks & WIRE_HOOKS_OPEN))
+		return 0;
+	at_entry(&call, ctx, 1);
+	state->open_flags = ARG(call, 0, file)->f_flags;
+	if (state->gave_back || (state->reserved && !state->unopened))
+		open_missed(task, syscall, state, nd);
+	state->gave_back = 1;
+	if (state->items)
+		state->reserved = 0;
 	return 0;
 }
 

@@ -66,7 +66,7 @@ static __always_inline int is_of_operation(struct task_struct *task, struct wire
 	struct scratch *s;
 	__u64 uptr;
 
-	if (tlg_kprobes) { /* v7.0 has no filename->uptr; only execs pass here */
+	if (tlg_kprobes) { /* v7.0 has no filename->uptr; others have another slot */
 		state = state_of_call(task);
 		return state && state->within;
 	}
@@ -261,29 +261,6 @@ static __always_inline int path_open_can_match(struct task_struct *task,
 }
 
 /*
- * Keeps the name of an open whose file no LSM program has seen, in its slot: the engine lsm has this hook where a
- * rule may match an open that finds no file.
- */
-static __always_inline int keep_name(__u64 *ctx)
-{
-	const struct filename *filename;
-	struct wire_syscall *syscall;
-	struct syscall_state *state;
-	struct function_call call;
-
-	if (!at_return(&call, ctx, 3, INSIDE_OTHER))
-		return call.skips_return;
-	state = state_current(&syscall);
-	filename = ARG(call, 1, filename);
-	if (!state || !state->reserved || state->syscall >= WIRE_URING_FIRST ||
-	    !(syscall->hooks & WIRE_HOOKS_OPEN) || IS_ERR(filename))
-		return 0;
-	state->items = state->text_used = 0;
-	state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
-	return 0;
-}
-
-/*
  * fexit on do_filp_open(dfd, pathname, op), v5.5; do_file_open() since v7.0: every open by name. Runs in the calling task;
  * `pathname` is the kernel's copy. Misses names that the kernel cannot copy, as its audit does.
  */
@@ -294,8 +271,6 @@ int open_filp(__u64 *ctx)
 	struct wire_syscall *syscall;
 	__u32 flags, key;
 
-	if (tlg_kprobes)
-		return keep_name(ctx);
 	flags = ((struct open_flags *)ctx[2])->open_flag;
 	if (gate_excludes(flags))
 		return 0;
@@ -358,8 +333,21 @@ static __always_inline __u32 opening_syscall(struct task_struct *task,
 }
 
 /*
+ * On the engine lsm: empties the slot of an open for the object that it has found. Returns NULL if its
+ * file is known.
+ */
+static __always_inline struct syscall_state *slot_for_found(struct syscall_state *state)
+{
+	if (!state || !(state->reserved || state->gave_back))
+		return NULL;
+	state_restart(state);
+	return state;
+}
+
+/*
  * Saves an object that an open has found: `dentry`, or, if `to_create` is set, that file to be
- * created below `dentry`. Its name follows in open_done() if the open fails.
+ * created below `dentry`. Its name follows in open_done() if the open fails; on the engine lsm it is
+ * that of the look-up.
  */
 static __always_inline void save_unopened(struct scratch *s, struct task_struct *task,
 					  struct wire_syscall *syscall, __u32 key,
@@ -368,6 +356,7 @@ static __always_inline void save_unopened(struct scratch *s, struct task_struct 
 	const struct dentry *dentry = FOLLOW(path, path, dentry);
 	const struct vfsmount *mnt = FOLLOW(path, path, mnt);
 	struct syscall_state *state = state_find(task, key, &syscall);
+	int is_in_slot = tlg_kprobes && !(syscall->facts & WIRE_FACT_EXEC);
 	struct wire_object *item;
 
 	select_watches(s, syscall);
@@ -377,8 +366,10 @@ static __always_inline void save_unopened(struct scratch *s, struct task_struct 
 				to_create ? (__u64)&to_create->d_name : 0, to_create ? 2 : 1);
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return;
-	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST) ||
-	    (key < WIRE_URING_FIRST && state->reserved && !state->unopened))
+	if (is_in_slot)
+		state = slot_for_found(state);
+	else if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST) ||
+		 (key < WIRE_URING_FIRST && state->reserved && !state->unopened))
 		state = state_claim(task, key, syscall);
 	if (!state)
 		return;
@@ -387,6 +378,9 @@ static __always_inline void save_unopened(struct scratch *s, struct task_struct 
 	item = state_add_item(state, to_create ? WIRE_NAMETYPE_PARENT : WIRE_NAMETYPE_NORMAL);
 	if (!item)
 		return;
+	if (is_in_slot)
+		state_set_name(state, item,
+			       FOLLOW(nameidata, FOLLOW(task_struct, task, nameidata), name));
 	item_set_inode(item, dentry->d_inode);
 	state_save_last_path(state, dentry, (__u64)mnt);
 	state->to_create = (__u64)to_create;

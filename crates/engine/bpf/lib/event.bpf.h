@@ -65,10 +65,8 @@ static __always_inline __u32 open_perm(const struct wire_event *event,
 
 	if (event->flags & WIRE_EVENT_URING) {
 		flags = state ? state->open_flags : 0;
-	} else if (state && syscall->facts & WIRE_FACT_OPEN_HOW) {
-		flags = state->open_flags;
 	} else if (syscall->facts & WIRE_FACT_OPEN_HOW) {
-		flags = open_how_flags(event, flags);
+		flags = state ? state->open_flags : open_how_flags(event, flags);
 	}
 	return ACC_MODE(flags);
 }
@@ -378,7 +376,6 @@ static __always_inline int emit_event(struct task_struct *task, const struct wir
 		return 0;
 	}
 	s->no_state = ended.missing;
-	s->name_slot = ended.name_slot;
 	event = &s->event;
 	select_watches(s, syscall);
 	s->used = s->hits = s->exe_hits = s->cwd_changed = 0;

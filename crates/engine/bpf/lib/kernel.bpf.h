@@ -184,6 +184,7 @@ struct nameidata {
 	struct qstr last;
 	struct filename *name;
 	struct nameidata *saved; /* of the look-up that this one is inside */
+	int dfd;
 };
 
 struct open_flags {

@@ -85,24 +85,6 @@ static __always_inline __u8 read_name(struct scratch *s, struct wire_object *to,
 	return name[0];
 }
 
-/* Copies the name in the slot `s->name_slot` in the same way. Returns whether there is one. */
-static __always_inline int copy_kept_name(struct scratch *s, struct wire_object *to)
-{
-	__u32 index = s->name_slot - 1;
-	struct syscall_state *state = bpf_map_lookup_elem(&tlg_sys_state, &index);
-	__u32 len;
-
-	if (!state || !(state->item[0].flags & WIRE_OBJECT_NAMED))
-		return 0;
-	len = state->item[0].name_len & (WIRE_NAME_BYTES - 1);
-	if (bpf_probe_read_kernel(tail_at(s, s->used + sizeof(*to)), len,
-				  &state->text[state->name_at[0] & (STATE_TEXT_BYTES - 1)]))
-		return 0;
-	to->name_len = len;
-	to->flags |= WIRE_OBJECT_NAMED | WIRE_OBJECT_KERNEL;
-	return 1;
-}
-
 struct slash_search {
 	struct scratch *s;
 	__u32 at;
@@ -286,10 +268,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 		__u32 opened = event->success &&
 			       (lookup == WIRE_LOOKUP_OPENED || lookup == WIRE_LOOKUP_OPENED_AT);
 
-		if (tlg_kprobes && s->name_slot && copy_kept_name(s, to))
-			first = to->name_len ? *(__u8 *)tail_at(s, s->used + sizeof(*to)) : 0;
-		else
-			first = read_name(s, to, name);
+		first = read_name(s, to, name);
 		/*
 		 * getname() refuses an empty name, unless with AT_EMPTY_PATH; the syscall can fail
 		 * with another error before. Of one that succeeds, the name was replaced.

@@ -160,7 +160,6 @@ struct scratch {
 	__u32 exe_hits;
 	__u32 exe_hit[HITS_MAX];
 	__u32 depth; /* components of the path of the last walk */
-	__u32 name_slot; /* 1 + the slot with the kernel's copy of the name that is read, or 0 */
 	__u32 no_state; /* the state of the syscall is missing: its objects are not known */
 	__u32 cwd_changed; /* by the syscall: what the working directory was is not known */
 	__u32 index; /* a number stored to make the verifier forget its value */

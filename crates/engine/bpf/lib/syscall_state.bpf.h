@@ -89,7 +89,8 @@ struct syscall_state {
 	__u32 script; /* the program that an exec starts is the interpreter of a script */
 	__u32 judged; /* an LSM program has compared the file of an open with the watches */
 	__u32 within; /* enum within */
-	__u32 reserved; /* nothing is recorded yet */
+	__u32 reserved; /* nothing final is recorded yet */
+	__u32 gave_back; /* engine lsm: a try to open has failed, and no program has seen another one */
 	__u32 items;
 	__u32 text_used;
 	__u32 open_flags; /* open flags that the kernel uses */
@@ -323,7 +324,7 @@ state_find_or_claim(struct task_struct *task, __u32 key, struct wire_syscall **s
 /* Sets what the engine lsm keeps with a new slot. */
 static __always_inline void state_begin(struct syscall_state *state)
 {
-	state->script = state->judged = 0;
+	state->script = state->judged = state->gave_back = 0;
 	state->within = WITHIN_NONE;
 	state->frame = 0;
 	state->reserved = 1;
@@ -340,18 +341,24 @@ static __always_inline void state_drop(struct task_struct *task, enum slot_kind 
 		slot_end(of, kind);
 }
 
+/* Empties a slot for another try of the kernel to open a file. */
+static __always_inline void state_restart(struct syscall_state *state)
+{
+	state->items = state->text_used = state->path_used = state->hits = 0;
+	state->unopened = state->gave_back = state->cwd_saved = 0;
+	state->reserved = 1;
+}
+
 /*
  * Forgets what a hook has recorded of the syscall. On the engine lsm its slot is kept: the work that
  * sees its end stays requested.
  */
 static __always_inline void state_forget(struct task_struct *task, struct syscall_state *state)
 {
-	if (!tlg_kprobes) {
+	if (tlg_kprobes)
+		state_restart(state);
+	else
 		state_drop(task, SLOT_SYSCALL);
-		return;
-	}
-	state->items = state->hits = 0;
-	state->reserved = 1;
 }
 
 /* Whether a task has an io_uring of its own. */
@@ -516,7 +523,6 @@ static __always_inline __u32 state_is_missing(struct task_struct *task, __u32 ke
 struct ended_state {
 	struct syscall_state *state;
 	__u32 missing; /* there should be one */
-	__u32 name_slot; /* 1 + the slot with only the name of an open, or 0 */
 };
 
 /*
@@ -570,7 +576,7 @@ static __always_inline int has_no_watch(const struct wire_syscall *syscall,
 		return 0;
 	if (!(syscall->facts & WIRE_FACT_FOUND_ONLY))
 		return 1;
-	return ret == -ENOENT || (state->judged && ret >= 0);
+	return ret == -ENOENT || (ret >= 0 ? state->judged : state->gave_back);
 }
 
 /* Whether the rules of a syscall use watches. */

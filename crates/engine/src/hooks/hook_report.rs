@@ -74,6 +74,7 @@ impl KernelFeatures {
     fn is_unneeded(&self, hook: InternalHook) -> bool {
         let has = |other| self.internal_hooks.contains(other);
         hook.alternative().is_some_and(has)
+            || hook.is_of_lsm() && !self.task_work
             || syscalls(hook, newer_object_hooks).next().is_some()
             || syscalls(hook, newer_denial_hooks).next().is_some()
     }
@@ -114,10 +115,20 @@ impl InternalHook {
         if syscalls(self, aux_record_hooks).next().is_some() {
             return format!("auxiliary record of {}", names(aux_record_hooks));
         }
-        match syscalls(self, denial_hooks).next() {
-            Some(_) => format!("`[on_loss] deny` for {}", names(denial_hooks)),
-            None => "objects that exist and are refused".to_owned(),
+        if syscalls(self, denial_hooks).next().is_some() {
+            return format!("`[on_loss] deny` for {}", names(denial_hooks));
         }
+        match self {
+            Self::OpenFails => "names and flags from the kernel for opens that fail",
+            Self::CallTraced | Self::CallNewExec => "results of calls inside which task work runs",
+            _ => "objects that exist and are refused",
+        }
+        .to_owned()
+    }
+
+    /// Whether only the engine `lsm` uses it.
+    const fn is_of_lsm(self) -> bool {
+        matches!(self, Self::OpenFails | Self::CallTraced | Self::CallNewExec)
     }
 }
 

@@ -267,7 +267,8 @@ impl HookSelection {
     /// Whether the engine sees every name of the syscall's objects, also of those that it does not find.
     #[must_use]
     pub(crate) fn sees_names(self, syscall: SyscallId) -> bool {
-        self.sees_objects(syscall) && !self.sees_found_only(syscall)
+        let keeps_names = self.kernel.internal_hooks.contains(InternalHook::OpenFails);
+        self.sees_objects(syscall) && (keeps_names || !self.sees_found_only(syscall))
     }
 
     /// Internal functions that show the auxiliary records of the syscall.
@@ -380,11 +381,13 @@ impl HookSelection {
     /// Hooks on the engine `lsm` that show the objects of a syscall.
     fn inner_hooks(self, syscall: SyscallId) -> BTreeSet<Hook> {
         if opens(syscall) {
-            let by_name = InternalHook::OpenFilp;
-            // Every open pays for it.
-            let keeps_names = self.unwatched_opens && self.kernel.internal_hooks.contains(by_name);
-            let keeps_name = keeps_names.then_some(Hook::InternalKprobe(by_name));
-            return [Hook::CallOpen].into_iter().chain(keeps_name).collect();
+            let failed = [InternalHook::OpenDenied, InternalHook::OpenFails];
+            let has = |&hook: &InternalHook| self.kernel.internal_hooks.contains(hook);
+            let mut hooks = BTreeSet::from([Hook::CallOpen]);
+            if failed.iter().all(has) {
+                hooks.extend(failed.map(Hook::InternalKprobe));
+            }
+            return hooks;
         }
         if !self.sees_objects(syscall) {
             return BTreeSet::new();

@@ -135,6 +135,8 @@ internal_hooks! {
     OpenDenied = open_denied: Fexit ["capable_wrt_inode_uidgid": "bool(_, inode*, int)"],
     /// File that an open creates, if the open fails then.
     OpenCreates = open_creates: Fexit ["security_inode_create": "int(inode*, dentry*, _)"],
+    /// Name and flags of an open that finds no file or is refused (engine `lsm`).
+    OpenFails = open_fails: Fentry ["fput_close": "_(file*)"],
     /// Name argument of `unlink` and `unlinkat`.
     NamesUnlink = names_unlink: Fentry [
         "do_unlinkat": "_(_, filename*)",

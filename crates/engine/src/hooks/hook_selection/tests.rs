@@ -47,6 +47,7 @@ fn the_engine_lsm_has_kprobes_and_lsm_programs_only() {
             "lsm:file_open",
             "kprobe.session:do_open_execat",
             "kprobe.session:capable_wrt_inode_uidgid",
+            "kprobe:fput_close",
             "kprobe:do_unlinkat",
             "kprobe.session:path_parentat",
             "kprobe.session:may_delete",
@@ -56,39 +57,6 @@ fn the_engine_lsm_has_kprobes_and_lsm_programs_only() {
             "kprobe.session:begin_new_exec",
         ]
     );
-}
-
-#[test]
-fn the_engine_lsm_keeps_names_of_opens_that_may_match_without_a_watch() {
-    use audit::plan::{Operand, RuleId, Slot, Test};
-    use audit::rule::{Action, Field, Op};
-
-    let syscall = table::syscall_number(B64, b"openat").unwrap();
-    let opens_by = |operand| {
-        let test = Test {
-            operand,
-            op: Op::Equal,
-            value: 0,
-        };
-        let slot = Slot {
-            rule: RuleId(0),
-            action: Action::Always,
-            tests: vec![test],
-        };
-        let planned = SyscallPlan {
-            slots: vec![slot],
-            ..SyscallPlan::default()
-        };
-        let id = SyscallId { arch: B64, syscall };
-        let plan = Plan {
-            syscalls: [(id, planned)].into(),
-            ..Plan::default()
-        };
-        plan_hooks(&plan, EngineKind::Lsm, KernelFeatures::ALL)
-    };
-    let keeps_names = Hook::InternalKprobe(InternalHook::OpenFilp);
-    assert!(opens_by(Operand::Field(Field::Uid)).contains(&keeps_names));
-    assert!(!opens_by(Operand::Path).contains(&keeps_names));
 }
 
 #[test]
