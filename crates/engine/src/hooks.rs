@@ -13,5 +13,6 @@ pub(crate) mod program;
 pub(crate) mod prototype;
 pub(crate) mod syscall_functions;
 pub(crate) mod syscall_hooks;
+mod syscall_kinds;
 pub(crate) mod syscall_set;
 pub(crate) mod uring_functions;

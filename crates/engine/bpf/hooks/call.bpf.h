@@ -91,8 +91,9 @@ static __always_inline int needs_result(struct task_struct *task,
 	if (syscall->facts & WIRE_FACT_EXEC || state->syscall >= WIRE_SYSCALLS ||
 	    syscall->aux_source || has_changed(state, task))
 		return 1;
-	return syscall->facts & WIRE_FACT_HOOKED ? state->reserved
-						 : syscall->objects[0].lookup != 0;
+	if (!(syscall->facts & WIRE_FACT_HOOKED))
+		return syscall->objects[0].lookup != 0;
+	return state->reserved || (state->gave_back && state->open_flags & O_PATH);
 }
 
 /* Emits the event of the syscall of a slot that has ended. */
@@ -117,8 +118,8 @@ static __always_inline void call_emit(struct task_struct *task, struct wire_sysc
 		count_lost(WIRE_LOST_NO_SLOT);
 		return;
 	}
-	/* Of an open that is tried again and succeeds without a program, as with O_PATH, nothing was kept. */
-	if (seen == END_LATE || (!state->reserved && !(state->gave_back && result >= 0)))
+	/* With O_PATH no program sees an open succeed: then the slot is of a try that has failed. */
+	if (seen == END_LATE || (!state->reserved && !(flags && state->gave_back && result >= 0)))
 		ended.state = state;
 	if (emit_event(task, syscall, key / WIRE_SYSCALLS, key % WIRE_SYSCALLS, result, flags, 0,
 		       ended) &&

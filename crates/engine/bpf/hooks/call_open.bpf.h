@@ -14,6 +14,7 @@
 #include "lib/load.bpf.h"
 #include "lib/object.bpf.h"
 #include "lib/plan.bpf.h"
+#include "lib/record_stamp.bpf.h"
 #include "lib/scratch.bpf.h"
 #include "lib/state_items.bpf.h"
 #include "lib/state_slots.bpf.h"
@@ -55,8 +56,9 @@ static __always_inline int is_last_open(const struct syscall_state *state,
 }
 
 /*
- * Whether an open whose file is recorded has found another one: the kernel looks the name up again if the
- * file system answers with ESTALE. A security module can open the same file inside.
+ * Whether an open whose file is recorded has found another one, although open_fails() has not run: the
+ * first was that of a file system inside, or the kprobe was skipped. A security module can open the same
+ * file inside.
  */
 static __always_inline int is_tried_again(const struct syscall_state *state,
 					  const struct nameidata *nd, const struct file *file)
@@ -97,13 +99,12 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 		__sync_fetch_and_add(&tlg_rescued, 1);
 	if (!s)
 		return;
-	if (state && !state->reserved) {
-		if (!state->gave_back && !is_tried_again(state, nd, file))
+	if (state) {
+		if (!state->reserved && !state->gave_back && !is_tried_again(state, nd, file))
 			return;
 		state_restart(state);
-	}
-	if (state)
 		judge(state, nd);
+	}
 	select_watches(s, syscall);
 	s->hits = 0;
 	/* Through memory, so that the verifier does not follow both values. */
@@ -117,8 +118,6 @@ static __always_inline void call_opened(struct task_struct *task, __u32 key,
 	if (!state)
 		return;
 	judge(state, nd);
-	/* An operation has the name that it would have if it found no file. */
-	state_restart(state);
 	state->reserved = 0;
 	state->open_flags = file->f_flags;
 	if (state->epoch == epoch)
@@ -164,18 +163,15 @@ static __always_inline void open_missed(struct task_struct *task, struct wire_sy
 {
 	const struct filename *filename = FOLLOW(nameidata, nd, name);
 	struct scratch *s = scratch();
-	__u32 flags = state->open_flags;
 
 	if (!s)
 		return;
 	state_restart(state);
-	state->gave_back = 1;
-	state->open_flags = flags;
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (uses_watches(syscall))
 		watch_missing_name(s, task, FOLLOW(nameidata, nd, dfd), (__u64)filename);
-	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits && !stamp_of(task, state->syscall))
 		return;
 	state_save_hits(state, s);
 	state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
@@ -195,12 +191,11 @@ int open_fails(__u64 *ctx)
 	struct syscall_state *state;
 	struct function_call call;
 
-	if (!tlg_kprobes || !nd || !state_of_call(task) || FOLLOW(nameidata, nd, saved))
+	if (!nd || FOLLOW(nameidata, nd, saved) || !at_entry(&call, ctx, 1))
 		return 0;
 	state = state_current(&syscall);
 	if (!state || !(syscall->hooks & WIRE_HOOKS_OPEN))
 		return 0;
-	at_entry(&call, ctx, 1);
 	state->open_flags = ARG(call, 0, file)->f_flags;
 	if (state->gave_back || (state->reserved && !state->unopened))
 		open_missed(task, syscall, state, nd);

@@ -66,7 +66,7 @@ static __always_inline int is_of_operation(struct task_struct *task, struct wire
 	struct scratch *s;
 	__u64 uptr;
 
-	if (tlg_kprobes) { /* v7.0 has no filename->uptr; others have another slot */
+	if (tlg_kprobes) { /* v7.0 has no filename->uptr; a call and an operation have a slot each */
 		state = state_of_call(task);
 		return state && state->within;
 	}

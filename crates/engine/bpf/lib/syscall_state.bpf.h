@@ -90,7 +90,7 @@ struct syscall_state {
 	__u32 judged; /* an LSM program has compared the file of an open with the watches */
 	__u32 within; /* enum within */
 	__u32 reserved; /* nothing final is recorded yet */
-	__u32 gave_back; /* engine lsm: a try to open has failed, and no program has seen another one */
+	__u32 gave_back; /* engine lsm: the last try to open that a program has seen has failed */
 	__u32 items;
 	__u32 text_used;
 	__u32 open_flags; /* open flags that the kernel uses */
@@ -576,6 +576,7 @@ static __always_inline int has_no_watch(const struct wire_syscall *syscall,
 		return 0;
 	if (!(syscall->facts & WIRE_FACT_FOUND_ONLY))
 		return 1;
+	/* An open that failed was compared as an object or a name; with a match it is not reserved. */
 	return ret == -ENOENT || (ret >= 0 ? state->judged : state->gave_back);
 }
 

@@ -33,12 +33,16 @@ use super::hook::{Hook, KernelFeatures};
 use super::internal_hook::InternalHook;
 use super::syscall_functions::tracepoint_name;
 use super::syscall_hooks::{aux_record_hooks, newer_object_hooks, object_hooks, work_hooks};
+use super::syscall_kinds::{opens, runs_task_work, waits};
 use super::syscall_set::SyscallSet;
 use super::uring_functions::uring_function;
 
 /// Maximum number of syscalls whose exits have a tracepoint of their own. Rules that name more match most of the
 /// syscalls that a machine makes, and then the raw tracepoint costs less.
 const MAX_TRACEPOINTS: usize = 128;
+
+/// Hooks on the engine `lsm` of opens that fail.
+const FAILED_OPEN_HOOKS: [InternalHook; 2] = [InternalHook::OpenDenied, InternalHook::OpenFails];
 
 /// Maximum number of syscalls whose functions have programs.
 const MAX_FUNCTIONS: usize = 250;
@@ -267,8 +271,13 @@ impl HookSelection {
     /// Whether the engine sees every name of the syscall's objects, also of those that it does not find.
     #[must_use]
     pub(crate) fn sees_names(self, syscall: SyscallId) -> bool {
-        let keeps_names = self.kernel.internal_hooks.contains(InternalHook::OpenFails);
-        self.sees_objects(syscall) && (keeps_names || !self.sees_found_only(syscall))
+        self.sees_objects(syscall)
+            && (self.has_failed_open_hooks() || !self.sees_found_only(syscall))
+    }
+
+    fn has_failed_open_hooks(self) -> bool {
+        let has = |&hook| self.kernel.internal_hooks.contains(hook);
+        FAILED_OPEN_HOOKS.iter().all(has)
     }
 
     /// Internal functions that show the auxiliary records of the syscall.
@@ -381,11 +390,9 @@ impl HookSelection {
     /// Hooks on the engine `lsm` that show the objects of a syscall.
     fn inner_hooks(self, syscall: SyscallId) -> BTreeSet<Hook> {
         if opens(syscall) {
-            let failed = [InternalHook::OpenDenied, InternalHook::OpenFails];
-            let has = |&hook: &InternalHook| self.kernel.internal_hooks.contains(hook);
             let mut hooks = BTreeSet::from([Hook::CallOpen]);
-            if failed.iter().all(has) {
-                hooks.extend(failed.map(Hook::InternalKprobe));
+            if self.has_failed_open_hooks() {
+                hooks.extend(FAILED_OPEN_HOOKS.map(Hook::InternalKprobe));
             }
             return hooks;
         }
@@ -436,19 +443,6 @@ impl HookSelection {
     }
 }
 
-/// Whether the syscall opens a file by name, so that the LSM hook `file_open` shows its object.
-fn opens(syscall: SyscallId) -> bool {
-    matches!(
-        syscall.name(),
-        Some("open" | "openat" | "openat2" | "creat")
-    )
-}
-
-/// Whether the kernel runs task work inside the syscall, so that task work does not show its end.
-fn runs_task_work(syscall: SyscallId) -> bool {
-    syscall.name() == Some("io_uring_enter")
-}
-
 /// How many syscalls can have hooks of their own for their exits.
 const fn max_exits(engine: EngineKind) -> usize {
     match engine {
@@ -456,44 +450,6 @@ const fn max_exits(engine: EngineKind) -> usize {
         EngineKind::Lsm => usize::MAX,
         EngineKind::Tracepoint => MAX_TRACEPOINTS,
     }
-}
-
-/// Whether programs make the syscall to wait: an event has the time of entry, which may be long before the
-/// exit. For other syscalls both are the same tick, or nearly.
-fn waits(syscall: SyscallId) -> bool {
-    matches!(
-        syscall.name(),
-        Some(
-            "accept"
-                | "accept4"
-                | "clock_nanosleep"
-                | "clock_nanosleep_time64"
-                | "connect"
-                | "epoll_wait"
-                | "epoll_pwait"
-                | "epoll_pwait2"
-                | "fcntl"
-                | "fcntl64"
-                | "flock"
-                | "futex"
-                | "futex_time64"
-                | "nanosleep"
-                | "pause"
-                | "poll"
-                | "ppoll"
-                | "ppoll_time64"
-                | "pselect6"
-                | "pselect6_time64"
-                | "recvfrom"
-                | "recvmsg"
-                | "rt_sigtimedwait"
-                | "rt_sigtimedwait_time64"
-                | "select"
-                | "_newselect"
-                | "wait4"
-                | "waitid"
-        )
-    )
 }
 
 #[cfg(test)]
